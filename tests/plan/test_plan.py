@@ -287,9 +287,9 @@ def test_file_that_no_segment_covers_is_kept() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("id != 30", "index on id: no condition here that it could drop a file by"),
-        ("id = 30 OR x > 3", "index on id: no condition here that it could drop a file by"),
-        ("id > 30 AND n = 25", "index on id: opening the file that is left takes less"),
+        ("id != 30", "index on id: no condition by which it could drop a file"),
+        ("id = 30 OR x > 3", "index on id: no condition by which it could drop a file"),
+        ("id > 30 AND n = 25", "index on id: opening the remaining file is less work"),
     ],
 )
 def test_index_that_cannot_help_is_not_asked(text: str, reason: str) -> None:

@@ -106,7 +106,7 @@ def test_first_write_is_refused_and_leaves_nothing(
     with pytest.raises(ReadOnlyError, match=forgotten) as caught:
         write(open_store(place, storage_options=options))
 
-    assert "can only be read" in str(caught.value)
+    assert "is read-only" in str(caught.value)
     assert "doctor" in caught.value.hint
     assert keys(place, s3_options) == []
 

@@ -281,7 +281,7 @@ def test_unknown_option_says_where_it_comes_from_and_what_was_meant(variable: An
 
     assert "Did you mean 'region'?" in caught.value.hint
     assert caught.value.__notes__ == [
-        "Storage options were taken beside those of the call: regoin from LAKEBED_STORAGE_OPTIONS."
+        "Storage options not given by the call: regoin from LAKEBED_STORAGE_OPTIONS."
     ]
 
 
@@ -299,5 +299,5 @@ def test_display_shows_no_secret(variable: Any) -> None:
 def test_section_that_is_no_url_is_refused_and_not_passed_over(variable: Any, name: str) -> None:
     variable(json.dumps({name: {"region": "eu-west-1"}}))
 
-    with pytest.raises(InvalidInputError, match="is no section of a store"):
+    with pytest.raises(InvalidInputError, match="is not a section for a store"):
         options()

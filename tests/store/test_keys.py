@@ -46,7 +46,12 @@ def test_no_legal_key_leaves_its_root(key: str) -> None:
 
 
 def test_message_says_what_is_wrong_with_the_key() -> None:
-    for key, problem in [("a//b", "empty"), ("../a", "no name"), (".a", "dot"), ("x" * 300, "300")]:
+    for key, problem in [
+        ("a//b", "empty"),
+        ("../a", "not a name"),
+        (".a", "dot"),
+        ("x" * 300, "300"),
+    ]:
         with pytest.raises(InvalidNameError, match=problem):
             validate_key(key)
 

@@ -70,4 +70,4 @@ def test_at_the_end_only_the_main_thread_reads() -> None:
     read()
     assert not errors
     in_a_thread()
-    assert errors == ["The process ends."]
+    assert errors == ["Cannot read: the process is exiting."]

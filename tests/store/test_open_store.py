@@ -77,7 +77,7 @@ def test_unknown_scheme_is_named_with_those_that_are_known() -> None:
     ],
 )
 def test_scheme_that_is_not_served_says_what_to_do_instead(url: str, remedy: str) -> None:
-    with pytest.raises(InvalidInputError, match="No store knows") as caught:
+    with pytest.raises(InvalidInputError, match="No store supports") as caught:
         open_store(url)
 
     assert remedy in caught.value.hint
@@ -147,7 +147,7 @@ def test_options_that_are_no_mapping_are_refused_and_not_shown() -> None:
 @pytest.mark.parametrize(
     ("url", "options", "told"),
     [
-        ("s3://b", {"region": 3}, "Option region '3' is no region"),
+        ("s3://b", {"region": 3}, "Option region '3' is not a valid region"),
         ("s3://b", {"region": None}, "Storage option 'region' is of type NoneType"),
         ("s3://b", {"secret_access_key": b"hush"}, "'secret_access_key' is of type bytes"),
         ("s3://b", {3: "a"}, "named by 3"),

@@ -113,7 +113,7 @@ def test_service_that_ignores_a_condition_is_told_with_all_that_follows(
     assert failed(trial) == expected
     race = {check.name: check for check in trial.checks}[expected[-1]]
     assert race.value == "0 of 3"
-    assert "8 puts were taken, and 7 of them are lost" in race.detail
+    assert "8 puts were accepted, 7 of them lost" in race.detail
     assert not trial.keeps_writers_apart
     assert (trial.verdict.value, trial.verdict.status) == ("no", "failed")
     assert objects_at(place, s3_options) == []
@@ -151,7 +151,7 @@ def test_verdict_says_what_was_tried_and_what_no_trial_finds(tmp_path: Path) -> 
     verdict = try_store(str(tmp_path), rounds=1).verdict
 
     assert "names of heads" in verdict.detail
-    assert "not found by a trial" in verdict.detail
+    assert "a trial cannot find" in verdict.detail
     assert "safe" not in verdict.detail
 
 

@@ -1,11 +1,12 @@
-"""Kartothek's index file: one Parquet object a column, which plateau and kartothek look values up in.
+"""Kartothek's index files: one Parquet object per column, for lookups by plateau and kartothek.
 
-They believe that it knows every row. So it is made only where that is so: all files are covered,
-and none holds null or NaN in the column, which have no place in it. It is made of the postings of
-all files (`encode`), or, by a commit, of the one before and the postings of new files (`extended`).
+They assume that the file covers every row. So Lakebed writes it only if that is true: all files
+are covered, and none has null or NaN in the column, which the format cannot represent. It is made
+from the postings of all files (`encode`), or, by a commit, from the previous one and the postings
+of new files (`extended`).
 
-Those that they have made are read, and believed less: of a file that one lists it knows all values
-but null and NaN, and of any other file nothing.
+Index files of other tools are read with fewer assumptions: for a file that one lists, it has all
+values except null and NaN; for other files it has no information.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ from lakebed.store.base import Store
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
 
-# Every reader of such a file has to hold all of it.
+# Every reader of such a file must have all of it in memory.
 MAX_PAIRS = 5_000_000
 MAX_BYTES = 2**30  # of the values and labels of all pairs
-FILE_REQUESTS = 2  # that it takes to read one
-# What a commit keeps up, in pairs: it must not take much longer than without.
+FILE_REQUESTS = 2  # number of requests to read one
+# Limits for an index that a commit maintains, in pairs: the commit must not become much slower.
 _COMMIT_PAIRS = 50_000
-_PAIRS_OF_NEW = 8  # for each that the commit brings: who writes much can wait for more
+_PAIRS_OF_NEW = 8  # for each new pair: larger commits may take longer
 _MOST_COMMIT_PAIRS = 1_000_000
-_COMMIT_SEGMENTS = 64  # of new postings, each of which takes a request
-_BYTES_OF_PAIR = 8  # of the object, beyond a small one: many labels of short values
+_COMMIT_SEGMENTS = 64  # number of new segments, each of which needs a request
+_BYTES_OF_PAIR = 8  # in the object, unless it is small: many labels of short values
 _THREADS = 8
-# Of a stored byte, in memory: about what sorted numbers and a repeated label take.
+# Memory for a stored byte: about as much as sorted numbers and a repeated label take.
 _MEMORY_OF_BYTE = 4
 
-# Types that they look up rightly. Times of an index break their updates; they compare 32-bit
-# floats in 64 bits; and decimals and bytes have no place in their index.
+# Types that other tools look up correctly. Times in an index break their updates; they compare
+# 32-bit floats in 64 bits; and they do not support decimals and bytes in an index.
 _TYPES: Mapping[Kind, pa.DataType] = {
     Kind.BOOLEAN: pa.bool_(),
     Kind.INT: pa.int64(),
@@ -62,14 +63,14 @@ _TYPES: Mapping[Kind, pa.DataType] = {
 
 
 class _Types(NamedTuple):
-    """The type of the values of an index, while it is made and in the file."""
+    """The type of the values of an index, while it is built and in the file."""
 
     made: pa.DataType
     stored: pa.DataType
 
     @classmethod
     def of(cls, kind: Type, texts: pa.DataType) -> _Types | None:
-        """Return those of a column; None where there can be no index."""
+        """Return the types for a column; None if it cannot have an index."""
         if not isinstance(kind, Primitive) or kind.kind not in _TYPES:
             return None
         made = _TYPES[kind.kind]
@@ -84,21 +85,21 @@ def encode(
     labels: Mapping[int, str],
     texts: pa.DataType,
 ) -> bytes | None:
-    """Return the index file of a column; None where there can be none that is right.
+    """Return the index file of a column; None if it would be incorrect or too large.
 
     Args:
-        store: Where the segments are.
-        column: That they are of.
-        segments: All of the column.
-        kind: Of the column.
-        labels: Of all live files, by id.
-        texts: The type that texts have in it.
+        store: The store that holds the segments.
+        column: Name of the indexed column.
+        segments: All segments of the column.
+        kind: Type of the column.
+        labels: Labels of all live files, by id.
+        texts: Arrow type of texts in the file.
 
     Raises:
         CorruptMetadataError: A segment is missing or damaged.
 
     Cost:
-        All segments, read once; memory for `MAX_PAIRS` pairs, of `MAX_BYTES` together.
+        Reads all segments once; memory for `MAX_PAIRS` pairs of at most `MAX_BYTES` in total.
     """
     types = _Types.of(kind, texts)
     if types is None:
@@ -112,22 +113,22 @@ def encode(
     names = [labels[int(number)] for number in ids]
     lengths = np.array([len(name.encode()) for name in names], dtype=np.int64)
     count = size_bytes = 0
-    for distinct, places in merged_pairs(sources, len(ids)):
-        count += len(places)
-        size_bytes += distinct.nbytes + int(lengths[places].sum())
+    for distinct, positions in merged_pairs(sources, len(ids)):
+        count += len(positions)
+        size_bytes += distinct.nbytes + int(lengths[positions].sum())
         if count > MAX_PAIRS or size_bytes > MAX_BYTES:
             return None
         values.append(distinct)
-        files.append(places)
+        files.append(positions)
     return _encode(column, pa.concat_arrays(values), np.concatenate(files), names, types.stored)
 
 
 def _sources(
     store: Store, segments: Sequence[Segment], kind: pa.DataType, ids: np.ndarray
 ) -> list[MergeSource] | None:
-    """Return where the pairs of some files come from.
+    """Return the sources of the pairs of some files.
 
-    None if a file is not covered, or if one holds null or NaN, which have no place in the file.
+    None if a file is not covered, or has null or NaN, which the index file cannot represent.
     """
     opened = at_once(lambda segment: open_segment(store, segment), segments, _THREADS)
     footers = [footer for footer, _ in opened]
@@ -141,16 +142,16 @@ def _sources(
 
 
 def most_pairs(new: Sequence[Segment]) -> int:
-    """Return how many pairs an index may have that a commit writes anew.
+    """Return the maximum number of pairs in an index that a commit rewrites.
 
     Args:
-        new: Segments of the column that it brings.
+        new: Segments of the column that the commit adds.
     """
     return min(max(_COMMIT_PAIRS, _PAIRS_OF_NEW * weight_of(new)), _MOST_COMMIT_PAIRS)
 
 
 def most_bytes(new: Sequence[Segment]) -> int:
-    """Return in how many bytes of memory such an index may be read; see `read_index_file`."""
+    """Return the maximum memory for reading such an index; see `read_index_file`."""
     return _BYTES_OF_PAIR * _MEMORY_OF_BYTE * most_pairs(new)
 
 
@@ -164,27 +165,27 @@ def extended(
     labels: Mapping[int, str],
     texts: pa.DataType,
 ) -> bytes | None:
-    """Return the index file that comes after another one; None where it is wrong or too dear.
+    """Return the next index file of a column; None if it would be incorrect or too expensive.
 
     Args:
-        store: Where the segments are.
-        column: That they are of.
-        base: That knows every file that was there; None if there was none.
-        removed: Labels of files that are there no more.
-        segments: Of the column, which know the new files.
-        kind: Of the column.
-        labels: Of the new files, by id.
-        texts: The type that texts have in it.
+        store: The store that holds the segments.
+        column: Name of the indexed column.
+        base: The previous index file, which covers all files before; None if there were none.
+        removed: Labels of the files that the commit removes.
+        segments: Segments of the column that cover the new files.
+        kind: Type of the column.
+        labels: Labels of the new files, by id.
+        texts: Arrow type of texts in the file.
 
     Raises:
         CorruptMetadataError: A segment is missing or damaged.
 
     Cost:
-        A GET for each segment that is not held; memory and time for `most_pairs`.
+        A GET for each segment that is not cached; memory and time for `most_pairs`.
     """
     types = _Types.of(kind, texts)
     most = most_pairs(segments)
-    before = 0 if base is None else len(base.places)
+    before = 0 if base is None else len(base.positions)
     if types is None or max(before, weight_of(segments)) > most or len(segments) > _COMMIT_SEGMENTS:
         return None
     ids = np.array(sorted(labels), dtype=np.int64)
@@ -194,7 +195,7 @@ def extended(
     values, files, names = _kept_pairs(base, removed, types.made)
     new = [pair for pair in merged_pairs(sources, len(ids)) if len(pair[1])]
     values = pa.concat_arrays([values, *(distinct for distinct, _ in new)])
-    files = np.concatenate([files, *(places + len(names) for _, places in new)])
+    files = np.concatenate([files, *(positions + len(names) for _, positions in new)])
     names += [labels[int(number)] for number in ids]
     if len(values) > most or _has_specials(values):
         return None
@@ -206,13 +207,13 @@ def extended(
 def _kept_pairs(
     base: IndexFile | None, removed: Sequence[str], kind: pa.DataType
 ) -> tuple[pa.Array, np.ndarray, list[str]]:
-    """Return the pairs of an index file without those of some files, and the labels left."""
+    """Return the pairs of an index file without some files, and the remaining labels."""
     if base is None:
         return pa.array([], kind), np.zeros(0, dtype=np.int32), []
     is_kept = ~np.asarray(pc.is_in(base.labels, value_set=pa.array(removed, base.labels.type)))
     numbers = np.cumsum(is_kept, dtype=np.int32) - 1
     of_kept = is_kept[base.files]
-    values = base.values.cast(kind).combine_chunks().take(pa.array(base.places[of_kept]))
+    values = base.values.cast(kind).combine_chunks().take(pa.array(base.positions[of_kept]))
     names: list[str] = base.labels.filter(pa.array(is_kept)).to_pylist()
     return values, numbers[base.files[of_kept]], names
 
@@ -224,7 +225,7 @@ def _has_specials(values: pa.Array) -> bool:
 
 
 def weight_of(segments: Sequence[Segment]) -> int:
-    """Return the pairs of segments, by their names."""
+    """Return the number of pairs in segments, from their names."""
     return sum(segment.weight for segment in segments)
 
 
@@ -251,53 +252,53 @@ def _encode(
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """An index file that was read.
+    """The content of an index file.
 
     Attributes:
-        values: Distinct ones, of the column's type.
-        labels: Of the files that it lists, distinct.
-        places: For each pair of a value and a file that holds it: of the value.
-        files: For each pair: of the label.
+        values: Distinct values, of the column's type.
+        labels: Distinct labels of the listed files.
+        positions: For each pair of a value and a file that has it, the position of the value.
+        files: For each pair, the position of the label.
     """
 
     values: pa.ChunkedArray
     labels: pa.Array
-    places: np.ndarray
+    positions: np.ndarray
     files: np.ndarray
 
     @property
     def size_bytes(self) -> int:
-        """In memory."""
+        """Size in memory."""
         arrays = self.values.nbytes + self.labels.nbytes
-        return int(arrays + self.places.nbytes + self.files.nbytes)
+        return int(arrays + self.positions.nbytes + self.files.nbytes)
 
     def may(self, leaves: Sequence[Leaf], labels: pa.Array) -> np.ndarray:
-        """Return for each of some files whether it may hold a value that meets all conditions.
+        """Return for each of some files whether it may have a value that meets all conditions.
 
         It may if the index lists it with such a value, or does not list it at all, or if null or
-        NaN would do.
+        NaN meets the conditions.
         """
         truths = match_values(self.values, leaves)
         if truths is None:
             return np.ones(len(labels), dtype=bool)
         is_found = np.zeros(len(self.labels) + 1, dtype=bool)
         matching = truths.fill_null(fill_value=False).to_numpy()
-        is_found[self.files[matching[self.places]]] = True
-        is_found[-1] = True  # where the place of what is not listed points to
-        places = pc.index_in(labels.cast(self.labels.type), value_set=self.labels)
-        answers: np.ndarray = is_found[places.fill_null(-1).to_numpy(zero_copy_only=False)]
+        is_found[self.files[matching[self.positions]]] = True
+        is_found[-1] = True  # for labels that are not listed, whose position is -1
+        positions = pc.index_in(labels.cast(self.labels.type), value_set=self.labels)
+        answers: np.ndarray = is_found[positions.fill_null(-1).to_numpy(zero_copy_only=False)]
         return answers
 
 
 def hold_index_file(store: Store, key: str, data: bytes, digest: str) -> None:
-    """Keep an index file that was just written, of which the next commit makes another one.
+    """Cache an index file that was just written, for the next commit, which extends it.
 
     Args:
-        store: Where it is.
-        key: Of the object. It is a time: where a clock stands still, another process may have it
-            again for what it writes, once this object is deleted.
-        data: What was written.
-        digest: Of the labels of all files that it knows.
+        store: The store that holds the index file.
+        key: Key of the object. It contains a time: if a clock stands still, another process may
+            use the key again, once this object is deleted.
+        data: Content of the object.
+        digest: Digest of the labels of all files that it covers.
     """
     PROCESS_CACHE.hold(("index-bytes", store.cache_name, key, digest), data, size_bytes=len(data))
 
@@ -305,32 +306,34 @@ def hold_index_file(store: Store, key: str, data: bytes, digest: str) -> None:
 def read_index_file(
     store: Store, dataset: str, column: str, key: str, kind: Type, *, digest: str, max_bytes: int
 ) -> tuple[IndexFile | None, int]:
-    """Read an index file of another tool, or of ours as others have extended it.
+    """Read an index file, of another tool or of Lakebed.
 
     Args:
-        store: Where it is.
-        dataset: That it is of.
-        column: That it is of.
-        key: Of the object, which is of a new name whenever it changes.
-        kind: Of the column.
-        digest: Of the labels that the head names beside it; what the process holds is of these.
-        max_bytes: In memory. What may need more is not read, but for a small object.
+        store: The store that holds the index file.
+        dataset: Name of the dataset.
+        column: Name of the indexed column.
+        key: Key of the object; a changed index file has a new key.
+        kind: Type of the column.
+        digest: Digest of the labels in the same head; a cached file is used only for the same
+            labels.
+        max_bytes: Limit for the memory. An object that may need more is not read, unless it is
+            small.
 
     Returns:
-        What it holds, None if that is too much, and the number of requests.
+        The content, None if it is too large, and the number of requests.
 
     Raises:
-        CorruptMetadataError: It is missing or damaged, of another column or type, or it lies
-            outside of the dataset.
+        CorruptMetadataError: The object is missing or damaged, has another column or type, or is
+            outside the dataset.
 
     Cost:
-        One HEAD and one GET of the whole object, unless the process holds it.
+        One HEAD and one GET of the whole object, unless it is cached.
     """
     name = ("index-file", store.cache_name, key, digest)
     held = PROCESS_CACHE.find(name, IndexFile)
     if held is not None and held.values.type == type_to_arrow(kind):
         return held, 0
-    # Datasets of long ago have them beside their directory.
+    # Old datasets have them beside their directory.
     if not key.startswith((f"{dataset}/", f"{dataset}.")) or ".." in key.split("/"):
         raise CorruptMetadataError(f"Index file {key!r} of {column!r} is not of {dataset!r}.")
     try:
@@ -349,13 +352,13 @@ def read_index_file(
     return index_file, requests
 
 
-# Of a pair: a label as text, and its places among values and labels.
+# Bytes of a pair: a label as text, and its positions among values and labels.
 _MEMORY_OF_PAIR = 48
 
 
 def _decode(data: bytes, column: str, key: str, kind: pa.DataType) -> IndexFile:
     try:
-        # Without read-ahead and threads: Arrow ends the process where a damaged footer is told in one.
+        # Without read-ahead and threads: Arrow aborts the process if a thread finds a damaged footer.
         file = pq.ParquetFile(
             pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False
         )
@@ -364,36 +367,37 @@ def _decode(data: bytes, column: str, key: str, kind: pa.DataType) -> IndexFile:
         values, lists = table.column(column), table.column(KARTOTHEK_LABELS)
         if not _are_alike(values.type, kind):
             raise CorruptMetadataError(
-                f"Index file {key!r} holds values of type {values.type}; {column!r} is {kind}."
+                f"Index file {key!r} has values of type {values.type}; {column!r} is {kind}."
             )
         values = values.cast(kind)
         if pat.is_floating(kind):
-            values = pc.add(values, 0.0)  # of the two zeros, conditions name the positive one
+            values = pc.add(values, 0.0)  # turns negative zero to zero, as in conditions
         rows = lists.combine_chunks().cast(pa.list_(pa.string()))
         labels = pc.list_flatten(rows).dictionary_encode()
-    # Arrow raises KeyError for a column that is not there, and ValueError and OSError for much.
+    # Arrow raises KeyError for a missing column, and ValueError or OSError for many other errors.
     except (pa.ArrowException, KeyError, ValueError, OSError) as exc:
         raise CorruptMetadataError(f"Index file {key!r} cannot be read: {exc}") from exc
     if labels.null_count:
-        raise CorruptMetadataError(f"Index file {key!r} names a file by null.")
+        raise CorruptMetadataError(f"Index file {key!r} has a null file label.")
     return IndexFile(
         values=values,
         labels=labels.dictionary,
-        places=pc.list_parent_indices(rows).to_numpy(),
+        positions=pc.list_parent_indices(rows).to_numpy(),
         files=labels.indices.to_numpy(),
     )
 
 
 def _check_sizes(footer: pq.FileMetaData, key: str) -> None:
-    """Check that an index fits into the memory, before it is there.
+    """Check that an index fits into memory, before it is read.
 
     Raises:
-        CorruptMetadataError: It does not; a run of equal labels takes no room, however long.
+        CorruptMetadataError: It does not. Its file may be small: a run of equal labels takes no
+            space, however long.
     """
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     size_bytes = sum(group.total_byte_size for group in groups)
     pairs = sum(
-        max(group.column(place).num_values for place in range(group.num_columns))
+        max(group.column(position).num_values for position in range(group.num_columns))
         for group in groups
     )
     if size_bytes > MAX_BYTES or pairs > MAX_BYTES // _MEMORY_OF_PAIR:
@@ -403,7 +407,7 @@ def _check_sizes(footer: pq.FileMetaData, key: str) -> None:
 
 
 def _are_alike(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether values of a stored type are surely those of the column."""
+    """Return whether a stored type can represent exactly the values of the column."""
     if pat.is_dictionary(stored):
         stored = stored.value_type
     if pat.is_timestamp(stored) and pat.is_timestamp(kind):

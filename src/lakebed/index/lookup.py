@@ -1,7 +1,7 @@
-"""Asking an index: which files hold a value, or one of many, or one of a range, or none.
+"""Index lookups: find the files with a value, one of many values, a value in a range, or null.
 
 Order and equality are those of predicates: NaN equals itself and is greater than every other
-number, negative zero is zero, and null is in no comparison.
+number, negative zero is zero, and null matches no comparison.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
-# Of row groups in memory, all segments together: more would take longer than it saves.
+# Limit for row groups in memory, all segments together: more would take longer than it saves.
 MAX_LOOKUP_BYTES = 256 * 2**20
-# What of a segment is in memory at once. A range begins with little: where its values are
+# Limit for the part of a segment in memory. A range begins with a small one: if its values are
 # scattered, all files are soon found, and the rest need not be read.
 _PORTION_BYTES = 32 * 2**20
 _FIRST_BYTES = 2**20
@@ -41,13 +41,14 @@ _B = TypeVar("_B")
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What an index says of a condition.
+    """The result of an index lookup.
 
     Attributes:
-        covered: Ids of the files that it knows all of, ascending; of others it knows nothing.
-        found: Ids of those of them that hold a value that meets the condition, ascending.
-        requests: To the store that it took.
-        refused: Number of segments that were not read, since too many values match.
+        covered: Ids of the files whose values the index knows completely, ascending; the result
+            does not apply to other files.
+        found: Ids of the covered files with a value that meets the condition, ascending.
+        requests: Number of requests to the store.
+        refused: Number of segments that were not read, because too many values could match.
     """
 
     covered: np.ndarray
@@ -68,33 +69,34 @@ def lookup(
     max_bytes: int = MAX_LOOKUP_BYTES,
     on_damage: OnDamage | None = None,
 ) -> Lookup:
-    """Find the files that hold a value that meets a condition, or all of several.
+    """Find the files with a value that meets a condition, or all of several conditions.
 
-    A file that is covered and not found holds none, so that it need not be read.
+    A file that is covered but not found has no such value, so it need not be read.
 
     Args:
-        store: Where the index is.
-        segments: All of one column.
-        leaf: A condition on that column, bound to `kind`, or several that one value is to meet.
-        kind: The column's type now; segments may be of an earlier, narrower one.
-        max_bytes: In memory, of row groups that can match. Where all have more together, those
-            segments are read that have least of them.
-        on_damage: Is told of a segment that is missing or damaged, which is then left out; without
-            it, an error is raised.
+        store: The store that holds the index.
+        segments: All segments of one column.
+        leaf: A condition on that column, bound to `kind`, or several that one value must meet.
+        kind: The current type of the column; segments may have an earlier, narrower one.
+        max_bytes: Limit for the row groups that can match, in memory. If all segments together
+            exceed it, those with the fewest such bytes are read.
+        on_damage: Receives each segment that is missing or damaged, and its error; the segment is
+            then left out. Without it, the error is raised.
 
     Returns:
-        What the segments say together. Of a segment that was not read, no file is covered.
+        The combined result of the segments. The files of a segment that was not read do not count
+        as covered.
 
     Raises:
         CorruptMetadataError: A segment is missing or damaged, and `on_damage` is not given.
 
     Cost:
-        For each segment one GET of the footer, unless it is held, and a few for the row groups
-        that can match; of a small segment one GET for all. Requests of several segments run side
-        by side. Memory: 32 MiB of values for each of eight segments.
+        For each segment one GET of the footer, unless it is cached, and a few for the row groups
+        that can match; a small segment needs one GET in total. Requests for several segments run
+        in parallel. Memory: 32 MiB of values for each of eight segments.
     """
     leaves = leaf if isinstance(leaf, Sequence) else (leaf,)
-    questions = [_ask(condition, type_to_arrow(kind)) for condition in leaves]
+    questions = [_question(condition, type_to_arrow(kind)) for condition in leaves]
     opened: list[_Opened] = []
     parts: list[Lookup] = []
 
@@ -126,17 +128,17 @@ def lookup(
 
 
 def match_values(values: pa.ChunkedArray, leaves: Sequence[Leaf]) -> pa.ChunkedArray | None:
-    """Say of each of some values whether it meets all conditions.
+    """Return for each value whether it meets all conditions.
 
     Args:
-        values: Of a column, of its type; null and NaN are missing among them.
-        leaves: On that column, bound.
+        values: Values of a column, without null and NaN.
+        leaves: Bound conditions on that column.
 
     Returns:
-        A truth for each value; None where null or NaN would meet the conditions, so that these
-        values do not tell.
+        A boolean for each value; None if null or NaN would meet the conditions, so that these
+        values are not enough.
     """
-    questions = [_ask(leaf, values.type) for leaf in leaves]
+    questions = [_question(leaf, values.type) for leaf in leaves]
     has_nan = pat.is_floating(values.type)
     if all(question.wants_null for question in questions) or (
         has_nan and all(question.wants_nan for question in questions)
@@ -157,19 +159,19 @@ def _side_by_side(work: Callable[[_A], _B], items: Sequence[_A]) -> list[_B | Co
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A condition in the form that segments are asked in.
+    """A condition in the form for a search in segments.
 
     Attributes:
-        kind: Arrow type of the column now.
+        kind: Current Arrow type of the column.
         points: Values to find, ascending and distinct, neither NaN nor null; None for a range.
-        low: Where the range begins; None for no bound.
-        high: Where it ends; None for no bound.
-        has_low: Whether the bound itself is in it.
-        has_high: Whether the bound itself is in it.
-        excluded: Values that are not asked for, within the range.
-        wants_nan: Whether NaN meets the condition.
-        wants_null: Whether null meets it.
-        wants_values: Whether any other value can.
+        low: Lower bound of the range; None for no bound.
+        high: Upper bound of the range; None for no bound.
+        has_low: True if the range includes its lower bound.
+        has_high: True if the range includes its upper bound.
+        excluded: Values within the range that do not meet the condition.
+        wants_nan: True if NaN meets the condition.
+        wants_null: True if null meets the condition.
+        wants_values: True if any other value can meet it.
     """
 
     kind: pa.DataType
@@ -184,21 +186,21 @@ class _Question:
     wants_values: bool = True
 
 
-def _ask(leaf: Leaf, kind: pa.DataType) -> _Question:
+def _question(leaf: Leaf, kind: pa.DataType) -> _Question:
     match leaf:
         case NullCheck(negated=False):
             return _Question(kind, wants_null=True, wants_values=False)
         case NullCheck():
             return _Question(kind, wants_nan=True)
         case Membership(values=values, negated=negated):
-            return _ask_for_values(values, kind, negated=negated)
+            return _question_of_values(values, kind, negated=negated)
         case Comparison(op=Op.EQ | Op.NE as op, value=value):
-            return _ask_for_values((value,), kind, negated=op is Op.NE)
+            return _question_of_values((value,), kind, negated=op is Op.NE)
         case Comparison(op=op, value=value):
-            return _ask_for_range(op, value, kind)
+            return _question_of_range(op, value, kind)
 
 
-def _ask_for_values(values: Sequence[Scalar], kind: pa.DataType, *, negated: bool) -> _Question:
+def _question_of_values(values: Sequence[Scalar], kind: pa.DataType, *, negated: bool) -> _Question:
     has_nan = any(is_nan(value) for value in values)
     points = _array([value for value in values if not is_nan(value)], kind)
     if negated:
@@ -206,7 +208,7 @@ def _ask_for_values(values: Sequence[Scalar], kind: pa.DataType, *, negated: boo
     return _Question(kind, points=points, wants_nan=has_nan, wants_values=len(points) > 0)
 
 
-def _ask_for_range(op: Op, value: Scalar, kind: pa.DataType) -> _Question:
+def _question_of_range(op: Op, value: Scalar, kind: pa.DataType) -> _Question:
     is_above = op in (Op.GT, Op.GE)
     has_bound = op in (Op.GE, Op.LE)
     if is_nan(value):
@@ -226,14 +228,12 @@ def _array(values: Sequence[Scalar], kind: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A segment whose footer is here.
+    """A segment whose footer was read.
 
     Attributes:
-        segment: Which it is.
-        footer: Of it.
-        numbers: Of the row groups that can match, ascending.
-        size_bytes: Of these in memory.
-        requests: That it took so far.
+        numbers: Numbers of the row groups that can match, ascending.
+        size_bytes: Size of these row groups in memory.
+        requests: Number of requests so far.
     """
 
     segment: Segment
@@ -253,7 +253,7 @@ def _open(store: Store, segment: Segment, questions: Sequence[_Question]) -> _Op
 
 
 def _smallest(opened: Sequence[_Opened], max_bytes: int) -> list[_Opened]:
-    """Return segments with the least to read, as many as fit."""
+    """Return the segments with the least to read, as many as fit."""
     chosen = sorted(opened, key=lambda candidate: candidate.size_bytes)
     totals = np.cumsum([candidate.size_bytes for candidate in chosen])
     return chosen[: int(np.searchsorted(totals, max_bytes, side="right"))]
@@ -268,18 +268,18 @@ def _answer(store: Store, opened: _Opened, questions: Sequence[_Question]) -> Lo
         pairs, more = read_groups(store, footer, numbers)
         requests += more
         matches = _all_match(pairs.column("value"), questions)
-        places = np.unique(pairs.filter(matches).column("file"))
-        if len(places) and not 0 <= places[0] <= places[-1] < len(is_found):
+        positions = np.unique(pairs.filter(matches).column("file"))
+        if len(positions) and not 0 <= positions[0] <= positions[-1] < len(is_found):
             key = opened.segment.key
-            raise CorruptMetadataError(f"Index segment {key!r} names files that it lacks.")
-        is_found[places] = True
+            raise CorruptMetadataError(f"Index segment {key!r} refers to files that it lacks.")
+        is_found[positions] = True
         if is_found.all():
             break
     return Lookup(footer.file_ids, footer.file_ids[is_found], requests)
 
 
 def _portions(footer: Footer, numbers: Sequence[int], size_bytes: int) -> Iterator[Sequence[int]]:
-    """Cut row groups into portions of some bytes in memory, each larger than the one before."""
+    """Split row groups into portions by their size in memory, each larger than the one before."""
     sizes = footer.raw_sizes
     while numbers:
         totals = np.cumsum(sizes[numbers])
@@ -315,7 +315,7 @@ def _groups_for(footer: Footer, question: _Question) -> list[int]:
 
 
 def _keys(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> list[Any]:
-    """Return values as Python ones whose order is that of the column."""
+    """Return values as Python objects whose order is that of the column."""
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     values = values.cast(pa.binary() if pat.is_string(kind) else kind)
     if pat.is_temporal(kind):
@@ -336,7 +336,7 @@ def _all_match(values: pa.ChunkedArray, questions: Sequence[_Question]) -> pa.Ch
 
 
 def _matches(values: pa.ChunkedArray, question: _Question) -> pa.ChunkedArray:
-    """Say of each value of a segment whether it meets the condition."""
+    """Return for each value of a segment whether it meets the condition."""
     values = values.cast(question.kind)
     is_null = values.is_null()
     is_nan_ = _is_nan(values)

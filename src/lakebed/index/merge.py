@@ -1,4 +1,4 @@
-"""Merging index segments: a commit does it in small, `lakebed compact` in large."""
+"""Merge index segments: few and small ones in a commit, all in `lakebed compact`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import EncodedSegment, Segment, compact, due_end
 
-# What a commit merges at most, of one column: it must not keep its caller waiting.
+# Limits for the merges of a commit, for each column: a commit must be fast.
 COMMIT_BYTES = 16 * 2**20
 COMMIT_PAIRS = 4_000_000  # repeated values take few bytes and the same time
 COMMIT_RAW_BYTES = 128 * 2**20  # in memory: long texts may take few bytes in the store
-# A segment of this size is not merged any more: it is held in memory while it is made.
+# A segment of this size is not merged any more: a merged segment is built in memory.
 LARGE_BYTES = 256 * 2**20
-_CHUNK_BYTES = 32 * 2**20  # of all segments that is held while they are merged
+_CHUNK_BYTES = 32 * 2**20  # memory for values of all segments during a merge
 _THREADS = 8
 
 
@@ -43,35 +43,35 @@ class MergeSource:
         kept_ids: np.ndarray,
         chunk_bytes: int,
     ) -> None:
-        """Begin with nothing read.
+        """Start before the first row group.
 
         Args:
-            store: Where the segment is.
-            footer: Of the segment.
-            kind: To read the values in.
-            kept_ids: Of the files whose pairs are wanted, ascending. Pairs are told with places
-                in it.
-            chunk_bytes: To hold in memory, or one row group.
+            store: The store that holds the segment.
+            footer: Footer of the segment.
+            kind: Type in which values are returned.
+            kept_ids: Ids of the files whose pairs are kept, ascending. Pairs refer to files by
+                positions in it.
+            chunk_bytes: Maximum size of values in memory, unless one row group is larger.
         """
         self._store = store
         self._footer = footer
         self._chunk_bytes = chunk_bytes
         self._raw_sizes = footer.raw_sizes
         self._kind = kind
-        places = np.searchsorted(kept_ids, footer.file_ids).astype(np.int32)
+        positions = np.searchsorted(kept_ids, footer.file_ids).astype(np.int32)
         is_kept = np.isin(footer.file_ids, kept_ids)
-        self._places = np.where(is_kept, places, np.int32(-1))
+        self._positions = np.where(is_kept, positions, np.int32(-1))
         self._left = list(range(footer.regular_count))
         self.values = pa.array([], kind)
         self.files = np.zeros(0, dtype=np.int32)
 
     @property
     def has_more(self) -> bool:
-        """Whether there are row groups that are not here yet."""
+        """True if some row groups are not read yet."""
         return bool(self._left)
 
     def fill(self) -> None:
-        """Read the next row groups, if none are here."""
+        """Read the next row groups if all pairs that were read are taken."""
         while not len(self.values) and self._left:
             sizes = np.cumsum(self._raw_sizes[self._left])
             count = max(1, int(np.searchsorted(sizes, self._chunk_bytes)))
@@ -81,14 +81,14 @@ class MergeSource:
     def _read(self, numbers: Sequence[int]) -> tuple[pa.Array, np.ndarray]:
         pairs, _ = read_groups(self._store, self._footer, numbers)
         values = pairs.column("value").cast(self._kind).combine_chunks()
-        files = self._places[pairs.column("file").to_numpy()]
+        files = self._positions[pairs.column("file").to_numpy()]
         is_kept = files >= 0
         return (
             (values, files) if is_kept.all() else (values.filter(pa.array(is_kept)), files[is_kept])
         )
 
     def specials(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places of the files that hold NaN, and of those that hold null."""
+        """Return the positions of the files with NaN, and of those with null."""
         if not self._footer.has_specials:
             return self.files[:0], self.files[:0]
         values, files = self._read([self._footer.regular_count])
@@ -96,7 +96,7 @@ class MergeSource:
         return files[~is_null], files[is_null]
 
     def take(self, count: int) -> tuple[pa.Array, np.ndarray]:
-        """Take the first pairs that are here."""
+        """Remove and return the first pairs that were read."""
         values, files = self.values[:count], self.files[:count]
         self.values, self.files = self.values[count:], self.files[count:]
         return values, files
@@ -105,7 +105,7 @@ class MergeSource:
 def merge_sources(
     store: Store, footers: Sequence[Footer], kind: pa.DataType, kept_ids: np.ndarray
 ) -> list[MergeSource]:
-    """Return segments as what `merged_pairs` takes; together they hold a bounded part of them."""
+    """Return sources of segments for `merged_pairs`; their memory is bounded together."""
     share = _CHUNK_BYTES // max(1, len(footers))
     return [MergeSource(store, footer, kind, kept_ids, share) for footer in footers]
 
@@ -113,14 +113,14 @@ def merge_sources(
 def merged_pairs(
     sources: Sequence[MergeSource], file_count: int
 ) -> Iterator[tuple[pa.Array, np.ndarray]]:
-    """Yield the pairs of several segments in order, without holding them all."""
+    """Yield the pairs of several segments in order, without all of them in memory."""
     while True:
         for source in sources:
             source.fill()
         filled = [source for source in sources if len(source.values)]
         if not filled:
             return
-        # Beyond the least of their last values, a segment may have pairs that are not here yet.
+        # Beyond the smallest of the last values, a segment may have pairs that are not read yet.
         ends = [source.values[-1:] for source in filled if source.has_more]
         cut = pc.min(_comparable(pa.concat_arrays(ends))) if ends else None
         taken = []
@@ -149,22 +149,22 @@ def merge_segments(
     *,
     kept_ids: np.ndarray | None = None,
 ) -> EncodedSegment:
-    """Make one segment of several; it is not put yet.
+    """Merge several segments into one, which the caller writes.
 
     Args:
-        store: Where they are.
-        dataset: That they are of.
-        column: That they are of.
-        segments: At least one.
-        kind: The column's type now, which may be wider than theirs.
-        kept_ids: Of files, ascending: others are left out; None for all.
+        store: The store that holds the segments.
+        dataset: Name of the dataset.
+        column: Name of the indexed column.
+        segments: The segments to merge, at least one.
+        kind: The current type of the column, which may be wider than theirs.
+        kept_ids: Ids of the files to keep, ascending; None for all.
 
     Raises:
-        CorruptMetadataError: One is missing or damaged.
+        CorruptMetadataError: A segment is missing or damaged.
 
     Cost:
-        A GET for some MiB of each segment, at least one; memory for the result, and for 32 MiB of
-        values, or a row group of each segment where that is more.
+        At least one GET for each segment, and one for every few MiB; memory for the result, and
+        for 32 MiB of values, or a row group of each segment if that is more.
     """
     opened = at_once(lambda segment: open_segment(store, segment), segments, _THREADS)
     footers = [footer for footer, _ in opened]
@@ -180,7 +180,7 @@ def merge_footers(
     *,
     kept_ids: np.ndarray | None = None,
 ) -> EncodedSegment:
-    """Make one segment of several whose footers are here; see `merge_segments`."""
+    """Merge several segments whose footers were read; see `merge_segments`."""
     all_ids = np.unique(np.concatenate([footer.file_ids for footer in footers]))
     if kept_ids is not None:
         all_ids = np.intersect1d(all_ids, kept_ids)
@@ -194,7 +194,7 @@ def merge_footers(
         keys = ", ".join(footer.key for footer in footers)
         raise CorruptMetadataError(
             f"Index segments {keys} cannot be merged: {exc}.",
-            hint="Answers are right without them; `lakebed check --repair` builds them anew.",
+            hint="Reads are correct without them; `lakebed check --repair` rebuilds them.",
         ) from exc
     nan_files, null_files = (
         np.unique(np.concatenate(files)) for files in zip(*specials, strict=True)
@@ -210,23 +210,23 @@ def compact_list(
     kind: pa.DataType,
     written: list[str],
 ) -> tuple[Segment, ...]:
-    """Merge the end of a column's list if a level is full, as far as a commit may take the time.
+    """Merge the end of a column's list if a level is full, within the limits of a commit.
 
-    A damaged segment stays as it is: an index is a help, and no reason for a commit to fail.
+    A damaged segment is left unchanged: an index is optional, and must not make a commit fail.
 
     Args:
-        store: Where the segments are.
-        dataset: That they are of.
-        column: That they are of.
-        segments: The list.
-        kind: Of the values.
-        written: Takes the key of the merged segment before it is written.
+        store: The store that holds the segments.
+        dataset: Name of the dataset.
+        column: Name of the indexed column.
+        segments: The list of segments.
+        kind: Type of the values.
+        written: Receives the key of the merged segment before it is written.
 
     Returns:
         The list to name in the head.
 
     Cost:
-        Nothing, or a few GETs a merged segment, of 16 MiB together, and one PUT.
+        Nothing, or a few GETs for each merged segment, of 16 MiB in total, and one PUT.
     """
     return compact(
         store,
@@ -238,9 +238,9 @@ def compact_list(
 
 
 def _full_end(store: Store, segments: Sequence[Segment], kind: pa.DataType) -> Sequence[Segment]:
-    """Return the end of a list that is due, of what a commit can merge at all.
+    """Return the segments at the end of a list that are due, within the limits of a commit.
 
-    What is beyond that is no part of the question: it would fill the same level at every commit.
+    Segments beyond the limits do not count: they would keep a level full at every commit.
     """
     tail = _within(
         _within(segments, size_of, COMMIT_BYTES), lambda segment: segment.weight, COMMIT_PAIRS
@@ -248,7 +248,7 @@ def _full_end(store: Store, segments: Sequence[Segment], kind: pa.DataType) -> S
     tail = due_end(tail)
     if not tail or not (pat.is_string(kind) or pat.is_binary(kind)):
         return tail
-    # What is due is read anyway; how long its texts are, only its footers tell.
+    # Due segments are read anyway; the length of their texts is only in their footers.
     tail = _within(
         tail, lambda segment: int(open_segment(store, segment)[0].raw_sizes.sum()), COMMIT_RAW_BYTES
     )
@@ -269,10 +269,10 @@ def _within(
 
 
 def groups_to_merge(segments: Sequence[Segment]) -> list[list[Segment]]:
-    """Return the segments that shall become one each, so that few large ones are left.
+    """Return groups of segments to merge, so that few large segments are left.
 
     Raises:
-        CorruptMetadataError: The name of one tells no size.
+        CorruptMetadataError: The name of a segment does not contain its size.
     """
     groups: list[list[Segment]] = []
     room = 0

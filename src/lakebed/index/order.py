@@ -1,7 +1,7 @@
-"""Sorting values of any type, fast: an index is written with the rows, and must not slow them.
+"""Fast sorting of values of any type, since an index is written together with the rows.
 
-Arrow sorts texts by comparing them one by one. Here every type becomes whole numbers that NumPy
-sorts many times faster: integers as they are, floats by their bits, texts eight bytes at a time.
+Arrow sorts texts by comparing them one by one. Here every type becomes whole numbers, which NumPy
+sorts many times faster: integers unchanged, floats by their bits, texts eight bytes at a time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _SAMPLE = 65_536
 
 
 class Ranked(NamedTuple):
-    """Distinct values, and where each of the given ones is among them.
+    """Distinct values, and the position of each given value among them.
 
     Attributes:
-        distinct: Ascending.
-        ranks: For each given value the place of its equal in `distinct`.
+        distinct: The distinct values, ascending.
+        ranks: For each given value the position of its equal in `distinct`.
     """
 
     distinct: pa.Array
@@ -29,13 +29,13 @@ class Ranked(NamedTuple):
 
 
 def is_repetitive(values: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether values come twice or more, by the first of them."""
+    """Return whether values repeat at least twice on average, judged by the first of them."""
     sample = values.slice(0, min(_SAMPLE, max(1_024, len(values) // 8)))
     return bool(2 * pc.count_distinct(sample, mode="all").as_py() <= len(sample))
 
 
 def is_first(values: pa.Array) -> np.ndarray:
-    """Say of each of sorted values whether it is another one than that before."""
+    """Return for each of some sorted values whether it differs from the one before."""
     is_new = np.ones(len(values), dtype=bool)
     if len(values) > 1:
         is_new[1:] = np.asarray(pc.not_equal(values[1:], values[:-1]))
@@ -48,61 +48,61 @@ def sorted_pairs(
     """Return the distinct pairs of value and file, sorted.
 
     Args:
-        values: Neither null nor NaN is among them. Negative zero becomes zero.
-        files: The place of each one's file, from 0 on.
+        values: Values without null and NaN. Negative zero becomes zero.
+        files: The position of each value's file, from 0 on.
         file_count: Number of files.
     """
     numbers = _as_numbers(values)
     bits = max(file_count - 1, 0).bit_length()
     if numbers is None:
         ranked = rank(values)
-        ranks, places = _distinct_pairs(ranked.ranks.astype(np.uint64), files, bits)
+        ranks, positions = _distinct_pairs(ranked.ranks.astype(np.uint64), files, bits)
         is_all = len(ranks) == len(ranked.distinct)
-        return ranked.distinct if is_all else ranked.distinct.take(pa.array(ranks)), places
+        return ranked.distinct if is_all else ranked.distinct.take(pa.array(ranks)), positions
     if not len(numbers):
         return values, files
     lowest = numbers.min()
-    # The difference is right in 64 bits without a sign, whatever the sign of both.
+    # The difference is right in 64 unsigned bits, for any signs.
     above = numbers.astype(np.uint64) - np.uint64(int(lowest) % 2**64)
     if int(above.max()).bit_length() + bits <= 64:
-        above, places = _distinct_pairs(above, files, bits)
+        above, positions = _distinct_pairs(above, files, bits)
     else:
-        above, places = _distinct_wide_pairs(above, files)
+        above, positions = _distinct_wide_pairs(above, files)
     distinct = (above + np.uint64(int(lowest) % 2**64)).astype(numbers.dtype)
-    return _from_numbers(distinct, values.type), places
+    return _from_numbers(distinct, values.type), positions
 
 
 def _distinct_pairs(
     numbers: np.ndarray, files: np.ndarray, bits: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct pairs in order; number and file together have 64 bits at most."""
+    """Return the distinct pairs in order; number and file together have at most 64 bits."""
     packed = (numbers << np.uint64(bits)) | files.astype(np.uint64)
     packed.sort()
     is_new = np.ones(len(packed), dtype=bool)
     np.not_equal(packed[1:], packed[:-1], out=is_new[1:])
     if not is_new.all():
         packed = packed[is_new]
-    places = (packed & np.uint64((1 << bits) - 1)).astype(np.int32)
-    return packed >> np.uint64(bits), places
+    positions = (packed & np.uint64((1 << bits) - 1)).astype(np.int32)
+    return packed >> np.uint64(bits), positions
 
 
 def _distinct_wide_pairs(numbers: np.ndarray, files: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct pairs in order, of numbers that leave no bits for the file."""
+    """Return the distinct pairs in order, for numbers that leave no bits for the file."""
     order = np.argsort(numbers)
-    numbers, places = numbers[order], files[order]
+    numbers, positions = numbers[order], files[order]
     is_alike = np.zeros(len(numbers) + 1, dtype=bool)
     np.equal(numbers[1:], numbers[:-1], out=is_alike[1:-1])
     tied = np.flatnonzero(is_alike[1:] | is_alike[:-1])
     if not len(tied):
-        return numbers, places
-    places[tied] = places[tied][np.lexsort((places[tied], numbers[tied]))]
+        return numbers, positions
+    positions[tied] = positions[tied][np.lexsort((positions[tied], numbers[tied]))]
     is_new = np.ones(len(numbers), dtype=bool)
-    is_new[1:] = (numbers[1:] != numbers[:-1]) | (places[1:] != places[:-1])
-    return numbers[is_new], places[is_new]
+    is_new[1:] = (numbers[1:] != numbers[:-1]) | (positions[1:] != positions[:-1])
+    return numbers[is_new], positions[is_new]
 
 
 def _as_numbers(values: pa.Array) -> np.ndarray | None:
-    """Return whole numbers in the same order as the values, which tell them; None for others."""
+    """Return whole numbers in the order of the values, which determine them; None if impossible."""
     kind = values.type
     if pat.is_boolean(kind):
         return np.asarray(values.cast(pa.uint8()))
@@ -113,7 +113,7 @@ def _as_numbers(values: pa.Array) -> np.ndarray | None:
     if pat.is_integer(kind):
         return np.asarray(values)
     if pat.is_floating(kind):
-        zero = np.zeros(1, dtype=kind.to_pandas_dtype())  # added, it makes zero of its negative
+        zero = np.zeros(1, dtype=kind.to_pandas_dtype())  # adding it turns negative zero to zero
         return _flip((np.asarray(values) + zero).view(_whole_type(kind)))
     if pat.is_decimal(kind) and kind.precision <= 18:
         return _halves(values)[::2]
@@ -121,7 +121,7 @@ def _as_numbers(values: pa.Array) -> np.ndarray | None:
 
 
 def _halves(values: pa.Array) -> np.ndarray:
-    """Return the 64-bit halves of decimals, the lower first; it alone tells short ones."""
+    """Return the 64-bit halves of decimals, the lower first; it is enough for short ones."""
     buffer = values.buffers()[1]
     halves = np.frombuffer(buffer, dtype="<i8")
     return halves[2 * values.offset : 2 * (values.offset + len(values))]
@@ -153,7 +153,7 @@ def _from_numbers(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def rank(values: pa.Array) -> Ranked:
-    """Return the distinct values in order, and the place of each given one among them."""
+    """Return the distinct values in order, and the position of each given one among them."""
     if is_repetitive(values):
         encoded = values.dictionary_encode()
         inner = _rank(encoded.dictionary)
@@ -175,12 +175,12 @@ def _rank(values: pa.Array) -> Ranked:
 def _sort_texts(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Sort texts by their bytes.
 
-    They are sorted by eight bytes behind what all have in common; those that are still alike, by
-    as many more as fit beside the number of their group into 64 bits; and so on.
+    They are sorted by the eight bytes after their common beginning; those that are still equal, by
+    as many further bytes as fit into 64 bits beside the number of their group; and so on.
 
     Returns:
-        The places of the values in order, and for each of these whether it is another value than
-        the one before.
+        The positions of the values in order, and for each whether its value differs from the one
+        before.
     """
     count = len(values)
     order = np.arange(count)
@@ -192,13 +192,13 @@ def _sort_texts(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     offsets = offsets[values.offset : values.offset + count + 1].astype(np.int64)
     data = values.buffers()[2]
     bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    # Eight bytes from any place on are one number; the last ones need room behind them.
+    # Eight bytes from any offset on are one number; the last ones need padding behind them.
     padded = np.zeros(len(bytes_) + 8, dtype=np.uint8)
     padded[: len(bytes_)] = bytes_
     eights = np.ndarray(shape=(len(padded) - 7,), dtype=">u8", buffer=padded, strides=(1,))
     starts, lengths = offsets[:-1], np.diff(offsets)
     at = _common_length(values)
-    alike = order.copy()  # places in `order` of what is not yet told apart
+    alike = order.copy()  # positions in `order` of texts that are equal so far
     groups = np.zeros(count, dtype=np.uint64)
     while len(alike):
         chosen = order[alike]
@@ -206,7 +206,7 @@ def _sort_texts(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         width = (64 - int(groups[-1]).bit_length()) // 8
         is_over = lengths_left.max() <= 0
         if is_over:
-            # Only zero bytes at the end are left to tell them apart: the shorter comes first.
+            # They differ at most by zero bytes at the end: the shorter comes first.
             keys = (groups << np.uint64(32)) | lengths[chosen].astype(np.uint64)
         else:
             texts = eights[np.minimum(starts[chosen] + at, len(eights) - 1)].astype(np.uint64)
@@ -236,7 +236,7 @@ def _sort_texts(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _common_length(values: pa.Array) -> int:
-    """Return how many first bytes all texts have in common."""
+    """Return the length of the common beginning of all texts, in bytes."""
     ends = pc.min_max(values.view(pa.binary()) if pat.is_string(values.type) else values)
     low, high = ends["min"].as_py(), ends["max"].as_py()
     length = min(len(low), len(high))

@@ -1,4 +1,4 @@
-"""Which segments of the inverted indices belong to which column."""
+"""Segments of the inverted indices by column."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def keys_of(postings: Postings) -> tuple[str, ...]:
 
 
 def joined(parts: Sequence[Postings]) -> dict[str, tuple[Segment, ...]]:
-    """Return what several writers added, by column."""
+    """Return the segments that several writers added, by column."""
     by_column: dict[str, tuple[Segment, ...]] = {}
     for part in parts:
         for column, segments in part.items():

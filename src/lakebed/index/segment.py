@@ -1,14 +1,14 @@
-"""The form of an index segment: postings of many values, of which a reader needs few.
+"""The format of an index segment: postings of many values, of which a reader needs few.
 
 A segment is one Parquet object of pairs (`value`, `file`), sorted by value and then by file, in row
-groups of `GROUP_ROWS`. `file` is a place in the segment's own table of file ids, which is also its
-coverage: a file of that table has all its values here. NaN and null have a row group of their own
-at the end.
+groups of `GROUP_ROWS`. `file` is a position in the segment's own table of file ids, which is also
+its coverage: all values of a file in that table are in the segment. NaN and null have a row group
+of their own at the end.
 
-Nothing of a segment is believed unchecked. The key tells the size of the object, where its footer
-begins and the hash of the footer; the footer has a directory with the place, the first and last
-value, and the hash of every row group. So a reader asks for the footer and the row groups that can
-hold what it looks for, and what is damaged is noticed, whichever bytes it is.
+All parts of a segment are verified. The key contains the size of the object, and the size and the
+hash of its footer; the footer has a directory with the offset, the first and last value, and the
+hash of every row group. So a reader fetches the footer and the row groups that can match, and
+notices damage in any byte of them.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from lakebed.store.seekable import SeekableReader
 from lakebed.store.segments import EncodedSegment, Segment
 
 GROUP_ROWS = 10_000
-# More rows than any release writes in one; those of NaN and null are as many as the files.
+# More rows than any release writes; the group of NaN and null has up to two rows for each file.
 _MAX_GROUP_ROWS = 2**20
 _GROUP_BYTES = 8 * 2**20  # in memory: row groups of long texts have fewer rows
-# Measured: up to here, one request for all takes less time than one for the footer and one more.
+# Measured: up to this size, one request for all takes less time than one for the footer and another.
 SMALL_BYTES = 512 * 1024
-# Bytes between two row groups that are fetched along, since another request would take longer.
+# A gap between two row groups up to this size is fetched, since another request would take longer.
 _GAP_BYTES = 256 * 1024
-_BOUND_BYTES = 64  # of a text in the directory; what is longer is cut
-# Of a text in memory, where a segment of an earlier release does not tell.
+_BOUND_BYTES = 64  # of a text in the directory; longer ones are cut
+# Of a text in memory, if a segment of an earlier release does not record it.
 _GUESSED_BYTES = 64
 _HASH_BYTES = 16
 _VERSION = "1"
@@ -63,7 +63,7 @@ def _hash(data: bytes | memoryview | pa.Buffer) -> bytes:
 
 
 class _Sink(io.RawIOBase):
-    """Bytes in memory, of which those written last can be looked at."""
+    """A writable file in memory whose content can be read while it grows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class _Sink(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A row group in the making; special ones, of NaN and null, have no bounds."""
+    """A written row group; the special one, of NaN and null, has no bounds."""
 
     first: Any
     last: Any
@@ -90,17 +90,17 @@ class _Group:
 
 
 class SegmentWriter:
-    """Makes a segment of sorted pairs, as they come."""
+    """Builds a segment from sorted pairs, step by step."""
 
     def __init__(
         self, kind: pa.DataType, file_ids: np.ndarray, group_rows: int = GROUP_ROWS
     ) -> None:
-        """Begin a segment.
+        """Start a segment.
 
         Args:
-            kind: Of the values.
-            file_ids: Of the files that it covers, ascending and distinct.
-            group_rows: Pairs in a row group, at most.
+            kind: Type of the values.
+            file_ids: Ids of the covered files, ascending and distinct.
+            group_rows: Maximum number of pairs in a row group.
         """
         self._group_rows = group_rows
         self._file_ids = file_ids
@@ -112,7 +112,8 @@ class SegmentWriter:
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self._sink, mode="w"),
             self._schema,
-            # Deltas of sorted numbers leave nothing to compress; texts share more than beginnings.
+            # Deltas of sorted numbers cannot be compressed further; texts have more in common
+            # than their beginnings.
             compression="none" if encoding == "DELTA_BINARY_PACKED" else "zstd",
             use_dictionary=False,
             column_encoding={"value": encoding, "file": "DELTA_BINARY_PACKED"},
@@ -127,7 +128,7 @@ class SegmentWriter:
         self._last: pa.Array | None = None
 
     def add(self, values: pa.Array, files: np.ndarray) -> None:
-        """Add pairs, which come after all earlier ones; neither NaN nor null is among them."""
+        """Add pairs that follow all earlier ones in order, without NaN and null."""
         if len(values):
             rows = pa.table([values, pa.array(files, pa.int32())], schema=self._schema)
             self._waiting.append(rows)
@@ -172,10 +173,10 @@ class SegmentWriter:
         """Return the segment.
 
         Args:
-            dataset: That it is of.
-            column: That it is of.
-            nan_files: Places of the files that hold NaN, ascending.
-            null_files: Places of the files that hold null, ascending.
+            dataset: Name of the dataset.
+            column: Name of the indexed column.
+            nan_files: Positions of the files with NaN, ascending.
+            null_files: Positions of the files with null, ascending.
         """
         if any(rows.num_rows for rows in self._waiting):
             self._write_groups(at_least=1)
@@ -219,13 +220,13 @@ def _is_short_decimal(kind: pa.DataType) -> bool:
 
 
 def _lower(value: Any) -> Any:
-    """Return a bound that is not above the value; texts as bytes, whose order is the same."""
+    """Return a lower bound of the value; texts as bytes, whose order is the same."""
     data = value.encode() if isinstance(value, str) else value
     return data[:_BOUND_BYTES] if isinstance(data, bytes) else data
 
 
 def _upper(value: Any) -> Any:
-    """Return a bound that is not below the value; a cut one is the next text of its length."""
+    """Return an upper bound of the value; a cut text becomes the next one of its length."""
     data = value.encode() if isinstance(value, str) else value
     if not isinstance(data, bytes) or len(data) <= _BOUND_BYTES:
         return data
@@ -256,26 +257,26 @@ def _encode_directory(groups: Sequence[_Group], kind: pa.DataType) -> bytes:
 
 
 def _to_text(data: bytes) -> str:
-    """Parquet keeps texts beside the data, and no bytes."""
+    """Return bytes as text, since the metadata of Parquet files holds only text."""
     return base64.b64encode(data).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a segment says of itself, checked.
+    """The verified footer of a segment.
 
     Attributes:
-        key: Of the segment.
-        size_bytes: Of the object.
-        kind: Of the values.
-        file_ids: Of the files that it covers, ascending.
-        groups: The directory: columns `first`, `last`, `start`, `size`, `raw`, `hash`; `raw` is
-            not there in segments of earlier releases.
-        value_count: Distinct values, but for NaN and null.
-        pair_count: Pairs of a value and a file, those of NaN and null among them.
-        has_specials: Whether the last row group is that of NaN and null.
-        metadata: Parquet's own.
-        held: The whole object, where it was small.
+        key: Key of the segment.
+        size_bytes: Size of the object.
+        kind: Type of the values.
+        file_ids: Ids of the covered files, ascending.
+        groups: The directory: columns `first`, `last`, `start`, `size`, `raw`, `hash`; segments of
+            earlier releases lack `raw`.
+        value_count: Number of distinct values, without NaN and null.
+        pair_count: Number of pairs of a value and a file, including those of NaN and null.
+        has_specials: True if the last row group is that of NaN and null.
+        metadata: Metadata of the Parquet file.
+        held: The whole object if it is small; else None.
     """
 
     key: str
@@ -291,19 +292,19 @@ class Footer:
 
     @property
     def regular_count(self) -> int:
-        """Number of row groups but that of NaN and null."""
+        """Number of row groups without that of NaN and null."""
         return int(self.groups.num_rows) - self.has_specials
 
     @property
     def regular_pair_count(self) -> int:
-        """Number of pairs but those of NaN and null."""
+        """Number of pairs without those of NaN and null."""
         if not self.has_specials:
             return self.pair_count
         return self.pair_count - int(self.metadata.row_group(self.regular_count).num_rows)
 
     @property
     def raw_sizes(self) -> np.ndarray:
-        """Bytes that each row group takes in memory; guessed where the segment does not tell."""
+        """Size of each row group in memory; estimated if the segment does not record it."""
         if "raw" in self.groups.column_names:
             sizes: np.ndarray = self.groups.column("raw").to_numpy()
             return sizes
@@ -316,7 +317,7 @@ class Footer:
 
 
 def size_of(segment: Segment) -> int:
-    """Return the length of a segment's object in bytes, which its name tells.
+    """Return the length of a segment's object in bytes, from its name.
 
     Raises:
         CorruptMetadataError: The name is of another form.
@@ -325,7 +326,7 @@ def size_of(segment: Segment) -> int:
 
 
 def is_small(segment: Segment) -> bool:
-    """Whether one request brings all of a segment, by its name."""
+    """Return whether one request fetches the whole segment, judged by its name."""
     match = _NAME.fullmatch(segment.key.rpartition("/")[2])
     return match is not None and int(match["size"], 16) <= SMALL_BYTES
 
@@ -333,24 +334,24 @@ def is_small(segment: Segment) -> bool:
 def _match_name(key: str) -> re.Match[str]:
     match = _NAME.fullmatch(key.rpartition("/")[2])
     if match is None:
-        raise _damaged(key, "its name is none of an index segment")
+        raise _damaged(key, "its name is not that of an index segment")
     return match
 
 
 def _damaged(key: str, cause: object) -> CorruptMetadataError:
     return CorruptMetadataError(
         f"Index segment {key!r} cannot be used: {cause}.",
-        hint="Answers are right without it, only slower; `lakebed check --repair` builds it anew.",
+        hint="Reads are correct without it, only slower; `lakebed check --repair` rebuilds it.",
     )
 
 
 def open_segment(store: Store, segment: Segment, *, is_fresh: bool = False) -> tuple[Footer, int]:
-    """Read what a segment says of itself.
+    """Read the footer of a segment.
 
     Args:
-        store: Where it is.
-        segment: Which one.
-        is_fresh: Whether to read it from the store, also if it is held.
+        store: The store that holds the segment.
+        segment: The segment to open.
+        is_fresh: Read it from the store even if it is cached.
 
     Returns:
         The footer, and the number of requests that it took.
@@ -359,7 +360,7 @@ def open_segment(store: Store, segment: Segment, *, is_fresh: bool = False) -> t
         CorruptMetadataError: The object is missing or damaged.
 
     Cost:
-        One GET: of the footer, or of a small segment as a whole; nothing while it is held.
+        One GET: of the footer, or of a small segment as a whole; nothing while it is cached.
     """
     name = ("postings", store.cache_name, segment.key)
     footer = None if is_fresh else PROCESS_CACHE.find(name, Footer)
@@ -372,7 +373,7 @@ def open_segment(store: Store, segment: Segment, *, is_fresh: bool = False) -> t
     data = _fetch(store, segment.key, start, size - start)
     tail = data[max(0, len(data) - tail_size) :]
     if len(data) != size - start or _hash(tail).hex() != match["hash"]:
-        raise _damaged(segment.key, "its footer is not what was written")
+        raise _damaged(segment.key, "its footer is damaged")
     footer = _read_footer(segment.key, size, tail, data if is_small else None)
     held_bytes = len(data) + 8 * len(footer.file_ids) + footer.groups.nbytes
     PROCESS_CACHE.hold(name, footer, size_bytes=held_bytes)
@@ -380,7 +381,7 @@ def open_segment(store: Store, segment: Segment, *, is_fresh: bool = False) -> t
 
 
 def footer_of(encoded: EncodedSegment) -> Footer:
-    """Return the footer of a segment that need not be in a store: all of it is held."""
+    """Return the footer of an encoded segment, which need not be in a store."""
     data = encoded.data
     tail_size = int(_match_name(encoded.segment.key)["footer"], 16)
     return _read_footer(encoded.segment.key, len(data), data[-tail_size:], data)
@@ -394,12 +395,12 @@ def _fetch(store: Store, key: str, start: int, length: int) -> bytes:
 
 
 def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer:
-    """Read a footer whose hash was right: what is wrong now was written by something else."""
+    """Read a footer whose hash is correct; an error means that another program wrote it."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(tail))
         texts = {name.decode(): text for name, text in (metadata.metadata or {}).items()}
         if texts.get(_FORMAT) != _VERSION.encode():
-            raise _damaged(key, "it is of a form that this release does not know")
+            raise _damaged(key, "it has a format that this release does not know")
         ids = np.frombuffer(base64.b64decode(texts[_FILES], validate=True), dtype="<i8")
         with pa.ipc.open_stream(base64.b64decode(texts[_DIRECTORY], validate=True)) as stream:
             groups = stream.read_all().combine_chunks()
@@ -422,31 +423,32 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
 
 
 def _check_counts(metadata: pq.FileMetaData, file_count: int) -> None:
-    """Check that no row group holds more than one does, before there are any rows.
+    """Check the row counts of all row groups, before any rows are read.
 
     Raises:
-        ValueError: One does: a run of equal values takes no room, however long.
+        ValueError: A row group has too many. Its file may be small: a run of equal values takes no
+            space, however long.
     """
     most = max(_MAX_GROUP_ROWS, 2 * file_count)
     for number in range(metadata.num_row_groups):
         count = metadata.row_group(number).num_rows
         if count > most:
-            message = f"it says that row group {number} has {count:,} rows"
+            message = f"row group {number} has {count:,} rows according to its footer"
             raise ValueError(message)
 
 
 class _Pieces(SeekableReader):
-    """An object of which some pieces are here, for a reader that asks for no others."""
+    """Some pieces of an object, for a reader that needs only these."""
 
     def __init__(self, pieces: Sequence[tuple[int, memoryview]], size_bytes: int) -> None:
         super().__init__(size_bytes)
         self._pieces = pieces
 
     def read(self, size: int = -1, /) -> bytes:
-        place = bisect_right(self._pieces, self.position, key=lambda piece: piece[0]) - 1
-        if place < 0:
+        index = bisect_right(self._pieces, self.position, key=lambda piece: piece[0]) - 1
+        if index < 0:
             return b""
-        start, data = self._pieces[place]
+        start, data = self._pieces[index]
         chunk = bytes(data[self.position - start :][: size if size >= 0 else None])
         self.position += len(chunk)
         return chunk
@@ -456,9 +458,9 @@ def read_groups(store: Store, footer: Footer, numbers: Sequence[int]) -> tuple[p
     """Read row groups.
 
     Args:
-        store: Where the segment is.
-        footer: Of the segment.
-        numbers: Of the row groups, ascending.
+        store: The store that holds the segment.
+        footer: Footer of the segment.
+        numbers: Numbers of the row groups, ascending.
 
     Returns:
         Their pairs, and the number of requests that it took.
@@ -467,29 +469,29 @@ def read_groups(store: Store, footer: Footer, numbers: Sequence[int]) -> tuple[p
         CorruptMetadataError: The object is missing or damaged.
 
     Cost:
-        One GET for all row groups that lie near one another.
+        One GET for each set of row groups that are close together.
     """
     starts = footer.groups.column("start").to_numpy()
     sizes = footer.groups.column("size").to_numpy()
     hashes = footer.groups.column("hash")
     pieces = []
     requests = 0
-    for few in _near(numbers, starts, sizes):
-        begin, end = int(starts[few[0]]), int(starts[few[-1]] + sizes[few[-1]])
+    for span in _near(numbers, starts, sizes):
+        begin, end = int(starts[span[0]]), int(starts[span[-1]] + sizes[span[-1]])
         if footer.held is not None:
             data = memoryview(footer.held)[begin:end]
         else:
             data = memoryview(_fetch(store, footer.key, begin, end - begin))
             requests += 1
-        for number in few:
+        for number in span:
             offset = int(starts[number]) - begin
             piece = data[offset : offset + int(sizes[number])]
             if _hash(piece) != hashes[number].as_py():
-                raise _damaged(footer.key, f"row group {number} is not what was written")
+                raise _damaged(footer.key, f"row group {number} is damaged")
             pieces.append((int(starts[number]), piece))
     try:
         source = pa.PythonFile(_Pieces(pieces, footer.size_bytes), mode="r")
-        # Not buffered ahead: that would ask for what lies between the pieces too.
+        # Without read-ahead, which would also fetch the gaps between the pieces.
         file = pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=False)
         return file.read_row_groups(list(numbers), use_threads=False), requests
     except (pa.ArrowException, OSError, ValueError, IndexError) as exc:

@@ -1,4 +1,4 @@
-"""Writing postings along with data files: by the task that has the rows at hand."""
+"""Write postings together with data files, in the task that has the rows."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from lakebed.model.keys import file_id
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import EncodedSegment, Segment
 
-# Values of one file beyond it are sorted and encoded, part by part: a data file of a few MiB can
-# hold GiB of texts.
+# Above this size the values of a file are sorted and encoded part by part: a data file of a few
+# MiB can contain GiB of texts.
 PART_BYTES = 128 * 2**20
 _PART = "part"
-_MOST_BYTES = 2**30  # of texts in one array, which Arrow lets have 2 GiB
+_MOST_BYTES = 2**30  # of texts in one array, which Arrow limits to 2 GiB
 
 
 class ColumnValues:
-    """The values of one column in one file, some of them perhaps more than once."""
+    """The values of one column in one file, perhaps with duplicates."""
 
     def __init__(self) -> None:
-        """Begin without values."""
+        """Start without values."""
         self.chunks: list[pa.Array] = []
         self.parts: list[EncodedSegment] = []
         self.has_nan = False
@@ -38,7 +38,7 @@ class ColumnValues:
         self.size_bytes = 0
 
     def add(self, column: pa.ChunkedArray) -> None:
-        """Add values; they are copied, so that nothing else of their batch is held."""
+        """Add values; they are copied, so that the rest of their batch can be freed."""
         if column.null_count:
             self.has_null = True
             column = column.drop_null()
@@ -55,7 +55,7 @@ class ColumnValues:
             self.size_bytes += values.nbytes
 
     def encode_part(self, number: int) -> None:
-        """Hold the values that came since the last part as a segment, which takes less memory.
+        """Encode the values since the last part as a segment, which takes less memory.
 
         Args:
             number: Id of the file.
@@ -71,13 +71,13 @@ class ColumnValues:
 
 
 class FileValues:
-    """The values of the indexed columns in one file in the making."""
+    """The values of the indexed columns in one file that is being written."""
 
     def __init__(self, columns: Sequence[str], number: int | None) -> None:
-        """Begin without values.
+        """Start without values.
 
         Args:
-            columns: That are indexed.
+            columns: Names of the indexed columns.
             number: Id of the file; None if it has none.
         """
         self.columns = {column: ColumnValues() for column in columns if number is not None}
@@ -92,7 +92,7 @@ class FileValues:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that are held."""
+        """Size of the values in memory."""
         return sum(values.size_bytes for values in self.columns.values())
 
 
@@ -107,19 +107,19 @@ def encode_segment(
     """Return the segment of some files.
 
     Args:
-        dataset: That they are of.
-        column: Whose values they are.
-        kind: Of the values.
-        files: By id of the file, all the values that it holds.
-        group_rows: Pairs in a row group.
+        dataset: Name of the dataset.
+        column: Name of the indexed column.
+        kind: Type of the values.
+        files: All values of each file, by id of the file.
+        group_rows: Maximum number of pairs in a row group.
     """
     ids = sorted(files)
     chunks = [chunk for number in ids for chunk in files[number].chunks]
     counts = [sum(map(len, files[number].chunks)) for number in ids]
     values = pa.concat_arrays([*chunks, pa.array([], kind)])
-    places = np.repeat(np.arange(len(ids), dtype=np.int32), counts)
+    positions = np.repeat(np.arange(len(ids), dtype=np.int32), counts)
     writer = SegmentWriter(kind, np.array(ids, dtype=np.int64), group_rows)
-    writer.add(*sorted_pairs(values, places, len(ids)))
+    writer.add(*sorted_pairs(values, positions, len(ids)))
     return writer.finish(
         dataset,
         column,
@@ -129,19 +129,19 @@ def encode_segment(
 
 
 class PostingsWriter:
-    """Writes the postings of the files of one writer: a segment a column, or several of many."""
+    """Writes the postings for the files of one writer, in one or several segments per column."""
 
     def __init__(
         self, store: Store, dataset: str, types: Mapping[str, pa.DataType], max_bytes: int
     ) -> None:
-        """Begin without files.
+        """Start without files.
 
         Args:
-            store: Where the dataset is.
-            dataset: Its name.
-            types: Of the indexed columns.
-            max_bytes: Of values to hold, but for one file. Beyond it a segment is written, and
-                another one begun.
+            store: The store that holds the dataset.
+            dataset: Name of the dataset.
+            types: Types of the indexed columns.
+            max_bytes: Maximum size of values in memory, unless one file has more. When it is
+                exceeded, a segment is written and another one begun.
         """
         self._store = store
         self._dataset = dataset
@@ -150,17 +150,17 @@ class PostingsWriter:
         self._files: dict[int, FileValues] = {}
         self._size_bytes = 0
         self._written: list[Postings] = []
-        # Also of those whose writing failed: the store may hold them all the same.
+        # Includes segments whose writing failed: they may be in the store nevertheless.
         self._keys: list[str] = []
 
     def new_file(self, label: str) -> FileValues:
-        """Return what takes the values of a file that is begun."""
+        """Return the collector for the values of a new file."""
         return FileValues(tuple(self._types), file_id(label))
 
     def add(self, label: str, values: FileValues) -> None:
-        """Add a file that has all its values.
+        """Add a file with all its values.
 
-        A file is never in two segments: one of them alone would seem to know all of it.
+        A file is never in two segments: each of them would seem to have all its values.
         """
         number = file_id(label)
         if number is None or not self._types:
@@ -174,7 +174,7 @@ class PostingsWriter:
         files, self._files, self._size_bytes = self._files, {}, 0
         if not files:
             return
-        # A thread for each, so that all begin, whatever becomes of the others: see `at_once`.
+        # One thread for each, so that all begin even if others fail, unlike in `at_once`.
         with ThreadPoolExecutor(len(self._types), thread_name_prefix="lakebed-index") as threads:
             segments = threads.map(lambda column: self._write(column, files), self._types)
             self._written.append(
@@ -197,7 +197,7 @@ class PostingsWriter:
         return encoded.segment
 
     def finish(self) -> dict[str, tuple[Segment, ...]]:
-        """Write what is left, and return all segments.
+        """Write the remaining files, and return all segments.
 
         Raises:
             StorageError: The store failed.
@@ -206,7 +206,7 @@ class PostingsWriter:
         return joined(self._written)
 
     def abort(self) -> None:
-        """Delete what was written; what cannot be deleted stays invisible garbage."""
+        """Delete the written segments; those that cannot be deleted stay as invisible garbage."""
         delete_or_leave(self._store, self._keys)
         self._keys.clear()
         self._files.clear()

@@ -1,4 +1,4 @@
-"""Rows of a plan that need not be read to be counted."""
+"""Count rows of a plan without reading them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lakebed.store.base import Store
 
 
 def take_known_rows(store: Store, plan: Scan) -> tuple[int, Scan]:
-    """Count the rows of whole files by what the file table says.
+    """Count the rows of unfiltered files from the file table.
 
     Returns:
-        The number, and the plan of the files that are left to count.
+        The number, and the plan of the files that remain to be counted.
 
     Cost:
-        Nothing where planning has read the facts, else one GET a segment of the file table; it is
-        not asked where that would be more work than opening the files.
+        Nothing if planning has read the facts, else one GET for each segment of the file table,
+        which is not read if that would be more work than opening the files.
     """
     whole = [file for file in plan.files if not file.is_filtered]
     counts = {file.label: file.row_count for file in whole}

@@ -12,21 +12,21 @@ from lakebed.state.facts import Recorded
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One of several parts of a data file, which together have each of its rows once.
+    """One of several disjoint parts of a data file, which together are the whole file.
 
     Attributes:
-        number: From 0 on.
-        count: Of the parts.
+        number: Number of the part, from 0 on.
+        count: Number of parts.
     """
 
     number: int
     count: int
 
     def row_groups(self, row_counts: Sequence[int]) -> list[int]:
-        """Return the row groups that belong to the part: those whose middle lies in it.
+        """Return the row groups that belong to the part: those whose middle is in it.
 
         Args:
-            row_counts: Of all row groups of the file.
+            row_counts: Number of rows of each row group of the file.
 
         >>> [Share(number, 2).row_groups([10, 10, 10]) for number in (0, 1)]
         [[0], [1, 2]]
@@ -45,15 +45,16 @@ class DataFile:
     """One file of a plan.
 
     Attributes:
-        key: Where it is in the store.
-        label: Its name in the head.
+        key: Key of the file in the store.
+        label: Name of the file in the head.
         partition: Typed values of its directory levels.
-        is_filtered: Whether some of its rows may not belong to the view.
-        schema_number: Of the schema that it is of; None for a file of another tool.
-        constants: Fields that its schema lacks, and what all its rows have in their place.
-        row_count: Number of its entities; None where the plan did not have to know.
-        recorded: What its content must be before any of it is used; None if it is read as it is.
-        share: Which part of it is read, by row groups of Parquet; None for all of it.
+        is_filtered: True if some of its rows may not belong to the view.
+        schema_number: Number of its schema; None for a file of another tool.
+        constants: Fields that its schema lacks, with the value that all its rows have for them.
+        row_count: Number of its entities; None if the plan did not need it.
+        recorded: Recorded size and checksum, which are verified before the content is used; None
+            for no verification.
+        share: The part of the file to read, in row groups of Parquet; None for all of it.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""The account of a plan: what became of every live file, and what it took to know."""
+"""The account of a plan: the files that were kept and dropped, the reasons, and the cost."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from lakebed.common.shown import counted, cut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What planning dropped, and what it looked at.
+    """Numbers of files that planning dropped, and the metadata that it used.
 
     Attributes:
-        dropped_by_partition: Files whose partition holds no match.
-        dropped_by_schema: Files that lack a field, and have a value in its place that is no match.
+        dropped_by_partition: Files whose partition rules out a match.
+        dropped_by_schema: Files that lack a field, and whose value in its place does not match.
         dropped_by_statistics: Files whose bounds and null counts rule out a match.
-        dropped_by_index: Files in which an index knows of no match.
-        statistics_segments: Segments of the file table that were asked.
-        indices: For each index that was asked, of how many segments; an index file of other
-            tools counts as one.
-        ignored: What was not asked or could not be read, and why.
+        dropped_by_index: Files in which an index found no match.
+        statistics_segments: Number of segments of the file table that were read.
+        indices: Number of segments that were read for each index; an index file of another tool
+            counts as one.
+        ignored: Metadata that was not used or could not be read, with the reason.
     """
 
     dropped_by_partition: int = 0
@@ -35,29 +35,29 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a plan kept and dropped, and why. Prints as a few lines, in which long predicates are cut.
+    """The files that a plan kept and dropped, and why. Prints as a few lines with long predicates cut.
 
-    Every live file is counted once: it is kept, or dropped by what ruled it out first.
+    Every live file is counted once: as kept, or by the first step that ruled it out.
 
     Attributes:
-        dataset: Its name.
-        version: That the plan reads.
-        predicate: What was asked for.
-        file_count: Live files.
-        kept: Files to read.
-        dropped_by_partition: Files whose partition holds no match.
-        dropped_by_schema: Files that lack a field, and have a value in its place that is no match.
+        dataset: Name of the dataset.
+        version: The version that the plan reads.
+        predicate: The condition of the view.
+        file_count: Number of live files.
+        kept: Number of files to read.
+        dropped_by_partition: Files whose partition rules out a match.
+        dropped_by_schema: Files that lack a field, and whose value in its place does not match.
         dropped_by_statistics: Files whose bounds and null counts rule out a match.
-        dropped_by_index: Files in which an index knows of no match.
-        partition_count: Directories of live files.
-        partitions_kept: Directories to read.
-        statistics_segments: Segments of the file table that were asked.
-        indices: For each index that was asked, of how many segments; an index file of other
-            tools counts as one.
-        ignored: What was not asked or could not be read, and why.
-        residual: What is filtered row by row, and pushed down to row groups; empty if nothing.
-        filtered_files: Files that the residual applies to.
-        requests: Requests to the store that the plan took.
+        dropped_by_index: Files in which an index found no match.
+        partition_count: Number of directories of live files.
+        partitions_kept: Number of directories to read.
+        statistics_segments: Number of segments of the file table that were read.
+        indices: Number of segments that were read for each index; an index file of another tool
+            counts as one.
+        ignored: Metadata that was not used or could not be read, with the reason.
+        residual: The condition that is applied to row groups and rows; empty if there is none.
+        filtered_files: Number of files that the residual applies to.
+        requests: Number of requests to the store for planning.
     """
 
     dataset: str

@@ -1,4 +1,4 @@
-"""Predicates as Arrow expressions, which Arrow also pushes down to row groups."""
+"""Predicates as Arrow expressions, which Arrow also applies to row groups."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
     """Return a bound predicate as an Arrow expression that selects the same rows.
 
     Args:
-        predicate: Bound to `types`.
+        predicate: A predicate bound to `types`.
         types: Type of each column.
     """
     match predicate:
@@ -54,9 +54,9 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
 
 
 def has_truthful_bounds(predicate: Predicate, types: Mapping[str, Type]) -> bool:
-    """Whether the bounds of a row group speak for all its rows that are not null.
+    """Return whether the bounds of a row group are true for all its values that are not null.
 
-    Bounds of floats leave out NaN, so that Arrow would count one as what lies between them.
+    Bounds of floats ignore NaN, so that Arrow would treat NaN as a value between them.
     """
     return not any(
         _is_float(types[leaf.column]) and not isinstance(leaf, NullCheck)
@@ -65,11 +65,10 @@ def has_truthful_bounds(predicate: Predicate, types: Mapping[str, Type]) -> bool
 
 
 def for_row_groups(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
-    """Return a weaker predicate, by which Arrow may skip row groups.
+    """Return a weaker predicate that lets Arrow skip row groups safely.
 
-    Where all numbers of a row group are equal, Arrow takes its bounds for the value of every row
-    and would lose the NaN among them, which bounds leave out. So conditions that NaN meets
-    become IS NOT NULL.
+    If all numbers of a row group are equal, Arrow assumes that every row has this value, and would
+    lose NaN, which bounds ignore. So conditions that NaN meets become IS NOT NULL.
     """
 
     def weaken(leaf: Leaf) -> Predicate:
@@ -105,13 +104,13 @@ def _membership(
     plain = [value for value in values if not is_nan(value)]
     holds_nan = len(plain) < len(values)
     if _is_float(kind) and 0.0 in plain:
-        plain += [0.0, -0.0]  # equal, but Arrow's sets tell them apart
+        plain += [0.0, -0.0]  # equal, but Arrow's sets distinguish them
     is_member = field.isin(pa.array(plain, type_to_arrow(kind)))
     if holds_nan:
         is_member = is_member | field.is_nan()
     if not negated:
         return is_member
-    # Arrow says that null is in no list; here that is unknown, unless the list is empty.
+    # For Arrow, null is not in any list; here that is unknown, unless the list is empty.
     return ~is_member & field.is_valid() if values else pc.scalar(True)  # noqa: FBT003 - Arrow's signature
 
 

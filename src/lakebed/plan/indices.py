@@ -1,4 +1,4 @@
-"""What the inverted indices say of conditions."""
+"""Look conditions up in the inverted indices."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from lakebed.store.segments import Segment
 
 _log = logging.getLogger(__name__)
 
-_QUESTIONS_AT_ONCE = 4  # each asks its segments side by side
+_QUESTIONS_AT_ONCE = 4  # each reads its segments in parallel
 
 Question = tuple[Leaf, ...]
-"""Conditions on one column that one value is to meet."""
+"""Conditions on one column that one value must meet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the indices know.
+    """The results of index lookups.
 
     Attributes:
-        lookups: For each question what its index says.
-        lost: Segments that cannot be read, by key: the reason.
-        requests: That it took.
+        lookups: The result of each question.
+        lost: Reason for each segment that cannot be read, by key.
+        requests: Number of requests to the store.
     """
 
     lookups: Mapping[Question, Lookup]
@@ -41,27 +41,27 @@ class Answers:
     requests: int
 
     def may(self, question: Question, file_ids: np.ndarray) -> np.ndarray:
-        """Return for each file whether it may hold a match.
+        """Return for each file whether it may have a match.
 
-        It may if the index knows of one, or does not know the file.
+        It may if the index found one, or does not cover the file.
         """
         answer = self.lookups[question]
         may: np.ndarray = _is_in(file_ids, answer.found) | ~_is_in(file_ids, answer.covered)
         return may
 
     def covers(self, question: Question, file_ids: np.ndarray) -> bool:
-        """Whether the index knows all of some files."""
+        """Return whether the index covers all of these files."""
         return bool(_is_in(file_ids, self.lookups[question].covered).all())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileAnswer:
-    """What became of an index file of other tools.
+    """The result of reading an index file of other tools.
 
     Attributes:
-        file: What it holds; None if it is not to be gone by.
-        requests: That it took.
-        reason: Why it cannot be read; empty if it takes too much.
+        file: Content of the file; None if it cannot be used.
+        requests: Number of requests to the store.
+        reason: The error if it cannot be read; empty if it is too large.
     """
 
     file: IndexFile | None
@@ -70,9 +70,9 @@ class FileAnswer:
 
 
 def read_file(store: Store, state: State, column: str, max_bytes: int) -> FileAnswer:
-    """Read the index of a column as plateau and kartothek keep it; see `read_index_file`.
+    """Read the index file of a column, as plateau and kartothek use it; see `read_index_file`.
 
-    One that is damaged or missing is left out, with a warning.
+    A damaged or missing file is ignored with a warning.
     """
     key, kind = state.indices[column], state.layout.predicate_types[column]
     try:
@@ -86,7 +86,7 @@ def read_file(store: Store, state: State, column: str, max_bytes: int) -> FileAn
 
 
 def names_values(leaf: Leaf) -> bool:
-    """Whether few files can be expected to match: the condition names the values itself."""
+    """Return whether a condition names the values, so that it probably matches few files."""
     match leaf:
         case Comparison(op=Op.EQ) | Membership(negated=False):
             return True
@@ -94,12 +94,12 @@ def names_values(leaf: Leaf) -> bool:
 
 
 def is_range(leaf: Leaf) -> bool:
-    """Whether it bounds values on one side, so that a second bound may leave few of them."""
+    """Return whether a condition is a bound on one side; a second one may leave few values."""
     return isinstance(leaf, Comparison) and leaf.op in (Op.LT, Op.LE, Op.GT, Op.GE)
 
 
 def can_be_looked_up(leaf: Leaf) -> bool:
-    """Whether an index can drop files by a condition; what is not one value nearly all hold."""
+    """Return whether an index can drop files by a condition; nearly all files match `!=`."""
     match leaf:
         case Comparison(op=Op.NE):
             return False
@@ -116,20 +116,20 @@ def ask(
     types: Mapping[str, Type],
     max_bytes: int,
 ) -> Answers:
-    """Look conditions up.
+    """Look questions up in the indices.
 
-    A segment that is damaged or missing is left out, with a warning: its files are not covered.
+    A damaged or missing segment is ignored with a warning: its files do not count as covered.
 
     Args:
-        store: Where the segments are.
-        postings: Of the indexed columns.
-        questions: Bound, each on one column; at least one. Without postings of it, no file is
-            covered.
-        types: Of these columns.
-        max_bytes: Of postings in memory to read for a question that does not name values.
+        store: The store that holds the segments.
+        postings: Segments of the indexed columns.
+        questions: Bound conditions, each question on one column; at least one. If a column has no
+            postings, no file is covered.
+        types: Types of these columns.
+        max_bytes: Limit for postings in memory, for a question that does not name values.
 
     Cost:
-        For each question what `lookup` says; questions run side by side.
+        The cost of `lookup` for each question; questions run in parallel.
     """
     lost: dict[str, str] = {}
 
@@ -156,15 +156,15 @@ def ask(
     return Answers(
         lookups=dict(zip(questions, answers, strict=True)),
         lost=dict(sorted(lost.items())),
-        # That a segment is lost took a request, too.
+        # Each lost segment took one request, too.
         requests=sum(answer.requests for answer in answers) + len(lost),
     )
 
 
 def _is_in(ids: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return for each id whether it is among sorted ones."""
+    """Return for each id whether it is among the sorted known ids."""
     if not len(known):
         return np.zeros(len(ids), dtype=bool)
-    places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-    is_known: np.ndarray = known[places] == ids
+    positions = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    is_known: np.ndarray = known[positions] == ids
     return is_known

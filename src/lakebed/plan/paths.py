@@ -1,4 +1,4 @@
-"""What predicates on partition fields say of the paths of live files, of all files at once."""
+"""Evaluate predicates on partition fields for the paths of all live files at once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lakebed.state.state import State
 
 
 class Paths:
-    """The labels of the live files of a state, as Arrow holds them.
+    """The labels of the live files of a state, as an Arrow array.
 
-    There may be a million of them. So only levels that a predicate names are looked at, and each
-    distinct value of a level is read and compared once.
+    There may be a million of them. So only the levels that a predicate names are decoded, and each
+    distinct value of a level is decoded and compared once.
     """
 
     def __init__(self, state: State) -> None:
@@ -32,7 +32,7 @@ class Paths:
         """Return for each live file whether the predicate is true of its path.
 
         Args:
-            predicate: Bound, on partition fields.
+            predicate: A bound predicate on partition fields.
 
         Raises:
             CorruptMetadataError: A path does not fit the schema.
@@ -65,7 +65,7 @@ class Paths:
         """
         components = directory.split("/") if directory else []
         if len(components) != len(self._types):
-            return self._state.layout.directory_values(directory)  # raises, and names it
+            return self._state.layout.directory_values(directory)  # raises an error that names it
         pairs = zip(self._types, components, strict=True)
         return {name: self._value(name, component) for name, component in pairs}
 
@@ -93,42 +93,42 @@ class Paths:
 
     @cached_property
     def _runs(self) -> tuple[list[list[str]] | None, list[int]]:
-        """Return the levels of each run of labels of one directory, and how long the runs are.
+        """Return the levels of each run of labels in one directory, and the lengths of the runs.
 
-        Files of a batch are named directory by directory, so that there are few runs. Where the
-        directories change too often for that, there is None in the place of the levels.
+        The files of a batch are ordered by directory, so that there are few runs. If the directory
+        changes too often for that, the levels are None.
         """
         labels, width = self._state.labels, len(self._types) + 1
         begin, starts, components = "", list[int](), list[list[str]]()
         limit = len(labels) // 4 + 1
-        for place, label in enumerate(labels):
+        for position, label in enumerate(labels):
             if begin and label.startswith(begin):
                 continue
             directory = split_label(label)[0]
             begin = f"{directory}/"
             components.append(directory.split("/"))
-            starts.append(place)
+            starts.append(position)
             if len(components[-1]) != width - 1 or len(starts) > limit:
                 return None, []
-        # A label that goes on after its directory with another level would not be of the run.
+        # A label with further levels after the directory would not belong to the run.
         if "".join(labels).count("/") != len(labels) * (width - 1):
             return None, []
         return components, np.diff([*starts, len(labels)]).tolist()
 
     @property
     def _starts(self) -> np.ndarray:
-        """Where the components of each label begin."""
+        """Index of the first component of each label."""
         width = len(self._types) + 1  # the levels and the name of the file
         return np.arange(0, len(self._state.labels) * width, width)
 
     @cached_property
     def _components(self) -> pa.Array:
-        """The components of all labels, one label after the other."""
+        """The components of all labels in a row."""
         split = pc.split_pattern(self.labels, "/")
         lengths = pc.list_value_length(split).to_numpy()
-        for place in np.flatnonzero(lengths != len(self._types) + 1)[:1].tolist():
-            directory = split_label(self._state.labels[place])[0]
-            self._state.layout.directory_values(directory)  # raises, and names it
+        for position in np.flatnonzero(lengths != len(self._types) + 1)[:1].tolist():
+            directory = split_label(self._state.labels[position])[0]
+            self._state.layout.directory_values(directory)  # raises an error that names it
         return split.flatten()
 
     @cached_property
@@ -137,7 +137,7 @@ class Paths:
         text = "".join(self._state.labels)
         if not text.isascii():
             return pa.array(self._state.labels, pa.large_string())
-        # Several times as fast as one by one: what is ASCII has a byte a character.
+        # Several times as fast as one by one: each ASCII character has one byte.
         lengths = np.fromiter(map(len, self._state.labels), np.int64, len(self._state.labels))
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         return pa.LargeStringArray.from_buffers(

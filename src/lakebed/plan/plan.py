@@ -1,4 +1,4 @@
-"""The planner: which data files a view must read, and what is left to filter."""
+"""The planner: choose the data files that a view must read, and the remaining row filter."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lakebed.store.segments import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """Data files to read, and what must be known to read them. Travels to Spark tasks.
+    """Data files to read, with everything that a Spark task needs to read them.
 
     Attributes:
-        layout: Of their dataset.
-        files: To read, by directory, in the order of the head.
-        residual: What is still to filter in files that are `is_filtered`; None if in none.
-        file_table: Its segments, which tell what was recorded of the files; none where the files
-            have been asked for that already, or need not be compared.
+        layout: Layout of the dataset.
+        files: The files to read, by directory, in the order of the head.
+        residual: Filter for the rows of files with `is_filtered`; None if there are none.
+        file_table: Segments of the file table, which hold the recorded facts of the files; empty
+            if the files have their facts already, or need not be compared with them.
     """
 
     layout: Layout
@@ -38,13 +38,13 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ScanPlan(Scan):
-    """The data files that a view must read, and why these.
+    """The data files that a view must read, and the reasons for the choice.
 
     Attributes:
-        state: What was planned from; what is written later may name it as its base.
-        predicate: What was asked for.
-        requests: Requests to the store that planning took.
-        account: Which files were dropped, by what, and what was looked at.
+        state: The state that was planned from; a later write may name the plan as its base.
+        predicate: The condition of the view.
+        requests: Number of requests to the store for planning.
+        account: The dropped files by reason, and the metadata that was used.
     """
 
     state: State
@@ -65,13 +65,13 @@ class ScanPlan(Scan):
         )
 
     def _repr_html_(self) -> str:
-        """Show what `explain` says; nothing is read for it."""
+        """Return the result of `explain` as HTML; nothing is read for it."""
         title, *lines = str(self.explain()).splitlines()
         facts = (line.strip().partition("  ") for line in lines)
         return facts_to_html(cut(title), {name: cut(text.strip()) for name, _, text in facts})
 
     def explain(self) -> Explanation:
-        """Say which files were kept and dropped, by what, and what it cost."""
+        """Return the files that were kept and dropped, the reasons, and the cost of the plan."""
         kept = {file.label.rpartition("/")[0] for file in self.files}
         account = self.account
         return Explanation(
@@ -98,28 +98,28 @@ class ScanPlan(Scan):
 def plan(
     state: State, predicate: Predicate, *, requests: int, store: Store | None = None
 ) -> ScanPlan:
-    """Choose the data files that may hold matching rows.
+    """Choose the data files that may have matching rows.
 
-    First the partitions are asked, which the head tells. Then an index where the predicate names
-    values of its column, the file table where that is less work than opening the files that are
-    left, and indices that may still help. The same state and predicate give the same files, unless
-    a segment is damaged: then what it tells is not known, and its files are kept.
+    The first step uses the partitions, which are in the head. The next steps use an index if the
+    predicate names values of its column, the file table if that is less work than opening the
+    remaining files, and other indices that may still help. The same state and predicate give the
+    same files, unless a segment is damaged: then its files are kept.
 
     Args:
         state: The version to read.
-        predicate: Bound to the columns of the dataset.
-        requests: What reading the state took, for the account.
-        store: Where the file table and the indices are; None to ask the head alone.
+        predicate: A predicate bound to the columns of the dataset.
+        requests: Number of requests for reading the state, for the account.
+        store: The store that holds the file table and the indices; None to use only the head.
 
     Raises:
         CorruptMetadataError: A directory of the head does not fit the schema.
 
     Cost:
-        Time in proportion to the live files, a second or two for a million. One GET a segment of
-        the file table, eight at once, and a few for an index, unless the process has read them
-        before. Without a store no request.
+        Time in proportion to the live files, a second or two for a million. One GET for each
+        segment of the file table, eight at a time, and a few for an index, unless the process has
+        read them before. Without a store no request.
     """
-    from lakebed.plan.search import Search  # what reads heads alone needs no plan
+    from lakebed.plan.search import Search  # here: code that only reads heads does not need it
 
     search = Search(state, predicate)
     search.ask_partitions()

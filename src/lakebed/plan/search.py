@@ -1,4 +1,4 @@
-"""The search for files that may hold matching rows: narrowed step by step, for all files at once."""
+"""The search for files that may have matching rows, step by step and for all files at once."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
-# What opening a data file takes: its size, its footer, and columns.
+# Requests to open a data file: its size, its footer, and columns.
 _REQUESTS_A_FILE = 3
-# Measured: so much of an index, in memory, is read in the time of a third of that.
+# Measured: this much of an index, in memory, is read in the time of one such request.
 _INDEX_BYTES_A_REQUEST = 128 * 1024
-# Measured: facts of so many files are read in the time that opening one data file takes.
+# Measured: facts of this many files are read in the time of opening one data file.
 _FACTS_A_REQUEST = 25_000
-# One file is opened in the time of one question, which might drop it or not.
+# A single file is opened in the time of a lookup, which might not even drop it.
 _FEW_FILES = 2
-_UNKNOWN = -1  # in place of a number of rows
+_UNKNOWN = -1  # for an unknown number of rows
 
 
 class Search:
-    """Which live files may hold matching rows, as far as it has been asked.
+    """The live files that may have matching rows, after the steps that were made so far.
 
-    Files of one schema form a group, since they are asked the same question.
+    Files of one schema form a group, since the same question applies to them.
     """
 
     def __init__(self, state: State, predicate: Predicate) -> None:
-        """Begin with all live files.
+        """Start with all live files.
 
         Args:
-            state: What to plan from.
-            predicate: Bound.
+            state: The state to plan from.
+            predicate: A bound predicate.
         """
         self._state = state
         self._conditions = conjuncts(predicate)
@@ -74,34 +74,34 @@ class Search:
 
     def ask_partitions(self) -> None:
         """Drop the files whose directory, or whose schema, rules out a match."""
-        for number, places in self._by_schema():
-            question = _ask(self._state, self._conditions, number)
-            if question.is_hopeless:
-                self._dropped["schema"] += len(places)
+        for number, positions in self._by_schema():
+            question = _question_for(self._state, self._conditions, number)
+            if question.is_impossible:
+                self._dropped["schema"] += len(positions)
                 continue
-            may = self._told_by_path(question.permissive, places)
+            may = self._matching_paths(question.permissive, positions)
             self._dropped["partition"] += int(np.count_nonzero(~may))
-            places = places[may]
-            if not len(places):
+            positions = positions[may]
+            if not len(positions):
                 continue
-            surely = [self._told_by_path(condition, places) for condition in question.strict]
-            group = _Group(question, number, places, surely)
+            surely = [self._matching_paths(condition, positions) for condition in question.strict]
+            group = _Group(question, number, positions, surely)
             for leaf in group.open_leaves():
                 may, strictly = (
-                    self._told_by_path(_project(self._state, leaf, strict=strict), places)
+                    self._matching_paths(_project(self._state, leaf, strict=strict), positions)
                     for strict in (False, True)
                 )
                 group.evidence[leaf] = Evidence(may, strictly)
             self._groups.append(group)
 
-    def _told_by_path(self, predicate: Predicate, places: np.ndarray) -> np.ndarray:
-        truths: np.ndarray = self._paths.matching(predicate)[places]
+    def _matching_paths(self, predicate: Predicate, positions: np.ndarray) -> np.ndarray:
+        truths: np.ndarray = self._paths.matching(predicate)[positions]
         return truths
 
     def _by_schema(self) -> Iterator[tuple[int | None, np.ndarray]]:
         newest = self._state.lineage.number
         if newest == 1:
-            # Files of other tools are asked the same: there is no schema that they could lack.
+            # Files of other tools need no group of their own: there is only one schema.
             yield 1, np.arange(self._live_count)
             return
         numbers = np.fromiter(
@@ -113,9 +113,9 @@ class Search:
             yield number or None, np.flatnonzero(numbers == number)
 
     def ask_statistics(self, store: Store) -> None:
-        """Drop the files whose facts rule out a match; note where they prove one in every row.
+        """Drop the files whose facts rule out a match; record those whose rows all match.
 
-        Nothing is asked where that would be more work than opening the files that are left.
+        Nothing is read if that would be more work than opening the remaining files.
         """
         state = self._state
         plain = {
@@ -131,7 +131,7 @@ class Search:
             or not facts_take_less(state.lists.files, self._file_count)
         ):
             return
-        labels = self._labels_at(np.concatenate([group.places for group in self._groups]))
+        labels = self._labels_at(np.concatenate([group.positions for group in self._groups]))
         types = {name: type_to_arrow(kind) for name, kind in wanted.items()}
         facts = file_table.find(store, state.lists.files, labels, types)
         self.requests += facts.requests
@@ -140,7 +140,7 @@ class Search:
             self._ignore(reason)
         start = 0
         for group in self._groups:
-            count = len(group.places)
+            count = len(group.positions)
             rows = facts.row_count.slice(start, count)
             for leaf in group.open_leaves():
                 if leaf.column in wanted:
@@ -151,12 +151,12 @@ class Search:
         self._narrow("statistics")
 
     def ask_indices(self, store: Store, *, only_for_values: bool = False) -> None:
-        """Drop the files in which an index knows of no match.
+        """Drop the files in which an index finds no match.
 
         Args:
-            store: Where the indices are.
-            only_for_values: Ask only for conditions that name the values, of which few files can
-                be expected.
+            store: The store that holds the indices.
+            only_for_values: Look up only conditions that name the values, since these probably
+                match few files.
         """
         state = self._state
         can = indices.names_values if only_for_values else indices.can_be_looked_up
@@ -180,11 +180,11 @@ class Search:
             self._note_idle_indices()
 
     def _questions(self, can: Callable[[Leaf], bool]) -> Iterator[Sequence[indices.Question]]:
-        """Yield what indices may drop files by: questions that help if all of them are asked."""
+        """Yield groups of questions; indices may drop files if all questions of a group are asked."""
         ranges: dict[str, list[Leaf]] = {}
         joined: list[list[Leaf]] = []
         for leaves_ in self._useful(can):
-            # What every row has to meet anyway may be asked together, whatever else it stands in.
+            # Every row must meet these conditions, so those of a column form one question.
             if leaves_[0] in self._conditions and indices.is_range(leaves_[0]):
                 ranges.setdefault(leaves_[0].column, []).append(leaves_[0])
             else:
@@ -203,7 +203,7 @@ class Search:
         )
         self._note_answers(asked, answers)
         for group in self._groups:
-            labels = self._labels_at(group.places)
+            labels = self._labels_at(group.positions)
             ids = file_ids(labels)
             known = set(group.open_leaves())
             for question in asked:
@@ -217,7 +217,7 @@ class Search:
         self._narrow("index")
 
     def _note_answers(self, asked: list[indices.Question], answers: indices.Answers) -> None:
-        """Note what was asked, for the explanation, and which segments gave no answer."""
+        """Record the questions for the explanation, and the segments without an answer."""
         self.requests += answers.requests
         for question in asked:
             column, refused = question[0].column, answers.lookups[question].refused
@@ -233,7 +233,7 @@ class Search:
             self._ignore(reason)
 
     def _index_file(self, store: Store, column: str, max_bytes: int) -> IndexFile | None:
-        """Return the index of the column as other tools keep it, if it can be gone by."""
+        """Return the index file of the column, as other tools use it, if it can be used."""
         if column not in self._index_files:
             answer = indices.read_file(store, self._state, column, max_bytes)
             self.requests += answer.requests
@@ -244,13 +244,13 @@ class Search:
                 self._ignore(answer.reason or f"index on {column}: {_less_work(self._file_count)}")
         return self._index_files[column]
 
-    def _labels_at(self, places: np.ndarray) -> pa.LargeStringArray:
+    def _labels_at(self, positions: np.ndarray) -> pa.LargeStringArray:
         labels = self._paths.labels
-        is_all = len(places) == len(labels) and len(self._groups) == 1
-        return labels if is_all else labels.take(pa.array(places))
+        is_all = len(positions) == len(labels) and len(self._groups) == 1
+        return labels if is_all else labels.take(pa.array(positions))
 
     def _note_idle_indices(self) -> None:
-        """Say of indices that the predicate made one think of why they were not asked."""
+        """Record the reason for each index on a column of the predicate that was not used."""
         open_columns = {leaf.column for group in self._groups for leaf in group.open_leaves()}
         for column in dict.fromkeys((*self._state.descriptor.index, *self._state.indices)):
             if column not in open_columns or column in (*self._indices, *self._index_files):
@@ -258,12 +258,12 @@ class Search:
             if column not in self._state.lists.postings and column not in self._state.indices:
                 self._ignore(f"index on {column}: it has no segments")
             elif not any(reason.startswith(f"index on {column}: ") for reason in self._ignored):
-                self._ignore(f"index on {column}: no condition here that it could drop a file by")
+                self._ignore(f"index on {column}: no condition by which it could drop a file")
 
     def _useful(self, can: Callable[[Leaf], bool]) -> list[list[Leaf]]:
-        """Return the parts of each condition of which an answer may drop a file.
+        """Return the parts of each condition whose answer may drop a file.
 
-        Of some conditions only some parts can be asked.
+        Some conditions have parts that cannot be looked up.
         """
         by_condition: dict[int, dict[Leaf, None]] = {}
         for group in self._groups:
@@ -273,44 +273,44 @@ class Search:
 
     @property
     def _file_count(self) -> int:
-        return sum(len(group.places) for group in self._groups)
+        return sum(len(group.positions) for group in self._groups)
 
     def _narrow(self, by: str) -> None:
         before = self._file_count
         for group in self._groups:
             group.narrow()
-        self._groups = [group for group in self._groups if len(group.places)]
+        self._groups = [group for group in self._groups if len(group.positions)]
         self._dropped[by] += before - self._file_count
 
     def _ignore(self, reason: str) -> None:
         self._ignored[reason] = None
 
     def residual(self) -> Predicate | None:
-        """Return what is to be filtered in files that are not surely of the view; None if nothing.
+        """Return the filter for files that may have rows outside the view; None if there are none.
 
-        A condition that all rows of the files meet need not be asked of them.
+        Conditions that all rows of the files meet are left out.
         """
         unsure = {number for group in self._groups for number in group.open_conditions()}
         return all_of([self._conditions[number] for number in sorted(unsure)]) if unsure else None
 
     def files(self) -> tuple[DataFile, ...]:
-        """Return the files that are left, by directory, in the order of the head."""
+        """Return the remaining files, by directory, in the order of the head."""
         if not self._groups:
             return ()
-        places = np.concatenate([group.places for group in self._groups])
+        positions = np.concatenate([group.positions for group in self._groups])
         numbers = np.repeat(
-            np.arange(len(self._groups)), [len(group.places) for group in self._groups]
+            np.arange(len(self._groups)), [len(group.positions) for group in self._groups]
         )
         is_filtered = np.concatenate([group.is_filtered() for group in self._groups])
         rows = np.concatenate([group.row_counts for group in self._groups])
         by_directory: dict[str, list[DataFile]] = {}
-        order = np.argsort(places)
+        order = np.argsort(positions)
         key_of = self._state.layout.naming.key
-        for place, number, filtered, row_count in zip(
-            *(column[order].tolist() for column in (places, numbers, is_filtered, rows)),
+        for position, number, filtered, row_count in zip(
+            *(column[order].tolist() for column in (positions, numbers, is_filtered, rows)),
             strict=True,
         ):
-            label, group = self._state.labels[place], self._groups[number]
+            label, group = self._state.labels[position], self._groups[number]
             directory = split_label(label)[0]
             alike = by_directory.setdefault(directory, [])
             partition = alike[0].partition if alike else self._paths.values(directory)
@@ -332,7 +332,7 @@ class Search:
         return schema_number_of(label, newest=newest) if newest == 1 else group.number
 
     def account(self) -> Account:
-        """Say what became of the files that are not left, and what was asked."""
+        """Return the numbers of dropped files by reason, and the metadata that was used."""
         return Account(
             dropped_by_partition=self._dropped["partition"],
             dropped_by_schema=self._dropped["schema"],
@@ -346,24 +346,25 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """A predicate as it is to be asked of the files of one schema.
+    """A predicate in the form for the files of one schema.
 
     Attributes:
-        constants: Fields that they lack.
-        conditions: What must hold, as far as the constants do not tell.
-        permissive: On partition fields: what may match.
-        strict: On partition fields, for each condition: what surely matches.
-        is_hopeless: Whether the constants alone say that nothing matches.
+        constants: Fields that the files lack, with their values.
+        conditions: The conditions that remain once the constants are inserted.
+        permissive: Predicate on partition fields that is true where rows may match.
+        strict: For each condition, a predicate on partition fields that is true where all rows
+            surely match.
+        is_impossible: True if the constants alone rule out a match.
     """
 
     constants: Mapping[str, Any]
     conditions: tuple[Predicate, ...]
     permissive: Predicate
     strict: tuple[Predicate, ...]
-    is_hopeless: bool
+    is_impossible: bool
 
 
-def _ask(state: State, conditions: tuple[Predicate, ...], number: int | None) -> _Question:
+def _question_for(state: State, conditions: tuple[Predicate, ...], number: int | None) -> _Question:
     constants = state.lineage.reading(state.layout.stored_schema, number).constants
     known = tuple(simplify(condition, constants) for condition in conditions)
     return _Question(
@@ -371,8 +372,8 @@ def _ask(state: State, conditions: tuple[Predicate, ...], number: int | None) ->
         conditions=known,
         permissive=_project(state, all_of(known), strict=False),
         strict=tuple(_project(state, condition, strict=True) for condition in known),
-        # The question itself may be hopeless: then partitions are what drops files.
-        is_hopeless=all_of(known) == FALSE != all_of(conditions),
+        # The predicate itself may be impossible: then the files count as dropped by partition.
+        is_impossible=all_of(known) == FALSE != all_of(conditions),
     )
 
 
@@ -383,26 +384,26 @@ def _project(state: State, predicate: Predicate, *, strict: bool) -> Predicate:
 
 @dataclass(slots=True)
 class _Group:
-    """Files of one schema that are still left, and what is known of them.
+    """The remaining files of one schema, and the evidence on them.
 
     Attributes:
-        question: What is asked of them.
-        number: Of the schema; None for files of other tools.
-        places: Of the files in the head, ascending.
-        surely: For each condition: whether all rows of a file meet it.
-        evidence: On each part of the conditions that are not sure in every file.
-        row_counts: Of the files, or `_UNKNOWN`.
+        question: The predicate for these files.
+        number: Number of the schema; None for files of other tools.
+        positions: Positions of the files in the head, ascending.
+        surely: For each condition and file, whether all rows surely meet it.
+        evidence: Evidence on each part of the conditions that are not sure for every file.
+        row_counts: Row counts of the files, or `_UNKNOWN`.
     """
 
     question: _Question
     number: int | None
-    places: np.ndarray
+    positions: np.ndarray
     surely: list[np.ndarray]
     evidence: dict[Leaf, Evidence] = field(default_factory=dict)
     row_counts: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        self.row_counts = np.full(len(self.places), _UNKNOWN)
+        self.row_counts = np.full(len(self.positions), _UNKNOWN)
 
     def open_conditions(self) -> list[int]:
         """Return the numbers of the conditions that some file may not meet in every row."""
@@ -429,7 +430,7 @@ class _Group:
             case And(parts):
                 return [leaf for part in parts for leaf in self._useful(part, can)]
             case Or(parts):
-                # One part that any file may meet keeps every file, whatever the others say.
+                # If every file may meet one part, the other parts cannot drop a file.
                 useful = [self._useful(part, can) for part in parts]
                 is_closed = all(
                     leaves_ or not self._may(part).all()
@@ -440,17 +441,17 @@ class _Group:
                 return [predicate] if can(predicate) else []
 
     def learn(self, leaf: Leaf, evidence: Evidence) -> None:
-        """Take more evidence into account."""
+        """Add evidence on a part of a condition."""
         self.evidence[leaf] = self.evidence[leaf].also(evidence)
 
     def narrow(self) -> None:
-        """Leave out the files that cannot match, and note the conditions that are surely met."""
-        may = np.ones(len(self.places), dtype=bool)
+        """Drop the files that cannot match, and record the conditions that are surely met."""
+        may = np.ones(len(self.positions), dtype=bool)
         for number in self.open_conditions():
             condition = self.question.conditions[number]
             may &= self._may(condition)
             self.surely[number] = self.surely[number] | self._surely(condition)
-        self.places, self.row_counts = self.places[may], self.row_counts[may]
+        self.positions, self.row_counts = self.positions[may], self.row_counts[may]
         self.surely = [is_met[may] for is_met in self.surely]
         self.evidence = {leaf: evidence.of(may) for leaf, evidence in self.evidence.items()}
 
@@ -461,15 +462,15 @@ class _Group:
         return self._truth(predicate, lambda evidence: evidence.surely)
 
     def _truth(self, predicate: Predicate, of: Callable[[Evidence], np.ndarray]) -> np.ndarray:
-        """Return for each file what the evidence on the parts says together."""
+        """Return the combined evidence on the parts for each file."""
         match predicate:
             case And(parts):
-                truth = np.ones(len(self.places), dtype=bool)
+                truth = np.ones(len(self.positions), dtype=bool)
                 for part in parts:
                     truth &= self._truth(part, of)
                 return truth
             case Or(parts):
-                truth = np.zeros(len(self.places), dtype=bool)
+                truth = np.zeros(len(self.positions), dtype=bool)
                 for part in parts:
                     truth |= self._truth(part, of)
                 return truth
@@ -478,14 +479,14 @@ class _Group:
 
     def is_filtered(self) -> np.ndarray:
         """Return for each file whether some of its rows may miss a condition."""
-        unsure = np.zeros(len(self.places), dtype=bool)
+        unsure = np.zeros(len(self.positions), dtype=bool)
         for surely in self.surely:
             unsure |= ~surely
         return unsure
 
 
 class _Budget:
-    """Requests that indices may take: fewer than opening the files that are left would."""
+    """The requests that indices may make: fewer than opening the remaining files would take."""
 
     def __init__(self, file_count: int) -> None:
         self.left = file_count * _REQUESTS_A_FILE if file_count >= _FEW_FILES else 0
@@ -494,10 +495,11 @@ class _Budget:
     def takes(
         self, questions: Sequence[indices.Question], postings: Mapping[str, Sequence[Segment]]
     ) -> bool:
-        """Whether there is room for all of some questions, which is then taken.
+        """Reserve requests for some questions, and return False if they exceed the budget.
 
-        The first of a column takes a request a segment for the footer, which is all of a small
-        one, and each takes one for row groups. A column without segments has a file.
+        The first question on a column needs one request for the footer of each segment, which
+        also fetches all of a small segment; each question needs one for the row groups of each
+        larger segment. A column without segments has an index file.
         """
         columns = [question[0].column for question in questions]
         segments = {column: postings.get(column, ()) for column in columns}
@@ -513,12 +515,12 @@ class _Budget:
 
 
 def _less_work(count: int) -> str:
-    files = "the file that is" if count == 1 else f"the {count} files that are"
-    return f"opening {files} left takes less"
+    files = "remaining file" if count == 1 else f"{count} remaining files"
+    return f"opening the {files} is less work"
 
 
 def facts_take_less(segments: Sequence[Segment], file_count: int) -> bool:
-    """Whether to read the file table is less work than to open some data files."""
+    """Return whether reading the file table is less work than opening some data files."""
     if not segments:
         return False
     weight = sum(segment.weight for segment in segments)

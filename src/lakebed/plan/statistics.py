@@ -1,9 +1,9 @@
-"""What bounds and null counts of files say of a condition, for all files at once.
+"""Evaluate a condition on the bounds and null counts of all files at once.
 
-A condition may be met in a file unless its facts rule that out, and is surely met by all its rows
-where they prove that. What is unknown neither drops a file nor proves anything. Bounds may be cut
-(see `lakebed.state.facts`), so that nothing here takes a bound for a value that is there. Bounds
-of floats leave NaN out, which is greater than every number.
+A file may match unless its facts rule that out, and all its rows surely match if the facts prove
+it. Unknown facts neither drop a file nor prove anything. Bounds may be cut (see
+`lakebed.state.facts`), so a bound need not be a value of the file. Bounds of floats ignore NaN,
+which is greater than every number.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from lakebed.model.schema import Primitive, Type
 from lakebed.model.values import FLOATS, Scalar, is_nan
 from lakebed.state.file_table import Bounds
 
-_FEW_VALUES = 16  # one comparison a value beats a search for each file up to about here
-# Of so many values it is asked whether a file holds nothing else: a file of one value is rare.
+_FEW_VALUES = 16  # up to about here, one comparison for each value beats a search for each file
+# Number of values for which files with only that value are sought: such files are rare.
 _MOST_ONLY = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of a condition: one truth a file.
+    """Evidence on a condition, with one boolean for each file.
 
     Attributes:
-        may: Whether some of its rows may meet the condition.
-        surely: Whether all of its rows meet it.
+        may: True if some rows of the file may meet the condition.
+        surely: True if all rows of the file meet it.
     """
 
     may: np.ndarray
     surely: np.ndarray
 
     def also(self, other: Evidence) -> Evidence:
-        """Return what both say together."""
+        """Return the combined evidence."""
         return Evidence(self.may & other.may, self.surely | other.surely)
 
     def of(self, chosen: np.ndarray) -> Evidence:
@@ -50,22 +50,22 @@ class Evidence:
 
 
 def evidence_of(leaf: Leaf, bounds: Bounds, row_count: pa.ChunkedArray, kind: Type) -> Evidence:
-    """Say what facts of files tell of a bound condition.
+    """Return the evidence from the facts of files on a condition.
 
     Args:
-        leaf: On the column that the bounds are of.
-        bounds: Of its type.
-        row_count: Of the files.
+        leaf: A bound condition on the column.
+        bounds: Bounds and null counts of the column in each file.
+        row_count: Row count of each file.
         kind: Type of the column.
     """
     facts = _Facts(bounds, row_count, kind)
     may, surely = _judge(leaf, facts)
-    # A file without rows meets nothing, and every condition that all of its rows must meet.
+    # A file without rows cannot match, and trivially all of its rows meet every condition.
     return Evidence(may & ~facts.is_empty, surely | facts.is_empty)
 
 
 class _Facts:
-    """Facts of one column as arrays of truths."""
+    """Facts of one column as boolean arrays."""
 
     def __init__(self, bounds: Bounds, row_count: pa.ChunkedArray, kind: Type) -> None:
         self._bounds = bounds
@@ -81,27 +81,27 @@ class _Facts:
         return np.zeros(self.count, dtype=bool)
 
     def low(self, compare: Callable[..., pa.Array], value: Scalar) -> np.ndarray:
-        """Whether the lower bound is known and compares so."""
+        """Return for each file whether the lower bound is known and the comparison is true."""
         return _surely(compare(self._bounds.min, pa.scalar(value, self._kind)))
 
     def high(self, compare: Callable[..., pa.Array], value: Scalar) -> np.ndarray:
-        """Whether the upper bound is known and compares so."""
+        """Return for each file whether the upper bound is known and the comparison is true."""
         return _surely(compare(self._bounds.max, pa.scalar(value, self._kind)))
 
     def is_outside(self, value: Scalar) -> np.ndarray:
-        """Whether no number or other value in the file equals `value`, which is not NaN."""
+        """Return for each file whether it surely lacks `value`, which is not NaN."""
         outside: np.ndarray = self.low(pc.greater, value) | self.high(pc.less, value)
         return outside
 
     def is_only(self, value: Scalar) -> np.ndarray:
-        """Whether every value in the file is `value`, null aside; of floats nobody knows."""
+        """Return for each file whether it has only `value` and null; never known for floats."""
         if self.is_float:
             return self.nothing
         only: np.ndarray = self.low(pc.equal, value) & self.high(pc.equal, value)
         return only
 
     def is_around(self, values: list[Any]) -> np.ndarray:
-        """Whether one of many sorted values lies within the bounds, or these are unknown."""
+        """Return for each file whether a sorted value is within its bounds, or they are unknown."""
         if len(values) <= _FEW_VALUES:
             is_within = self.nothing
             for value in values:
@@ -131,7 +131,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Return numbers in the order of the values, with anything for null."""
+    """Return numbers in the order of the values, with an arbitrary number for null."""
     if pa.types.is_temporal(column.type):
         column = column.cast(pa.int32() if pa.types.is_date(column.type) else pa.int64())
     numbers: np.ndarray = pc.fill_null(column, 0).to_numpy()
@@ -158,15 +158,15 @@ def _judge(leaf: Leaf, facts: _Facts) -> tuple[np.ndarray, np.ndarray]:
             may, surely = _compare(facts, op, value)
         case Membership(values=values, negated=negated):
             may, surely = _member(facts, values, negated=negated)
-    # Null meets neither a comparison nor a list.
+    # Null meets neither a comparison nor a membership.
     return may & ~facts.is_all_null, surely & ~facts.has_nulls
 
 
 def _compare(facts: _Facts, op: Op, value: Scalar) -> tuple[np.ndarray, np.ndarray]:
-    """Judge a comparison of what is not null."""
+    """Evaluate a comparison for values that are not null."""
     nothing = facts.nothing
     if is_nan(value):
-        # NaN is the greatest: all are at most NaN, and nobody knows which file holds one.
+        # NaN is the greatest value: all are at most NaN; which files have NaN is unknown.
         may = nothing if op is Op.GT else ~nothing
         return may, ~nothing if op is Op.LE else nothing
     may_be_nan = facts.is_float
@@ -189,7 +189,7 @@ def _compare(facts: _Facts, op: Op, value: Scalar) -> tuple[np.ndarray, np.ndarr
 def _member(
     facts: _Facts, values: tuple[Scalar, ...], *, negated: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Judge a list of values, for what is not null."""
+    """Evaluate a list of values for values that are not null."""
     plain: list[Any] = sorted(value for value in values if not is_nan(value))
     names_nan = len(plain) < len(values)
     around = facts.is_around(plain)

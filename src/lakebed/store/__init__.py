@@ -1,4 +1,4 @@
-"""Bytes under keys: directories, memory and object stores behind one small promise."""
+"""Bytes under keys: directories, memory, object stores and HDFS behind one small interface."""
 
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, validate_key
 from lakebed.store.locate import open_store

@@ -1,4 +1,4 @@
-"""One function on many items by a few threads, as for requests that need not wait for one another."""
+"""Apply a function to many items in a few threads, such as independent requests."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _Result = TypeVar("_Result")
 def at_once(
     work: Callable[[_Item], _Result], items: Sequence[_Item], threads: int
 ) -> Iterator[_Result]:
-    """Yield what a function gives of each item, in their order and as soon as it is there.
+    """Yield the result of a function for each item, in their order and as soon as it is there.
 
-    Once it has failed for one, no other begins; what others have done by then is still yielded, and
-    then the first error raised. So whoever takes the results knows all that was done.
+    Once a call has failed, no other call begins; the results that exist by then are still
+    yielded, and then the first error is raised. So the caller knows every call that succeeded.
 
     Args:
-        work: What is done with each item.
-        items: Any number.
-        threads: At most; a single item needs none.
+        work: The function to call with each item.
+        items: The items; they may be none.
+        threads: Maximum number of threads; a single item needs none.
     """
     count = min(threads, len(items))
     if count < 2:
-        # In this thread, which an interrupt ends at once.
+        # In this thread, which an interrupt ends immediately.
         yield from map(work, items)
         return
     errors: list[BaseException] = []
@@ -73,6 +73,6 @@ def at_once(
                 elif not future.cancelled():
                     yield future.result()
         finally:
-            stop()  # whoever takes the results may have had enough
+            stop()  # the caller may have stopped taking results
     if errors:
         raise errors[0]

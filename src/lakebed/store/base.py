@@ -1,8 +1,8 @@
-"""What every store promises: bytes under keys, with compare-and-swap.
+"""The base class of all stores: bytes under keys, with compare-and-swap.
 
 A back end implements the methods that begin with an underscore and inherits the public ones,
-so that keys and arguments are checked in one place and every back end refuses in the same words.
-`lakebed.testing.StoreContract` is the test suite of this promise.
+so that keys and arguments are checked in one place and every back end raises the same errors.
+`lakebed.testing.StoreContract` is the test suite of this interface.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ MAX_COMPONENT_BYTES = 255  # NAME_MAX of the common POSIX file systems
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """What a listing says of one object.
+    """Key, size and time of one object in a listing.
 
     Attributes:
-        key: Where the object is, relative to the root of the store.
-        size_bytes: Its length in bytes.
-        modified_at: When it was last written, by the clock of the storage; aware, UTC.
+        key: Key of the object, relative to the root of the store.
+        size_bytes: Length in bytes.
+        modified_at: Time of the last write, by the clock of the storage; aware, UTC.
     """
 
     key: str
@@ -58,11 +58,11 @@ class StoredObject:
     """An object with the token that a later `Store.replace` compares.
 
     Attributes:
-        key: Where the object is, relative to the root of the store.
+        key: Key of the object, relative to the root of the store.
         data: The whole content.
-        etag: Opaque; comes back from the `Store.create` or `Store.replace` that wrote this content.
-        modified_at: When it was last written, by the clock of the storage; aware, UTC. None where
-            the storage does not say so with the content.
+        etag: Opaque; the same that `Store.create` or `Store.replace` returned for this content.
+        modified_at: Time of the last write, by the clock of the storage; aware, UTC. None if the
+            storage does not return it with the content.
     """
 
     key: str
@@ -73,10 +73,11 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectStat(ObjectInfo):
-    """What a store knows of one object without reading it.
+    """Metadata of one object, read without its content.
 
     Attributes:
-        attributes: What `Store.put_stream` was given with it; empty where the store keeps none.
+        attributes: Attributes that `Store.put_stream` stored with it; empty if the store keeps
+            none.
     """
 
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +90,7 @@ def validate_key(key: str) -> str:
     """Return `key` unchanged if every store can hold it.
 
     A key is relative and separated by `/`. Nothing in it is decoded: `%20` is three characters.
-    Components that begin with a dot are kept for the stores themselves.
+    Components that begin with a dot are reserved for the stores themselves.
 
     Raises:
         InvalidNameError: A component is empty, begins with a dot, is longer than 255 bytes, or
@@ -98,7 +99,7 @@ def validate_key(key: str) -> str:
     for component in key.split("/"):
         problem = _problem_of_component(component)
         if problem:
-            msg = f"Key {key!r} is not legal: {problem}."
+            msg = f"Key {key!r} is not valid: {problem}."
             hint = "Keys are relative paths such as 'flights/data/a.parquet'."
             raise InvalidNameError(msg, hint=hint)
     return key
@@ -106,13 +107,13 @@ def validate_key(key: str) -> str:
 
 def _problem_of_component(component: str) -> str:
     if not component:
-        return "it is empty, or begins, ends or goes on with an empty component"
+        return "it is empty or has an empty component"
     if component in {".", ".."}:
-        return f"{component!r} is no name"
+        return f"{component!r} is not a name"
     if component.startswith("."):
-        return f"{component!r} begins with a dot, which is kept for the store itself"
+        return f"{component!r} begins with a dot, which is reserved for the store itself"
     if _NOT_IN_KEYS.search(component):
-        return f"{component!r} holds a backslash or a control character"
+        return f"{component!r} contains a backslash or a control character"
     try:
         size_bytes = len(component.encode())
     except UnicodeEncodeError:
@@ -123,12 +124,12 @@ def _problem_of_component(component: str) -> str:
 
 
 def is_listed(key: str) -> bool:
-    """Tell whether a listing shows `key`: it does if `validate_key` accepts it."""
+    """Return whether a listing shows `key`: it does if `validate_key` accepts it."""
     return not any(_problem_of_component(component) for component in key.split("/"))
 
 
 def directory_prefix(prefix: str) -> str:
-    """Return `prefix` as what all keys under it begin with: empty, or with one final slash."""
+    """Return the text that all keys under `prefix` begin with: empty, or with one final slash."""
     if not prefix:
         return ""
     return validate_key(prefix.removesuffix("/")) + "/"
@@ -138,18 +139,18 @@ class Store(ABC):
     """Objects under one root, safe for any number of threads, processes and machines.
 
     Every write is atomic: a reader sees the old object or the new one, never a mixture. `create`
-    and `replace` decide races: of all that try, exactly one wins. Stores pickle.
+    and `replace` decide races: exactly one of the competing calls wins. Stores can be pickled.
 
-    Every method may raise `StorageError`; its `retryable` says whether the outcome is unknown
-    or the same call may succeed later.
+    Every method may raise `StorageError`. If its `retryable` is true, the outcome is unknown or
+    the same call may succeed later.
 
     Attributes:
-        uri: The root as a normalised URL without a final slash, e.g. `file:///data/lake`.
+        uri: The root as a normalised URL without a final slash, such as `file:///data/lake`.
             `lakebed.store.open_store` opens it again.
-        supports_compare_and_swap: Whether `create` and `replace` are safe here. Without it the
+        supports_compare_and_swap: True if `create` and `replace` are safe here. Without it the
             store can only be read: every write raises `ReadOnlyError`.
-        keeps_attributes: Whether `put_stream` keeps attributes with an object.
-        is_shared: Whether other processes see the same objects.
+        keeps_attributes: True if `put_stream` stores attributes with an object.
+        is_shared: True if other processes see the same objects.
     """
 
     uri: str
@@ -162,33 +163,33 @@ class Store(ABC):
 
     @property
     def cache_name(self) -> str:
-        """What the cache of the process knows the store by; see `lakebed.store.cache`."""
+        """Name of the store in the cache of the process; see `lakebed.store.cache`."""
         return self.uri
 
     def check_writable(self) -> None:
-        """Make sure that the store keeps writers apart.
+        """Check that the store is safe for concurrent writers.
 
-        `create` and `replace` do so by themselves. It is for those who write other things before,
-        or want to know.
+        `create` and `replace` make this check themselves. Call it before other writes, or to find
+        out.
 
         Raises:
-            ReadOnlyError: It does not; the message says how that is known.
-            StorageError: The service cannot be asked.
+            ReadOnlyError: The store is not safe; the message gives the reason.
+            StorageError: The service does not answer.
 
         Cost:
-            On an object store one small request, once in a process, and nothing afterwards; for
-            the first process of all six.
+            On an object store one small request the first time in a process, and none afterwards;
+            six for the first process of all.
         """
         self._require_compare_and_swap("writing")
         self._check_conditions()
         self._require_compare_and_swap("writing")
 
     def try_conditions(self) -> None:
-        """Make sure, as `check_writable` does, but believe nothing of what was found before.
+        """Check the store as `check_writable` does, but ignore earlier results.
 
         Raises:
-            ReadOnlyError: The store does not keep writers apart.
-            StorageError: The service cannot be asked.
+            ReadOnlyError: The store is not safe for concurrent writers.
+            StorageError: The service does not answer.
 
         Cost:
             On an object store four small requests.
@@ -211,32 +212,34 @@ class Store(ABC):
         return self._get(key)
 
     def get_if_changed(self, key: str, *, etag: str) -> StoredObject | None:
-        """Read a whole object, unless it still is the one that has `etag`; then return None.
+        """Read a whole object, or return None if it still has `etag`.
 
         Raises:
             ObjectNotFoundError: There is no object under `key`.
 
         Cost:
-            One GET, which object stores answer without content where nothing changed.
+            One GET, which object stores answer without content if nothing changed.
         """
         validate_key(key)
         self._log_call("get_if_changed", key)
         return self._get_if_changed(key, etag)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Read `length` bytes from `start` on, fewer where the object ends before, as a slice does.
+        """Read `length` bytes from `start` on, fewer at the end of the object, as a slice does.
 
         Raises:
             ObjectNotFoundError: There is no object under `key`.
             InvalidInputError: `start` or `length` is negative.
 
         Cost:
-            One GET of `length` bytes; one HEAD more where the range is empty.
+            One GET of `length` bytes; another HEAD if the range is empty.
         """
         validate_key(key)
         if start < 0 or length < 0:
-            msg = f"Range of {length} bytes from {start} of {key!r} is negative."
-            raise InvalidInputError(msg, hint="Ranges count from the start; see Store.size.")
+            msg = f"The range of {length} bytes from {start} of {key!r} is negative."
+            raise InvalidInputError(
+                msg, hint="Positions count from the start of the object; see Store.size."
+            )
         self._log_call("get_range", key)
         if length == 0:
             self._size(key)
@@ -257,7 +260,7 @@ class Store(ABC):
         return self._size(key)
 
     def stat(self, key: str) -> ObjectStat:
-        """Return length, time and attributes of an object.
+        """Return size, time and attributes of an object.
 
         Raises:
             ObjectNotFoundError: There is no object under `key`.
@@ -284,10 +287,10 @@ class Store(ABC):
         return self._create(key, memoryview(data).cast("B"))
 
     def replace(self, key: str, data: Buffer, *, if_match: str) -> str:
-        """Write an object if it still is the one that has etag `if_match`, and return the new etag.
+        """Write an object if it still has the etag `if_match`, and return the new etag.
 
         Raises:
-            PreconditionFailedError: The object changed or is gone; nothing was written.
+            PreconditionFailedError: The object changed or was deleted; nothing was written.
             ReadOnlyError: This store has no compare-and-swap.
             StorageError: If retryable, the object may or may not have been written.
 
@@ -298,7 +301,7 @@ class Store(ABC):
         return self._replace(key, memoryview(data).cast("B"), if_match=if_match)
 
     def put(self, key: str, data: Buffer) -> None:
-        """Write an immutable object whose key nobody else uses; replaces without asking.
+        """Write an immutable object under a key of its own; an existing object is replaced.
 
         Raises:
             ReadOnlyError: This store has no compare-and-swap.
@@ -317,16 +320,16 @@ class Store(ABC):
         attributes: Mapping[str, str] | None = None,
         size_bytes: int | None = None,
     ) -> None:
-        """Write an immutable object as its pieces come; replaces without asking, as `put` does.
+        """Write an immutable object piece by piece; an existing object is replaced, as by `put`.
 
-        An error that `pieces` raises comes back to the caller, and nothing was written.
+        An error that `pieces` raises is passed to the caller, and nothing is written.
 
         Args:
-            key: Which object; nobody else uses it.
+            key: Key of the object; no other writer uses it.
             pieces: The content, in order.
-            attributes: Short texts in ASCII to keep with the object, under lower-case names; left
-                out where the store keeps none, see `keeps_attributes`.
-            size_bytes: The length where the caller knows it; above 64 GiB object stores need it.
+            attributes: Short ASCII texts to store with the object, under lower-case names; ignored
+                if the store keeps none, see `keeps_attributes`.
+            size_bytes: The length if the caller knows it; above 64 GiB object stores need it.
 
         Raises:
             ReadOnlyError: This store has no compare-and-swap.
@@ -339,16 +342,16 @@ class Store(ABC):
         try:
             self._put_stream(key, source, attributes=dict(attributes or {}), size_bytes=size_bytes)
         except Exception:
-            # What the source raised is not to be told as an error of the storage.
+            # An error of the source must not be reported as an error of the storage.
             if source.error is not None:
                 raise source.error from None
             raise
 
     def begin_file(self, key: str) -> GrowingFile | None:
-        """Begin a file for `adopt`, hidden beside the object; None if the store is no directory.
+        """Begin a file for `adopt`, hidden beside the object; None if the store has no files.
 
-        Whoever begins it adopts or discards it. What a killed process leaves behind is nothing that
-        anybody sees, until `remove_leftovers`.
+        The caller adopts or discards it. The file of a killed process stays hidden until
+        `remove_leftovers` removes it.
 
         Raises:
             ReadOnlyError: This store has no compare-and-swap.
@@ -360,9 +363,10 @@ class Store(ABC):
         return self._begin_file(key)
 
     def adopt(self, path: Path, key: str) -> None:
-        """Make a file of this machine an immutable object whose key nobody else uses.
+        """Turn a file of this machine into an immutable object under a key of its own.
 
-        The file is gone afterwards: a directory renames it, other stores upload and remove it.
+        The file does not exist afterwards: a directory renames it, other stores upload and remove
+        it.
 
         Raises:
             ReadOnlyError: This store has no compare-and-swap.
@@ -374,34 +378,34 @@ class Store(ABC):
         self._adopt(path, key)
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[ObjectInfo]:
-        """Yield what lies under the directory `prefix`, in key order.
+        """Yield the objects under the directory `prefix`, in key order.
 
-        What a store keeps for itself is never shown, nor are objects whose keys `validate_key`
-        refuses.
+        Internal files of a store are never shown, nor are objects whose keys `validate_key`
+        rejects.
 
         Args:
             prefix: A directory, with or without a final slash; empty for the root. `pre` shows
                 `pre/a`, but neither `pre` nor `pre2/a`.
-            recursive: False shows only the objects that lie directly in the directory.
+            recursive: False shows only the objects directly in the directory.
 
         Cost:
-            One LIST for each 1,000 objects; on a file system one `scandir` a directory.
+            One LIST for each 1,000 objects; on a file system one `scandir` for each directory.
         """
         begins_with = directory_prefix(prefix)
         self._log_call("list", prefix)
         return self._list(begins_with, recursive=recursive)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects. A key that is missing, or given twice, is no error.
+        """Remove objects. Missing and repeated keys are ignored.
 
         Raises:
             ReadOnlyError: This store has no compare-and-swap.
 
         Cost:
-            One request for each 1,000 keys on S3, for each 256 on Azure, else one a key.
+            One request for each 1,000 keys on S3, for each 256 on Azure, else one for each key.
         """
         if isinstance(keys, str):
-            msg = f"delete takes keys, not one string: [{keys!r}]"
+            msg = f"delete takes an iterable of keys, not a string; write [{keys!r}]"
             raise TypeError(msg)
         unique = tuple(dict.fromkeys(validate_key(key) for key in keys))
         self._require_compare_and_swap("delete")
@@ -411,12 +415,12 @@ class Store(ABC):
             self._delete(unique)
 
     def delete_if_match(self, key: str, *, etag: str) -> bool:
-        """Remove an object if it still is the one that has `etag`, and say whether it was.
+        """Remove an object if it still has `etag`, and return whether it was removed.
 
-        A directory and memory decide that in one step. Services of object storage are asked
-        first and told then, by a request that is sent once, so that a write between the two would
-        be lost: delete only what nobody has a reason to write again. Where somebody may, replace
-        it first, under the same condition, by what says so.
+        A directory and memory do that in one step. On object stores it is a read and then a
+        delete that is sent once, so a write between the two would be lost: delete only objects
+        that no other writer writes again. If one may, first replace the object, under the same
+        condition, with a content that marks the deletion.
 
         Raises:
             ReadOnlyError: This store has no compare-and-swap.
@@ -430,14 +434,14 @@ class Store(ABC):
     def remove_leftovers(
         self, prefix: str = "", *, older_than: timedelta, dry_run: bool = False
     ) -> tuple[str, ...]:
-        """Remove what killed writers left behind, which no listing shows; return what it was.
+        """Remove hidden temporary files of killed writers, and return their paths.
 
-        Stores that leave nothing behind, or let the service clear it, return nothing.
+        Stores without such files, or whose service removes them, return nothing.
 
         Args:
             prefix: A directory, as in `list`.
-            older_than: Age below which something may still be at work.
-            dry_run: Only say what would be removed.
+            older_than: Younger files are kept, since their writers may still be running.
+            dry_run: Return the paths without removing the files.
 
         Cost:
             A walk through the directory on a file system; elsewhere nothing.
@@ -446,31 +450,31 @@ class Store(ABC):
         return self._remove_leftovers(begins_with, older_than=older_than, dry_run=dry_run)
 
     def local_path(self, key: str) -> Path | None:
-        """Return where the object is on the local file system; None if it is not on one.
+        """Return the path of the object on the local file system; None if it is not on one.
 
         Cost:
-            Nothing; whether the object exists is not looked at.
+            Nothing; the object need not exist.
         """
         validate_key(key)
         return self._local_path(key)
 
     def hadoop_uri(self, key: str) -> str | None:
-        """Return how the file systems of Hadoop name the object; None if none of them has it.
+        """Return the URI of the object for Hadoop's file systems; None if none of them has it.
 
-        The text is what Spark takes for a path (`s3a://bucket/lake/d/a`, `file:///lake/d/a`).
+        Spark takes the text as a path (`s3a://bucket/lake/d/a`, `file:///lake/d/a`).
         Nothing in it is percent-encoded: `%20` stays three characters, as it is in the key.
 
         Cost:
-            Nothing; neither the object nor the connector of a session is looked for.
+            Nothing; neither the object nor a connector of the session is checked.
         """
         validate_key(key)
         return self._hadoop_uri(key)
 
     def hadoop_settings(self) -> Mapping[str, str]:
-        """Return what Hadoop must be told to open the store as this process does.
+        """Return the Hadoop configuration that opens the store with the options of this process.
 
-        Names and values of Hadoop's configuration; secrets are among them. Empty where nothing was
-        given that Hadoop does not find by itself.
+        It may include secrets. It is empty if no options were given, or only ones that Hadoop
+        finds by itself.
         """
         return {}
 
@@ -478,15 +482,15 @@ class Store(ABC):
         """Open an object as a seekable file for Arrow. Close it, or use it in a `with`.
 
         Args:
-            key: Which object.
-            size_bytes: Its length where the caller knows it, which saves a HEAD.
+            key: Key of the object.
+            size_bytes: Its length if the caller knows it, which saves a HEAD.
 
         Raises:
-            ObjectNotFoundError: There is no object under `key`; a store that was told
-                `size_bytes` may notice only on the first read.
+            ObjectNotFoundError: There is no object under `key`; with `size_bytes` some stores
+                notice only on the first read.
 
         Cost:
-            One HEAD without `size_bytes`; then one GET a read.
+            One HEAD without `size_bytes`; then one GET for each read.
         """
         validate_key(key)
         return self._open_input(key, size_bytes)
@@ -500,7 +504,7 @@ class Store(ABC):
 
     @abstractmethod
     def _get_range(self, key: str, start: int, length: int) -> bytes:
-        """`start` is not negative, `length` is positive."""
+        """Read a range; `start` is not negative, `length` is positive."""
 
     @abstractmethod
     def _size(self, key: str) -> int: ...
@@ -510,11 +514,11 @@ class Store(ABC):
 
     @abstractmethod
     def _create(self, key: str, data: memoryview) -> str:
-        """Must be decided by the storage in one step; looking first and writing then is racy."""
+        """Write in one step of the storage: a check followed by a write is a race."""
 
     @abstractmethod
     def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-        """Must be decided by the storage in one step; looking first and writing then is racy."""
+        """Write in one step of the storage: a check followed by a write is a race."""
 
     @abstractmethod
     def _put(self, key: str, data: memoryview) -> None: ...
@@ -528,7 +532,7 @@ class Store(ABC):
         attributes: Mapping[str, str],
         size_bytes: int | None,
     ) -> None:
-        """Nothing may be visible before `pieces` has come to its end."""
+        """Write a stream; nothing may be visible before `pieces` ends."""
 
     def _begin_file(self, key: str) -> GrowingFile | None:  # noqa: ARG002 - most have no files
         return None
@@ -539,11 +543,11 @@ class Store(ABC):
 
     @abstractmethod
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
-        """`begins_with` is empty or ends with a slash; see `is_listed` for what to leave out."""
+        """List objects; `begins_with` is empty or ends with a slash, see also `is_listed`."""
 
     @abstractmethod
     def _delete(self, keys: Sequence[str]) -> None:
-        """`keys` are legal and distinct, and there is at least one."""
+        """Delete objects; `keys` are valid and distinct, and there is at least one."""
 
     def _delete_if_match(self, key: str, etag: str) -> bool:
         try:
@@ -556,7 +560,7 @@ class Store(ABC):
 
     def _remove_leftovers(
         self,
-        begins_with: str,  # noqa: ARG002 - for the stores that leave something behind
+        begins_with: str,  # noqa: ARG002 - for stores that use temporary files
         *,
         older_than: timedelta,  # noqa: ARG002
         dry_run: bool,  # noqa: ARG002
@@ -575,20 +579,20 @@ class Store(ABC):
         return pa.PythonFile(_RangeReader(self, key, known), mode="r")
 
     def _refusal_hint(self) -> str:
-        """Say what the user of a store without compare-and-swap can do."""
+        """Return the hint for users of a store without compare-and-swap."""
         return "Open a store that has compare-and-swap."
 
     def _why_read_only(self) -> str:
-        """Return what is known to keep the store from being written; empty for nothing."""
+        """Return the known reason why the store cannot be written safely; empty for none."""
         if self.supports_compare_and_swap:
             return ""
         return "the store has no compare-and-swap, and concurrent writers would lose data."
 
     def _check_conditions(self) -> None:  # noqa: B027 - most stores decide races themselves
-        """Find out what `_why_read_only` tells, where that takes asking."""
+        """Determine the result of `_why_read_only`, if that needs requests."""
 
     def _try_conditions(self) -> None:
-        """Find it out anew."""
+        """Determine the result of `_why_read_only` again."""
         self._check_conditions()
 
     def _begin_write(self, operation: str, key: str) -> None:
@@ -605,7 +609,7 @@ class Store(ABC):
     def _require_compare_and_swap(self, operation: str) -> None:
         reason = self._why_read_only()
         if reason:
-            msg = f"{self.uri} can only be read, so {operation} was refused: {reason}"
+            msg = f"{self.uri} is read-only, so {operation} was refused: {reason}"
             raise ReadOnlyError(msg, hint=self._refusal_hint())
 
     def _log_call(self, operation: str, key: str) -> None:
@@ -613,10 +617,10 @@ class Store(ABC):
 
 
 def location_exists(store: Store) -> bool:
-    """Whether the directory of a store is there; a bucket is taken to be.
+    """Return whether the directory of a store exists; a bucket is assumed to exist.
 
     Raises:
-        AccessDeniedError: Nobody may look, as this user.
+        AccessDeniedError: This user may not read the directories above it.
 
     Cost:
         No request.
@@ -634,9 +638,9 @@ def location_exists(store: Store) -> bool:
 
 
 def delete_or_leave(store: Store, keys: Sequence[str]) -> bool:
-    """Delete objects that no head refers to, and say whether that worked.
+    """Delete objects that no head refers to, and return whether that worked.
 
-    It never raises a `LakebedError`: what the caller has to say matters more than garbage.
+    It never raises a `LakebedError`, which could hide a more important error of the caller.
     """
     if not keys:
         return True
@@ -655,7 +659,7 @@ def delete_or_leave(store: Store, keys: Sequence[str]) -> bool:
 
 
 class _Pieces(Iterator[memoryview]):
-    """The pieces of a stream as bytes, and the error that ended them, if one did."""
+    """The pieces of a stream as bytes, and the error that ended the stream, if any."""
 
     def __init__(self, pieces: Iterable[Buffer]) -> None:
         self._pieces = iter(pieces)

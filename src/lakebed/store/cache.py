@@ -1,8 +1,8 @@
-"""What this process has read and may need again: one cache with a bound, for all stores.
+"""The cache of the process: one for all stores, with a bound on its size.
 
-It holds immutable objects under their keys, which hold an id that is never used again, and what
-was decoded from objects that change, with the etag that it was decoded from; whoever asks for
-those asks the store first whether the etag still holds.
+It holds immutable objects under their keys, which contain an id that is never reused. It also
+holds values decoded from objects that change, with the etag of that object; callers ask the store
+first whether the etag is still current.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _T = TypeVar("_T")
 
 
 class Cache:
-    """Values up to a number of bytes; what was not asked for the longest goes first.
+    """Values up to a total number of bytes; the least recently used is dropped first.
 
-    Safe for threads. A value that alone is larger than the bound is not held.
+    Safe for threads. A value larger than the bound is not kept.
 
     Examples:
         >>> cache = Cache(max_bytes=10)
@@ -32,7 +32,7 @@ class Cache:
     """
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
-        """Begin empty."""
+        """Start empty."""
         self.max_bytes = max_bytes
         self._held: OrderedDict[tuple[str, ...], tuple[object, int]] = OrderedDict()
         self._size_bytes = 0
@@ -40,11 +40,11 @@ class Cache:
 
     @property
     def size_bytes(self) -> int:
-        """Sum of what is held."""
+        """Total size of the values."""
         return self._size_bytes
 
     def find(self, name: tuple[str, ...], kind: type[_T]) -> _T | None:
-        """Return what is held under `name` if it is of `kind`, or None."""
+        """Return the value under `name` if it is of type `kind`, or None."""
         with self._lock:
             held = self._held.get(name)
             if held is None:
@@ -53,7 +53,7 @@ class Cache:
         return held[0] if isinstance(held[0], kind) else None
 
     def hold(self, name: tuple[str, ...], value: object, *, size_bytes: int) -> None:
-        """Keep a value, in the place of an earlier one, and let go what has no room."""
+        """Store a value, replacing an earlier one, and drop the values that exceed the bound."""
         with self._lock:
             self._drop(name)
             if size_bytes > self.max_bytes:
@@ -64,7 +64,7 @@ class Cache:
                 self._drop(next(iter(self._held)))
 
     def clear(self) -> None:
-        """Forget everything, as a new process would begin."""
+        """Drop all values, as in a new process."""
         with self._lock:
             self._held.clear()
             self._size_bytes = 0
@@ -78,13 +78,13 @@ PROCESS_CACHE = Cache()
 
 
 def cached_get(store: Store, key: str) -> bytes:
-    """Read an immutable object: a segment, whose key holds an id that is never used again.
+    """Read an immutable object, such as a segment, whose key contains an id that is never reused.
 
     Raises:
-        ObjectNotFoundError: There is no object under `key`, and it is not held either.
+        ObjectNotFoundError: The object is neither in the cache nor in the store.
 
     Cost:
-        One GET the first time; nothing while it is held.
+        One GET the first time; nothing while it is in the cache.
     """
     name = ("object", store.cache_name, key)
     data = PROCESS_CACHE.find(name, bytes)
@@ -95,5 +95,5 @@ def cached_get(store: Store, key: str) -> bytes:
 
 
 def is_cached(store: Store, key: str) -> bool:
-    """Whether `cached_get` would ask for nothing, for whoever counts requests."""
+    """Return whether `cached_get` would make no request; for callers that count requests."""
     return PROCESS_CACHE.find(("object", store.cache_name, key), bytes) is not None

@@ -1,9 +1,9 @@
-"""Whether a service keeps the conditions of a put: found out once, and noted where it was found.
+"""Test whether a service honours the conditions of a put, with a note of the result in the store.
 
-Some services take `If-Match` and `If-None-Match` and do not look at them. Every commit is
-acknowledged then, and of two at once one is lost. No answer to an ordinary request tells, so a
-process tries it before its first conditional put, on an object of its own. What it has found lies
-beside the data from then on, so that the next process only reads it.
+Some services accept `If-Match` and `If-None-Match` but ignore them. Then every commit is
+acknowledged, and one of two concurrent commits is lost. Ordinary requests do not show this, so a
+process tries it before its first conditional put, on an object of its own. It stores the result
+beside the data, so that the next process only reads it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from hashlib import blake2b
 
 from lakebed.store.base import StoredObject
 
-# The note is believed only as long as it lies where it was written. A copy of the bucket, on
-# another service perhaps, was written at another time than the note says.
+# The note is valid only where it was written. In a copy of the bucket, perhaps on another service,
+# the object's time differs from the time in the note.
 _MAX_DISTANCE = timedelta(hours=1)
 
 
 class Conditions:
-    """What the process knows of one store. Safe for threads.
+    """The result of the test for one store, kept for the process. Safe for threads.
 
     Attributes:
-        broken: What the service did that it should have refused; empty while nothing is known
-            against it.
+        broken: Description of a put that the service should have refused; empty if there was none.
     """
 
     def __init__(self) -> None:
@@ -35,18 +34,18 @@ class Conditions:
         self._is_known = False
         self._lock = threading.Lock()
 
-    def check(self, find_broken: Callable[[], str], *, anew: bool = False) -> None:
-        """Find out, unless that was done before.
+    def check(self, find_broken: Callable[[], str], *, repeat: bool = False) -> None:
+        """Make the test, unless it was made before.
 
         Args:
-            find_broken: Asks the service; returns what `broken` is to be. What it raises is not
-                remembered: the next call asks again.
-            anew: Ask also if that was done before.
+            find_broken: Makes requests and returns the value for `broken`. If it raises, the next
+                call makes the test.
+            repeat: Make the test even if it was made before.
         """
-        if self._is_known and not anew:
+        if self._is_known and not repeat:
             return
         with self._lock:
-            if anew or not self._is_known:
+            if repeat or not self._is_known:
                 self.broken = find_broken()
                 self._is_known = True
 
@@ -56,39 +55,39 @@ _known_lock = threading.Lock()
 
 
 def conditions_of(cache_name: str) -> Conditions:
-    """Return what the process knows of the store of this name; see `Store.cache_name`."""
+    """Return the test result of the store with this name; see `Store.cache_name`."""
     with _known_lock:
         return _known.setdefault(cache_name, Conditions())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionsNote:
-    """Where a store notes that a service has kept the conditions.
+    """The object that records that a service honours the conditions.
 
     Attributes:
-        key: Of the note; begins with a dot, so that no listing shows it.
+        key: Key of the object; begins with a dot, so that no listing shows it.
     """
 
     key: str
 
     @classmethod
     def of(cls, addresses: Iterable[str]) -> ConditionsNote:
-        """Return the note of the service that is asked at these addresses.
+        """Return the note of the service at these addresses.
 
-        The same objects may be reached by several services, such as a gateway, and not all of them
-        keep conditions.
+        Several services, such as a gateway, may give access to the same objects, and not all of
+        them honour conditions.
         """
-        asked = blake2b(repr(sorted(addresses)).encode(), digest_size=8).hexdigest()
-        return cls(key=f".lakebed/conditions-{asked}.json")
+        digest = blake2b(repr(sorted(addresses)).encode(), digest_size=8).hexdigest()
+        return cls(key=f".lakebed/conditions-{digest}.json")
 
     def content(self) -> bytes:
-        """Return what to write now."""
+        """Return the content of the note, with the current time."""
         tried_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         document = {"kept": ["If-None-Match", "If-Match"], "tried_at": tried_at}
         return json.dumps(document).encode()
 
     def is_believed(self, stored: StoredObject) -> bool:
-        """Whether a note that was read was written here, and by us."""
+        """Return whether a note was written here and by Lakebed."""
         try:
             tried_at = datetime.fromisoformat(json.loads(stored.data)["tried_at"])
             distance = abs(stored.modified_at - tried_at) if stored.modified_at else None

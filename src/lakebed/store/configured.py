@@ -1,7 +1,7 @@
-"""Storage options that are given once, instead of with each call.
+"""Storage options that are configured once, instead of with each call.
 
-They come from the variable `LAKEBED_STORAGE_OPTIONS` and from a file, and what a call gives goes
-before both. What they leave open is left to the cloud's own defaults.
+They come from the variable `LAKEBED_STORAGE_OPTIONS` and from a file; options of a call take
+precedence over both. The cloud's own defaults fill in the rest.
 
     LAKEBED_STORAGE_OPTIONS='endpoint=http://minio:9000,allow_http=true'
     LAKEBED_STORAGE_OPTIONS='{"s3://lake": {"endpoint": "http://minio:9000"}}'
@@ -34,17 +34,17 @@ _TABLE = "storage"
 _EXAMPLE = '[storage."s3://bucket"]'
 _SECTION = re.compile(r"([a-z][a-z0-9+.-]+)://")
 _LOCAL = frozenset({"file", "memory"})
-# Names of one setting; of two, the one that is given nearer to the call holds.
+# Other names of a setting; among several, the one closest to the call takes precedence.
 _SAME = {"endpoint_url": "endpoint", "endpoint_url_s3": "endpoint", "default_region": "region"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredOptions:
-    """The options of a store, with where they come from.
+    """The options of a store and their sources.
 
     Attributes:
-        options: All of them.
-        sources: Where those that the call did not give come from, with their names.
+        options: All options, those of the call included.
+        sources: Names of the options that the call did not give, by source.
     """
 
     options: StorageOptions
@@ -52,31 +52,30 @@ class ConfiguredOptions:
 
     @property
     def note(self) -> str:
-        """Where to look if an option is wrong; empty if the call gave all."""
+        """Text that names the sources, for errors; empty if the call gave all options."""
         texts = [f"{', '.join(names)} from {source}" for source, names in self.sources.items()]
-        return f"Storage options were taken beside those of the call: {'; '.join(texts)}." * bool(
-            texts
-        )
+        return f"Storage options not given by the call: {'; '.join(texts)}." * bool(texts)
 
 
 def configured_options(url: str, given: Mapping[str, str]) -> ConfiguredOptions:
-    """Return the options of a store: of the call, then of the environment, then of the file.
+    """Return the options of a store: from the call, then the environment, then the file.
 
-    Who asks is said in one place: where options of one of them hold credentials, the credentials
-    of the next are left out, so that a key is not joined with a token of another one.
+    Credentials come from one source only: if a source has some, those of the next sources are
+    ignored, so that a key is not combined with another key's token.
 
     Args:
-        url: Of the store; of sections that fit, the longest goes first.
-        given: What the call gives.
+        url: URL of the store; the longest matching section takes precedence.
+        given: Options of the call.
 
     Raises:
-        InvalidInputError: The variable or the file cannot be read; no value is shown.
+        InvalidInputError: The variable or the file cannot be read; the message shows no values.
     """
     url = _normalised(url)
     service = SERVICES.get(url.partition(":")[0])
     options, sources = StorageOptions(given), dict[str, tuple[str, ...]]()
     for source, sections in _sources():
-        for prefix in sorted((one for one in sections if _fits(url, one)), key=len, reverse=True):
+        matching = [prefix for prefix in sections if _fits(url, prefix)]
+        for prefix in sorted(matching, key=len, reverse=True):
             missing = _missing(options, sections[prefix], service)
             options = StorageOptions({**missing, **options})
             if missing:
@@ -88,7 +87,7 @@ _Sections = Mapping[str, StorageOptions]
 
 
 def _sources() -> Iterator[tuple[str, _Sections]]:
-    """Yield what is to be asked in turn: a name for errors, and options by the URLs they are for."""
+    """Yield each source in order: its name for errors, and its options by URL prefix."""
     text = os.environ.get(OPTIONS_VARIABLE, "").strip()
     if text:
         yield OPTIONS_VARIABLE, _of_variable(text)
@@ -103,15 +102,15 @@ def _of_variable(text: str) -> _Sections:
         if not all(is_option_name(name.strip()) and sign for name, sign, _ in pairs):
             raise InvalidInputError(
                 f"A part of {OPTIONS_VARIABLE} is not of the form key=value.",
-                hint="Write key=value,key=value, or JSON if a value holds a comma.",
+                hint="Write key=value,key=value, or JSON if a value contains a comma.",
             )
         return {"": StorageOptions({name.strip(): value.strip() for name, _, value in pairs})}
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        # Not as the cause: it holds the text, secrets included.
+        # Without the cause, which contains the text, secrets included.
         raise InvalidInputError(
-            f"{OPTIONS_VARIABLE} begins as JSON, and is none.",
+            f"{OPTIONS_VARIABLE} begins with '{{' but is not valid JSON.",
             hint='Write {"key": "value"}, or key=value,key=value.',
         ) from None
     if all(isinstance(value, Mapping) for value in document.values()):
@@ -126,7 +125,7 @@ def _config_path() -> Path | None:
             return Path(named).expanduser()
         except RuntimeError as exc:
             raise InvalidInputError(
-                f"{CONFIG_VARIABLE} is {named!r}, which names no home directory: {exc}",
+                f"{CONFIG_VARIABLE} is {named!r}, whose home directory was not found: {exc}",
                 hint="Give the path without '~'.",
             ) from exc
     folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
@@ -134,29 +133,30 @@ def _config_path() -> Path | None:
 
 
 def _of_file(path: Path) -> _Sections:
-    import tomllib  # here: most have no such file
+    import tomllib  # here: most users have no such file
 
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as exc:
-        problem = exc.strerror if isinstance(exc, OSError) else _place_of(exc)
+        problem = exc.strerror if isinstance(exc, OSError) else _position_of(exc)
         raise InvalidInputError(
             f"The file {path} cannot be read: {problem}.",
-            hint=f"It is TOML, with sections such as {_EXAMPLE}; {CONFIG_VARIABLE} names another.",
+            hint=f"Write TOML with sections such as {_EXAMPLE}, or set {CONFIG_VARIABLE} to "
+            "another file.",
         ) from None
     unknown = sorted(set(document) - {_TABLE})
     if unknown or not isinstance(document.get(_TABLE, {}), Mapping):
         raise InvalidInputError(
-            f"The file {path} holds {unknown or _TABLE}, which means nothing to Lakebed.",
+            f"The file {path} has {unknown or _TABLE}, which Lakebed does not know.",
             hint=f"Write sections such as {_EXAMPLE}.",
         )
     return _checked(document.get(_TABLE, {}), str(path))
 
 
-def _place_of(exc: Exception) -> str:
-    """Return the line and the column of an error of TOML, and nothing of what stands there."""
-    place = re.search(r"\(at [^)]*\)$", str(exc))
-    return f"no TOML {place[0]}" if place else "no TOML"
+def _position_of(exc: Exception) -> str:
+    """Return the line and the column of a TOML error, without the text there."""
+    position = re.search(r"\(at [^)]*\)$", str(exc))
+    return f"not valid TOML {position[0]}" if position else "not valid TOML"
 
 
 def _checked(document: Mapping[str, Any], source: str) -> _Sections:
@@ -165,8 +165,8 @@ def _checked(document: Mapping[str, Any], source: str) -> _Sections:
         match = _SECTION.match(refuse_credentials(prefix).lower())
         if match is None or match[1] in _LOCAL or not isinstance(options, Mapping):
             raise InvalidInputError(
-                f"{source} holds {prefix!r}, which is no section of a store.",
-                hint=f"Sections are named by the URLs that they are for, such as {_EXAMPLE} or "
+                f"{source} has {prefix!r}, which is not a section for a store.",
+                hint=f"Name each section by the URL that it is for, such as {_EXAMPLE} or "
                 '[storage."gs://"].',
             )
         sections[_normalised(prefix)] = _flat(options, source)
@@ -179,7 +179,7 @@ def _flat(options: Mapping[str, Any], source: str) -> StorageOptions:
     )
     if odd:
         raise InvalidInputError(
-            f"The options {odd} of {source} are neither texts nor numbers nor truth values.",
+            f"The options {odd} of {source} are not strings, numbers or booleans.",
             hint='Write them as key = "value".',
         )
     return StorageOptions(
@@ -203,7 +203,7 @@ def _fits(url: str, prefix: str) -> bool:
 def _missing(
     options: Mapping[str, str], more: Mapping[str, str], service: Service | None
 ) -> dict[str, str]:
-    """Return those of `more` that `options` say nothing of."""
+    """Return the options of `more` that `options` do not set."""
     if service is None:
         return {name: value for name, value in more.items() if name not in options}
     known = {_setting(service, name) for name in options}
@@ -223,7 +223,7 @@ def _setting(service: Service, name: str) -> str:
 
 
 def _is_of_another(service: Service, name: str) -> bool:
-    """Whether the name says of which service it is, and it is not this one."""
+    """Return whether the name has the prefix of another service."""
     return any(
         name.lower().startswith(other.option_prefix)
         for other in SERVICES.values()

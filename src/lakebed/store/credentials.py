@@ -1,10 +1,9 @@
-"""Who asks a service, where obstore by itself would find nobody, or the wrong one.
+"""Look up credentials from sources that obstore does not support, or would confuse.
 
-obstore knows keys, tokens and the roles of machines, containers and pods. What the tools of the
-clouds know besides is asked of the clouds' own packages: profiles and single sign-on of AWS
-(`lakebed.store.profile`), every kind of application default credentials of Google, and what
-`DefaultAzureCredential` tries. They are imported only where they are needed, and asked by the
-first request.
+obstore supports keys, tokens and the roles of machines, containers and pods. Other credentials
+come from the clouds' own packages: profiles and single sign-on of AWS (`lakebed.store.profile`),
+all types of application default credentials of Google, and the chain of `DefaultAzureCredential`.
+The packages are imported only if needed, and called at the first request.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ _log = logging.getLogger(__name__)
 
 
 def find_credentials(scheme: str, settings: Settings, uri: str) -> Provider | None:
-    """Return who asks; None where obstore knows.
+    """Return a credential provider; None if obstore finds the credentials by itself.
 
     Args:
-        scheme: Of the store.
-        settings: Same; what they hold goes first, then the environment.
-        uri: Same, for errors.
+        scheme: Scheme of the store.
+        settings: Settings of the store; they take precedence over the environment.
+        uri: URI of the store, for errors.
 
     Raises:
-        InvalidInputError: Settings name a profile that cannot be used.
-        MissingDependencyError: What settings or environment name can be read by a package only that
-            is not installed.
+        InvalidInputError: The settings name a profile that cannot be used.
+        MissingDependencyError: The settings or the environment name credentials that only a
+            package that is not installed can read.
 
     Cost:
-        A look for some files; the import of a package of the cloud where one is needed. No request.
+        Checks for a few files; the import of a package of the cloud if it is needed. No request.
     """
     if scheme == "s3":
         return find_profile(settings, uri) or _find_given_keys(settings)
@@ -50,7 +49,7 @@ def find_credentials(scheme: str, settings: Settings, uri: str) -> Provider | No
 
 
 def _find_given_keys(settings: Settings) -> Provider | None:
-    """Return given keys where obstore would sign with them and with a token of other keys."""
+    """Return given keys if obstore would combine them with the session token of other keys."""
     key_id = settings.given_for_s3("access_key_id")
     secret = settings.given_for_s3("secret_access_key")
     own_token = settings.given_for_s3("session_token") or settings.given_for_s3("token")
@@ -79,7 +78,7 @@ class _GoogleCredentials(LateProvider):
         from obstore.auth.google import GoogleCredentialProvider
 
         with warnings.catch_warnings():
-            # It warns of files that others have put there; this one the user has named.
+            # The package warns about files from others; the user has named this one.
             warnings.simplefilter("ignore", DeprecationWarning)
             credentials, _ = google.auth.load_credentials_from_file(
                 str(self._path), scopes=[_GOOGLE_SCOPE]
@@ -89,7 +88,7 @@ class _GoogleCredentials(LateProvider):
 
 
 def _find_google(settings: Settings) -> Provider | None:
-    """Return what the file of application default credentials says, where obstore cannot read it."""
+    """Return application default credentials from a file of a type that obstore cannot read."""
     if (settings.given_credentials or settings.found_credentials) - {_GOOGLE_FILE}:
         return None
     path = _google_file(settings)
@@ -97,7 +96,7 @@ def _find_google(settings: Settings) -> Provider | None:
     if path is None or kind is None or kind in _OF_OBSTORE:
         return None
     if not _is_installed("google.auth"):
-        what = f"The file of credentials {path}, of the type {kind!r},"
+        what = f"The credentials file {path}, of type {kind!r},"
         raise MissingDependencyError.for_extra("google-auth", "gcs", what)
     return _GoogleCredentials(path)
 
@@ -113,7 +112,7 @@ def _google_file(settings: Settings) -> Path | None:
 
 
 def _kind_of(path: Path) -> str | None:
-    """Return the type of a file of credentials; None if it is none, which obstore says."""
+    """Return the type of a credentials file; None for another file, which obstore reports."""
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -122,12 +121,12 @@ def _kind_of(path: Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-# Who is meant, without a proof: the environment may say so of several ways to ask.
+# They identify a principal without a secret; several kinds of credentials use these variables.
 _AZURE_NAMES = frozenset({"authority_id", "client_id", "tenant_id"})
 
 
 class _AzureCredentials(LateProvider):
-    """What `DefaultAzureCredential` finds: a workload, a managed identity, who is logged in."""
+    """Credentials of `DefaultAzureCredential`: workload, managed identity or logged-in user."""
 
     def _open(self) -> Provider:
         from obstore.auth.azure import AzureCredentialProvider
@@ -137,11 +136,13 @@ class _AzureCredentials(LateProvider):
 
 
 def _find_azure(settings: Settings, uri: str) -> Provider | None:
-    """Return the default chain of Azure where neither options nor environment say who asks."""
+    """Return the default chain of Azure if neither options nor environment hold credentials."""
     if settings.given_credentials or settings.found_credentials - _AZURE_NAMES:
         return None
     if not _is_installed("azure.identity"):
-        _log.info("azure-identity is not installed, only the machine is asked store=%s", uri)
+        _log.info(
+            "azure-identity is not installed, using only the machine's identity store=%s", uri
+        )
         return None
     return _AzureCredentials()
 
@@ -149,5 +150,5 @@ def _find_azure(settings: Settings, uri: str) -> Provider | None:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ImportError:  # of the package that it is in
+    except ImportError:  # raised for its parent package
         return False

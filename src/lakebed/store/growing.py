@@ -1,4 +1,4 @@
-"""A file that grows beside the object that it will be."""
+"""A temporary file that grows beside the object that it becomes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 class GrowingFile:
-    """A hidden file, which `Store.adopt` makes an object once it is whole.
+    """A hidden file; once it is complete, `Store.adopt` turns it into an object.
 
     Attributes:
-        path: Where it is.
+        path: Path of the hidden file.
     """
 
     def __init__(
         self, path: Path, descriptor: int, translating: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """Take a new file.
+        """Wrap a new file.
 
         Args:
-            path: Where it is.
-            descriptor: Of the open file.
-            translating: Translates what the system says of it.
+            path: Path of the file.
+            descriptor: Descriptor of the open file, which this object closes.
+            translating: Context manager that translates errors of the operating system.
         """
         self.path = path
         self._file = os.fdopen(descriptor, "wb")
@@ -37,23 +37,23 @@ class GrowingFile:
         """Add bytes.
 
         Raises:
-            StorageFullError: There is no room.
+            StorageFullError: There is no space.
         """
         with self._translating():
             self._file.write(data)
 
     def flush(self) -> None:
-        """See that whoever reads the file finds all bytes."""
+        """Make all bytes visible to readers of the file."""
         with self._translating():
             self._file.flush()
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         with self._translating():
             self._file.close()
 
     def discard(self) -> None:
-        """Remove the file; where that cannot be, it is left to `Store.remove_leftovers`."""
+        """Remove the file; if that fails, `Store.remove_leftovers` removes it later."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):

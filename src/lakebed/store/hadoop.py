@@ -1,4 +1,4 @@
-"""What the file systems of Hadoop call buckets and containers, and what opens them there."""
+"""URIs and settings of buckets and containers for the file systems of Hadoop."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _S3A = "org.apache.hadoop.fs.s3a"
 
 
 class HadoopNames:
-    """A bucket or a container, as a connector of Hadoop has it.
+    """The URI and the settings of a bucket or container for a connector of Hadoop.
 
     Attributes:
-        root: Its URI without a final slash; None where Hadoop has none for it.
+        root: URI without a final slash; None if Hadoop has none for it.
     """
 
     root: str | None
@@ -25,13 +25,13 @@ class HadoopNames:
     def __init__(
         self, scheme: str, bucket: str, service: Service, options: Mapping[str, str]
     ) -> None:
-        """Work out the names.
+        """Derive the names.
 
         Args:
-            scheme: Of Lakebed's own URI: `s3`, `gs` or `az`.
-            bucket: The bucket, or the container.
-            service: Where it is.
-            options: For the client of the service, as they were given.
+            scheme: Scheme of Lakebed's own URI: `s3`, `gs` or `az`.
+            bucket: Name of the bucket or container.
+            service: The service that has the bucket.
+            options: The given options for the client of the service.
         """
         self._scheme, self._bucket = scheme, bucket
         self._given = _bare(service, options)
@@ -43,9 +43,9 @@ class HadoopNames:
             self.root = f"{'s3a' if scheme == 's3' else scheme}://{bucket}"
 
     def settings(self) -> StorageOptions:
-        """Return what a connector must be told to open it, of what was given.
+        """Return the given options as settings of the connector.
 
-        What the environment says, connectors find there by themselves.
+        Connectors read the environment by themselves.
         """
         settings = {"s3": self._of_s3a, "gs": self._of_gs, "az": self._of_abfss}[self._scheme]()
         return StorageOptions({name: value for name, value in settings.items() if value})
@@ -72,9 +72,9 @@ class HadoopNames:
             settings["connection.ssl.enabled"] = str(endpoint.startswith("https:")).lower()
             is_by_path = not self._is("virtual_hosted_style_request")
             settings["path.style.access"] = str(is_by_path).lower()
-            region = region or "us-east-1"  # which obstore signs for
+            region = region or "us-east-1"  # the region that obstore signs requests for
         settings["endpoint.region"] = region
-        # Of this bucket only: the session may read others with its own credentials.
+        # For this bucket only: the session may read others with its own credentials.
         return {f"fs.s3a.bucket.{self._bucket}.{name}": value for name, value in settings.items()}
 
     def _of_gs(self) -> dict[str, str]:
@@ -121,7 +121,7 @@ class HadoopNames:
 
 
 def _bare(service: Service, options: Mapping[str, str]) -> dict[str, str]:
-    """Return options by their shortest names."""
+    """Return options by their bare names."""
     return {
         name.lower().removeprefix(service.option_prefix).removeprefix("storage_"): str(value)
         for name, value in options.items()
@@ -129,7 +129,7 @@ def _bare(service: Service, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _azure_host(known: Mapping[str, str]) -> str | None:
-    """Return where the ABFS connector finds an account; None if it is an emulator, or not told."""
+    """Return the host of an account for the ABFS connector; None if unknown, or an emulator."""
     if known.get("use_emulator", "").lower() in _TRUE:
         return None
     if "endpoint" in known:

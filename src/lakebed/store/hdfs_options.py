@@ -1,7 +1,7 @@
-"""Where a NameNode answers, and as whom to ask it: the URL, the options, and Hadoop's own files.
+"""Addresses and user for a NameNode, from the URL, the options and Hadoop's configuration files.
 
-Hadoop's files are those of the directory `HADOOP_CONF_DIR`. They say what a name service is called
-and where its NameNodes listen, so that on a machine of the cluster the URL is enough.
+Hadoop's files are in the directory `HADOOP_CONF_DIR`. They contain the name services and the
+addresses of their NameNodes, so that on a machine of the cluster the URL is enough.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _FILES = ("core-site.xml", "hdfs-site.xml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HdfsSettings:
-    """What a client of WebHDFS needs to know.
+    """Settings of a WebHDFS client.
 
     Attributes:
         uri: The root of the store, normalised, without a final slash.
-        hadoop_root: The same by Hadoop's own protocol, as far as its files say where that is
-            spoken; else by the scheme of the URI, which Hadoop's clients know as well.
-        directory: The same on the file system, without slashes at its ends.
+        hadoop_root: URI of the same directory for Hadoop's own protocol if Hadoop's files give its
+            address; else with the scheme of `uri`, which Hadoop's clients know as well.
+        directory: Path of the directory on the file system, without slashes at its ends.
         addresses: `http://HOST:PORT` of each NameNode, the likeliest first.
-        user: As whom to ask; None with a token, which says it.
+        user: Name of the user; None with a token, which names the user.
         token: A delegation token, or None.
-        connect_timeout_s: For a connection, in seconds.
-        read_timeout_s: For an answer, in seconds.
-        max_retries: Of a request that was not answered.
-        retry_timeout_s: For all of them, in seconds.
+        connect_timeout_s: Time limit for a connection, in seconds.
+        read_timeout_s: Time limit for an answer, in seconds.
+        max_retries: Maximum number of retries of a request without an answer.
+        retry_timeout_s: Time limit for a request with its retries, in seconds.
     """
 
     uri: str
@@ -66,13 +66,13 @@ class HdfsSettings:
         """Read a URL and options.
 
         Raises:
-            InvalidInputError: The URL names no NameNode, or an option is not known or cannot be
-                used; the message names it.
+            InvalidInputError: The URL does not name a NameNode, or an option is unknown or cannot
+                be used; the message names it.
         """
         unknown = sorted(set(options) - _OPTIONS)
         if unknown:
             raise InvalidInputError(
-                f"Storage options {unknown} mean nothing to {url!r}.",
+                f"Unknown storage options {unknown} for {url!r}.",
                 hint=f"It takes {sorted(_OPTIONS)}.",
             )
         scheme, separator, location = url.partition("://")
@@ -80,7 +80,7 @@ class HdfsSettings:
         authority, _, path = location.partition("/")
         if not separator or scheme not in SCHEMES:
             raise InvalidInputError(
-                f"{url!r} is no URL of HDFS.",
+                f"{url!r} is not a URL of HDFS.",
                 hint="Write it as hdfs://HOST:PORT/PATH, or webhdfs://HOST:PORT/PATH.",
             )
         path = path.strip("/")
@@ -122,13 +122,14 @@ def _addresses(
     host, port = _checked("The URL", authority)
     default = _DEFAULT_PORTS[protocol]
     if given := options.get("http_address"):
-        pairs = [_checked("Option http_address", one.strip()) for one in given.split(",")]
+        pairs = [_checked("Option http_address", address.strip()) for address in given.split(",")]
     elif scheme != "hdfs":
         pairs = [(host, port)]
     else:
         # The port of an hdfs:// URL is that of Hadoop's own protocol.
-        told = hadoop.http_addresses(host) if port is None else ()
-        pairs = [_checked("dfs.namenode.http-address", one) for one in told] or [(host, None)]
+        found = hadoop.http_addresses(host) if port is None else ()
+        pairs = [_checked("dfs.namenode.http-address", address) for address in found]
+        pairs = pairs or [(host, None)]
     return tuple(f"{protocol}://{host}:{port or default}" for host, port in pairs)
 
 
@@ -138,8 +139,8 @@ def _checked(where: str, address: str) -> tuple[str, int | None]:
     if match is None or (port is not None and not 0 < port <= _MAX_PORT):
         shown = "the address" if "@" in address else repr(address)
         raise InvalidInputError(
-            f"{where} names no host of HDFS: {shown}.",
-            hint="Write HOST or HOST:PORT, and the user as the storage option user.",
+            f"{where} is not a valid HDFS address: {shown}.",
+            hint="Write HOST or HOST:PORT, and give the user as the storage option user.",
         )
     return match["host"], port
 
@@ -152,8 +153,8 @@ def _number(name: str, options: Mapping[str, str]) -> float:
         number = -1.0
     if not 0 <= number < 1e6 or (name == "max_retries" and number != int(number)):
         raise InvalidInputError(
-            f"Option {name} {text!r} is no number that can be used.",
-            hint=f"Write it as {_NUMBERS[name]!r}.",
+            f"Option {name} {text!r} is not a valid number.",
+            hint=f"Write a number such as {_NUMBERS[name]!r}.",
         )
     return number
 
@@ -166,21 +167,21 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError) as exc:
         raise InvalidInputError(
-            "This process has no user name to ask HDFS with.",
+            "This process has no user name for requests to HDFS.",
             hint="Give the storage option user, or set HADOOP_USER_NAME.",
         ) from exc
 
 
 @dataclass(frozen=True, slots=True)
 class _Hadoop:
-    """What the files of Hadoop say."""
+    """Properties from Hadoop's configuration files."""
 
-    said: Mapping[str, str]
+    properties: Mapping[str, str]
 
     @classmethod
     def read(cls) -> Self:
         directory = os.environ.get("HADOOP_CONF_DIR")
-        said: dict[str, str] = {}
+        properties: dict[str, str] = {}
         for path in (Path(directory, name) for name in _FILES) if directory else ():
             try:
                 if not path.is_file():
@@ -188,48 +189,47 @@ class _Hadoop:
                 root = ElementTree.parse(path).getroot()
             except (ElementTree.ParseError, OSError) as exc:
                 raise InvalidInputError(
-                    f"{path}, which HADOOP_CONF_DIR leads to, cannot be read: {exc}.",
-                    hint="Mend it, or unset HADOOP_CONF_DIR and give the option http_address.",
+                    f"{path}, in the directory HADOOP_CONF_DIR, cannot be read: {exc}.",
+                    hint="Correct it, or unset HADOOP_CONF_DIR and give the option http_address.",
                 ) from exc
             for entry in root.iter("property"):
-                said[(entry.findtext("name") or "").strip()] = (
-                    entry.findtext("value") or ""
-                ).strip()
-        return cls(said)
+                name = (entry.findtext("name") or "").strip()
+                properties[name] = (entry.findtext("value") or "").strip()
+        return cls(properties)
 
     def default_authority(self, url: str) -> str:
         authority = self._authority()
         if not authority:
             raise InvalidInputError(
-                f"{url!r} names no NameNode, and no core-site.xml says which one is meant.",
+                f"{url!r} does not name a NameNode, and no core-site.xml has a default.",
                 hint="Write it as hdfs://HOST/PATH, or set HADOOP_CONF_DIR.",
             )
         return authority
 
     def root_at(self, address: str) -> str | None:
-        """Return the default file system, if an HTTP address is of one of its NameNodes."""
+        """Return the default file system if one of its NameNodes has this HTTP address."""
         authority, (protocol, _, at) = self._authority(), address.partition("://")
         host, _, _ = authority.partition(":")
         if not host:
             return None
-        told = self.http_addresses(host, protocol) or (host,)
+        found = self.http_addresses(host, protocol) or (host,)
         port = _DEFAULT_PORTS[protocol]
-        is_there = at in {one if ":" in one else f"{one}:{port}" for one in told}
-        return f"hdfs://{authority}" if is_there else None
+        is_same = at in {other if ":" in other else f"{other}:{port}" for other in found}
+        return f"hdfs://{authority}" if is_same else None
 
     def _authority(self) -> str:
-        """Return that of the default file system; nothing where that is not HDFS."""
-        scheme, _, location = self.said.get("fs.defaultFS", "").partition("://")
+        """Return the authority of the default file system; empty if it is not HDFS."""
+        scheme, _, location = self.properties.get("fs.defaultFS", "").partition("://")
         return location.partition("/")[0] if scheme == "hdfs" else ""
 
     def http_addresses(self, host: str, protocol: str = "http") -> tuple[str, ...]:
         key = f"dfs.namenode.{protocol}-address"
-        services = [one.strip() for one in self.said.get("dfs.nameservices", "").split(",")]
-        if host in services:
-            nodes = self.said.get(f"dfs.ha.namenodes.{host}", "")
+        services = self.properties.get("dfs.nameservices", "").split(",")
+        if host in map(str.strip, services):
+            nodes = self.properties.get(f"dfs.ha.namenodes.{host}", "")
             keys = [f"{key}.{host}.{node.strip()}" for node in nodes.split(",") if node.strip()]
-            told = [self.said.get(one, "") for one in keys or [f"{key}.{host}"]]
+            found = [self.properties.get(name, "") for name in keys or [f"{key}.{host}"]]
         else:
-            own = self.said.get(key, "")
-            told = [own] if own.partition(":")[0] == host else []
-        return tuple(address for address in told if address)
+            own = self.properties.get(key, "")
+            found = [own] if own.partition(":")[0] == host else []
+        return tuple(address for address in found if address)

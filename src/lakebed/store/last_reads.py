@@ -1,8 +1,8 @@
-"""The end of the process, while threads of Arrow still read through files of Python.
+"""Shutdown of the process while threads of Arrow still read through Python files.
 
-A scan that was left in the middle goes on reading ahead. A thread that comes back from a read when
-the interpreter goes cannot have its lock any more: Arrow then aborts the process, which has done
-its work. So the interpreter, before it goes, refuses reads and waits for those that have begun.
+An abandoned scan keeps reading ahead. A thread that returns from a read during interpreter
+shutdown cannot get the interpreter's lock: Arrow then aborts the process, although its work is
+done. So at exit, further reads are refused, and the running ones are waited for.
 """
 
 from __future__ import annotations
@@ -17,39 +17,41 @@ from pathlib import Path
 
 from lakebed.errors import StorageError
 
-_QUIET_S = 0.05  # within this time a scan whose reads are refused begins another one, or none
-_LONGEST_S = 10.0  # of waiting for a store that does not answer
-_LONGEST_WITHOUT_S = 2.0  # of waiting where no read is under way, and threads of others may work
+_QUIET_S = 0.05  # a scan whose read is refused begins the next one within this time, or none
+_LONGEST_S = 10.0  # maximum wait for a store that does not answer
+_LONGEST_WITHOUT_S = 2.0  # maximum wait if no read is running, and other threads may be working
 _PAUSE_S = 0.002
-_LOOKS = 3  # in a row that must find nobody at work
-_TASKS = Path("/proc/self/task")  # of Linux; elsewhere the time alone must do
+_LOOKS = 3  # consecutive checks that must find all threads idle
+_TASKS = Path("/proc/self/task")  # on Linux; elsewhere the waiting time must be enough
 
 
 class LastReads:
-    """Knows whether threads of Arrow may still read, and refuses that at the end."""
+    """Registry of the files that threads of Arrow may read; refuses reads at exit."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start without files."""
         self._readers: weakref.WeakSet[object] = weakref.WeakSet()
         self._last = 0.0
         self._is_over = False
 
     def add(self, reader: object) -> None:
-        """Note a file that Arrow holds for as long as it may read from it."""
+        """Register a file; Arrow holds it for as long as it may read from it."""
         self._readers.add(reader)
 
     def check(self) -> None:
-        """Check that there may be one more, right before it.
+        """Check, right before a read, that it is still allowed.
 
         Raises:
-            StorageError: The process ends, and this is not its main thread.
+            StorageError: The process is exiting, and this is not its main thread.
         """
         self._last = time.monotonic()
         if self._is_over and threading.get_ident() != threading.main_thread().ident:
-            raise StorageError("The process ends.", hint="Read all that is wanted before.")
+            raise StorageError(
+                "Cannot read: the process is exiting.", hint="Finish reading before it ends."
+            )
 
     def end(self) -> None:
-        """Refuse more, and wait until none is under way nor about to be."""
+        """Refuse further reads, and wait until none is running or about to begin."""
         self._is_over = True
         began, looks = time.monotonic(), 0
         while self._readers and looks < _LOOKS:
@@ -62,14 +64,14 @@ class LastReads:
 
 
 def _others_in_python() -> bool:
-    """Whether a thread that is none of Python's own, as those of Arrow, is in a function of it."""
+    """Return whether a thread that Python did not start, such as Arrow's, runs Python code."""
     threads = threading.enumerate()
     own = {thread.ident for thread in threads if not isinstance(thread, threading._DummyThread)}
     return not sys._current_frames().keys() <= own
 
 
 def _all_asleep() -> bool:
-    """Whether no other thread works or waits for a processor, as it may for long on a busy machine."""
+    """Return whether all other threads sleep: none runs or waits for a processor."""
     me = str(threading.get_native_id())
     try:
         stats = [(task / "stat").read_text() for task in _TASKS.iterdir() if task.name != me]
@@ -79,7 +81,7 @@ def _all_asleep() -> bool:
 
 
 def _forget() -> None:
-    """Begin anew in a process that was forked: the threads stayed behind."""
+    """Start again in a forked process, which does not have its parent's threads."""
     READS.__init__()  # type: ignore[misc]
 
 

@@ -1,4 +1,4 @@
-"""From a URL or a path to the store that it names."""
+"""Open the store at a URL or a path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "lakebed.store"
 
 # Two letters at least, since `C:/data` is a path; one slash is enough, since `s3:/bucket` is
-# a slip of the pen and must not become a directory of that name.
+# a typing error and must not become a directory of that name.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 Opener = Callable[[str, Mapping[str, str]], Store]
@@ -36,20 +36,21 @@ def open_store(
 ) -> Store:
     """Open the store at `url`; nothing is read or written yet.
 
-    Another package adds a scheme by an entry point of the group `lakebed.store`: its name is the
-    scheme, its object is called with the URL and the options and returns a `Store`.
+    A package adds a scheme by an entry point in the group `lakebed.store`: its name is the scheme,
+    and its object is called with the URL and the options and returns a `Store`.
 
     Args:
         url: A path, or a URL of the scheme file, memory, s3, s3a, gs, az, hdfs, webhdfs, swebhdfs
             or one that a package adds. Paths may begin with `~`; only file URLs are
             percent-decoded.
-        storage_options: What the store needs to know. A directory takes `durable` (`true` or
-            `false`), memory takes nothing, for object stores see obstore's configuration. Of other
-            stores than these two, what is not given comes from the variable
+        storage_options: Options of the store. A directory takes `durable` (`true` or `false`),
+            memory takes none; for object stores see obstore's configuration. For stores other
+            than directories and memory, missing options come from the variable
             `LAKEBED_STORAGE_OPTIONS`, and then from the file `~/.config/lakebed/config.toml`.
 
     Raises:
-        InvalidInputError: The scheme, the URL or an option cannot be used, or the URL holds a key.
+        InvalidInputError: The scheme, the URL or an option cannot be used, or the URL contains
+            credentials.
         MissingDependencyError: The scheme needs a package that is not installed.
 
     Examples:
@@ -58,9 +59,9 @@ def open_store(
     """
     check_given("The location", url, (str, os.PathLike), "Give a path or a URL.", or_none=False)
     if not isinstance(storage_options, Mapping | None):
-        # Its type alone: the value may hold a key.
+        # Only the type: the value may contain a key.
         raise InvalidInputError(
-            f"The storage options are of type {type(storage_options).__name__}.",
+            f"The storage options are of type {type(storage_options).__name__}, not a mapping.",
             hint='Give a mapping, such as {"region": "eu-west-1"}.',
         )
     text, options = os.fspath(url), StorageOptions(storage_options)
@@ -72,7 +73,7 @@ def open_store(
     opener = _OPENERS.get(scheme) or _find_added_opener(scheme)
     if opener is None:
         supported = ", ".join(sorted({*_OPENERS, *_added_schemes()}))
-        msg = f"No store knows the scheme {scheme!r} of {text!r}; known are {supported}."
+        msg = f"No store supports the scheme {scheme!r} of {text!r}; supported: {supported}."
         raise InvalidInputError(msg, hint=_REMEDIES.get(scheme, "Give a path or a known URL."))
     if opener in _LOCAL_OPENERS:
         return opener(text, options)
@@ -86,7 +87,7 @@ def open_store(
 
 
 def effective_options(url: str, given: Mapping[str, str]) -> StorageOptions:
-    """Return what a store at `url` is opened with; another machine may have no file that says so.
+    """Return the options for a store at `url`, those of this machine's configuration included.
 
     Raises:
         InvalidInputError: As for `open_store`.
@@ -98,7 +99,7 @@ def effective_options(url: str, given: Mapping[str, str]) -> StorageOptions:
 
 
 def _configured(url: str, given: Mapping[str, str]) -> ConfiguredOptions:
-    # Here, not above: whoever keeps a lake in a directory need not wait for it.
+    # Here, not above: users of a local directory do not need it.
     from lakebed.store.configured import configured_options
 
     return configured_options(url, given)
@@ -106,8 +107,8 @@ def _configured(url: str, given: Mapping[str, str]) -> ConfiguredOptions:
 
 _REMEDIES = {
     "abfss": "Write az://CONTAINER/PREFIX with the storage option account_name.",
-    "http": "For an object store of your own write s3://BUCKET with the storage option endpoint.",
-    "https": "For an object store of your own write s3://BUCKET with the storage option endpoint.",
+    "http": "For your own object store write s3://BUCKET with the storage option endpoint.",
+    "https": "For your own object store write s3://BUCKET with the storage option endpoint.",
 }
 
 
@@ -118,7 +119,7 @@ def _open_path(path: str, options: Mapping[str, str]) -> PosixStore:
     try:
         root = Path(path).expanduser()
     except RuntimeError as exc:
-        msg = f"{path!r} names no home directory: {exc}"
+        msg = f"The home directory of {path!r} was not found: {exc}"
         raise InvalidInputError(msg, hint="Give the path without '~'.") from exc
     _refuse_unknown(path, options, {"durable"})
     durable = options.get("durable", "true").lower()
@@ -129,10 +130,10 @@ def _open_path(path: str, options: Mapping[str, str]) -> PosixStore:
 
 
 def _open_file_url(url: str, options: Mapping[str, str]) -> PosixStore:
-    # Not urlsplit's path: a `?` or `#` in a file URL of ours is escaped, in anybody's it is a slip.
+    # Lakebed escapes `?` and `#` in file URLs; in a user's URL they are a mistake.
     parts = urlsplit(url)
     if parts.netloc not in {"", "localhost"} or parts.query or parts.fragment:
-        msg = f"{url!r} is no URL of a local directory."
+        msg = f"{url!r} is not a URL of a local directory."
         raise InvalidInputError(msg, hint="Write file:///PATH, or the path alone.")
     return _open_path(unquote(parts.path), options)
 
@@ -143,7 +144,7 @@ def _open_memory(url: str, options: Mapping[str, str]) -> MemoryStore:
 
 
 def _open_object_store(url: str, options: Mapping[str, str]) -> Store:
-    # Here, not above: whoever keeps a lake in a directory need not wait for it.
+    # Here, not above: users of a local directory do not need it.
     from lakebed.store.object import ObjectStore
 
     return ObjectStore(url, options=options)
@@ -184,7 +185,7 @@ def _find_added_opener(scheme: str) -> Opener | None:
 
 
 def _added_openers() -> EntryPoints:
-    # Here, not above: it brings parsers of mail, and only schemes that are not ours need it.
+    # Here, not above: it imports mail parsers, and only schemes of other packages need it.
     from importlib.metadata import entry_points
 
     return entry_points(group=ENTRY_POINT_GROUP)
@@ -193,5 +194,5 @@ def _added_openers() -> EntryPoints:
 def _refuse_unknown(url: str, options: Mapping[str, str], known: set[str]) -> None:
     unknown = sorted(set(options) - known)
     if unknown:
-        msg = f"Storage options {unknown} mean nothing to {url!r}."
+        msg = f"Unknown storage options {unknown} for {url!r}."
         raise InvalidInputError(msg, hint=f"It takes {sorted(known) or 'none'}.")

@@ -1,4 +1,4 @@
-"""Objects in the memory of this process, for tests and for trying things out."""
+"""Objects in the memory of this process, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Space:
-    """What all stores of one name share. Every access holds `lock`."""
+    """Objects that all stores of one name share. Every access holds `lock`."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     objects: dict[str, _Held] = field(default_factory=dict)
@@ -51,10 +51,10 @@ _spaces_lock = threading.Lock()
 
 
 class MemoryStore(Store):
-    """A named store of this process: everyone here who opens the name sees the same objects.
+    """A named store of this process: all stores of the name share their objects.
 
-    It lives until the process ends. A pickled store finds the store of the same name in the
-    process that loads it, which is an empty one in another process.
+    It exists until the process ends. A pickled store opens the store of the same name in the
+    process that loads it; in another process that store is empty.
     """
 
     keeps_attributes = True
@@ -67,12 +67,12 @@ class MemoryStore(Store):
             location: A name, or a name and a directory in it: `lake`, `lake/flights`.
 
         Raises:
-            InvalidInputError: The name is missing or not legal.
+            InvalidInputError: The name is missing or not valid.
         """
         name, _, directory = location.strip("/").partition("/")
         if not name:
             msg = f"memory://{location} has no name."
-            raise InvalidInputError(msg, hint="Write memory://NAME, where NAME is yours to choose.")
+            raise InvalidInputError(msg, hint="Write memory://NAME with a name of your choice.")
         validate_key(location.strip("/"))
         self.uri = f"memory://{location.strip('/')}"
         self._location = location.strip("/")
@@ -122,7 +122,7 @@ class MemoryStore(Store):
             held = self._space.objects.get(self._begins_with + key)
             if held is not None and held.etag == if_match:
                 return self._space.hold(self._begins_with + key, data)
-        msg = f"Object {key!r} in {self.uri} changed since it was read, or is gone."
+        msg = f"Object {key!r} in {self.uri} was changed or deleted since it was read."
         raise PreconditionFailedError(msg)
 
     def _put(self, key: str, data: memoryview) -> None:
@@ -135,7 +135,7 @@ class MemoryStore(Store):
         pieces: Iterator[memoryview],
         *,
         attributes: Mapping[str, str],
-        size_bytes: int | None,  # noqa: ARG002 - memory asks for no parts
+        size_bytes: int | None,  # noqa: ARG002 - memory needs no parts
     ) -> None:
         data = memoryview(b"".join(pieces))
         with self._space.lock:

@@ -1,28 +1,28 @@
-"""Compare-and-swap where storage only moves files: the next version lies under the number of the last.
+"""Compare-and-swap on storage that only moves files, by claims on numbered files.
 
-The storage is a tree of files, each with a number that no other file ever has again. It writes a
-file under a name that nobody else has, it moves a file or a directory to a name that is free, and
-it moves a file over another one; each move is decided by the storage in one step. It compares
-nothing. What keeps two writers apart is the number of the file that both want to replace:
+The storage is a tree of files, each with a number that is never reused. It writes a file under a
+unique name, it moves a file or a directory to a free name, and it moves a file over another one;
+each move is one atomic step of the storage. It cannot compare. Two writers are kept apart by the
+number of the file that both want to replace:
 
-1. The next version is written whole, where nobody looks: `.lakebed/<id>.tmp/<id>.new/<name>`.
-2. It is **claimed**: the directory `<id>.tmp` is moved to `.lakebed/<number>`, where the number is
-   that of the file that is to be replaced. Of all that try, the storage lets one.
+1. The next version is written completely, under a hidden name: `.lakebed/<id>.tmp/<id>.new/<name>`.
+2. It is **claimed**: the directory `<id>.tmp` is moved to `.lakebed/<number>`, with the number of
+   the file to replace. Only one of the competing moves succeeds.
 3. The claim is **good** if the file at its name still has the number, looked up after the claim was
-   there. Then nothing but this claim can take its place, since whoever else wants to needs the same
-   claim; and as it has not changed yet, it did not change before.
-4. The new version is moved over the old one. Whoever finds a good claim does that, its owner or
-   anybody after him: the source has a name of its own, so that the move happens once.
-5. The owner removes what is left of the claim. If the storage refuses him step 4, he takes the claim
-   back before he says so: he moves the new version away, to where nobody looks.
+   there. Then only this claim can replace the file, since every other writer needs the same claim;
+   and as the file has not changed yet, it did not change before.
+4. The new version is moved over the old one. Any writer that finds a good claim does that, its
+   owner or a later writer: the source has a unique name, so the move happens once.
+5. The owner removes the rest of the claim. If the storage refuses step 4 to the owner, it takes the
+   claim back before it reports the error: it moves the new version away, to a hidden name.
 
 A removal is claimed in the same way, by `<id>.gone/<name>/`, into which the file is then moved, to
 a name that is free only once. An object is created by a move to its name, if that is free.
 
-So the object at its name is the truth at every moment, for everybody: a reader needs to know nothing
-of this. A claim that came too late is of a number that no file has any more; it is void for ever,
-whatever has been cleaned up meanwhile, and its owner learns so before he moves anything. A writer who
-died before step 2 has left what nobody looks at; after it, what the next writer finishes.
+So the object at its name is current at every moment, for all readers, which need not know any of
+this. A claim that came too late has a number that no file has any more. It is void for ever, even
+after a cleanup, and its owner learns so before it moves anything. A writer that died before step 2
+leaves only hidden files; the claim of one that died later is finished by the next writer.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ _HIDDEN = ".lakebed"
 _NEW = ".new"
 _GONE = ".gone"
 _TMP = ".tmp"
-_REMOVED = "removed"  # what a removal has moved away
+_REMOVED = "removed"  # name of the file that a removal has moved away
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
 _NUMBER = re.compile(r"[0-9]+")
-_MOST_LOOKS = 50  # at an object that others write all the time
-_MOST_WRITES = 3  # of one content, each under a name of its own
+_MOST_LOOKS = 50  # attempts to read an object that others write all the time
+_MOST_WRITES = 3  # attempts to write a content, each under a name of its own
 _DELETES_AT_ONCE = 8
 
 
 class Moved(Enum):
-    """What became of a move.
+    """Result of a move.
 
-    `MISSING` says that there was no source, or no directory for the target. `MAYBE` says the same
-    of a move that was sent before and not answered: it may be the one that has moved the source.
+    `MISSING` means that there was no source, or no directory for the target. `MAYBE` means the
+    same for a move that was sent before without an answer: that one may have moved the source.
     """
 
     DONE = auto()
@@ -83,12 +83,13 @@ class TreeEntry:
     """A file or a directory.
 
     Attributes:
-        name: Within its directory.
-        number: Of the file, which no other one ever has; 0 where the storage has none.
-        is_directory: Which of both.
-        size_bytes: Of a file.
-        modified_at: When it was last written, or an entry of the directory came or went.
-        entry_count: What a directory holds, hidden entries included.
+        name: Name within its directory.
+        number: Number of the file, never reused; 0 if the storage has none.
+        is_directory: True for a directory, False for a file.
+        size_bytes: Size of a file.
+        modified_at: Time of the last write of a file, or of the last change to the entries of a
+            directory.
+        entry_count: Number of entries of a directory, hidden ones included.
     """
 
     name: str
@@ -100,25 +101,25 @@ class TreeEntry:
 
     @property
     def etag(self) -> str:
-        """What is different for any two contents of a name."""
-        # Size and time tell of tools that write into a file, which keeps its number.
+        """Text that differs between any two contents of a name."""
+        # Size and time show writes of tools into a file, which keeps its number.
         return f"{self.number}-{self.size_bytes}-{int(self.modified_at.timestamp() * 1000)}"
 
 
 class Tree(ABC):
-    """What a storage must do, under paths without a slash at either end; the root is empty."""
+    """Interface of the storage; paths have no slash at either end, and the root is empty."""
 
     @abstractmethod
     def find(self, path: str) -> TreeEntry | None:
-        """Look at a file or directory; None if there is none."""
+        """Return the entry of a file or directory; None if there is none."""
 
     @abstractmethod
     def entries(self, path: str) -> list[TreeEntry]:
-        """Return what is in a directory, in any order; nothing if there is no such directory."""
+        """Return the entries of a directory, in any order; none if there is no such directory."""
 
     @abstractmethod
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read from a file, fewer bytes where it ends before.
+        """Read from a file, fewer bytes at its end.
 
         Raises:
             ObjectNotFoundError: There is no such file.
@@ -126,48 +127,48 @@ class Tree(ABC):
 
     @abstractmethod
     def write(self, path: str, pieces: Iterable[memoryview]) -> None:
-        """Write a file of a new name, and make its directories; it is whole when this returns.
+        """Write a file of a new name, and make its directories; it is complete on return.
 
         Raises:
-            StorageError: A part of it may be there, or come to be.
+            StorageError: A part of the file may exist, or appear later.
         """
 
     @abstractmethod
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above, unless it is there."""
+        """Make a directory and its parents, unless it exists."""
 
     @abstractmethod
     def move(self, source: str, target: str) -> Moved:
-        """Move a file or a directory to a name that is free, in a directory that is there."""
+        """Move a file or a directory to a free name in an existing directory."""
 
     @abstractmethod
     def move_over(self, source: str, target: str) -> Moved:
-        """Move a file to a name, in the place of the file that has it, if one has."""
+        """Move a file to a name, replacing the file of that name, if any."""
 
     @abstractmethod
     def remove(self, path: str, *, recursive: bool = False) -> bool:
         """Remove a file or directory.
 
         Args:
-            path: Which.
-            recursive: Also a directory with something in it, in one step.
+            path: Path of the file or directory.
+            recursive: Remove a directory with its entries, in one step.
 
         Returns:
-            False if there was none, or a directory that is not empty.
+            False if there was none, or if the directory is not empty.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """The one successor that a file can have.
+    """The only successor that a file can have.
 
     Attributes:
-        place: Its directory, which is named by the number of the file.
-        token: The directory in it, of a name that nobody else ever has.
-        name: Of the object.
+        root: Directory of the claim, named by the number of the file.
+        token: Name of the directory in it, which is unique.
+        name: Name of the object.
     """
 
-    place: str
+    root: str
     token: str
     name: str
 
@@ -177,16 +178,16 @@ class _Claim:
 
     @property
     def directory(self) -> str:
-        return f"{self.place}/{self.token}"
+        return f"{self.root}/{self.token}"
 
     @property
     def content(self) -> str:
-        """Where the next version is, until it is moved; of a removal, a directory."""
+        """Path of the next version, until it is moved; for a removal, a directory."""
         return f"{self.directory}/{self.name}"
 
     @property
     def removed(self) -> str:
-        """Where a removal moves the file."""
+        """Path to which a removal moves the file."""
         return f"{self.content}/{_REMOVED}"
 
 
@@ -194,7 +195,7 @@ class NumberedStore(Store):
     """A store over a tree of numbered files.
 
     Attributes:
-        tree: The storage; paths are the keys of the store.
+        tree: The storage; its paths are the keys of the store.
     """
 
     tree: Tree
@@ -218,10 +219,10 @@ class NumberedStore(Store):
             except StorageError:
                 if self.tree.find(key) == entry:
                     raise
-                continue  # its blocks went with it
+                continue  # it was replaced, and its blocks were deleted
             except ObjectNotFoundError:
                 continue
-            # Only if it was the same before and after is this what has the etag.
+            # The data belongs to the etag only if the entry was the same before and after.
             if self.tree.find(key) == entry and len(data) == entry.size_bytes:
                 return StoredObject(
                     key=key, data=data, etag=entry.etag, modified_at=entry.modified_at
@@ -241,7 +242,7 @@ class NumberedStore(Store):
         except ObjectNotFoundError as exc:
             raise self._missing(key) from exc
         except StorageError as exc:
-            # A range that starts at the end or later is refused.
+            # The service refuses a range that starts at the end or later.
             if not exc.retryable and start >= self._size(key):
                 return b""
             raise
@@ -279,7 +280,7 @@ class NumberedStore(Store):
         key: str,
         pieces: Iterator[memoryview],
         *,
-        attributes: Mapping[str, str],  # noqa: ARG002 - files have none
+        attributes: Mapping[str, str],  # noqa: ARG002 - files have no attributes
         size_bytes: int | None,  # noqa: ARG002 - a file grows as it is written
     ) -> None:
         temporary = _beside(key, _token())
@@ -315,7 +316,7 @@ class NumberedStore(Store):
         if moved is Moved.MISSING:
             raise self._vanished(temporary, key)
         if moved is Moved.TAKEN:
-            # What was sent before and got no answer finds nothing to move any more.
+            # Afterwards an earlier request without an answer has nothing to move.
             self.tree.remove(temporary)
             entry = self.tree.find(key)
             if entry is not None and entry.is_directory:
@@ -325,7 +326,7 @@ class NumberedStore(Store):
 
     def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
         current = self.tree.find(key)
-        # Most losers of a race are found here, before they write for nothing.
+        # Most losers of a race end here, before a useless write.
         if current is None or current.etag != if_match:
             raise self._changed(key)
         directory, name = _directory_of(key), _name_of(key)
@@ -351,7 +352,7 @@ class NumberedStore(Store):
         return is_removed
 
     def _remove_numbered(self, key: str, current: TreeEntry) -> bool:
-        """Remove an object unless it is replaced before."""
+        """Remove an object unless it was replaced meanwhile."""
         if not current.number:
             raise self._numberless(key)
         directory, name, token = _directory_of(key), _name_of(key), _token()
@@ -364,11 +365,11 @@ class NumberedStore(Store):
         by_directory = defaultdict(list)
         for key in keys:
             by_directory[_directory_of(key)].append(key)
-        for directory, there in by_directory.items():
-            # Where nobody has ever created or replaced an object, there are no claims to mind.
+        for directory, in_directory in by_directory.items():
+            # A directory in which no object was ever created or replaced has no claims.
             has_claims = self.tree.find(_join(directory, _HIDDEN)) is not None
             delete = self._delete_claimed if has_claims else self._delete_plainly
-            for _ in at_once(delete, there, _DELETES_AT_ONCE):
+            for _ in at_once(delete, in_directory, _DELETES_AT_ONCE):
                 pass
             self._remove_empty(directory)
 
@@ -385,7 +386,7 @@ class NumberedStore(Store):
         )
 
     def _remove_empty(self, directory: str) -> None:
-        # Object stores have no empty directories; Hive and Spark read a meaning into them.
+        # Object stores have no empty directories; Hive and Spark give them a meaning.
         with contextlib.suppress(StorageError):
             while directory and self._remove_if_empty(directory):
                 directory = _directory_of(directory)
@@ -394,7 +395,7 @@ class NumberedStore(Store):
         if self.tree.remove(directory):
             return True
         entry = self.tree.find(directory)
-        # Not before there is nothing else: that it is there says that there may be claims.
+        # Only once there is nothing else: the hidden directory means that there may be claims.
         if entry is None or entry.entry_count > 1 or not self.tree.remove(f"{directory}/{_HIDDEN}"):
             return False
         return self.tree.remove(directory)
@@ -402,15 +403,15 @@ class NumberedStore(Store):
     # Claims
 
     def _claimed(self, key: str, number: int, prepared: str) -> _Claim | None:
-        """Claim the place of a file for what is prepared; None if somebody else has it."""
-        hidden, token, kind, name = prepared.rsplit("/", 3)
-        place = f"{hidden}/{number}"
-        moved = self.tree.move(f"{hidden}/{token}", place)
+        """Claim a file for its prepared successor; None if another writer has the claim."""
+        hidden, token, claim_token, name = prepared.rsplit("/", 3)
+        root = f"{hidden}/{number}"
+        moved = self.tree.move(f"{hidden}/{token}", root)
         if moved is Moved.TAKEN:
-            self._settle(key, number, place)
+            self._settle(key, number, root)
             self._remove_or_leave(f"{hidden}/{token}")
             return None
-        claim = _Claim(place, kind, name)
+        claim = _Claim(root, claim_token, name)
         if moved is Moved.MISSING or (
             moved is Moved.MAYBE and self.tree.find(claim.directory) is None
         ):
@@ -418,40 +419,41 @@ class NumberedStore(Store):
         return claim
 
     def _finish(self, key: str, number: int, claim: _Claim) -> bool:
-        """Do what a claim of ours is for, and say whether that was done, by whomever."""
+        """Carry out a claim of this writer, and return whether it was done, by any writer."""
         try:
             is_done = self._carry_out(key, number, claim) or self._was_carried_out(key, claim)
         except LakebedError as exc:
             if not (isinstance(exc, StorageError) and exc.retryable):
                 self._take_back(key, claim, exc)
             raise
-        self._remove_or_leave(claim.place)
+        self._remove_or_leave(claim.root)
         return is_done
 
     def _take_back(self, key: str, claim: _Claim, refusal: LakebedError) -> None:
-        """Take back a claim that its owner may not carry out, before he is told that it failed.
+        """Take back a claim that its owner may not carry out, before the error is raised.
 
-        Whoever may would carry it out for him, and bring up what he has deleted since.
+        Otherwise a writer with more rights would carry it out later, and bring back a content that
+        the owner has deleted since.
         """
-        place = f"{_directory_of(claim.place)}/{_token()}{_TMP}"
+        hidden = f"{_directory_of(claim.root)}/{_token()}{_TMP}"
         try:
-            is_back = self.tree.move(claim.content, place) is Moved.DONE
+            is_back = self.tree.move(claim.content, hidden) is Moved.DONE
             if claim.removes and is_back:
-                is_back = self.tree.find(f"{place}/{_REMOVED}") is None
+                is_back = self.tree.find(f"{hidden}/{_REMOVED}") is None
         except LakebedError:
             is_back = False
         if not is_back:
             raise self._unknown(key) from refusal
-        self._remove_or_leave(claim.place)
-        self._remove_or_leave(place)
+        self._remove_or_leave(claim.root)
+        self._remove_or_leave(hidden)
 
     def _carry_out(self, key: str, number: int, claim: _Claim) -> bool:
-        """Do what a claim is for if it is good; whether that was done, if it is known."""
+        """Carry out a claim if it is good, and return whether it is known to be done."""
         current = self.tree.find(key)
         if current is None or current.number != number:
             return False
         if not claim.removes:
-            # A good claim is what takes the place: if it is not there any more, it has taken it.
+            # Only a good claim replaces the file: if it is not there any more, it has done so.
             moved = self.tree.move_over(claim.content, key)
             if moved is Moved.TAKEN:
                 raise _is_a_directory(key)
@@ -459,9 +461,9 @@ class NumberedStore(Store):
         return self.tree.move(key, claim.removed) is Moved.DONE
 
     def _was_carried_out(self, key: str, claim: _Claim) -> bool:
-        """Whether others have done what a claim of ours is for; else it is void."""
+        """Return whether another writer has carried out a claim of this one; else it is void."""
         if claim.removes:
-            # What is moved there was the object: nothing else ever comes to be there.
+            # Only the object is ever moved to this path.
             if self.tree.find(claim.removed) is not None:
                 return True
             is_there = self.tree.find(claim.content) is not None
@@ -475,21 +477,21 @@ class NumberedStore(Store):
             raise self._unknown(key)
         return False
 
-    def _settle(self, key: str, number: int, place: str) -> None:
-        """Finish what somebody else has claimed, who may be dead."""
-        for claim in self._claims_at(place):
-            # Whether it is good is looked up after it was read.
+    def _settle(self, key: str, number: int, root: str) -> None:
+        """Finish the claim of another writer, which may be dead."""
+        for claim in self._claims_at(root):
+            # Checked after the claim was read: `_carry_out` looks up whether it is good.
             self._carry_out(key, number, claim)
 
-    def _claims_at(self, place: str) -> list[_Claim]:
+    def _claims_at(self, root: str) -> list[_Claim]:
         """Return the claim of a number, if it is not carried out yet."""
         return [
-            _Claim(place, held.name, entry.name)
-            for held in self.tree.entries(place)
-            for entry in self.tree.entries(f"{place}/{held.name}")
+            _Claim(root, held.name, entry.name)
+            for held in self.tree.entries(root)
+            for entry in self.tree.entries(f"{root}/{held.name}")
         ]
 
-    # What is left behind
+    # Leftovers
 
     def _remove_leftovers(
         self, begins_with: str, *, older_than: timedelta, dry_run: bool
@@ -548,9 +550,9 @@ class NumberedStore(Store):
     # Helpers
 
     def _written(self, pieces: Sequence[memoryview], path_of: Callable[[str], str]) -> str:
-        """Write a content under a name that nobody else has, and return its path."""
+        """Write a content under a unique name, and return its path."""
         for attempt in itertools.count(1):
-            # A new name each time: what was not answered may still be writing to the last one.
+            # A new name each time: a request without an answer may still write to the last one.
             path = path_of(_token())
             try:
                 self.tree.write(path, pieces)
@@ -574,27 +576,27 @@ class NumberedStore(Store):
 
     def _numberless(self, key: str) -> ReadOnlyError:
         return ReadOnlyError(
-            f"{self.uri} can only be read: the service does not tell the number of the file of "
+            f"{self.uri} is read-only: the service does not return the number of the file of "
             f"{key!r}, and concurrent writers would lose data.",
-            hint="Ask the NameNode itself: gateways such as HttpFS do not tell it.",
+            hint="Connect to the NameNode itself: gateways such as HttpFS do not return it.",
         )
 
     def _changed(self, key: str) -> PreconditionFailedError:
         return PreconditionFailedError(
-            f"Object {key!r} in {self.uri} changed since it was read, or is gone."
+            f"Object {key!r} in {self.uri} was changed or deleted since it was read."
         )
 
     def _unknown(self, key: str) -> StorageError:
         return StorageError(
-            f"What became of a write to {key!r} in {self.uri} is not known: others have written "
-            "since, or cleaned up after it.",
+            f"The outcome of a write to {key!r} in {self.uri} is not known: another writer has "
+            "written it since, or cleaned up after it.",
             retryable=True,
         )
 
     def _vanished(self, path: str, key: str) -> StorageError:
         return StorageError(
-            f"{path!r} in {self.uri}, which was to become {key!r}, was removed by somebody else.",
-            hint="Did a cleanup run whose retention is shorter than a write takes?",
+            f"Another process removed {path!r} in {self.uri} before it could become {key!r}.",
+            hint="Check whether a cleanup ran with a retention shorter than the write.",
         )
 
 
@@ -621,5 +623,5 @@ def _beside(key: str, token: str) -> str:
 def _is_a_directory(key: str) -> InvalidNameError:
     return InvalidNameError(
         f"{key!r} cannot be written: there is a directory of that name.",
-        hint="On a file system a name is an object or a directory, not both.",
+        hint="On a file system a name is either an object or a directory, not both.",
     )

@@ -3,11 +3,11 @@
 The service decides every race by the conditions of a put (`If-None-Match`, `If-Match`, a
 generation). Conditional puts are sent exactly once: if the answer to one is lost and it is sent
 again, the second is refused because of the first, and a write that landed would be reported as a
-conflict. So a lost answer surfaces as a retryable `StorageError`, and only the caller, who can look
+conflict. So a lost answer is raised as a retryable `StorageError`, and the caller, which can look
 for its own commit, decides what it means.
 
-Whether the service looks at the conditions at all is tried before the first of them is relied on,
-and noted at the root of the store, so that other processes need not try it again.
+Before the first conditional put, a test shows whether the service honours conditions at all. The
+result is recorded at the root of the store, so that other processes need not repeat the test.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _PACKAGE = "obstore"
 _PROBE = ".lakebed-probe-"
 _KEYS_PER_DELETE = 1000  # S3 DeleteObjects limit; obstore splits further where a service asks
 _PART_BYTES = 8 * 1024 * 1024
-_MAX_PARTS = 9_000  # S3 takes 10,000; the rest is for a file that grew
+_MAX_PARTS = 9_000  # S3 allows 10,000; the others are for a file that grew
 _PARTS_AT_ONCE = 4
-_HEADERS = frozenset(  # what obstore lists beside the attributes of a user
+_HEADERS = frozenset(  # obstore lists them together with the attributes of a user
     {
         "Cache-Control",
         "Content-Disposition",
@@ -87,14 +87,14 @@ class ObjectStore(Store):
                 literally, `%` included.
             options: Names of obstore's configuration of the service and of its HTTP client, such
                 as `endpoint`, `region`, `allow_http`; and `max_retries` and `retry_timeout_s`,
-                which hold for all but conditional puts; and for S3 `profile`. What is missing
-                comes from the environment, as obstore describes, and then from what the tools of
-                the cloud know: a profile of AWS, application default credentials of Google, the
+                which apply to all requests except conditional puts; and for S3 `profile`. Missing
+                options come from the environment, as obstore describes, and then from the tools
+                of the cloud: a profile of AWS, application default credentials of Google, the
                 default chain of Azure.
 
         Raises:
-            InvalidInputError: The URL has no bucket or holds a key, an option is not known or
-                cannot be used, or there is no such profile.
+            InvalidInputError: The URL has no bucket or contains credentials, an option is unknown
+                or cannot be used, or there is no such profile.
             MissingDependencyError: obstore is not installed, or a profile was named and boto3 is
                 not.
         """
@@ -154,11 +154,11 @@ class ObjectStore(Store):
     def _refusal_hint(self) -> str:
         if self._conditions.broken:
             return (
-                "Use a service, or a version of this one, that keeps If-Match and If-None-Match "
-                "on PUT; `lakebed doctor --store URL` tries it."
+                "Use a service, or a version of this one, that honours If-Match and If-None-Match "
+                "on PUT; `lakebed doctor --store URL` tests it."
             )
         return (
-            "Remove conditional_put=disabled (or AWS_CONDITIONAL_PUT) if the service knows "
+            "Remove conditional_put=disabled (or AWS_CONDITIONAL_PUT) if the service supports "
             "If-Match and If-None-Match; else use a service that does."
         )
 
@@ -166,12 +166,12 @@ class ObjectStore(Store):
         self._conditions.check(self._look_up_broken_condition)
 
     def _try_conditions(self) -> None:
-        self._conditions.check(self._find_broken_condition, anew=True)
+        self._conditions.check(self._find_broken_condition, repeat=True)
         if self._conditions.broken:
-            self._remove(self._note.key)  # of a service that has kept them once
+            self._remove(self._note.key)  # the service may have honoured them before
 
     def _look_up_broken_condition(self) -> str:
-        """Believe the note of another process; without one try, and write it."""
+        """Use the note of another process; if there is none, make the test and write it."""
         if self._has_note():
             return ""
         broken = self._find_broken_condition()
@@ -184,7 +184,7 @@ class ObjectStore(Store):
         try:
             return self._note.is_believed(self._get(self._note.key))
         except (ObjectNotFoundError, AccessDeniedError):
-            # Services deny what is not there to whoever may not list.
+            # Services deny access to a missing object if the caller may not list.
             return False
 
     def _write_note(self) -> None:
@@ -195,7 +195,7 @@ class ObjectStore(Store):
             _log.info("next process tries the conditions again store=%s error=%s", self.uri, exc)
 
     def _find_broken_condition(self) -> str:
-        """Try both conditions on an object that neither of them fits."""
+        """Try both conditions on an object that satisfies neither of them."""
         key = f"{_PROBE}{uuid.uuid4().hex}"
         self._log_call("probe", key)
         try:
@@ -203,12 +203,12 @@ class ObjectStore(Store):
             try:
                 if self._takes(key, "create"):
                     return (
-                        "the service took a put with 'If-None-Match: *' for an object that "
+                        "the service accepted a put with 'If-None-Match: *' for an object that "
                         "exists, and concurrent writers would lose data."
                     )
                 if self._takes(key, dict(self._service.unmet_condition)):
                     return (
-                        "the service took a put whose If-Match has another etag than the object, "
+                        "the service accepted a put whose If-Match differs from the object's etag, "
                         "and concurrent writers would lose data."
                     )
             finally:
@@ -216,13 +216,13 @@ class ObjectStore(Store):
         except AccessDeniedError as exc:
             hint = (
                 f"Give credentials that may write and delete {self._where(_PROBE)}*: before its "
-                "first commit a process tries there whether the service keeps writers apart."
+                "first commit a process tests there whether the service honours conditional puts."
             )
             raise AccessDeniedError(exc.message, hint=hint) from exc
         return ""
 
     def _takes(self, key: str, condition: str | dict[str, str]) -> bool:
-        """Whether the service writes though the condition does not hold."""
+        """Return whether the service writes an object although the condition is not met."""
         try:
             with self._translating(key):
                 self._put_if(key, memoryview(b"a probe"), condition, client=self._client)
@@ -250,7 +250,7 @@ class ObjectStore(Store):
     @property
     def cache_name(self) -> str:
         """The URI and a hash of the options."""
-        # Two endpoints may each have a bucket of the same name; secrets stay out of the cache.
+        # Two endpoints may have buckets of the same name; secrets stay out of the cache.
         settings = sorted(self._options.items())
         return f"{self.uri}#{hashlib.blake2b(repr(settings).encode(), digest_size=16).hexdigest()}"
 
@@ -259,7 +259,7 @@ class ObjectStore(Store):
         return None if root is None else f"{root}/{self._begins_with}{key}"
 
     def hadoop_settings(self) -> StorageOptions:
-        """Return what was given: endpoint, region and keys, for this bucket or account alone."""
+        """Return the given endpoint, region and keys, for this bucket or account only."""
         return self._hadoop.settings()
 
     def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
@@ -274,7 +274,7 @@ class ObjectStore(Store):
             except NotModifiedError:
                 return None
             stored = _stored(self._where(key), key, result)
-        # Not every service knows the condition; what it sends then is the same object.
+        # A service that does not support the condition sends the same object.
         return None if stored.etag == etag else stored
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
@@ -286,7 +286,7 @@ class ObjectStore(Store):
                 return bytes(buffer.to_bytes())
         except StorageError as exc:
             # Services refuse a range that starts at the end or later, or send an empty one, which
-            # the client refuses.
+            # the client rejects.
             if _starts_too_late(exc) and start >= self._size(key):
                 return b""
             raise
@@ -323,8 +323,8 @@ class ObjectStore(Store):
             with self._translating(key):
                 return self._put_if(key, data, condition)
         except (ObjectExistsError, ObjectNotFoundError) as exc:
-            # Services also answer "conflict" or "not found" where the condition does not hold.
-            msg = f"Object {self._where(key)!r} changed since it was read, or is gone."
+            # Services also answer "conflict" or "not found" if the condition is not met.
+            msg = f"Object {self._where(key)!r} was changed or deleted since it was read."
             raise PreconditionFailedError(msg) from exc
 
     def _put_if(
@@ -365,7 +365,7 @@ class ObjectStore(Store):
             if len(first) > _PART_BYTES:
                 break
         is_whole = len(first) <= _PART_BYTES
-        # Of a small object the whole content goes in one request; obstore copies what it is given.
+        # A small object goes in one request; obstore copies the content it receives.
         content = first if is_whole else map(bytes, itertools.chain([first], pieces))
         with (
             self._translating(key),
@@ -409,7 +409,7 @@ class ObjectStore(Store):
             try:
                 self._delete_all(batch)
             except ObjectNotFoundError:
-                # Google and Azure refuse a missing key and may leave the rest of the batch.
+                # Google and Azure reject a missing key and may not delete the rest of the batch.
                 for key in batch:
                     with contextlib.suppress(ObjectNotFoundError):
                         self._delete_all((key,))
@@ -419,7 +419,7 @@ class ObjectStore(Store):
             if self._get_if_changed(key, etag) is not None:
                 return False
             with self._translating(key):
-                # Sent once: a second one could meet what others have written after the first.
+                # Sent once: a second one could delete what others have written after the first.
                 self._obstore.delete(self._client_without_retries, self._begins_with + key)
         except ObjectNotFoundError:
             return False
@@ -439,8 +439,8 @@ def _bad_options(uri: str, service: Service, exc: BaseException) -> InvalidInput
         msg = f"The options for {uri} cannot be used: {_reason(exc)}"
         return InvalidInputError(msg, hint="See the storage options of obstore.")
     known = sorted(known_options(service))
-    meant = difflib.get_close_matches(service.bare(unknown[1]), known, n=1)
-    hint = f"Did you mean {meant[0]!r}?" if meant else f"It takes {', '.join(known)}."
+    close = difflib.get_close_matches(service.bare(unknown[1]), known, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else f"It takes {', '.join(known)}."
     return InvalidInputError(f"{uri} has no storage option {unknown[1]!r}.", hint=hint)
 
 
@@ -467,16 +467,16 @@ def _stored(where: str, key: str, result: Any) -> StoredObject:
     )
 
 
-_VERSION_MARK = "\n"  # stands in no header, so neither in an etag nor in a version
+_VERSION_MARK = "\n"  # never part of a header, so neither of an etag nor of a version
 
 
 def _etag(where: str, meta: Mapping[str, str | None], *, is_written: bool = False) -> str:
-    """Return what `replace` needs: the etag, and the version for the services that compare it."""
+    """Return the etag, with the version for services that compare it."""
     e_tag, version = meta.get("e_tag"), meta.get("version")
     if not e_tag:
         msg = f"The service returned no etag for {where!r}."
-        hint = "Lakebed cannot keep writers apart without; use another one."
-        # A write has landed: nobody may be told that it has not.
+        hint = "Use another service: without etags concurrent writers would lose data."
+        # A write has landed, so the error must not claim that it has not.
         raise StorageError(msg, hint=hint, retryable=is_written)
     return f"{e_tag}{_VERSION_MARK}{version}" if version else e_tag
 
@@ -490,7 +490,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 
 
 def _status(exc: BaseException) -> int | None:
-    """Return the HTTP status in the message of obstore's error; it has no other place there."""
+    """Return the HTTP status from the message of obstore's error, which has no field for it."""
     match = _STATUS.search(str(exc.__cause__ if isinstance(exc, LakebedError) else exc))
     return int(match[1]) if match else None
 
@@ -513,7 +513,7 @@ def _reason(exc: BaseException) -> str:
 
 
 def _hide_secrets(exc: BaseException, secrets: Iterable[str]) -> None:
-    """Take out of an error of obstore, which stays the cause of ours, what must not be shown."""
+    """Redact secrets in an error of obstore, which remains the cause of ours."""
     waiting: list[BaseException | None] = [exc]
     seen: set[int] = set()
     while waiting:
@@ -526,17 +526,17 @@ def _hide_secrets(exc: BaseException, secrets: Iterable[str]) -> None:
 
 
 def _is_panic(exc: BaseException) -> bool:
-    # Its class has no module to import it from, and derives from BaseException.
+    # Its class cannot be imported from any module, and derives from BaseException.
     return type(exc).__name__ == "PanicException"
 
 
 @contextlib.contextmanager
 def translating_object_store_errors(where: str, secrets: Iterable[str] = ()) -> Iterator[None]:
-    """Raise the most specific error of Lakebed for whatever obstore raises.
+    """Raise the most specific error of Lakebed for an error of obstore.
 
     Args:
-        where: The object that it is about.
-        secrets: What no message shows, nor that of the cause.
+        where: URI of the object, for the message.
+        secrets: Texts to redact in the message and in that of the cause.
     """
     from obstore.exceptions import BaseError
 
@@ -555,15 +555,15 @@ def translating_object_store_errors(where: str, secrets: Iterable[str] = ()) -> 
 
 
 def _panicked(where: str, exc: BaseException) -> StorageError:
-    msg = f"The client of the object store gave up, at {where!r}: {_reason(exc)}"
+    msg = f"The client of the object store failed at {where!r}: {_reason(exc)}"
     return StorageError(
-        msg, hint="Check bucket, endpoint, region and credentials for characters out of place."
+        msg, hint="Check bucket, endpoint, region and credentials for invalid characters."
     )
 
 
 @contextlib.contextmanager
 def _missing_bucket_on_write(where: str) -> Iterator[None]:
-    """Say that the bucket is missing where a write finds nothing to write to."""
+    """Report a missing bucket if a write fails with "not found"."""
     try:
         yield
     except FileNotFoundError as exc:
@@ -571,7 +571,7 @@ def _missing_bucket_on_write(where: str) -> Iterator[None]:
 
 
 def _translated(where: str, exc: Exception) -> LakebedError:
-    # By name: obstore's classes are not there to be named when this module is imported.
+    # By name: obstore is not imported when this module is.
     for cls in type(exc).__mro__:
         if cls.__name__ in TRANSLATIONS:
             return TRANSLATIONS[cls.__name__](where, exc)
@@ -579,12 +579,12 @@ def _translated(where: str, exc: Exception) -> LakebedError:
 
 
 def _not_found(where: str, exc: Exception) -> LakebedError:
-    if _tells_of_missing_bucket(exc):
+    if _is_missing_bucket(exc):
         return _no_bucket(where, exc)
     return ObjectNotFoundError(f"No object {where!r}.")
 
 
-def _tells_of_missing_bucket(exc: Exception) -> bool:
+def _is_missing_bucket(exc: Exception) -> bool:
     return "NoSuchBucket" in str(exc) or "ContainerNotFound" in str(exc)
 
 
@@ -595,56 +595,56 @@ def _no_bucket(where: str, exc: Exception) -> LakebedError:
 
 def _exists(where: str, exc: Exception) -> LakebedError:
     if "ConditionalRequestConflict" in str(exc):
-        # S3 refuses to decide while another request on the key is under way.
-        msg = f"Another write to {where!r} was under way, and nothing was written."
+        # S3 refuses to decide while another request for the key is in progress.
+        msg = f"Another write to {where!r} was in progress, and nothing was written."
         return StorageError(msg, retryable=True)
     return ObjectExistsError(f"Object {where!r} exists.")
 
 
 def _precondition(where: str, exc: Exception) -> LakebedError:
-    if _tells_of_missing_bucket(exc):
+    if _is_missing_bucket(exc):
         return _no_bucket(where, exc)
-    return PreconditionFailedError(f"Object {where!r} changed since it was read, or is gone.")
+    return PreconditionFailedError(f"Object {where!r} was changed or deleted since it was read.")
 
 
 def _denied(where: str, exc: Exception) -> LakebedError:
     msg = f"Access to {where!r} was denied: {_reason(exc)}"
-    hint = "Check the credentials and what they may do."
+    hint = "Check the credentials and their permissions."
     if "credential provider" in msg:
         hint = (
-            "Log in, as by aws sso login, gcloud auth application-default login or az login, or "
+            "Log in with aws sso login, gcloud auth application-default login or az login, or "
             "give credentials by environment or storage options."
         )
     return AccessDeniedError(msg, hint=hint)
 
 
 def _bad_name(where: str, exc: Exception) -> LakebedError:
-    return InvalidNameError(f"Key {where!r} is not legal in this store: {_reason(exc)}")
+    return InvalidNameError(f"Key {where!r} is not valid in this store: {_reason(exc)}")
 
 
 def _bad_option(where: str, exc: Exception) -> LakebedError:
-    return InvalidInputError(f"The store of {where!r} is not set up: {_reason(exc)}")
+    return InvalidInputError(f"The store of {where!r} is not configured correctly: {_reason(exc)}")
 
 
 def _unsupported(where: str, exc: Exception) -> LakebedError:
     msg = f"The store cannot do this for {where!r}: {_reason(exc)}"
-    return ReadOnlyError(msg, hint="Use a service that knows If-Match and If-None-Match.")
+    return ReadOnlyError(msg, hint="Use a service that supports If-Match and If-None-Match.")
 
 
 def _unknown_outcome(where: str, exc: Exception) -> LakebedError:
     msg = f"The request for {where!r} ended without an answer: {_reason(exc)}"
-    hint = "Check the network and the address of the service, as in the storage option endpoint."
+    hint = "Check the network and the address of the service, such as the storage option endpoint."
     return StorageError(msg, hint=hint, retryable=True)
 
 
-# Where obstore looks for credentials that were not given: the cloud's metadata services.
+# The clouds' metadata services, which obstore asks for credentials if none were given.
 _CREDENTIAL_MARKS = ("169.254.169.254", "metadata.google.internal", "token request")
 
 
 def _other(where: str, exc: Exception) -> LakebedError:
-    """Tell by the HTTP status what obstore has no class for."""
+    """Return the error for an HTTP status that obstore has no class for."""
     status, text = _status(exc), _reason(exc)
-    if _tells_of_missing_bucket(exc):
+    if _is_missing_bucket(exc):
         return _no_bucket(where, exc)
     if any(mark in text for mark in _CREDENTIAL_MARKS):
         hint = "Give credentials by environment or storage options; for public data skip_signature."
@@ -653,11 +653,11 @@ def _other(where: str, exc: Exception) -> LakebedError:
         msg = f"The endpoint cannot be used: {text}"
         hint = (
             "For an http:// endpoint set the storage option allow_http=true, by --storage-option or "
-            "in Python; for S3 also AWS_ALLOW_HTTP=true."
+            "in Python; for S3 also the variable AWS_ALLOW_HTTP=true."
         )
         return StorageError(msg, hint=hint)
     if status in _HTTP_THROTTLED:
-        msg = f"The service asks for fewer requests, at {where!r}: {text}"
+        msg = f"The service limits the rate of requests, at {where!r}: {text}"
         return ThrottledError(msg, retryable=True)
     if status == _HTTP_NOT_IMPLEMENTED:
         return _unsupported(where, exc)

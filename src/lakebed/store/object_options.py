@@ -1,7 +1,7 @@
-"""Settings of object stores: what was given, then the environment, then the profile of AWS.
+"""Settings of object stores, from options, then the environment, then the profile of AWS.
 
-They are checked before a client is made of them: obstore believes what it is given, and its Rust
-code panics at the first request.
+They are checked before a client is created: obstore accepts invalid values, and its Rust code
+then panics at the first request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CLIENT_OPTIONS = frozenset(  # obstore.store.ClientConfig; they go to the HTTP 
         "user_agent",
     }
 )
-_DEFAULT_RETRIES = 5  # with obstore's backoff about 6 s, so that a wrong endpoint is soon told
+_DEFAULT_RETRIES = 5  # with obstore's backoff about 6 s, so that a wrong endpoint fails soon
 _DEFAULT_RETRY_TIMEOUT_S = 60.0
 _TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
 
@@ -52,17 +52,17 @@ _MANY_LINES = frozenset({"proxy_ca_certificate", "root_certificate"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What differs between the services.
+    """Differences between the object storage services.
 
     Attributes:
         class_name: The store class of obstore.
-        extra: The extra of Lakebed that brings obstore.
-        option_prefix: What the option names of the service may begin with; in capitals, what its
-            variables of the environment begin with.
-        lists_in_key_order: Whether the service promises its listings in key order.
-        unmet_condition: For `If-Match`: of the right form, but of no object.
-        credentials: The options that say who asks, by their bare names.
-        options: The other names that obstore's documentation has.
+        extra: The extra of Lakebed that installs obstore.
+        option_prefix: Optional prefix of the service's option names; in capitals, the prefix of
+            its environment variables.
+        lists_in_key_order: True if the service guarantees listings in key order.
+        unmet_condition: A well-formed condition for `If-Match` that matches no object.
+        credentials: Bare names of the options for credentials.
+        options: Bare names of the other options in obstore's documentation.
     """
 
     class_name: str
@@ -74,7 +74,7 @@ class Service:
     options: frozenset[str]
 
     def bare(self, name: str) -> str:
-        """Return the name of an option without what it may begin with."""
+        """Return the name of an option without its optional prefixes."""
         return name.lower().removeprefix(self.option_prefix).removeprefix("storage_")
 
 
@@ -190,14 +190,16 @@ SERVICES: Mapping[str, Service] = {
         ),
     ),
 }
-SERVICE_ALIASES = {"s3a": "s3"}  # what Hadoop calls it
+SERVICE_ALIASES = {"s3a": "s3"}  # Hadoop's name for it
 
 
 def parse_url(url: str) -> tuple[str, str, str]:
     """Return scheme, bucket and prefix.
 
     Raises:
-        InvalidInputError: There is no bucket, or more than its name, or the prefix is odd.
+        InvalidInputError: The bucket is missing, the URL contains credentials, or the prefix has
+            an empty component, `.` or `..`.
+        InvalidNameError: The bucket's name is not valid.
     """
     refuse_credentials(url)
     scheme, separator, location = url.partition("://")
@@ -205,10 +207,10 @@ def parse_url(url: str) -> tuple[str, str, str]:
     bucket, _, prefix = location.partition("/")
     prefix = prefix.strip("/")
     if not separator or scheme not in SERVICES or not bucket:
-        msg = f"{url!r} names no bucket."
+        msg = f"{url!r} does not name a bucket."
         raise InvalidInputError(msg, hint="Write it as s3://BUCKET/PREFIX, gs://… or az://….")
     if not _BUCKET.fullmatch(bucket):
-        msg = f"{bucket!r} is no name of a bucket."
+        msg = f"{bucket!r} is not a valid bucket name."
         raise InvalidNameError(msg, hint="Names have letters, digits, '.', '-' and '_'.")
     if prefix and not {"", ".", ".."}.isdisjoint(prefix.split("/")):
         msg = f"{url!r} has an empty component, '.' or '..' in its prefix."
@@ -217,24 +219,24 @@ def parse_url(url: str) -> tuple[str, str, str]:
 
 
 def known_options(service: Service) -> frozenset[str]:
-    """Return the names of options that a user may have meant."""
+    """Return the option names to suggest for an unknown one."""
     ours = {"max_retries", "retry_timeout_s", *([PROFILE] if service.extra == "s3" else [])}
     return service.options | service.credentials | _CLIENT_OPTIONS | ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The user's options, sorted by who takes them.
+    """The user's options, sorted by the component that receives them.
 
     Attributes:
-        kind: Which service they are of.
-        service: For the client of the service.
-        client: For the HTTP client; also what the environment says of it, since obstore forgets
-            that as soon as it is given any.
-        max_retries: Of all requests but conditional puts.
-        retry_timeout_s: Same, in seconds.
-        profile: Of AWS, where one was given.
-        addresses: What leads to one service rather than to another, by options or environment.
+        kind: The service that the options are for.
+        service: Options for the client of the service.
+        client: Options for the HTTP client. They include those of the environment, which obstore
+            ignores as soon as any option is given.
+        max_retries: Maximum number of retries of a request; conditional puts have none.
+        retry_timeout_s: Maximum time for a request with its retries, in seconds.
+        profile: Profile of AWS that was given as an option.
+        addresses: The options and variables, as `name=value`, that select the service's address.
     """
 
     kind: Service
@@ -268,7 +270,7 @@ class Settings:
             elif bare == PROFILE and service.extra == "s3":
                 profile = value
             else:
-                # With its prefix: some names of Azure are not known without.
+                # With its prefix: obstore knows some names of Azure only in that form.
                 to_service[name.lower()] = value
         if service.extra == "s3":
             _prefer_given_endpoint(to_service)
@@ -279,7 +281,7 @@ class Settings:
             max_retries, retry_timeout_s = int(retries), float(timeout_s)
         except ValueError as exc:
             msg = f"max_retries {retries!r} or retry_timeout_s {timeout_s!r} is not a number."
-            raise InvalidInputError(msg, hint="Write them as '5' and '60'.") from exc
+            raise InvalidInputError(msg, hint="Write numbers such as '5' and '60'.") from exc
         return cls(
             kind=service,
             service=to_service,
@@ -292,41 +294,41 @@ class Settings:
 
     @property
     def puts_unconditionally(self) -> bool:
-        """Whether the user says that S3 knows no conditions."""
+        """True if the options switch conditional puts of S3 off."""
         return (self.of_s3("conditional_put") or "").strip().lower() == "disabled"
 
     @property
     def is_express(self) -> bool:
-        """Whether it is S3 Express, which lists in no order."""
+        """True if the service is S3 Express, whose listings are not ordered."""
         return (self.of_s3("s3_express") or "").strip().lower() in _TRUE
 
     @property
     def given_credentials(self) -> frozenset[str]:
-        """The options that say who asks, by their bare names."""
+        """Bare names of the given options for credentials."""
         return self.kind.credentials.intersection(map(self.kind.bare, self.service))
 
     @property
     def found_credentials(self) -> frozenset[str]:
-        """The variables of the environment that say who asks, by the bare names of the options."""
+        """Bare option names of the environment variables that hold credentials."""
         return self.kind.credentials.intersection(map(self.kind.bare, environment_of(self.kind)))
 
     def of_s3(self, name: str) -> str | None:
-        """Return what was given for S3, or else stands in the environment; None for neither."""
+        """Return an option for S3, or else its environment variable; None for neither."""
         return self.given_for_s3(name) or os.environ.get(f"AWS_{name.upper()}") or None
 
     def given_for_s3(self, name: str) -> str | None:
-        """Return what was given for S3."""
+        """Return an option that was given for S3."""
         return self.service.get(name) or self.service.get(f"aws_{name}") or None
 
 
 def environment_of(service: Service) -> dict[str, str]:
-    """Return what the environment says of a service, by the names of its variables."""
+    """Return the environment variables of a service by name."""
     prefix = service.option_prefix.upper()
     return {name: value for name, value in os.environ.items() if name.startswith(prefix) and value}
 
 
 def _addresses(service: Service, options: Mapping[str, str]) -> Iterator[str]:
-    """Yield the options of the service that lead to it, those of the environment included."""
+    """Yield the options and environment variables that select the service's address."""
     bare = {
         name.lower().removeprefix(service.option_prefix): value
         for name, value in {**environment_of(service), **options}.items()
@@ -347,13 +349,13 @@ _S3_ENDPOINT = "aws_endpoint_url_s3"
 
 
 def _prefer_given_endpoint(options: dict[str, str]) -> None:
-    """Let an endpoint that was given win over AWS_ENDPOINT_URL_S3, which obstore prefers."""
+    """Give an endpoint option precedence over AWS_ENDPOINT_URL_S3, which obstore prefers."""
     given = [options[name] for name in _GENERAL_ENDPOINTS if name in options]
     if given:
         options.setdefault(_S3_ENDPOINT, given[-1])
 
 
-# Variables that obstore believes. Others of the same prefixes belong to other programs.
+# Variables that obstore reads. Others of the same prefixes belong to other programs.
 _REGIONS = frozenset({"region", "default_region"})
 _KEYS = frozenset({"access_key_id", "secret_access_key", "session_token", "token"})
 _ENDPOINTS = frozenset(
@@ -364,23 +366,23 @@ _OF_AWS = _REGIONS | _KEYS | _ENDPOINTS
 
 
 def _environment_in_use(service: Service, options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what obstore takes from the environment and panics about if it is wrong."""
-    believed = _OF_AWS if service.extra == "s3" else _ENDPOINTS
+    """Yield the environment variables that obstore uses, and panics about if one is wrong."""
+    used = _OF_AWS if service.extra == "s3" else _ENDPOINTS
     for name, value in environment_of(service).items():
         bare = name.lower().removeprefix(service.option_prefix)
         is_given = bare in options or name.lower() in options
         if bare in _GENERAL_ENDPOINTS:
             is_given = is_given or _S3_ENDPOINT in options
-        if bare in believed and not is_given:
+        if bare in used and not is_given:
             yield name, value
 
 
 def _check_value(bare: str, name: str, value: str) -> None:
     if bare not in _MANY_LINES and not value.startswith("{") and not value.isprintable():
-        msg = f"Option {name} holds a line break or another character that cannot be sent."
-        raise InvalidInputError(msg, hint="Look for one at its end, as a file leaves it there.")
+        msg = f"Option {name} contains a line break or another character that cannot be sent."
+        raise InvalidInputError(msg, hint="Check for a line break at the end, as from a file.")
     if _ENDPOINT_NAME.search(bare) and bare != "use_fabric_endpoint":
         check_endpoint(name, value)
     if bare in _REGIONS and not _REGION.fullmatch(value):
-        msg = f"Option {name} {value!r} is no region."
+        msg = f"Option {name} {value!r} is not a valid region."
         raise InvalidInputError(msg, hint="Regions look like eu-west-1.")

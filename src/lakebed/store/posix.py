@@ -1,10 +1,11 @@
 """A directory as a store, safe for threads, processes and, where locks reach, machines.
 
 Every write goes to a hidden temporary file beside its target and becomes visible by one link or
-rename, so a reader needs no lock and a killed writer leaves at most a temporary file. Symbolic
-links under the root are read through, so that data may lie elsewhere; but what lies behind one is
-neither listed nor deleted, since it may be somebody else's. `create` is a hard link, which the file system refuses where the name is taken. `replace` compares and renames
-under an advisory lock; the locks are a few files that are never removed.
+rename, so a reader needs no lock and a killed writer leaves at most a temporary file. Reads follow
+symbolic links under the root, so that data may be stored elsewhere; but files behind a link are
+neither listed nor deleted, since they may belong to others. `create` is a hard link, which the
+file system refuses if the name is taken. `replace` compares and renames under an advisory lock;
+the locks are a few files that are never removed.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from lakebed.store.growing import GrowingFile
 try:
     import fcntl
 except ImportError:  # Windows has no advisory locks of this kind
-    fcntl = None  # type: ignore[assignment]  # a module or nothing; every use asks first
+    fcntl = None  # type: ignore[assignment]  # a module or nothing; every use checks first
 
 _LOCK_DIRECTORY = ".lakebed/locks"
-_LOCK_COUNT = 64  # enough that commits to different datasets seldom wait for each other
+_LOCK_COUNT = 64  # so many that commits to different datasets seldom wait for each other
 _ETAG_BYTES = 16
-_LONGEST_NAME_IN_TEMPORARY = 40  # characters; 4 bytes each and the rest still stay under 255
+_LONGEST_NAME_IN_TEMPORARY = 40  # characters; with 4 bytes each the whole name is under 255 bytes
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp\Z", re.DOTALL)
-_ATTEMPTS_TO_FIND_DIRECTORY = 100  # how often cleanup may remove an empty directory under a writer
+_ATTEMPTS_TO_FIND_DIRECTORY = 100  # a cleanup may remove the empty directory before each
 
 _NOT_FOUND = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -78,46 +79,46 @@ def _translated(path: Path, exc: OSError, *, writing: bool) -> LakebedError:
     if exc.errno == errno.ENAMETOOLONG:
         return InvalidNameError(f"Path {str(path)!r} is too long for this file system.")
     if writing and exc.errno in _NAME_CLASH:
-        hint = "On a file system a name is an object or a directory, not both."
+        hint = "On a file system a name is either an object or a directory, not both."
         return InvalidNameError(f"Path {str(path)!r} cannot be written: {reason}.", hint=hint)
     if exc.errno in _FULL:
         hint = "Nothing was written. Free some space and try again."
-        return StorageFullError(f"No room to write {str(path)!r}: {reason}.", hint=hint)
+        return StorageFullError(f"No space to write {str(path)!r}: {reason}.", hint=hint)
     return StorageError(f"The file system failed on {str(path)!r}: {reason}.", retryable=True)
 
 
 def content_etag(data: bytes | memoryview) -> str:
     """Return the etag of a content.
 
-    It is a hash because nothing else a file has is safe to compare: inode numbers are used again
-    and two writes can fall into one tick of the clock.
+    It is a hash because no metadata of a file is safe to compare: inode numbers are reused, and
+    two writes can have the same timestamp.
     """
-    # Most processors have instructions for this hash; a head is hashed several times in a commit.
+    # Most processors have instructions for this hash; a commit hashes a head several times.
     return hashlib.sha256(data).hexdigest()[: 2 * _ETAG_BYTES]
 
 
 class PosixStore(Store):
-    """A directory. It is made by the first write, not when the store is opened.
+    """A directory. The first write creates it, not the opening of the store.
 
-    All writers must open the same root: the locks lie in it, under `.lakebed/`.
+    All writers must open the same root: it contains the locks, under `.lakebed/`.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
         """Open the store.
 
         Args:
-            root: The directory; a relative one is taken from the current directory, now.
-            durable: Whether a write returns only when it would survive a loss of power. False is
-                faster and just as safe against a crash of the process.
+            root: The directory; a relative one is resolved now, from the current directory.
+            durable: True if a write returns only when it would survive a loss of power. False is
+                faster and equally safe against a crash of the process.
 
         Raises:
-            InvalidInputError: There is a file of that name.
+            InvalidInputError: `root` is a file.
         """
         self._root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path must stay
-        # A Path raises where nobody may look; the first request tells that better.
+        # A Path raises if access is denied; the first request reports that better.
         if os.path.isfile(self._root):  # noqa: PTH113
             raise InvalidInputError(
-                f"{self._root} is a file.", hint="Name the directory that holds datasets."
+                f"{self._root} is a file.", hint="Give the directory that contains the datasets."
             )
         self._durable = durable
         self.uri = self._root.as_uri()
@@ -127,13 +128,13 @@ class PosixStore(Store):
         return _reopen, (str(self._root), self._durable)
 
     def _refusal_hint(self) -> str:
-        return "File locks need Linux, macOS or WSL; on Windows write to an object store."
+        return "Use Linux, macOS or WSL, which have file locks; on Windows use an object store."
 
     def _local_path(self, key: str) -> Path:
         return self._root / key
 
     def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:  # noqa: ARG002 - Arrow asks the file
-        self._size(key)  # Arrow's own errors tell a directory from a failing disk only in words
+        self._size(key)  # Arrow's errors distinguish a directory from a failing disk only by text
         with translating_os_errors(self._root / key, writing=False):
             return pa.OSFile(str(self._root / key), mode="r")
 
@@ -191,8 +192,8 @@ class PosixStore(Store):
         try:
             os.link(temporary, target)
         except FileExistsError:
-            # A network file system may repeat a link whose answer was lost, and then finds
-            # its own work: only our link gives the temporary file a second name.
+            # A network file system may repeat a link whose answer was lost, and then finds its
+            # own link: only that one gives the temporary file a second name.
             return temporary.stat().st_nlink > 1
         except OSError as exc:
             if exc.errno not in _NO_HARD_LINKS:
@@ -215,7 +216,7 @@ class PosixStore(Store):
             except _NO_FILE as exc:
                 raise self._changed(key) from exc
             status = os.fstat(current.fileno())
-            # Most losers of a race are found here, before they write and sync for nothing.
+            # Most losers of a race end here, before a useless write and sync.
             if content_etag(current.read()) != if_match:
                 raise self._changed(key)
             with self._temporary(target, [data]) as temporary, self._locked(key):
@@ -226,7 +227,7 @@ class PosixStore(Store):
         return content_etag(data)
 
     def _changed(self, key: str) -> PreconditionFailedError:
-        msg = f"Object {key!r} in {self.uri} changed since it was read, or is gone."
+        msg = f"Object {key!r} in {self.uri} was changed or deleted since it was read."
         return PreconditionFailedError(msg)
 
     def _current_etag(self, target: Path) -> str:
@@ -249,7 +250,7 @@ class PosixStore(Store):
         key: str,
         pieces: Iterator[memoryview],
         *,
-        attributes: Mapping[str, str],  # noqa: ARG002 - not every file system keeps such
+        attributes: Mapping[str, str],  # noqa: ARG002 - not every file system stores attributes
         size_bytes: int | None,  # noqa: ARG002 - a file grows as it is written
     ) -> None:
         target = self._root / key
@@ -287,11 +288,11 @@ class PosixStore(Store):
 
     def _link_above(self, directory: Path) -> Path | None:
         """Return the symbolic link that leads to a directory from the root; None without one."""
-        place = self._root
+        path = self._root
         for name in directory.relative_to(self._root).parts:
-            place /= name
-            if place.is_symlink():
-                return place
+            path /= name
+            if path.is_symlink():
+                return path
         return None
 
     def _check_not_linked(self, directory: Path) -> None:
@@ -369,7 +370,7 @@ class PosixStore(Store):
         return tuple(sorted(removed))
 
     def _remove_if_empty(self, directory: Path) -> None:
-        # Object stores have no empty directories; Hive and Spark read a meaning into them.
+        # Object stores have no empty directories; Hive and Spark give them a meaning.
         with contextlib.suppress(OSError):
             while directory != self._root:
                 directory.rmdir()
@@ -377,7 +378,7 @@ class PosixStore(Store):
 
     @contextlib.contextmanager
     def _temporary(self, target: Path, pieces: Iterable[memoryview]) -> Iterator[Path]:
-        """Hold the pieces in a hidden file beside `target`, which is gone afterwards."""
+        """Write the pieces to a hidden file beside `target`; it is removed on exit."""
         temporary = _hidden_beside(target)
         descriptor = self._open_new(temporary)
         try:
@@ -409,7 +410,7 @@ class PosixStore(Store):
             except FileExistsError:
                 if path.is_file():
                     raise
-            except FileNotFoundError:  # an empty parent was removed meanwhile; the caller knows
+            except FileNotFoundError:  # an empty parent was removed meanwhile; the caller retries
                 return
             with contextlib.suppress(FileNotFoundError):
                 self._sync_directory(path.parent)
@@ -420,7 +421,7 @@ class PosixStore(Store):
         except FileNotFoundError:  # deleted since, together with its directory
             return
         except OSError as exc:
-            # The new name is visible already, so whatever failed here, the outcome is unknown.
+            # The new name is already visible, so the outcome is unknown.
             msg = f"{target} was written, but may not survive a loss of power: {exc}."
             raise StorageError(msg, retryable=True) from exc
 
@@ -435,14 +436,14 @@ class PosixStore(Store):
 
     @contextlib.contextmanager
     def _locked(self, key: str) -> Iterator[None]:
-        """Keep everybody else from swapping or removing `key`, in any thread or process."""
+        """Prevent all other threads and processes from replacing or removing `key`."""
         number = hashlib.blake2b(key.encode(), digest_size=1).digest()[0] % _LOCK_COUNT
         path = self._root / _LOCK_DIRECTORY / f"{number:02d}"
         descriptor = self._open_locked(path)
         try:
             yield
         finally:
-            # Closing is not enough: a process forked meanwhile may hold the same open file.
+            # Closing is not enough: a process forked meanwhile may have the same open file.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
@@ -452,7 +453,7 @@ class PosixStore(Store):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _O_CLOEXEC, 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                # A lock on a file that somebody has removed meanwhile keeps nobody out.
+                # A lock on a file that was removed meanwhile does not exclude other writers.
                 if _is_same_file(descriptor, path):
                     return descriptor
             except OSError as exc:
@@ -460,7 +461,7 @@ class PosixStore(Store):
                 if exc.errno not in _NO_LOCKS:
                     raise
                 msg = f"The file system of {self.uri} has no file locks: {exc}."
-                hint = "Mount it with locks, or use an object store."
+                hint = "Mount it with locks enabled, or use an object store."
                 raise ReadOnlyError(msg, hint=hint) from exc
             os.close(descriptor)
 
@@ -479,8 +480,8 @@ def _hidden_beside(target: Path) -> Path:
 
 def _behind(link: Path) -> StorageError:
     return StorageError(
-        f"{str(link)!r} is a symbolic link: what lies behind it is neither listed nor deleted.",
-        hint="Put the directory itself there, or open a repository where the link leads.",
+        f"{str(link)!r} is a symbolic link: files behind it are neither listed nor deleted.",
+        hint="Replace the link with the directory itself, or open a repository at its target.",
     )
 
 
@@ -489,10 +490,11 @@ def _is_file_or_link(path: Path) -> bool:
 
 
 def _is_unchanged(path: Path, before: os.stat_result) -> bool:
-    """Whether a file that is held open since then is still there, as it was.
+    """Return whether an open file is still at its path, unchanged since `before`.
 
-    While it is open its inode number is nobody else's. Size and time tell of tools that write
-    into a file. It is opened again because only then network file systems ask their server.
+    While it is open, its inode number is not reused. Size and time show writes of other tools
+    into the file. The path is opened again because network file systems ask their server only
+    then.
     """
     try:
         with path.open("rb") as file:
@@ -513,7 +515,7 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def _sorted_entries(directory: Path) -> list[tuple[str, os.DirEntry[Any]]]:
-    """List files and, with a final slash, directories: sorted so, a walk yields keys in order.
+    """Return files and, with a final slash, directories, so sorted that a walk is in key order.
 
     Symbolic links are left out; a listing that followed them could leave the root.
     """

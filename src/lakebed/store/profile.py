@@ -1,8 +1,8 @@
-"""Profiles of AWS: what `~/.aws` says, which obstore does not read.
+"""Profiles of AWS from `~/.aws`, which obstore does not read.
 
-botocore does: keys, single sign-on, roles to assume, a process that tells. It is asked where
-neither the options nor the environment say who asks, and somebody uses profiles here; elsewhere
-obstore looks for the role of the machine, the container or the pod.
+botocore reads them: keys, single sign-on, roles to assume, a `credential_process`. It is used if
+neither the options nor the environment hold credentials, and the user has profiles; otherwise
+obstore uses the role of the machine, the container or the pod.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lakebed.store.user_files import find_user_file
 
 _log = logging.getLogger(__name__)
 
-# botocore hands out credentials that hold for ten minutes at least; obstore asks again when half
-# of that is over.
+# botocore returns credentials that are valid for at least ten minutes; obstore asks again after
+# half of that time.
 _TTL = timedelta(minutes=10)
 _PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
 _FILES = {
@@ -29,8 +29,8 @@ _FILES = {
     "AWS_CONFIG_FILE": "~/.aws/config",
 }
 _KEYS = ("access_key_id", "secret_access_key", "skip_signature")
-# Given as an option they say who asks; in the environment a profile goes before them, as in the
-# tools of AWS.
+# As options they take precedence over a profile; in the environment a profile takes precedence
+# over them, as in the tools of AWS.
 _ROLES = (
     "web_identity_token_file",
     "container_credentials_relative_uri",
@@ -42,7 +42,7 @@ class ProfileCredentials(LateProvider):
     """Credentials of a profile.
 
     Attributes:
-        config: What obstore is to set besides: the region, where nothing else says it.
+        config: Further settings for obstore: the region, if nothing else gives it.
     """
 
     def __init__(self, session: Any, name: str, region: str | None) -> None:
@@ -61,33 +61,33 @@ class ProfileCredentials(LateProvider):
 
 
 def find_profile(settings: Settings, uri: str) -> ProfileCredentials | None:
-    """Return the credentials of a profile if that is where they are to come from.
+    """Return the credentials of a profile; None if the store must not use one.
 
     Args:
-        settings: Of the store; what they hold goes first, then the environment.
-        uri: Of the store, for errors.
+        settings: Settings of the store; they take precedence over the environment.
+        uri: URI of the store, for log messages.
 
     Raises:
         InvalidInputError: There is no such profile, or its file cannot be read.
         MissingDependencyError: A profile was named, and boto3 is not installed.
 
     Cost:
-        A look for two files; with a profile, the import of boto3. No request.
+        Checks for two files; with a profile, the import of boto3. No request.
     """
     named = settings.profile or next(filter(None, map(os.environ.get, _PROFILE_VARIABLES)), None)
-    if not _is_asked(settings, named):
+    if not _uses_profile(settings, named):
         return None
     try:
         importlib.import_module("boto3")
     except ImportError as exc:
         if named:
             raise MissingDependencyError.for_extra("boto3", "s3", f"Profile {named!r}") from exc
-        _log.info("profiles are not read, boto3 is not installed store=%s", uri)
+        _log.info("AWS profiles are not read, boto3 is not installed store=%s", uri)
         return None
     return _open_profile(settings, named)
 
 
-def _is_asked(settings: Settings, named: str | None) -> bool:
+def _uses_profile(settings: Settings, named: str | None) -> bool:
     if settings.profile:
         return True
     if any(settings.of_s3(name) for name in _KEYS) or any(map(settings.given_for_s3, _ROLES)):

@@ -1,4 +1,4 @@
-"""What tells obstore who asks."""
+"""Credential providers that obstore calls."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Provider = Callable[[], Mapping[str, Any]]
 
 
 class LateProvider(ABC):
-    """Credentials that are looked for when the first request needs them. Safe for threads."""
+    """Credentials that are looked up at the first request. Safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._opened: Provider | None = None
 
     def __call__(self) -> Mapping[str, Any]:
-        """Return what signs a request, as obstore wants it."""
+        """Return the credentials for a request in the form that obstore takes."""
         with self._lock:
             if self._opened is None:
                 self._opened = self._open()

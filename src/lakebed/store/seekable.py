@@ -1,4 +1,4 @@
-"""Reading at any position, over something that is not a file."""
+"""Base class of seekable readers that are not files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 
 class SeekableReader(io.RawIOBase):
-    """A place to read from, in bytes from the begin; what is there, `read` of others says."""
+    """A seekable stream with a position; subclasses implement `read`."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class SeekableReader(io.RawIOBase):
         return self.position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to a position and return it; one before the begin is the begin."""
+        """Move to a position and return it; one before the start means the start."""
         origin = {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size_bytes}
         self.position = max(0, origin[whence] + offset)
         return self.position

@@ -1,8 +1,9 @@
 """Lists of immutable segments that grow by one a commit and merge geometrically.
 
-The file table, the history and the postings of a column are such lists. A commit writes one small segment and names it in
-the head; when a level of the list is full, the commit merges it into one segment of the next.
-So beyond the lowest level every entry is rewritten a logarithmic number of times, and the list stays short.
+The file table, the history and the postings of a column are such lists. A commit writes one small
+segment and names it in the head; when a level of the list is full, the commit merges it into one
+segment of the next. So beyond the lowest level every entry is rewritten a logarithmic number of
+times, and the list stays short.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from lakebed.store.base import Store, StoredObject, is_listed
 _log = logging.getLogger(__name__)
 
 _WEIGHT = re.compile(r"[0-9]{1,18}")
-FANOUT = 8  # segments of a level before they merge into one of the next
-# A segment of fewer entries than this counts as the lowest level, whatever it has been merged of:
-# to write so few again costs less than the requests that more levels would cost each reader.
+FANOUT = 8  # number of segments of a level that merge into one of the next
+# A segment of fewer entries than this is of the lowest level, even if it is the result of a merge:
+# rewriting so few costs less than the requests that more levels would cost each reader.
 SMALL = 512
 
 
@@ -34,8 +35,8 @@ class Segment:
     """One immutable object of a list.
 
     Attributes:
-        key: Where it is; `<folder>/<weight>-<id><suffix>`.
-        weight: How many entries it holds.
+        key: Key of the form `<folder>/<weight>-<id><suffix>`.
+        weight: Number of entries.
     """
 
     key: str
@@ -43,7 +44,7 @@ class Segment:
 
     @classmethod
     def new(cls, folder: str, weight: int, suffix: str) -> Self:
-        """Return a segment under a key that nobody else uses."""
+        """Return a segment with a new, unique key."""
         return cls(segment_key(folder, weight, f"{uuid.uuid4().hex}{suffix}"), weight)
 
     @classmethod
@@ -51,14 +52,14 @@ class Segment:
         """Read a segment back from its key.
 
         Raises:
-            CorruptMetadataError: The key is not of that form, or lies outside the dataset.
+            CorruptMetadataError: The key is not of that form, or is outside the dataset.
         """
         check_under(key, f"{dataset}/")
         weight, separator, _ = key.rpartition("/")[2].partition("-")
         if not separator or not _WEIGHT.fullmatch(weight) or not is_listed(key):
             raise CorruptMetadataError(
-                f"Segment key {key!r} is not legal, or its name does not begin with its weight.",
-                hint="The head was damaged or written by something else.",
+                f"Segment key {key!r} is not valid, or its name does not begin with its weight.",
+                hint="The head was damaged, or another program wrote it.",
             )
         return cls(key, int(weight))
 
@@ -67,13 +68,13 @@ def read_segment(store: Store, segment: Segment, what: str, loss: str) -> Stored
     """Return the object of a segment that a head names.
 
     Args:
-        store: Where it is.
-        segment: Of a list.
-        what: The list, for errors.
-        loss: What its loss means, for errors.
+        store: The store that holds the segment.
+        segment: The segment to read.
+        what: Description of the segment, for errors.
+        loss: Consequence of its loss, for the hint of the error.
 
     Raises:
-        CorruptMetadataError: It is missing.
+        CorruptMetadataError: The object is missing.
     """
     try:
         return store.get(segment.key)
@@ -85,7 +86,7 @@ def read_segment(store: Store, segment: Segment, what: str, loss: str) -> Stored
 
 @dataclass(frozen=True, slots=True)
 class EncodedSegment:
-    """A segment ready to be put under its key."""
+    """A segment with its encoded content."""
 
     segment: Segment
     data: bytes
@@ -101,12 +102,11 @@ def level_of(weight: int) -> int:
 
 
 def count_to_merge(segments: Sequence[Segment]) -> int:
-    """Return how many segments at the end of the list should become one; 0 for none.
+    """Return the number of segments at the end of the list that are due to merge; 0 for none.
 
-    A merge takes everything at the end that is not above the full level, so that levels fall
-    towards the end, but for what a large commit added last. Full is a level that has `FANOUT`
-    segments of its own: if those below counted, the heaviest would be written again for each few
-    of the lightest.
+    A merge takes all segments at the end up to the full level, so that levels decrease towards
+    the end, except for those of large commits. A level is full if it has `FANOUT` segments of its
+    own: if lower ones counted, the heaviest segments would be rewritten for a few of the lightest.
     """
     levels = [level_of(segment.weight) for segment in segments]
     for level in sorted(set(levels)):
@@ -117,7 +117,7 @@ def count_to_merge(segments: Sequence[Segment]) -> int:
 
 
 def due_end(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """Return the end of a list that is due to become one segment; empty if no level is full."""
+    """Return the segments at the end of a list that are due to merge; empty if no level is full."""
     return segments[len(segments) - count_to_merge(segments) :]
 
 
@@ -129,20 +129,20 @@ def compact(
     *,
     find_due: Callable[[Sequence[Segment]], Sequence[Segment]] = due_end,
 ) -> tuple[Segment, ...]:
-    """Merge the end of a list that is due, if all of it can be read and there is room for it.
+    """Merge the segments that are due, if all of them can be read and the store has space.
 
     Args:
-        store: Where the segments are.
-        segments: The list.
-        merge: Makes one segment of several.
-        written: Takes the key of the merged segment before it is written.
-        find_due: Tells the end that is due.
+        store: The store that holds the segments.
+        segments: The list of segments.
+        merge: Function that merges several segments into one.
+        written: Receives the key of the merged segment before it is written.
+        find_due: Function that returns the segments at the end that are due.
 
     Returns:
         The list to name in the head.
 
     Cost:
-        What `find_due` and `merge` cost, and one PUT; nothing where no level is full.
+        The cost of `find_due` and `merge`, and one PUT; nothing if no level is full.
     """
     try:
         tail = find_due(segments)
@@ -152,7 +152,7 @@ def compact(
         written.append(merged.segment.key)
         store.put(merged.segment.key, merged.data)
     except (CorruptMetadataError, ObjectNotFoundError, StorageFullError) as exc:
-        # Whoever needs what is lost says so; a commit does not, and goes on with a longer list.
+        # Readers that need the lost segment report it; the commit succeeds with a longer list.
         folder = segments[-1].key.rpartition("/")[0]
         _log.warning("segments stay unmerged folder=%s: %s", folder, exc)
         return tuple(segments)

@@ -1,9 +1,10 @@
-"""Whether a store may be written by several: tried by real requests, in a place of its own.
+"""Test, by real requests in a scratch directory, whether a store is safe for concurrent writers.
 
-Services that take conditions of puts are not all true to them. Some never look; some look first and
-write then, so that of two at once both win. No answer to a single request tells, so the puts of
-several writers are sent at the same moment, many times, and what is stored afterwards is compared
-with what each of them was told. The rest of what a commit and a read rely on is tried as well.
+Services that accept conditions on puts do not all honour them. Some ignore them; some check first
+and write then, so that both of two concurrent puts succeed. A single request does not show this,
+so the puts of several writers are sent at the same moment, many times, and the stored object is
+compared with the answer to each of them. Other behaviour that commits and reads rely on is tested
+as well.
 """
 
 from __future__ import annotations
@@ -41,26 +42,26 @@ WRITERS = 8
 
 # Begins with a dot, so that no listing shows it and no dataset can have the name.
 _SCRATCH = ".lakebed-doctor-"
-_STREAM_BYTES = 9 * 1024 * 1024  # more than what goes in one request
+_STREAM_BYTES = 9 * 1024 * 1024  # too many for one request
 _LISTED = 20
-_BEFORE = b"-"  # a race to replace
+_BEFORE = b"-"  # the content before a race to replace
 _MAX_CLOCK_DISTANCE = timedelta(minutes=1)
 _START_TIMEOUT_S = 60.0
 _UNKNOWN = "unknown"
-_ANY_AGE = timedelta(days=-1)  # whatever the clock of the store says
+_ANY_AGE = timedelta(days=-1)  # works with any clock of the store
 _HEAD_SUFFIXES = (JSON_SUFFIX, MSGPACK_SUFFIX)
 _KEPT = (
-    "all that was tried was kept, under names of heads too; a service that does otherwise under "
-    "other names or later is not found by a trial"
+    "all conditions were honoured, also for names of heads; a trial cannot find a service that "
+    "ignores them for other names or later"
 )
 _REMEDY = (
-    "Let one process write at a time, or use another service, or a version of this one that keeps "
-    "If-Match and If-None-Match."
+    "Let one process write at a time, or use another service, or a version of this one that "
+    "honours If-Match and If-None-Match."
 )
 
 
 class CheckStatus(StrEnum):
-    """How a check has ended."""
+    """Result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -69,14 +70,14 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCheck:
-    """What was tried, and what came of it.
+    """A check of a store with its result.
 
     Attributes:
-        name: What was tried.
-        status: Whether the store does what Lakebed needs; a warning is no reason not to use it.
+        name: Name of the check.
+        status: `ok` if the store behaves as Lakebed needs; with a warning it is usable.
         value: The result in a word or a number.
-        detail: What happened.
-        is_of_writers: Whether several writers rely on it.
+        detail: The result in a sentence.
+        is_of_writers: True if concurrent writers rely on the behaviour.
     """
 
     name: str
@@ -87,18 +88,18 @@ class StoreCheck:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the store has answered, and wrongly."""
+        """True if the store has answered, and the answer was wrong."""
         return self.status is CheckStatus.FAILED and self.value != _UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTrial:
-    """What a store does.
+    """The results of all checks of a store.
 
     Attributes:
-        uri: Of the store.
-        checks: In the order in which they were made.
-        is_complete: Whether all could be made; no other was begun after one that could not.
+        uri: URI of the store.
+        checks: The checks in the order in which they were made.
+        is_complete: True if all checks could be made; the first that could not ends the trial.
     """
 
     uri: str
@@ -107,17 +108,18 @@ class StoreTrial:
 
     @property
     def keeps_writers_apart(self) -> bool:
-        """Whether several may write, as far as a trial can tell."""
-        return all(one.status is not CheckStatus.FAILED for one in self.checks if one.is_of_writers)
+        """True if concurrent writers are safe, as far as a trial can find out."""
+        of_writers = [check for check in self.checks if check.is_of_writers]
+        return all(check.status is not CheckStatus.FAILED for check in of_writers)
 
     @property
     def verdict(self) -> StoreCheck:
-        """Whether several may write, as one more line."""
+        """The conclusion about concurrent writers, in the form of a check."""
         if self.keeps_writers_apart and self.is_complete:
             return _verdict(CheckStatus.OK, "yes", _KEPT)
         if self.is_complete:
             return _verdict(CheckStatus.FAILED, "no", _REMEDY)
-        return _verdict(CheckStatus.FAILED, _UNKNOWN, "the store could not be tried to the end")
+        return _verdict(CheckStatus.FAILED, _UNKNOWN, "the trial of the store was not completed")
 
 
 def _verdict(status: CheckStatus, value: str, detail: str) -> StoreCheck:
@@ -133,23 +135,23 @@ def try_store(
     rounds: int = ROUNDS,
     writers: int = WRITERS,
 ) -> StoreTrial:
-    """Try what Lakebed relies on, in a place under the root of the store that is removed again.
+    """Test the behaviour that Lakebed relies on, in a temporary directory under the store's root.
 
-    Other data is neither read nor written. An interrupt removes the place, too; a process that is
-    killed leaves it behind, as `.lakebed-doctor-…`, where no listing of Lakebed shows it.
+    Other data is neither read nor written. The directory is removed, also after an interrupt; a
+    killed process leaves it behind as `.lakebed-doctor-…`, which no listing of Lakebed shows.
 
     Args:
-        url: Of the store, as for `open_store`.
-        storage_options: Same.
-        rounds: Of each of the two races.
-        writers: Who take part in a race.
+        url: URL of the store, as for `open_store`.
+        storage_options: Options of the store, as for `open_store`.
+        rounds: Number of rounds of each of the two races.
+        writers: Number of writers in a race.
 
     Raises:
-        LakebedError: The store cannot be opened. What fails later is a check.
+        LakebedError: The store cannot be opened. Later errors are reported as failed checks.
 
     Cost:
-        Some 2 * `rounds` * (`writers` + 2) small requests, in as many threads as there are writers,
-        and 18 MiB there and back. On a file system the same number of small files.
+        About 2 * `rounds` * (`writers` + 2) small requests, in one thread for each writer, and
+        uploads and downloads of 18 MiB in total. On a file system the same number of small files.
     """
     root = open_store(url, storage_options=storage_options)
     checks: list[StoreCheck] = []
@@ -163,16 +165,16 @@ def try_store(
                 checks.append(check.failed(str(error), _UNKNOWN if is_unknown else "no"))
                 if is_unknown:
                     is_complete = False
-                    break  # what does not answer once is not to be asked a thousand times
+                    break  # a store that does not answer must not get a thousand requests
     if any(check.is_of_writers and check.is_broken for check in checks):
         with suppress(LakebedError):
-            root.try_conditions()  # what was noted before may be wrong by now
+            root.try_conditions()  # an earlier note may be wrong by now
     return StoreTrial(uri=root.uri, checks=tuple(checks), is_complete=is_complete)
 
 
 @contextmanager
 def _scratch(root: Store, storage_options: Mapping[str, str] | None) -> Iterator[Store]:
-    """Open a store below the root, and leave nothing of it."""
+    """Open a store below the root, and remove it on exit."""
     name = f"{_SCRATCH}{secrets.token_hex(8)}"
     if isinstance(root, MemoryStore):
         name = name.removeprefix(".")
@@ -190,7 +192,7 @@ def _remove(root: Store, name: str, scratch: Store) -> None:
             shutil.rmtree(path.parent, ignore_errors=True)
         else:
             scratch.delete(info.key for info in scratch.list())
-            # Of HDFS directories would stay: with a last object they go, up to the root.
+            # On HDFS, directories would remain: deleting a last object removes them up to the root.
             scratch.remove_leftovers(older_than=_ANY_AGE)
             root._delete([f"{name}/last"])
     except LakebedError as exc:
@@ -202,11 +204,12 @@ _Look = Callable[[Store], tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Check:
-    """A check that can be made.
+    """A check to make.
 
     Attributes:
-        name: Of the check.
-        look: Tries; gives a value and a detail, or raises `_NotKeptError`, or what the store raises.
+        name: Name of the check.
+        look: Function that makes the check. It returns a value and a detail, or raises
+            `_NotKeptError` or an error of the store.
         is_of_writers: As in `StoreCheck`.
     """
 
@@ -237,7 +240,7 @@ class _Check:
 
 
 class _NotKeptError(Exception):
-    """The store does not do what it should."""
+    """The store does not behave as it should."""
 
     def __init__(
         self, detail: str, *, value: str = "no", status: CheckStatus = CheckStatus.FAILED
@@ -270,40 +273,40 @@ def _checks(root: Store, rounds: int, writers: int) -> Iterator[_Check]:
         yield _Check(name=name, look=look)
 
 
-# What follows calls what a store implements, not what it offers: that would refuse to write to a
-# store that is known to be broken, and how it is broken is to be told.
+# The checks call the private methods of a store: the public ones refuse to write to a store that
+# is known to be broken, and the trial must report how it is broken.
 
 
 def _look_at_create(store: Store, key: str = "create") -> tuple[str, str]:
     store._create(key, memoryview(b"first"))
     if _is_taken(lambda: store._create(key, memoryview(b"second"))):
-        raise _NotKeptError("took a put with 'If-None-Match: *' for an object that exists")
-    return "yes", "an object that exists is not written over"
+        raise _NotKeptError("accepted a put with 'If-None-Match: *' for an object that exists")
+    return "yes", "an object that exists is not overwritten"
 
 
 def _look_at_replace(store: Store, key: str = "replace") -> tuple[str, str]:
     first = store._create(key, memoryview(b"first"))
     second = store._replace(key, memoryview(b"second"), if_match=first)
     if _is_taken(lambda: store._replace(key, memoryview(b"third"), if_match=first)):
-        raise _NotKeptError("took a put whose If-Match has an etag that the object had before")
+        raise _NotKeptError("accepted a put whose If-Match has an earlier etag of the object")
     if first == second:
         raise _NotKeptError("gave two contents the same etag")
-    return "yes", "an object that has changed is not written over"
+    return "yes", "an object that has changed is not overwritten"
 
 
 def _look_at_replace_of_nothing(store: Store, key: str = "gone") -> tuple[str, str]:
     etag = store._create(key, memoryview(b"first"))
     store._delete([key])
     if _is_taken(lambda: store._replace(key, memoryview(b"second"), if_match=etag)):
-        raise _NotKeptError("took a put with If-Match for an object that was deleted")
+        raise _NotKeptError("accepted a put with If-Match for an object that was deleted")
     return "yes", "an object that was deleted is not written again"
 
 
 def _look_at_heads(root: Store, scratch: Store) -> tuple[str, str]:
-    """Try the same beside the heads of the repository, under a name that no dataset can have.
+    """Make these checks beside the heads of the repository, under a name that no dataset can have.
 
-    A rule of the service, or a proxy, may treat names of some form in another way. A directory and
-    the memory treat all names alike, and are tried where nothing can stay behind.
+    A rule of the service, or a proxy, may treat names of some form differently. A directory and
+    memory treat all names alike, and are tested in the scratch directory, which is removed.
     """
     store, stem = root, f"{_SCRATCH}{secrets.token_hex(8)}"
     if isinstance(root, MemoryStore) or scratch.local_path("x") is not None:
@@ -314,7 +317,7 @@ def _look_at_heads(root: Store, scratch: Store) -> tuple[str, str]:
             try:
                 look(store, key)
             except _NotKeptError as exc:
-                raise _NotKeptError(f"{exc.detail}, where its name ends with {suffix}") from None
+                raise _NotKeptError(f"{exc.detail}, if its name ends with {suffix}") from None
             finally:
                 store._delete([key])
     return "yes", f"the same for names that end with {' or '.join(_HEAD_SUFFIXES)}"
@@ -329,7 +332,7 @@ def _is_taken(put: Callable[[], str]) -> bool:
 
 
 class _Answer(StrEnum):
-    """What a writer was told of its put."""
+    """The answer to a put."""
 
     TAKEN = "taken"
     REFUSED = "refused"
@@ -344,7 +347,7 @@ def _race_to_create(store: Store, *, rounds: int, writers: int) -> tuple[str, st
 
 
 def _race_to_replace(store: Store, *, rounds: int, writers: int) -> tuple[str, str]:
-    # An object a round: some services take one write a second of an object, and no more.
+    # A new object for each round: some services limit an object to one write per second.
     etags = [
         store._create(_race_key("race/replace", number), memoryview(_BEFORE))
         for number in range(rounds)
@@ -357,21 +360,21 @@ def _race_to_replace(store: Store, *, rounds: int, writers: int) -> tuple[str, s
 
 
 def _race_key(name: str, number: int) -> str:
-    """Return what a round races for, under the name of a head: that is what commits race for."""
+    """Return the key of a round; it has the form of a head, since commits race for heads."""
     return f"{name}-{number}{JSON_SUFFIX}"
 
 
 def _race(
     store: Store, name: str, put: Callable[[int, memoryview], str], *, rounds: int, writers: int
 ) -> tuple[str, str]:
-    """Let all writers put at the same moment, round by round, and tell what they were told."""
+    """Let all writers put at the same moment, round by round, and check the answers."""
     problems: list[str] = []
     answers = Counter[_Answer]()
     with ThreadPoolExecutor(writers, thread_name_prefix="lakebed-trial") as pool:
         for number in range(rounds):
-            told = _put_at_once(pool, partial(put, number), writers)
-            answers.update(told)
-            problem = _problem_of_round(told, _content(store, _race_key(name, number)))
+            in_round = _put_at_once(pool, partial(put, number), writers)
+            answers.update(in_round)
+            problem = _problem_of_round(in_round, _content(store, _race_key(name, number)))
             if problem:
                 problems.append(f"round {number + 1}: {problem}")
     value = f"{rounds - len(problems)} of {rounds}"
@@ -380,7 +383,7 @@ def _race(
         raise _NotKeptError(f"{writers} puts at a time; {shown}", value=value)
     unknown = answers[_Answer.NONE]
     tail = f"; {unknown} puts had no answer" if unknown else ""
-    return value, f"of {writers} puts at a time one was taken{tail}"
+    return value, f"of {writers} puts at a time one was accepted{tail}"
 
 
 def _put_at_once(
@@ -402,9 +405,9 @@ def _put_at_once(
 
     try:
         puts = [pool.submit(run, number) for number in range(writers)]
-        return [one.result() for one in puts]
+        return [future.result() for future in puts]
     except BaseException:
-        start.abort()  # an interrupt: who has not begun is not to wait for the others
+        start.abort()  # after an interrupt, waiting writers must not wait for the others
         raise
 
 
@@ -415,18 +418,18 @@ def _content(store: Store, key: str) -> bytes | None:
         return None
 
 
-def _problem_of_round(told: Sequence[_Answer], stored: bytes | None) -> str:
-    taken = [number for number, answer in enumerate(told) if answer is _Answer.TAKEN]
+def _problem_of_round(answers: Sequence[_Answer], stored: bytes | None) -> str:
+    taken = [number for number, answer in enumerate(answers) if answer is _Answer.TAKEN]
     if len(taken) > 1:
-        return f"{len(taken)} puts were taken, and {len(taken) - 1} of them are lost"
-    may_be_stored = taken or [n for n, answer in enumerate(told) if answer is _Answer.NONE]
+        return f"{len(taken)} puts were accepted, {len(taken) - 1} of them lost"
+    may_be_stored = taken or [n for n, answer in enumerate(answers) if answer is _Answer.NONE]
     if not may_be_stored:
         return "every put was refused"
     if stored in {str(number).encode() for number in may_be_stored}:
         return ""
     if taken:
-        return f"put {taken[0]} was taken, and {_shown(stored)} is stored"
-    return "" if stored in {None, _BEFORE} else f"{_shown(stored)} was refused, and is stored"
+        return f"put {taken[0]} was accepted, but {_shown(stored)} is stored"
+    return "" if stored in {None, _BEFORE} else f"{_shown(stored)} was refused, but is stored"
 
 
 def _shown(stored: bytes | None) -> str:
@@ -442,7 +445,7 @@ def _look_at_reads(store: Store) -> tuple[str, str]:
     store._delete(["read"])
     if _content(store, "read") is not None:
         raise _NotKeptError("an object that was deleted could still be read")
-    return "yes", f"{_LISTED} writes and a deletion were seen at once"
+    return "yes", f"{_LISTED} writes and a deletion were visible at once"
 
 
 def _look_at_lists(store: Store) -> tuple[str, str]:
@@ -455,7 +458,7 @@ def _look_at_lists(store: Store) -> tuple[str, str]:
     store._delete(keys)
     if any(True for _ in store.list("list")):
         raise _NotKeptError("objects that were deleted were still listed")
-    return "yes", f"{_LISTED} puts and their deletion were seen at once, in key order"
+    return "yes", f"{_LISTED} puts and their deletion were visible at once, in key order"
 
 
 def _look_at_ranges(store: Store) -> tuple[str, str]:
@@ -464,8 +467,8 @@ def _look_at_ranges(store: Store) -> tuple[str, str]:
     for start, length in [(0, 1), (100, 300), (1000, 24), (1000, 1000), (1024, 5), (5000, 5)]:
         data = store.get_range("ranges", start, length)
         if data != content[start : start + length]:
-            raise _NotKeptError(f"{length} bytes from {start} of 1,024 were not what was written")
-    return "yes", "parts of an object are what was written, also at its end"
+            raise _NotKeptError(f"{length} bytes from {start} of 1,024 differ from those written")
+    return "yes", "ranges of an object are as written, also at its end"
 
 
 def _look_at_stream(store: Store) -> tuple[str, str]:
@@ -473,10 +476,10 @@ def _look_at_stream(store: Store) -> tuple[str, str]:
     content = piece * (_STREAM_BYTES // len(piece))
     store.put_stream("stream", [content[:100], content[100:]])
     if hashlib.sha256(store._get("stream").data).digest() != hashlib.sha256(content).digest():
-        raise _NotKeptError("what was uploaded in parts was not what was read")
+        raise _NotKeptError("an object that was uploaded in parts was read back differently")
     return (
         "yes",
-        f"{_STREAM_BYTES // 1024**2} MiB were uploaded in parts, where the store has parts",
+        f"{_STREAM_BYTES // 1024**2} MiB were uploaded, in parts if the store supports them",
     )
 
 
@@ -485,14 +488,14 @@ def _look_at_clock(store: Store) -> tuple[str, str]:
     store._put("clock", memoryview(b"x"))
     end = datetime.now(UTC)
     stored_at = store.stat("clock").modified_at
-    # Services tell full seconds.
+    # Services return whole seconds.
     early, late = begin - stored_at - timedelta(seconds=1), stored_at - end
     distance = max(early, late, timedelta(0))
     value = f"{distance.total_seconds():.0f} s"
     direction = "behind" if early > late else "ahead of"
     if distance > _MAX_CLOCK_DISTANCE:
         raise _NotKeptError(
-            f"the store's clock is {direction} this machine's; signatures and ages suffer",
+            f"the store's clock is {direction} this machine's; signatures and ages may be wrong",
             value=value,
             status=CheckStatus.WARNING,
         )

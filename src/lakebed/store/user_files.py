@@ -1,4 +1,4 @@
-"""Files in the home of the user, which need not be there, nor the home."""
+"""Optional files in the user's home directory, which itself may not exist."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def find_user_file(path: str) -> Path | None:
-    """Return a file that may be there, `~` expanded; None if this process has none.
+    """Return the path of an optional file, with `~` expanded; None if there is none.
 
-    So has one whose user has no home, or that may not look into the home of another user, whom it
-    was started by.
+    It is also None if the user has no home directory, or if the process may not read the home of
+    the user who started it.
     """
     try:
         expanded = Path(path).expanduser()

@@ -1,8 +1,8 @@
-"""A client of WebHDFS: files by HTTP, the NameNode asked first, the content sent to a DataNode.
+"""A client of WebHDFS: files over HTTP, with requests to the NameNode and content to DataNodes.
 
-Each request may be sent again: it changes nothing the second time, or names a source that nobody
-else has. What was sent and not answered is told from what was not sent, so that whoever moves
-something can say what became of it.
+Each request may be sent again: it changes nothing the second time, or names a source that no other
+writer has. Requests without an answer are distinguished from requests that were not sent, so that
+the outcome of a move is known where possible.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# HDFS refuses a colon in a name. This character stands for it, as on disks of Windows for others.
+# HDFS rejects a colon in a name. This character replaces it, as WSL and Cygwin do on Windows disks.
 COLON = "\uf03a"
 
 _T = TypeVar("_T")
 
 _API = "/webhdfs/v1"
-_CONNECTIONS = 32  # to one host that are kept
+_CONNECTIONS = 32  # number of kept connections to one host
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 5.0
-_HTTP_OK = range(200, 400)  # a redirect is what a NameNode answers that does not know noredirect
+_HTTP_OK = range(200, 400)  # a NameNode that does not know noredirect answers with a redirect
 _HTTP_REDIRECT = 300
 _HTTP_UNAUTHORIZED = 401
 _HTTP_THROTTLED = frozenset({429, 503})
 _HTTP_SERVER_ERROR = 500
 _TOKEN_HINT = (
-    "The cluster asks who you are. Get a delegation token, as by `curl --negotiate -u : "
+    "The cluster needs authentication. Get a delegation token, as by `curl --negotiate -u : "
     "'http://NAMENODE:9870/webhdfs/v1/?op=GETDELEGATIONTOKEN'` after kinit, and give its "
     "urlString as the storage option delegation_token."
 )
@@ -62,7 +62,7 @@ class WebHdfs(Tree):
     """A directory of HDFS as a tree. Safe for threads, and after a fork."""
 
     def __init__(self, settings: HdfsSettings) -> None:
-        """Nothing is sent yet.
+        """Prepare the client; nothing is sent yet.
 
         Raises:
             MissingDependencyError: urllib3 is not installed.
@@ -82,18 +82,18 @@ class WebHdfs(Tree):
         self._pool_owner = 0
         self._lock = threading.Lock()
 
-    # What a tree does
+    # Methods of a tree
 
     def find(self, path: str) -> TreeEntry | None:
-        """Look at a file or directory; None if there is none."""
+        """Return the entry of a file or directory; None if there is none."""
         try:
             answer = self._ask("GET", "GETFILESTATUS", path)
         except ObjectNotFoundError:
             return None
-        return answer.told(lambda said: _entry(said["FileStatus"], path))
+        return answer.parsed(lambda document: _entry(document["FileStatus"], path))
 
     def entries(self, path: str) -> list[TreeEntry]:
-        """Return what is in a directory, in any order; nothing if there is no such directory."""
+        """Return the entries of a directory, in any order; none if there is no such directory."""
         entries: list[TreeEntry] = []
         after: dict[str, str] = {}
         while True:
@@ -101,15 +101,17 @@ class WebHdfs(Tree):
                 answer = self._ask("GET", "LISTSTATUS_BATCH", path, **after)
             except ObjectNotFoundError:
                 return entries
-            page, is_last = answer.told(lambda said: _page(said["DirectoryListing"], path))
+            page, is_last = answer.parsed(
+                lambda document: _page(document["DirectoryListing"], path)
+            )
             if entries and page and entries[-1].name == page[-1].name:
                 raise StorageError(
-                    f"A list of {self._where(path)!r} does not go on after its begin."
+                    f"The service repeats the same page in the listing of {self._where(path)!r}."
                 )
             entries += page
             if not page or is_last:
                 return entries
-            # Hadoop's documentation writes it in the first way, and Hadoop 3.5 knows the second.
+            # Hadoop's documentation has the first spelling, and Hadoop 3.5 supports the second.
             last = _spelled(page[-1].name)
             after = {"startAfter": last, "startafter": last}
 
@@ -151,7 +153,7 @@ class WebHdfs(Tree):
     def _rename(self, source: str, target: str, option: str) -> Moved:
         destination = self._path(target)
         try:
-            # Without the option it is another call, which moves into a directory of that name.
+            # Without the option it is another call, which moves into an existing directory.
             answer = self._ask(
                 "PUT", "RENAME", source, destination=destination, renameoptions=option
             )
@@ -159,10 +161,11 @@ class WebHdfs(Tree):
             return Moved.TAKEN
         except _GoneError as exc:
             return Moved.MAYBE if exc.was_sent_before else Moved.MISSING
-        if answer.content and not answer.told(lambda said: said["boolean"]):
+        if answer.content and not answer.parsed(lambda document: document["boolean"]):
             raise StorageError(
-                f"The service of {self._settings.uri} does not know how to move {source!r} safely.",
-                hint="Ask the NameNode itself: gateways such as HttpFS leave renameoptions out.",
+                f"The service of {self._settings.uri} cannot move {source!r} safely.",
+                hint="Connect to the NameNode itself: gateways such as HttpFS ignore "
+                "renameoptions.",
             )
         return Moved.DONE
 
@@ -172,7 +175,7 @@ class WebHdfs(Tree):
             answer = self._ask("DELETE", "DELETE", path, recursive=str(recursive).lower())
         except (_TakenError, ObjectNotFoundError):
             return False
-        return answer.told(lambda said: bool(said["boolean"]))
+        return answer.parsed(lambda document: bool(document["boolean"]))
 
     # Requests
 
@@ -184,12 +187,13 @@ class WebHdfs(Tree):
         return f"{self._settings.uri}/{path}"
 
     def _ask(self, method: str, operation: str, path: str, **params: str) -> _Answer:
-        """Ask the NameNodes, the active one first, until one has answered.
+        """Send a request to the NameNodes, the active one first, until one answers.
 
         Raises:
-            ObjectNotFoundError: There is no such file; the error says whether it was asked before.
-            StorageError: The name is taken or the directory not empty, which has an error of its
-                own; nobody answers, or the answer is another error.
+            ObjectNotFoundError: There is no such file; the error records whether the request was
+                sent before.
+            StorageError: The name is taken or the directory is not empty (`_TakenError`), no
+                NameNode answers, or the answer is another error.
         """
         query = "&".join(
             f"{name}={quote(value, safe='')}"
@@ -215,9 +219,9 @@ class WebHdfs(Tree):
                 if refusal is None:
                     return answer
                 if not isinstance(refusal, _NotNowError | _UnansweredError):
-                    is_told = isinstance(refusal, _TakenError | ObjectNotFoundError)
-                    if was_sent and not is_told and method != "GET":
-                        # What was sent before may have been done, as before a token has expired.
+                    is_outcome = isinstance(refusal, _TakenError | ObjectNotFoundError)
+                    if was_sent and not is_outcome and method != "GET":
+                        # An earlier request may have succeeded, as before a token has expired.
                         raise StorageError(refusal.message, hint=refusal.hint, retryable=True)
                     raise refusal
                 error, was_sent = refusal, was_sent or isinstance(refusal, _UnansweredError)
@@ -230,7 +234,7 @@ class WebHdfs(Tree):
         return {"user.name": self._settings.user or ""}
 
     def _turns(self) -> Iterator[str]:
-        """Yield the address to ask next, and wait between the rounds."""
+        """Yield the next address to use, and wait between the rounds."""
         deadline = time.monotonic() + self._settings.retry_timeout_s
         addresses = self._settings.addresses
         wait_s = _FIRST_WAIT_S
@@ -238,7 +242,7 @@ class WebHdfs(Tree):
             first = self._active
             for turn in range(len(addresses)):
                 yield addresses[(first + turn) % len(addresses)]
-            # Nobody there has ever said a word: it is the name that is wrong, not the moment.
+            # If no address has ever answered, the address is wrong, and waiting does not help.
             is_late = time.monotonic() + wait_s > deadline
             if not self._has_answered or is_late or attempt == self._settings.max_retries:
                 return
@@ -252,11 +256,11 @@ class WebHdfs(Tree):
     def _final(self, error: LakebedError, path: str) -> LakebedError:
         if not isinstance(error, _NotReachedError) or self._has_answered:
             return StorageError(error.message, hint=error.hint, retryable=True)
-        asked = ", ".join(self._settings.addresses)
+        tried = ", ".join(self._settings.addresses)
         return StorageError(
-            f"No NameNode answers at {asked}, of {self._where(path)!r}: {error.message}",
-            hint="Check the host and the port: WebHDFS is on the NameNode's HTTP port, 9870 unless "
-            "configured, and for hdfs:// the storage option http_address=HOST:PORT says where.",
+            f"No NameNode answers at {tried}, for {self._where(path)!r}: {error.message}",
+            hint="Check the host and the port: WebHDFS uses the NameNode's HTTP port, 9870 unless "
+            "configured; for hdfs:// set it by the storage option http_address=HOST:PORT.",
         )
 
     def _at_datanode(
@@ -268,7 +272,7 @@ class WebHdfs(Tree):
         *,
         body: _Body | None = None,
     ) -> tuple[str, _Answer]:
-        """Ask the NameNode for a DataNode, and that one for what is to be done."""
+        """Get a DataNode from the NameNode, and send the request to the DataNode."""
         excluded: list[str] = []
         for attempt in range(self._settings.max_retries + 1):
             avoid = {"excludedatanodes": ",".join(excluded)} if excluded else {}
@@ -304,7 +308,7 @@ class WebHdfs(Tree):
     ) -> StorageError:
         parts = urlsplit(location)
         return StorageError(
-            f"The NameNode sends to the DataNode {parts.hostname}:{parts.port} for "
+            f"The NameNode redirects to the DataNode {parts.hostname}:{parts.port} for "
             f"{self._where(path)!r}, which cannot be reached from here: {exc.message}",
             hint="This machine must be able to resolve the DataNodes' names and to reach their "
             "HTTP ports (9864 unless configured).",
@@ -315,8 +319,8 @@ class WebHdfs(Tree):
         """Send one request, once.
 
         Raises:
-            StorageError: One of two kinds: nothing was sent, or it was and there is no whole
-                answer.
+            StorageError: Nothing was sent (`_NotReachedError`), or there is no complete answer
+                (`_UnansweredError`).
         """
         exceptions = self._urllib3.exceptions
         parts = urlsplit(url)
@@ -343,7 +347,7 @@ class WebHdfs(Tree):
         return text.partition(": ")[2] or text or type(exc).__name__
 
     def _connections(self) -> PoolManager:
-        # A forked process must not answer what its parent has asked on the same connection.
+        # A forked process must not read the answers to its parent on the same connection.
         if self._pool is None or self._pool_owner != os.getpid():
             with self._lock:
                 self._pool = self._urllib3.PoolManager(
@@ -359,12 +363,12 @@ class WebHdfs(Tree):
 
 
 class _Body:
-    """What is to be written.
+    """The body of a request that writes a file.
 
     Attributes:
-        content: For the HTTP client: bytes, or what yields them.
-        error: What the source raised. The request is ended as if it had come to its end, so that
-            the DataNode is done with the file when whoever wrote it removes it.
+        content: Bytes, or an iterator of them, for the HTTP client.
+        error: Error of the source. The request then ends normally, so that the DataNode closes
+            the file before the caller removes it.
     """
 
     def __init__(self, pieces: Iterable[memoryview]) -> None:
@@ -382,15 +386,15 @@ class _Body:
 
 
 class _NotReachedError(StorageError):
-    """Nothing was sent."""
+    """The request was not sent."""
 
 
 class _UnansweredError(StorageError):
-    """It was sent, and may have been done."""
+    """The request was sent, and may have succeeded."""
 
 
 class _NotNowError(StorageError):
-    """It was refused for a moment, or by a NameNode that is not the active one."""
+    """The request was refused temporarily, or by a NameNode that is not the active one."""
 
 
 class _TakenError(StorageError):
@@ -401,7 +405,7 @@ class _GoneError(ObjectNotFoundError):
     """There is no such file or directory.
 
     Attributes:
-        was_sent_before: Whether the same was sent before, and not answered.
+        was_sent_before: True if the same request was sent before, without an answer.
     """
 
     was_sent_before = False
@@ -409,7 +413,7 @@ class _GoneError(ObjectNotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a node answered; its name goes into errors."""
+    """The answer of a node, whose name goes into errors."""
 
     node: str
     response: BaseHTTPResponse
@@ -418,8 +422,8 @@ class _Answer:
     def content(self) -> bytes:
         return self.response.data
 
-    def told(self, take: Callable[[Any], _T]) -> _T:
-        """Return what a function takes out of the document that was sent."""
+    def parsed(self, take: Callable[[Any], _T]) -> _T:
+        """Return the part of the JSON document that a function takes out."""
         try:
             return take(json.loads(self.content))
         except (
@@ -434,20 +438,20 @@ class _Answer:
 
     @property
     def location(self) -> str:
-        """Where a NameNode sends to."""
+        """The URL that a NameNode redirects to."""
         header = self.response.headers.get("Location")
-        location = header or self.told(lambda said: said["Location"])
+        location = header or self.parsed(lambda document: document["Location"])
         if not isinstance(location, str) or not _leads_to_a_host(location):
             raise self._not_webhdfs()
         return location
 
     def check_is_no_redirect(self) -> None:
-        """Refuse what a DataNode never sends, and a gateway does that wants a login."""
+        """Reject a redirect, which a DataNode never sends, but a gateway with a login does."""
         if self.response.status >= _HTTP_REDIRECT:
             raise self._not_webhdfs()
 
     def content_of(self, length: int | None) -> bytes:
-        """Return the content, of which no more was asked for than a length."""
+        """Return the content; one longer than the requested length is rejected."""
         if length is not None and len(self.content) > length:
             raise self._not_webhdfs()
         return self.content
@@ -455,12 +459,12 @@ class _Answer:
     def _not_webhdfs(self) -> StorageError:
         return StorageError(
             f"{self.node} answers, but not as WebHDFS does.",
-            hint="Give the NameNode's HTTP port (9870 unless configured), not that of its RPC "
+            hint="Give the NameNode's HTTP port (9870 unless configured), not its RPC port "
             "(8020); dfs.webhdfs.enabled must not be false.",
         )
 
     def refusal(self, where: str, secrets: Sequence[str], *, was_sent: bool) -> LakebedError | None:
-        """Return the error that the answer tells, or None."""
+        """Return the error in the answer, or None."""
         status = self.response.status
         if status in _HTTP_OK:
             return None
@@ -482,7 +486,7 @@ class _Answer:
             return AccessDeniedError(f"Access to {where!r} was denied: {message}", hint=hint)
         if not kind and status not in _HTTP_THROTTLED and status < _HTTP_SERVER_ERROR:
             return self._not_webhdfs()
-        text = f"{self.node} did not do what was asked of {where!r}: {kind} {message}".strip()
+        text = f"{self.node} refused the request for {where!r}: {kind} {message}".strip()
         if status in _HTTP_THROTTLED:
             return _NotNowError(text, retryable=True)
         if status >= _HTTP_SERVER_ERROR:
@@ -491,8 +495,8 @@ class _Answer:
 
     def _remote_exception(self) -> tuple[str, str]:
         try:
-            told = json.loads(self.content)["RemoteException"]
-            return str(told["exception"]), str(told["message"]).partition("\n")[0]
+            remote = json.loads(self.content)["RemoteException"]
+            return str(remote["exception"]), str(remote["message"]).partition("\n")[0]
         except (ValueError, TypeError, KeyError, RecursionError):
             return "", f"HTTP {self.response.status} {self.response.reason or ''}".strip()
 
@@ -501,7 +505,7 @@ def _leads_to_a_host(location: str) -> bool:
     try:
         parts = urlsplit(location)
         return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # of a port that is no number, and of half a bracket
+    except ValueError:  # a port that is not a number, or an unbalanced bracket
         return False
 
 
@@ -516,19 +520,21 @@ def _taken(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: A
 
 
 def _not_now(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
-    return _NotNowError(f"The NameNode cannot do it now, for {where!r}: {message}", retryable=True)
+    return _NotNowError(
+        f"The NameNode cannot serve {where!r} at this moment: {message}", retryable=True
+    )
 
 
 def _full(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
     return StorageFullError(
-        f"No room to write {where!r}: {message}", hint="Raise the quota, or free some space."
+        f"No space to write {where!r}: {message}", hint="Raise the quota, or free some space."
     )
 
 
 def _bad_name(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
     return InvalidNameError(
         f"{where!r} cannot be written: {message}",
-        hint="On a file system a name is an object or a directory, not both.",
+        hint="On a file system a name is either an object or a directory, not both.",
     )
 
 
@@ -580,7 +586,7 @@ def _entry(status: Mapping[str, Any], path: str) -> TreeEntry:
 def _page(listing: Mapping[str, Any], path: str) -> tuple[list[TreeEntry], bool]:
     """Return some entries of a directory, and whether they are the last."""
     statuses = listing["partialListing"]["FileStatuses"]["FileStatus"]
-    # Of a file, a list tells the file itself.
+    # The listing of a file contains the file itself.
     entries = [_entry(status, path) for status in statuses if status["pathSuffix"]]
     return entries, not listing["remainingEntries"]
 
@@ -590,6 +596,6 @@ def _spelled(path: str) -> str:
 
 
 def _hide_tokens(record: logging.LogRecord) -> bool:
-    """Keep tokens, which stand in URLs, out of what the HTTP client logs."""
+    """Redact the tokens in the URLs that the HTTP client logs."""
     record.msg, record.args = redacted(record.getMessage()), ()
     return True
