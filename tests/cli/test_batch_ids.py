@@ -57,7 +57,7 @@ def test_statements_are_printed_and_nothing_else(cli, customers: str, tmp_path: 
     cli("append", customers, tmp_path / "rows.jsonl", "--begun-at", "2015-12-10T21:56:48Z")
 
     told = cli(
-        *("publish", customers, "--table", "lake.customers", "--print-sql"),
+        *("publish", "hive", customers, "--table", "lake.customers", "--print-sql"),
         *("--since", "0", "--root", "s3n://abc/def"),
     ).stdout.splitlines()
 
@@ -72,13 +72,12 @@ def test_statements_are_printed_and_nothing_else(cli, customers: str, tmp_path: 
     "words",
     [
         ("--table", "t", "--since", "1"),
-        ("--print-sql", "--delta"),
         ("--table", "t", "--print-sql", "--check"),
         ("--table", "t", "--print-sql", "--warehouse", "w"),
     ],
 )
 def test_options_that_mean_nothing_together_are_refused(cli, customers: str, words) -> None:
-    assert "--print-sql" in cli("publish", customers, *words, exit_code=2).stderr
+    assert "--print-sql" in cli("publish", "hive", customers, *words, exit_code=2).stderr
 
 
 def test_adopted_directories_of_dates_are_gone_on_with(cli, tmp_path: Path) -> None:

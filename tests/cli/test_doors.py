@@ -12,35 +12,37 @@ import pytest
 import lakebed
 
 
-@pytest.mark.parametrize("door", ["--delta", "--iceberg"])
+@pytest.mark.parametrize("door", ["delta", "iceberg"])
 def test_table_is_published_checked_mended_and_dropped(cli, address, flights, door) -> None:
-    done = cli.json("publish", address, door)
+    done = cli.json("publish", door, address)
     assert (done["created"], done["is_in_step"], done["version"]) == (True, True, flights.version)
-    assert done["kind"] == door[2:]
-    assert cli.json("publish", address, door, "--check")["was_in_step"]
+    assert done["kind"] == door
+    assert cli.json("publish", door, address, "--check")["was_in_step"]
 
     flights.delete(flights.where("flight >= 0"))
-    checked = cli("publish", address, door, "--check", "-o", "json", exit_code=1)
+    checked = cli("publish", door, address, "--check", "-o", "json", exit_code=1)
     assert "not in step" in checked.stderr
-    assert cli.json("publish", address, door, "--repair")["removed_count"] > 0
-    assert cli.json("unpublish", address, door)["is_dropped"]
-    assert not cli.json("unpublish", address, door)["was_there"]
+    assert cli.json("publish", door, address, "--repair")["removed_count"] > 0
+    assert cli.json("unpublish", door, address)["is_dropped"]
+    assert not cli.json("unpublish", door, address)["was_there"]
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "Set publish.delta, publish.iceberg or publish.hive to true, or name the table"),
-        (["--dry-run"], "Give --table for a Hive table, or --delta, or --iceberg"),
-        (["--delta", "--iceberg"], "only one of --delta and --iceberg"),
-        (["--delta", "--table", "a.b"], "no name"),
-        (["--delta", "--catalog", "prod"], "--catalog is for --iceberg"),
-        (["--delta", "--mode", "batches"], "--mode is for a Hive table"),
-        (["--delta", "--root", "s3://b"], "leave --root out"),
-        (["--delta", "--metastore", "thrift://h:1"], "--metastore is for a Hive table"),
-        (["--table", "a.b", "--metastore", "hive:9083"], "--metastore is thrift://HOST:PORT"),
-        (["--table", "a.b", "--warehouse", "hive:9083"], "'hive:9083' is no metastore"),
-        (["--delta", "--check", "--repair"], "only one of --check and --repair"),
+        (["all"], "Set publish.delta, publish.iceberg or publish.hive to true, or name the table"),
+        (["delta", "--table", "a.b"], "No such option '--table'"),
+        (["delta", "--catalog", "prod"], "No such option '--catalog'"),
+        (["delta", "--root", "s3://b"], "No such option '--root'"),
+        (["iceberg", "--metastore", "thrift://h:1"], "No such option '--metastore'"),
+        (["hive"], "Missing option '--table'"),
+        (["hive", "--table", "a.b", "--since", "1"], "--since is for --print-sql"),
+        (
+            ["hive", "--table", "a.b", "--metastore", "hive:9083"],
+            "--metastore is thrift://HOST:PORT",
+        ),
+        (["hive", "--table", "a.b", "--warehouse", "hive:9083"], "'hive:9083' is no metastore"),
+        (["delta", "--check", "--repair"], "only one of --check and --repair"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
@@ -49,10 +51,27 @@ def test_options_that_do_not_go_together_are_refused(
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
 
-    done = cli("publish", address, *options, exit_code=2)
+    done = cli("publish", options[0], address, *options[1:], exit_code=2)
 
     assert said in done.stderr.replace("\n", " ")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (("publish", "lake/t", "--delta"), "publish delta lake/t"),
+        (("publish", "--iceberg", "lake/t", "--catalog=p"), "publish iceberg lake/t"),
+        (("publish", "lake/t", "--table", "a.b"), "publish hive lake/t"),
+        (("publish", "lake/t"), "publish all lake/t"),
+        (("unpublish", "lake/t", "--delta"), "unpublish delta lake/t"),
+        (("unpublish", "lake/t"), "unpublish FORMAT lake/t"),
+    ],
+)
+def test_dataset_before_the_format_is_refused_with_the_spelling_of_now(cli, words, now) -> None:
+    done = cli(*words, exit_code=2)
+
+    assert f"The format comes first: lakebed {now}." in done.stderr.replace("\n", " ")
 
 
 def test_metastore_that_nobody_answers_for_is_told_without_a_session(address, flights) -> None:
@@ -62,7 +81,7 @@ def test_metastore_that_nobody_answers_for_is_told_without_a_session(address, fl
         # In another process: in this one a session of other tests may run.
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "lakebed", "publish", address),
+                *(sys.executable, "-m", "lakebed", "publish", "hive", address),
                 *("--table", "a.b", "--metastore", place),
             ],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "JAVA_HOME": "/nowhere"},
@@ -127,14 +146,14 @@ def test_verb_whose_commit_a_table_cannot_show_ends_with_a_code_of_its_own(
     ]
     assert "delta: version 1 of 2, NOT in step" in cli("show", automatic).stdout
     assert "Not published: delta shows version 1 of 2." in cli("history", automatic).stderr
-    assert cli("publish", automatic, exit_code=9).stderr.count("Error: ") == 1
+    assert cli("publish", "all", automatic, exit_code=9).stderr.count("Error: ") == 1
     page = tmp_path / "report.html"
     cli("report", automatic, "-o", page)
     assert "delta shows version 1 of 2, though each commit is to be published" in page.read_text()
 
     cli("delete", automatic, "--where", "p = ''", "--yes")
 
-    assert {table["is_in_step"] for table in cli.json("publish", automatic)} == {True}
+    assert {table["is_in_step"] for table in cli.json("publish", "all", automatic)} == {True}
     assert "Not published" not in cli("history", automatic).stderr
 
 

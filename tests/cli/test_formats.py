@@ -58,8 +58,8 @@ CALLS = {
     "compact": "{lake}/flights",
     "promote": "{lake}/pings {dimensions}",
     "check": "{lake}/flights",
-    "publish": "{lake}/flights --table lake.{table}",
-    "unpublish": "{lake}/flights --table lake.{table}",
+    "publish": "hive {lake}/flights --table lake.{table}",
+    "unpublish": "hive {lake}/flights --table lake.{table}",
     "adopt": "{lake}/plain",
     "export": "{lake}/lines {lake}/tree --telemetry",
     "archive": "init --storage {lake}/raw",
@@ -89,12 +89,12 @@ OTHER_SHAPES = {
     "commit --dry-run": "{lake}/flights {staged} --check flight>0 --unique carrier",
     "discard --dry-run": "{lake}/flights {staged}",
     "cleanup --delete": "{lake}/flights --older-than 0s --yes --kept",
-    "publish --dry-run": "{lake}/flights --table lake.{table}",
-    "publish --print-sql": "{lake}/flights --table lake.{table}",
-    "publish --delta": "{lake}/flights",
-    "publish --iceberg": "{lake}/flights --repair",
-    "unpublish --delta": "{lake}/flights",
-    "unpublish --iceberg": "{lake}/flights --dry-run",
+    "publish hive": "{lake}/flights --table lake.{table} --dry-run",
+    "publish hive --print-sql": "{lake}/flights --table lake.{table}",
+    "publish delta": "{lake}/flights",
+    "publish iceberg": "{lake}/flights --repair",
+    "unpublish delta": "{lake}/flights",
+    "unpublish iceberg": "{lake}/flights --dry-run",
     "adopt --dry-run": "{lake}/plain",
     "check --deep": "{lake}/flights --repair",
 }
@@ -137,9 +137,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
 
 def needs_spark(verb: str) -> bool:
     is_publication = verb.split()[0] in ("publish", "unpublish")
-    return is_publication and not any(
-        one in verb for one in ("--delta", "--iceberg", "--print-sql")
-    )
+    return is_publication and not any(one in verb for one in ("delta", "iceberg", "--print-sql"))
 
 
 def test_every_verb_and_every_format_is_checked() -> None:

@@ -155,7 +155,7 @@ def test_programs_are_told_which_file_is_kept_back_and_why(cli, place) -> None:
     (left,) = told["left_out"]
     assert (left["location"], left["why"]) == (str(place / "in" / "b.jsonl"), "rejects")
     assert left["is_kept_back"]
-    assert "do not fit" in left["detail"]
+    assert "does not fit" in left["detail"]
     assert "left out" not in cli("ingest", "in", "--into", "lake/n", "--local", exit_code=2).stdout
 
 

@@ -156,7 +156,7 @@ def test_embedded_metastore_keeps_to_its_directory(lake, days, tmp_path):
     fill(days, 1, PARTITIONS[:2])
     here = tmp_path / "here"
     here.mkdir()
-    command = [sys.executable, "-m", "lakebed", "publish", f"{lake.uri}/days", "-o", "json"]
+    command = [sys.executable, "-m", "lakebed", "publish", "hive", f"{lake.uri}/days", "-o", "json"]
     command += ["--table", "lake.days", "--warehouse", str(tmp_path / "hive")]
 
     done = subprocess.run(

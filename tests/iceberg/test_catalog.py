@@ -150,10 +150,10 @@ def test_configuration_that_cannot_be_read_is_told_without_what_stands_in_it(day
     days.append([{"p": "a", "n": 1}])
     days.publish_iceberg()
     (tmp_path / ".pyiceberg.yaml").write_text("catalog:\n  prod: {credential: pLaNtEd\n")
-    flags = ["--iceberg"] if verb == "publish" else ["--dry-run"]
+    words = ["publish", "iceberg"] if verb == "publish" else ["cleanup", "--dry-run"]
 
     done = subprocess.run(
-        [sys.executable, "-m", "lakebed", verb, str(tmp_path / "lake/days"), *flags],
+        [sys.executable, "-m", "lakebed", *words, str(tmp_path / "lake/days")],
         env={
             **os.environ,
             "PYICEBERG_HOME": str(tmp_path),
@@ -285,7 +285,7 @@ def test_catalog_is_the_one_that_the_configuration_of_pyiceberg_names(
     (tmp_path / ".pyiceberg.yaml").write_text(f"catalog:\n  doors:\n{settings}")
     days.append([{"p": "a", "n": 1}, {"p": "b", "n": 2}])
     command = [
-        *(sys.executable, "-m", "lakebed", "publish", f"{tmp_path}/lake/days", "--iceberg"),
+        *(sys.executable, "-m", "lakebed", "publish", "iceberg", f"{tmp_path}/lake/days"),
         *("--catalog", "doors", "--table", known_catalog.table, "--output", "json", "--quiet"),
     ]
     environ = {**os.environ, "PYICEBERG_HOME": str(tmp_path)}

@@ -106,7 +106,7 @@ def require_published(failures: Sequence[NotPublished]) -> None:
     error = NotPublishedError(
         f"{first.dataset!r} is committed, but not published to {first.table}: {first.reason}",
         hint=f"{first.hint} The table shows an older version until the next commit, which "
-        "publishes again, or until `lakebed publish`.".strip(),
+        "publishes again, or until `lakebed publish all`.".strip(),
     )
     for other in others:
         error.add_note(f"{other.dataset!r} is not published to {other} either.")

@@ -130,16 +130,16 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
     },
     "Other engines": {
         "publish": Home(
-            "lakebed.cli.hive",
+            "lakebed.cli.publish",
             "publish",
-            "Bring a Hive, Delta or Iceberg table into step.",
+            "Create or update a published Hive, Delta or Iceberg table.",
         ),
         "unpublish": Home(
-            "lakebed.cli.hive",
+            "lakebed.cli.publish",
             "unpublish",
             "Drop a published table; dataset and files stay.",
         ),
-        "adopt": Home("lakebed.cli.hive", "adopt", "Make a dataset of files where they lie."),
+        "adopt": Home("lakebed.cli.adopt", "adopt", "Make a dataset of files where they lie."),
         "export": Home(
             "lakebed.cli.export", "export", "Write submissions as a tree of files for other tools."
         ),

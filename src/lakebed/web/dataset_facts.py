@@ -261,7 +261,7 @@ def _of_publications(address: str, tables: Sequence[PublishedTable]) -> list[Adv
     return [
         Advice(
             text=f"{table}, though each commit is to be published to it.",
-            command=f"lakebed publish {address}",
+            command=f"lakebed publish all {address}",
         )
         for table in tables
         if table.is_stale

@@ -1,0 +1,352 @@
+"""The verbs publish and unpublish, one for each format: tables of other engines over the same files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from lakebed.cli.group import VerbGroup
+from lakebed.cli.options import Verb, require_published, takes_dataset, takes_metastore, verb
+from lakebed.cli.output import Output, OutputFormat
+from lakebed.cli.records import automatic_publications, published_record
+from lakebed.common.shown import facts_of
+from lakebed.model.publishing import MODES
+from lakebed.repository import Repository
+from lakebed.tables.hive.to_hive import Publication
+from lakebed.tables.outcome import TablePublication
+
+_DRIFT_EXIT_CODE = 1
+_PARTITION_LISTS = ("added", "changed", "dropped")
+# Options of `lakebed publish DATASET` before each format had a verb, and the verb that has them now.
+_FORMERLY = {"--delta": "delta", "--iceberg": "iceberg", "--catalog": "iceberg", "--table": "hive"}
+
+
+class _FormatGroup(VerbGroup):
+    """Verbs by format; the former spelling, with the dataset first, is refused by name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words before the verb; refuse a dataset in its place."""
+        words = [word for word in args if not word.startswith("-")]
+        is_help = not args or "--help" in args or "-h" in args
+        if not is_help and not {*words[:1], *words[:2]} & {*self.commands, "help"}:
+            known = (verb for option, verb in _FORMERLY.items() if option in _names(args))
+            target = next(known, "all" if "all" in self.commands else "FORMAT")
+            dataset = next((word for word in words if "/" in word), "DATASET")
+            ctx.fail(
+                f"The format comes first: {ctx.command_path} {target} {dataset}. "
+                f"Formats are {', '.join(self.commands)}."
+            )
+        return super().parse_args(ctx, args)
+
+
+def _names(args: list[str]) -> set[str]:
+    return {word.partition("=")[0] for word in args}
+
+
+@click.group(
+    "publish", cls=_FormatGroup, epilog="\b\nExample:\n  lakebed publish delta lake/flights"
+)
+def publish() -> None:
+    """Create or update a published Hive, Delta or Iceberg table.
+
+    Only what commits have touched since the last publication is changed. No file moves, and none is
+    copied.
+    """
+
+
+@click.group(
+    "unpublish", cls=_FormatGroup, epilog="\b\nExample:\n  lakebed unpublish delta lake/flights"
+)
+def unpublish() -> None:
+    """Drop a published table; dataset and files stay."""
+
+
+def _takes_upkeep(function: Verb) -> Verb:
+    """Give the function `wish`: the arguments that publications to each format share."""
+
+    def run(
+        output: Output, *, is_check: bool, is_repair: bool, is_dry_run: bool, **arguments: Any
+    ) -> None:
+        if is_check and is_repair:
+            raise _misused("Give only one of --check and --repair.")
+        wish = {"check": is_check, "repair": is_repair, "dry_run": is_dry_run}
+        function(output, wish=wish, **arguments)
+
+    run.__doc__ = function.__doc__
+    for option in (
+        click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show the changes."),
+        click.option(
+            "--repair", "is_repair", is_flag=True, help="Compare everything, and mend the table."
+        ),
+        click.option(
+            "--check",
+            "is_check",
+            is_flag=True,
+            help="Compare everything and change nothing; exit code 1 if the table differs.",
+        ),
+    ):
+        run = option(run)
+    return run
+
+
+_takes_root = click.option(
+    "--root", metavar="URL", help="The repository as readers of the table spell it."
+)
+_takes_catalog = click.option(
+    "--catalog", metavar="NAME", help="Catalog of the table, as pyiceberg is configured for it."
+)
+
+
+@verb("all", example="lakebed publish all lake/flights")
+@takes_dataset
+@takes_metastore
+def publish_all(
+    output: Output, *, repository: Repository, name: str, metastore: str | None
+) -> None:
+    """Publish to each table that the properties of the dataset name, as a commit does."""
+    dataset = repository.open(name)
+    with output.progress("Publishing"):
+        failures = dataset.republish(metastore)
+    output.rows(
+        ("kind", "table", "version", "is_in_step"),
+        map(published_record, automatic_publications(dataset)),
+    )
+    require_published(failures)
+
+
+@verb("delta", example="lakebed publish delta lake/flights --check")
+@takes_dataset
+@_takes_upkeep
+def publish_delta(
+    output: Output, *, repository: Repository, name: str, wish: Mapping[str, Any]
+) -> None:
+    """Create or update the Delta table in the directory of the dataset."""
+    dataset = repository.open(name)
+    _publish(output, wish, dataset.publish_delta)
+
+
+@verb("iceberg", example="lakebed publish iceberg lake/flights --catalog prod --table web.flights")
+@takes_dataset
+@_takes_catalog
+@click.option("--table", metavar="DB.TABLE", help="Name of the table in the catalog.")
+@_takes_root
+@_takes_upkeep
+def publish_iceberg(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    catalog: str | None,
+    table: str | None,
+    root: str | None,
+    wish: Mapping[str, Any],
+) -> None:
+    """Create or update an Iceberg table, by itself or of a catalog."""
+    dataset = repository.open(name)
+    _publish(
+        output,
+        wish,
+        lambda **given: dataset.publish_iceberg(catalog=catalog, table=table, root=root, **given),
+    )
+
+
+@verb(
+    "hive",
+    example="lakebed publish hive lake/flights --table lake.flights --metastore thrift://hive:9083",
+)
+@takes_dataset
+@takes_metastore
+@click.option(
+    "--table", metavar="DB.TABLE", required=True, help="Name of the table in the metastore."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    help="A partition of the table is one of the dataset, or a batch.  [default: partitions]",
+)
+@_takes_root
+@click.option(
+    "--print-sql",
+    "is_printed",
+    is_flag=True,
+    help="Print the statements that change the table, to be run elsewhere; needs no metastore.",
+)
+@click.option(
+    "--since",
+    type=int,
+    metavar="VERSION",
+    help="With --print-sql: the version that the table shows; only later changes are printed.",
+)
+@_takes_upkeep
+def publish_hive(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    metastore: str | None,
+    table: str,
+    mode: Any,
+    root: str | None,
+    is_printed: bool,
+    since: int | None,
+    wish: Mapping[str, Any],
+) -> None:
+    """Create or update a table of a Hive metastore.
+
+    The numbers of partitions that were added, changed and dropped are shown; -v and -o json name
+    the partitions.
+    """
+    if since is not None and not is_printed:
+        raise _misused("--since is for --print-sql.")
+    dataset = repository.open(name)
+    if is_printed:
+        if metastore or mode or any(wish.values()):
+            raise _misused("--print-sql goes with --table, --since and --root alone.")
+        statements = dataset.publish_statements(table=table, since=since, root=root)
+        # For a person as for a shell: statements, and nothing around them.
+        shown = replace(output, format=OutputFormat.PLAIN) if output.is_table else output
+        shown.rows(("statement",), ({"statement": f"{text};"} for text in statements))
+        return
+    _publish(
+        output,
+        wish,
+        lambda **given: dataset.publish(metastore, table=table, mode=mode, root=root, **given),
+    )
+
+
+def _publish(
+    output: Output,
+    wish: Mapping[str, Any],
+    publish_it: Callable[..., Publication | TablePublication],
+) -> None:
+    with output.progress("Publishing") as on_progress:
+        done = publish_it(**wish, on_progress=on_progress)
+    record = _hive_record(done) if isinstance(done, Publication) else _table_record(done)
+    output.record(record, facts=facts_of(record if output.is_verbose else _in_short(record)))
+    if not done.is_applied and not done.is_in_step:
+        output.note("The table is not in step." if wish["check"] else "Nothing was changed.")
+    if wish["check"] and not done.is_in_step:
+        click.get_current_context().exit(_DRIFT_EXIT_CODE)
+
+
+def _misused(message: str) -> click.UsageError:
+    return click.UsageError(message, click.get_current_context())
+
+
+def _table_record(done: TablePublication) -> dict[str, object]:
+    return {
+        "table": done.table,
+        "kind": done.kind,
+        "version": done.version,
+        "table_version": done.table_version,
+        "is_applied": done.is_applied,
+        "is_in_step": done.is_in_step,
+        "was_in_step": done.was_in_step,
+        "created": done.created,
+        "schema_changes": list(done.schema_changes),
+        "added_count": done.added_count,
+        "removed_count": done.removed_count,
+        "unchanged_count": done.unchanged_count,
+        "foreign": list(done.foreign),
+        "damaged": list(done.damaged),
+        "seconds": round(done.seconds, 3),
+    }
+
+
+def _hive_record(done: Publication) -> dict[str, object]:
+    return {
+        "table": done.table,
+        "version": done.version,
+        "mode": done.mode,
+        "is_applied": done.is_applied,
+        "is_in_step": done.is_in_step,
+        "was_in_step": done.was_in_step,
+        "created": done.created,
+        "schema_changes": list(done.schema_changes),
+        **{name: list(getattr(done, name)) for name in _PARTITION_LISTS},
+        "unchanged": done.unchanged,
+        "damaged": list(done.damaged),
+        "calls": done.calls,
+        "seconds": round(done.seconds, 3),
+    }
+
+
+def _in_short(record: dict[str, object]) -> dict[str, object]:
+    """Return the record of a publication with numbers of partitions instead of their names."""
+
+    def counted_or_same(name: str, value: object) -> object:
+        return len(value) if name in _PARTITION_LISTS and isinstance(value, list) else value
+
+    return {name: counted_or_same(name, value) for name, value in record.items()}
+
+
+_takes_dry_run = click.option(
+    "--dry-run", "is_dry_run", is_flag=True, help="Only look whether there is one."
+)
+
+
+@verb("delta", example="lakebed unpublish delta lake/flights")
+@takes_dataset
+@_takes_dry_run
+def unpublish_delta(output: Output, *, repository: Repository, name: str, is_dry_run: bool) -> None:
+    """Delete the log of the Delta table; dataset and files stay."""
+    dataset = repository.open(name)
+    is_there = dataset.unpublish_delta(dry_run=is_dry_run)
+    _show_dropped(output, None, is_there=is_there, is_dry_run=is_dry_run)
+
+
+@verb("iceberg", example="lakebed unpublish iceberg lake/flights")
+@takes_dataset
+@_takes_catalog
+@click.option("--table", metavar="DB.TABLE", help="Name of the table in the catalog.")
+@_takes_dry_run
+def unpublish_iceberg(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    catalog: str | None,
+    table: str | None,
+    is_dry_run: bool,
+) -> None:
+    """Drop the Iceberg table and its metadata; dataset and files stay."""
+    dataset = repository.open(name)
+    is_there = dataset.unpublish_iceberg(catalog=catalog, table=table, dry_run=is_dry_run)
+    _show_dropped(output, table, is_there=is_there, is_dry_run=is_dry_run)
+
+
+@verb("hive", example="lakebed unpublish hive lake/flights --table lake.flights --warehouse hive")
+@takes_dataset
+@takes_metastore
+@click.option(
+    "--table", metavar="DB.TABLE", required=True, help="Name of the table in the metastore."
+)
+@_takes_dry_run
+def unpublish_hive(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    metastore: str | None,
+    table: str,
+    is_dry_run: bool,
+) -> None:
+    """Drop the table of a Hive metastore; dataset and files stay."""
+    dataset = repository.open(name)
+    is_there = dataset.unpublish(metastore, table=table, dry_run=is_dry_run)
+    _show_dropped(output, table, is_there=is_there, is_dry_run=is_dry_run)
+
+
+def _show_dropped(output: Output, table: str | None, *, is_there: bool, is_dry_run: bool) -> None:
+    output.record(
+        {"table": table, "was_there": is_there, "is_dropped": is_there and not is_dry_run}
+    )
+
+
+for _verb in (publish_all, publish_delta, publish_iceberg, publish_hive):
+    publish.add_command(_verb)
+for _verb in (unpublish_delta, unpublish_iceberg, unpublish_hive):
+    unpublish.add_command(_verb)
