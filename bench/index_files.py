@@ -4,7 +4,7 @@
 
 A dataset has an index of so many pairs of value and file, in four files. Then one file of ten rows
 is appended at a time: with `kartothek.indices` off, and with the index file that each commit writes
-anew, whatever the limit of `lakebed.index.kartothek` is. Printed are medians of CPU, in
+anew, whatever the limit of `lakebed.index.kartothek_file` is. Printed are medians of CPU, in
 milliseconds, their ratio, and the bytes of the index file.
 """
 
@@ -18,7 +18,7 @@ import uuid
 import pyarrow as pa
 
 import lakebed
-from lakebed.index import kartothek
+from lakebed.index import kartothek_file
 
 FILES = 4
 KINDS = {"long": lambda n: n, "text": lambda n: f"{n:012}"}
@@ -31,7 +31,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    kartothek._COMMIT_PAIRS = kartothek._MOST_COMMIT_PAIRS = kartothek.MAX_PAIRS
+    kartothek_file._COMMIT_PAIRS = kartothek_file._MOST_COMMIT_PAIRS = kartothek_file.MAX_PAIRS
     print(f"{'pairs':>9} {'values':7}{'off':>8}{'kept':>8}{'ratio':>7}{'bytes':>12}")
     for pairs in given.pairs:
         for name, value in KINDS.items():

@@ -1,4 +1,4 @@
-"""A word stands for one thing: no two classes, nor types of another kind, have one public name."""
+"""A word stands for one thing: no two types have one public name, and no two modules."""
 
 import ast
 from collections import defaultdict
@@ -10,6 +10,15 @@ import pytest
 import lakebed
 
 SOURCE = Path(lakebed.__file__).parents[1]
+
+# What may have the name of another module or folder, and why.
+SAME_NAME = {
+    "archive": "the archive itself, in its room",
+    "plan": "the plan itself, in its room",
+    "state": "the state itself, in its room",
+    "index": "of a dataset, and of an archive: both find what is asked for",
+    "ingest": "the declaration of it, and the engine that does it",
+}
 
 
 def public_types(tree: ast.Module) -> Iterator[str]:
@@ -34,3 +43,18 @@ def test_no_two_types_have_one_name() -> None:
     assert len(homes) > 200
     twice = {name: where for name, where in homes.items() if len(where) > 1}
     assert twice == {}
+
+
+def test_no_two_modules_have_one_name() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    root = SOURCE / "lakebed"
+    for path in sorted(root.rglob("*.py")):
+        if path.name == "__init__.py" and path.parent != root:
+            homes[path.parent.name].append(f"{path.parent.relative_to(root)}/")
+        elif not path.name.startswith("__"):
+            homes[path.stem].append(str(path.relative_to(root)))
+
+    assert len(homes) > 200
+    twice = {name: where for name, where in homes.items() if len(where) > 1}
+    assert {name: where for name, where in twice.items() if name not in SAME_NAME} == {}
+    assert set(SAME_NAME) <= set(twice), "names that need no leave any more"

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from lakebed.arrow.kernel import WriteOptions as WriteOptions
     from lakebed.arrow.reading.files import CsvOptions as CsvOptions
     from lakebed.arrow.reading.inference import infer_schema as infer_schema
+    from lakebed.batches.dataset_transaction import DatasetTransaction as DatasetTransaction
     from lakebed.batches.diff import Diff as Diff
     from lakebed.batches.listing import Batch as Batch
     from lakebed.batches.staged import Staged as Staged
-    from lakebed.batches.transaction import DatasetTransaction as DatasetTransaction
     from lakebed.checks import Audit as Audit
     from lakebed.commit import Commit as Commit
     from lakebed.common.progress import Progress as Progress
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from lakebed.pipeline.following import IngestRun as IngestRun
     from lakebed.pipeline.ingest import Ingest as Ingest
     from lakebed.pipeline.ingest import IngestCheck as IngestCheck
-    from lakebed.pipeline.report import IngestReport as IngestReport
+    from lakebed.pipeline.ingest_report import IngestReport as IngestReport
     from lakebed.repository import Repository as Repository
     from lakebed.repository import open_repository as open_repository
     from lakebed.repository import open_uri as open_uri
-    from lakebed.state.commit import CommitOptions as CommitOptions
+    from lakebed.state.committing import CommitOptions as CommitOptions
     from lakebed.state.file_provider import FileMetadataProvider as FileMetadataProvider
     from lakebed.state.metadata_provider import MetadataProvider as MetadataProvider
     from lakebed.state.protections import Protection as Protection
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from lakebed.work.cleanup import CleanupReport as CleanupReport
     from lakebed.work.ingest.due import LeftOut as LeftOut
     from lakebed.work.ingest.load import LoadReport as LoadReport
-    from lakebed.work.ingest.options import LoadOptions as LoadOptions
+    from lakebed.work.ingest.load_options import LoadOptions as LoadOptions
 else:
     __getattr__, __dir__, __all__ = _lazily(
         __name__,
@@ -69,7 +69,7 @@ else:
             "Diff": "lakebed.batches.diff",
             "Batch": "lakebed.batches.listing",
             "Staged": "lakebed.batches.staged",
-            "DatasetTransaction": "lakebed.batches.transaction",
+            "DatasetTransaction": "lakebed.batches.dataset_transaction",
             "Audit": "lakebed.checks",
             "Commit": "lakebed.commit",
             "Dataset": "lakebed.dataset",
@@ -88,11 +88,11 @@ else:
             "Hold": "lakebed.state.sources",
             "Ingest": "lakebed.pipeline.ingest",
             "IngestCheck": "lakebed.pipeline.ingest",
-            "IngestReport": "lakebed.pipeline.report",
+            "IngestReport": "lakebed.pipeline.ingest_report",
             "Repository": "lakebed.repository",
             "open_repository": "lakebed.repository",
             "open_uri": "lakebed.repository",
-            "CommitOptions": "lakebed.state.commit",
+            "CommitOptions": "lakebed.state.committing",
             "FileMetadataProvider": "lakebed.state.file_provider",
             "Protection": "lakebed.state.protections",
             "SourceFile": "lakebed.state.sources",
@@ -103,7 +103,7 @@ else:
             "CleanupReport": "lakebed.work.cleanup",
             "LeftOut": "lakebed.work.ingest.due",
             "LoadReport": "lakebed.work.ingest.load",
-            "LoadOptions": "lakebed.work.ingest.options",
+            "LoadOptions": "lakebed.work.ingest.load_options",
         },
     )
 

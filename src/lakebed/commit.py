@@ -22,7 +22,7 @@ from lakebed.state.state import State
 from lakebed.store.base import Store, validate_key
 
 if TYPE_CHECKING:
-    from lakebed.state.commit import Committed
+    from lakebed.state.committing import Committed
 
 _CHANGES = ("inserted", "updated", "deleted", "rewritten")
 

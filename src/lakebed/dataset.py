@@ -17,9 +17,9 @@ from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Folder
+from lakebed.model.moments import to_moment
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
-from lakebed.model.times import to_moment
 from lakebed.model.uri import VERSION
 from lakebed.state import history
 from lakebed.state.descriptors import descriptor_from
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
     from lakebed.arrow.kernel import WriteOptions
     from lakebed.arrow.reading.files import FileFormat
+    from lakebed.batches.dataset_transaction import DatasetTransaction
     from lakebed.batches.diff import Diff
     from lakebed.batches.listing import Batch
     from lakebed.batches.staged import Staged
-    from lakebed.batches.transaction import DatasetTransaction
     from lakebed.model.publishing import Mode
     from lakebed.plots import Plots
     from lakebed.state.after import NotPublished
-    from lakebed.state.commit import CommitOptions
+    from lakebed.state.committing import CommitOptions
     from lakebed.state.protections import Protection
     from lakebed.state.published import OldMetadata, PublishedTable
     from lakebed.state.sources import Hold, SourceFile
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     from lakebed.work.compaction import CompactionReport
     from lakebed.work.indexing import InvertedIndex
     from lakebed.work.ingest.load import LoadReport
-    from lakebed.work.ingest.options import LoadOptions
+    from lakebed.work.ingest.load_options import LoadOptions
     from lakebed.work.inventory import AskTables
-    from lakebed.work.metadata import MergedList
+    from lakebed.work.metadata_compaction import MergedList
     from lakebed.work.promotion import Allowed, PromotionReport
     from lakebed.work.rollback import Restoration
 
@@ -223,7 +223,7 @@ class Dataset(View):
         if self._source.pinned is not None:
             return None
         try:
-            record = work.staged.read(self._source.store, self._source.load().state, batch_id)
+            record = work.staging.read(self._source.store, self._source.load().state, batch_id)
         except VersionNotFoundError:
             return None
         return batches.staged.Staged(self._source, record, Dataset)
@@ -359,7 +359,7 @@ class Dataset(View):
         )
         if self._source.pinned is not None or not state.is_ours:
             return Items(committed)
-        waiting = batches.listing.staged_batches(work.staged.find_all(store, state, entries))
+        waiting = batches.listing.staged_batches(work.staging.find_all(store, state, entries))
         return Items([*committed, *waiting])
 
     def diff(
@@ -656,7 +656,7 @@ class Dataset(View):
             One pass over the files and, besides what `append` costs, the history.
         """
         from lakebed.work.ingest.load import load
-        from lakebed.work.ingest.options import LoadOptions
+        from lakebed.work.ingest.load_options import LoadOptions
 
         self._check_writable()
         return load(
@@ -969,7 +969,7 @@ class Dataset(View):
         with narrowed._begin(operation, run, commit_options) as begun:
             begun.add(narrowed._stage(data, narrowed._narrow_target(begun, options)))
             work.writer.keep_staged(begun, scope, kept_for, read)
-        record = work.staged.read(self._source.store, begun.base, begun.batch_id)
+        record = work.staging.read(self._source.store, begun.base, begun.batch_id)
         return batches.staged.Staged(self._source, record, Dataset)
 
     def transaction(self, *, commit_options: CommitOptions | None = None) -> DatasetTransaction:
@@ -994,7 +994,7 @@ class Dataset(View):
             A read of the head; then as the reads and writes, and one commit.
         """
         self._check_writable()
-        return batches.transaction.DatasetTransaction(self._source, commit_options)
+        return batches.dataset_transaction.DatasetTransaction(self._source, commit_options)
 
     def staged(self) -> Items[Staged[Dataset]]:
         """Return the batches that are staged and wait for their commit, oldest first.
@@ -1005,7 +1005,7 @@ class Dataset(View):
         """
         self._check_writable()
         store, state = self._source.store, self._source.load().state
-        records = work.staged.find_all(store, state, self._entries(state))
+        records = work.staging.find_all(store, state, self._entries(state))
         return Items(batches.staged.Staged(self._source, record, Dataset) for record in records)
 
     def open_staged(self, batch_id: int) -> Staged[Dataset]:
@@ -1019,7 +1019,7 @@ class Dataset(View):
         """
         self._check_writable()
         state = self._source.load().state
-        record = work.staged.read(self._source.store, state, batch_id)
+        record = work.staging.read(self._source.store, state, batch_id)
         return batches.staged.Staged(self._source, record, Dataset)
 
     def delete(
@@ -1631,7 +1631,7 @@ class Dataset(View):
             and a half times `target_bytes` at least, and of a small file and a few batches for
             each of up to four threads; with `sort_by` some 100 MiB more a thread, and temporary files.
         """
-        from lakebed.state.commit import CommitOptions
+        from lakebed.state.committing import CommitOptions
 
         self._check_writable()
         if view is not None:
@@ -1684,7 +1684,7 @@ class Dataset(View):
         with noting(
             "" if dry_run or not indices else "Indices are merged: do it again for the rest."
         ):
-            lists = work.metadata.compact_metadata(
+            lists = work.metadata_compaction.compact_metadata(
                 store, self.name, commit_options, is_dry_run=dry_run
             )
         return (*lists, *indices)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakebed.arrow.as_python import DtypeBackend
-    from lakebed.spark.read import Way
+    from lakebed.spark.planned_frame import Way
 
 HEAD_ROWS = 5
 

@@ -49,7 +49,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.refinement import refine, set_of
 from lakebed.model.schema import Decimal, Primitive, Type
-from lakebed.model.sql import parse_sql
+from lakebed.model.sql_predicates import parse_sql
 from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
 from lakebed.plan.plan import ScanPlan, plan
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
 
     from lakebed.arrow.kernel import BatchTarget, WriteOptions
     from lakebed.model.dimensions import DimensionSchema
-    from lakebed.spark.read import Way
-    from lakebed.state.commit import CommitOptions
+    from lakebed.spark.planned_frame import Way
+    from lakebed.state.committing import CommitOptions
     from lakebed.state.transaction import Transaction
     from lakebed.state.written import Written
     from lakebed.tables.trees.telemetry import TelemetryExport, TelemetryOptions
@@ -290,7 +290,7 @@ class View(Readable):
             What `plan` takes; no Spark job until the DataFrame is used.
         """
         # Spark is imported where it is asked for: `import lakebed` needs none.
-        from lakebed.spark.read import read_frame
+        from lakebed.spark.planned_frame import read_frame
         from lakebed.spark.session import get_session
 
         session, store = get_session(spark), self._source.store
@@ -1003,7 +1003,7 @@ class View(Readable):
 
     def _stage(self, data: object, target: BatchTarget) -> Written:
         if type(data).__module__.startswith("pyspark."):
-            from lakebed.spark.write import is_spark_frame, write_frame
+            from lakebed.spark.task_kernel import is_spark_frame, write_frame
 
             if is_spark_frame(data):
                 return write_frame(data, self._source.store, target)  # type: ignore[arg-type]  # checked

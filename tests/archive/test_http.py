@@ -34,7 +34,7 @@ import lakebed
 from lakebed.archive import Archive, to_epoch_ms
 from lakebed.archive.http import create_app, serve
 from lakebed.archive.http.answers import Refusal
-from lakebed.archive.http.content import byte_range, content_type
+from lakebed.archive.http.content_answers import byte_range, content_type
 from lakebed.errors import InvalidInputError, MissingDependencyError
 
 T0 = 1426809600000  # 2015-03-20

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lakebed.archive import time_buckets, times_in_name, to_epoch_ms
 from lakebed.archive.times import to_datetime, to_iso
 from lakebed.errors import InvalidInputError, MissingDependencyError
-from lakebed.model.times import bound_to_epoch_ms, stored_to_epoch_ms, to_moment
+from lakebed.model.moments import bound_to_epoch_ms, stored_to_epoch_ms, to_moment
 
 B = 86_400_000
 

@@ -16,7 +16,7 @@ import pytest
 import lakebed
 from lakebed.arrow import avro_blocks
 from lakebed.arrow.avro_blocks import UncompressedAvro
-from lakebed.arrow.formats.avro import AvroReader
+from lakebed.arrow.formats.avro_files import AvroReader
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.arrow_types import schema_from_arrow
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
-from lakebed.arrow.formats.avro import AvroReader, AvroWriter
-from lakebed.arrow.formats.registry import find_reader, open_writer
+from lakebed.arrow.formats.avro_files import AvroReader, AvroWriter
+from lakebed.arrow.formats.known_formats import find_reader, open_writer
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,
@@ -272,9 +272,9 @@ def test_two_values_under_one_key_are_refused() -> None:
 
 
 def test_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lakebed.arrow.formats import avro
+    from lakebed.arrow.formats import avro_files
 
-    avro._fastavro.cache_clear()
+    avro_files._fastavro.cache_clear()
     monkeypatch.setitem(sys.modules, "fastavro", None)
 
     with pytest.raises(MissingDependencyError, match=r"lakebed\[avro\]"):

@@ -18,8 +18,8 @@ from writing_calls import writing_calls
 
 import lakebed
 from lakebed import Commit, Dataset, DatasetDescriptor, Repository, View, by
-from lakebed.batches import transaction as batches_transaction
-from lakebed.batches.transaction import DatasetTransaction
+from lakebed.batches import dataset_transaction as batches_transaction
+from lakebed.batches.dataset_transaction import DatasetTransaction
 from lakebed.errors import (
     CommitConflictError,
     InvalidInputError,

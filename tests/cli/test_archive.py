@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import lakebed
-from lakebed.cli.archive import archive as archive_group
+from lakebed.cli.archive_verbs import archive as archive_group
 
 T0 = 1426809600000
 

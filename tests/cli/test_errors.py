@@ -12,7 +12,7 @@ import pytest
 
 import lakebed
 from lakebed.cli import main
-from lakebed.cli.options import verb
+from lakebed.cli.shared_options import verb
 from lakebed.errors import CommitConflictError, LakebedError, StorageError
 
 

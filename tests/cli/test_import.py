@@ -390,7 +390,7 @@ def test_tasks_of_spark_import_what_one_process_imports(cli, flights, address, l
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_spark_reads_where_several_files_are_large(cli, address, write, monkeypatch) -> None:
-    monkeypatch.setattr("lakebed.cli.load.SPARK_FROM_BYTES", 50)
+    monkeypatch.setattr("lakebed.cli.import_verb.SPARK_FROM_BYTES", 50)
     files = [write(f"{n}.csv", f"time_hour,flight\n2013-03-01,{n}\n") for n in range(2)]
 
     notes = [cli("import", address, *some).stderr for some in (files, files[:1])]
@@ -402,7 +402,7 @@ def test_small_files_are_imported_without_spark(cli, address, write, monkeypatch
     def fail() -> None:
         pytest.fail("a session was started")
 
-    monkeypatch.setattr("lakebed.cli.load.get_session", fail)
+    monkeypatch.setattr("lakebed.cli.import_verb.get_session", fail)
 
     cli("import", address, write("rows.csv", "time_hour,flight\n2013-03-01,1\n"))
 

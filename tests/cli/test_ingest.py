@@ -179,7 +179,7 @@ def no_spark(monkeypatch) -> None:
     def fail() -> None:
         pytest.fail("a session was started")
 
-    monkeypatch.setattr("lakebed.cli.load.get_session", fail)
+    monkeypatch.setattr("lakebed.cli.import_verb.get_session", fail)
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -195,7 +195,7 @@ def test_spark_starts_for_large_files_that_are_due_and_for_no_others(
     cli, place, monkeypatch
 ) -> None:
     assert cli.json("ingest", "in", *OPTIONS[:-1])["row_count"] == 2
-    monkeypatch.setattr("lakebed.cli.load.SPARK_FROM_BYTES", 1)
+    monkeypatch.setattr("lakebed.cli.import_verb.SPARK_FROM_BYTES", 1)
     for where in ((), ("--spark",)):
         assert cli.json("ingest", "in", "--into", "lake/n", *where)["unchanged_count"] == 2
     (place / "in" / "c.jsonl").write_text('{"n": 3}\n')

@@ -14,14 +14,14 @@ from pyspark import cloudpickle
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakebed
-from lakebed.datasource.write import LakebedWriter
+from lakebed.datasource.frame_sink import LakebedWriter
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
     InvalidInputError,
     StorageError,
 )
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.store import Store
 from lakebed.testing import DelegatingStore
 

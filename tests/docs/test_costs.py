@@ -16,9 +16,9 @@ import pytest
 
 import lakebed
 import lakebed.spark
+from lakebed.batches.dataset_transaction import DatasetTransaction
 from lakebed.batches.diff import Diff
 from lakebed.batches.staged import Staged
-from lakebed.batches.transaction import DatasetTransaction
 from lakebed.repository import Repository
 from lakebed.selection import Readable, ViewSelection
 from lakebed.store.cache import PROCESS_CACHE

@@ -110,7 +110,7 @@ def test_session_that_runs_is_asked_if_none_is_named(spark, days, table):
 @pytest.mark.spark
 def test_leftovers_that_a_partition_was_pointed_to_by_hand_stay(spark, days, table):
     """As an operator does who finishes by hand what a job has begun."""
-    from lakebed.state.commit import CommitOptions
+    from lakebed.state.committing import CommitOptions
     from lakebed.state.transaction import Transaction
 
     fill(days, "a")

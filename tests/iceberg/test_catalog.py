@@ -206,7 +206,7 @@ def names_in(location: str) -> set[str]:
 
 def a_day_later(monkeypatch):
     """Let snapshots of before be read by nobody any more."""
-    monkeypatch.setattr("lakebed.tables.iceberg.commit._READ_BY_MS", -1)
+    monkeypatch.setattr("lakebed.tables.iceberg.snapshots._READ_BY_MS", -1)
 
 
 def test_what_only_snapshots_named_that_were_given_up_is_deleted(known_catalog, days, monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptMetadataError, StorageFullError
 from lakebed.index.lookup import lookup
-from lakebed.index.merge import (
+from lakebed.index.merged_segments import (
     COMMIT_BYTES,
     COMMIT_PAIRS,
     COMMIT_RAW_BYTES,

@@ -18,7 +18,7 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from lakebed.index import writer
+from lakebed.index import postings_writer
 from lakebed.index.lookup import Lookup, lookup
 from lakebed.model.keys import file_id, file_ids
 from lakebed.model.predicate import Comparison, NullCheck, Op
@@ -313,7 +313,7 @@ def test_a_file_with_more_values_than_fit_into_memory_is_indexed_in_parts(monkey
                 for i in range(start, start + 5_000)
             ]
         )
-    monkeypatch.setattr(writer, "PART_BYTES", 1_000)
+    monkeypatch.setattr(postings_writer, "PART_BYTES", 1_000)
 
     for column in ("id", "plane"):
         dataset.build_index(column)

@@ -22,7 +22,7 @@ import pytest
 
 import lakebed
 from lakebed.archive import ArchiveRecord, FileMetadata, open_index, to_epoch_ms
-from lakebed.archive.keys import KeyForm
+from lakebed.archive.file_keys import KeyForm
 from lakebed.cli import main
 from lakebed.errors import InvalidInputError
 

@@ -18,7 +18,7 @@ from lakebed.model.keys import decode_path, encode_path
 from lakebed.model.partition import Dimension
 from lakebed.model.predicate import Comparison, Membership, NullCheck, Op, Predicate, bind
 from lakebed.model.schema import Field, Kind, Primitive, Schema
-from lakebed.model.sql import parse_sql
+from lakebed.model.sql_predicates import parse_sql
 
 LONG = 300 * "x"
 TEXTS = [

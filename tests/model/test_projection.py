@@ -28,7 +28,7 @@ from lakebed.model.predicate import (
     bind,
 )
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
-from lakebed.model.sql import parse_sql
+from lakebed.model.sql_predicates import parse_sql
 
 MICRO = dt.timedelta(microseconds=1)
 EDGES = [

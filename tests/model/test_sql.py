@@ -25,7 +25,7 @@ from lakebed.model.predicate import (
     bind,
 )
 from lakebed.model.schema import Decimal, Kind, ListOf, Primitive
-from lakebed.model.sql import parse_sql
+from lakebed.model.sql_predicates import parse_sql
 
 TYPES = {
     "b": Primitive(Kind.BOOLEAN),

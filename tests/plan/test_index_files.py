@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
-from lakebed.index import kartothek
+from lakebed.index import kartothek_file
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden-kartothek"
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string()), ("x", pa.float64())])
@@ -267,7 +267,7 @@ def test_index_that_takes_more_than_the_files_is_not_read(store):
 
 
 def test_small_index_that_unpacks_to_very_much_is_not_read(store, monkeypatch):
-    monkeypatch.setattr(kartothek, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(kartothek_file, "MAX_BYTES", 2**20)
     path = store.index("n", more={7: [LABELS[0]] * 300_000})
     assert path.stat().st_size < 10_000  # equal labels take no room
 

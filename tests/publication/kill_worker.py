@@ -17,7 +17,10 @@ from table_doors import DOORS
 from lakebed.repository import Repository
 from lakebed.store.posix import PosixStore
 from lakebed.tables.delta import to_delta
-from lakebed.tables.iceberg import commit, homes  # noqa: F401 - same
+from lakebed.tables.iceberg import (
+    homes,  # noqa: F401 - same
+    snapshots,  # noqa: F401 - same
+)
 from lakebed.testing import DelegatingStore
 
 to_delta.COMMITS_A_CHECKPOINT = 1  # so that publishers die at these, too

@@ -12,7 +12,7 @@ from lakebed.state.reservation import Reservation
 from lakebed.store.base import delete_or_leave
 from lakebed.store.memory import MemoryStore
 from lakebed.tables.delta.log import Log
-from lakebed.work import indexing, staged
+from lakebed.work import indexing, staging
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
 
@@ -99,7 +99,7 @@ def test_a_promotion_that_trusts_equal_labels_is_found(monkeypatch: pytest.Monke
 
 
 def test_a_discard_without_a_commit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged, "_shut_out", lambda *_: None)
+    monkeypatch.setattr(staging, "_shut_out", lambda *_: None)
 
     rule = "what is discarded is never visible"
     assert first_failure({rule}, "a discard beside a commit") is not None

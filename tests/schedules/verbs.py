@@ -14,7 +14,7 @@ from inside import cached_state_of, is_pinned
 import lakebed
 from lakebed import by
 from lakebed.errors import LakebedError
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
 from schedules.world import Actor, Attempt, Step

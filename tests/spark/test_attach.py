@@ -18,7 +18,7 @@ from strategies import predicates
 import lakebed
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.predicate import Predicate
-from lakebed.spark.read import read_frame
+from lakebed.spark.planned_frame import read_frame
 from lakebed.spark.session import is_classic
 from lakebed.store.base import ObjectInfo
 from lakebed.testing import DelegatingStore

@@ -20,7 +20,7 @@ from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.write import write_batches
 from lakebed.errors import ConflictError, InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.keys import partition_of, split_label
-from lakebed.spark.answers import results, table_to_bytes
+from lakebed.spark.task_results import results, table_to_bytes
 from lakebed.spark.tasks import ROWS_A_MESSAGE, TaskAnswer, balanced, gathering_task, placing_task
 from lakebed.store import open_store
 

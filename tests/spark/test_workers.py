@@ -9,7 +9,7 @@ import pytest
 
 from lakebed import DatasetDescriptor, Repository, WriteOptions
 from lakebed.errors import CommitUnknownError, LakebedError, MissingDependencyError, StorageError
-from lakebed.spark.workers import workers_for
+from lakebed.spark.task_workers import workers_for
 from lakebed.store import open_store
 from lakebed.testing import FailingStore
 

@@ -15,7 +15,7 @@ import pytest
 import time_machine
 
 import lakebed
-from lakebed.index import kartothek
+from lakebed.index import kartothek_file
 from lakebed.state.reader import read_head
 from lakebed.store import cache
 from lakebed.testing import CountingStore
@@ -148,8 +148,8 @@ def test_null_and_nan_have_no_place_so_that_the_index_goes_until_it_is_built_ane
 def test_an_index_that_became_too_dear_is_left_out_and_the_next_compaction_names_it(
     words, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(kartothek, "_COMMIT_PAIRS", 5)
-    monkeypatch.setattr(kartothek, "_PAIRS_OF_NEW", 2)
+    monkeypatch.setattr(kartothek_file, "_COMMIT_PAIRS", 5)
+    monkeypatch.setattr(kartothek_file, "_PAIRS_OF_NEW", 2)
     words.append(rows(0, 21, 42))
     check_all(tmp_path)  # few enough beside what the commit brings
 
@@ -288,7 +288,7 @@ def test_what_a_process_holds_is_not_taken_for_what_another_one_has_written_sinc
         words.append(rows(1, 2))
         key = named(tmp_path)["id"]
         with monkeypatch.context() as another_process:
-            for module in (cache, kartothek):
+            for module in (cache, kartothek_file):
                 another_process.setattr(module, "PROCESS_CACHE", cache.Cache())
             lakebed.open_repository(tmp_path).drop("words")
             created(tmp_path).append(rows(7, 8))

@@ -17,7 +17,7 @@ from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE
 from lakebed.state import file_table
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.state.lists import FILES, Edit
 from lakebed.state.protections import Protection
 from lakebed.state.reader import read_own_head

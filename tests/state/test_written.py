@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lakebed import DatasetDescriptor
 from lakebed.arrow.kernel import BatchTarget
-from lakebed.spark.answers import answer, results
+from lakebed.spark.task_results import answer, results
 from lakebed.state.caught import Caught
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.written import Written

@@ -23,7 +23,7 @@ from lakebed.errors import (
     PartitionSpecError,
     SchemaMismatchError,
 )
-from lakebed.model.kite import parse_expression, parse_properties
+from lakebed.model.kite_forms import parse_expression, parse_properties
 
 USER = {
     "type": "record",

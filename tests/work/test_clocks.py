@@ -15,7 +15,7 @@ import lakebed
 from lakebed.state.transaction import Transaction
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import DelegatingStore
-from lakebed.work.metadata import compact_metadata
+from lakebed.work.metadata_compaction import compact_metadata
 
 DAY = dt.timedelta(days=1)
 HOUR = dt.timedelta(hours=1)

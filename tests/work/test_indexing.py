@@ -18,7 +18,7 @@ from lakebed.errors import (
     InvalidInputError,
     SchemaMismatchError,
 )
-from lakebed.index import kartothek, merge
+from lakebed.index import kartothek_file, merged_segments
 from lakebed.index.segment import size_of
 from lakebed.repository import Repository
 from lakebed.state.reader import read_head
@@ -289,7 +289,7 @@ def test_a_compaction_names_what_it_merged_beside_a_segment_that_is_damaged(
     (large,) = state_of(repository).lists.postings["n"]
     for n in range(3):
         dataset.append([{"n": n, "plane": "", "delay": 0.0}])
-    monkeypatch.setattr(merge, "LARGE_BYTES", size_of(large) - 1)
+    monkeypatch.setattr(merged_segments, "LARGE_BYTES", size_of(large) - 1)
     repository.store.put(large.key, b"damaged")
     PROCESS_CACHE.clear()
 
@@ -308,7 +308,7 @@ def test_what_arrow_cannot_write_for_other_tools_is_left_out(
     def fail(*_: object) -> bytes:
         raise pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
 
-    monkeypatch.setattr(kartothek, "encode", fail)
+    monkeypatch.setattr(kartothek_file, "encode", fail)
 
     assert flights.build_index("plane").is_complete
     assert state_of(repository).indices == {}
@@ -318,7 +318,7 @@ def test_what_arrow_cannot_write_for_other_tools_is_left_out(
 def test_an_index_that_is_too_large_to_hold_is_not_written_for_other_tools(
     repository: Repository, flights: Dataset, monkeypatch: pytest.MonkeyPatch, bound: str
 ):
-    monkeypatch.setattr(kartothek, bound, 5)
+    monkeypatch.setattr(kartothek_file, bound, 5)
 
     assert flights.build_index("plane").is_complete
     assert state_of(repository).indices == {}

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
-from lakebed.archive import files
+from lakebed.archive import kept_files
 from lakebed.archive.content import open_verified, opened, write_file
+from lakebed.archive.file_keys import KeyForm, check_file_id, check_keys
 from lakebed.archive.frames import FrameOf, to_frame
 from lakebed.archive.index import ArchiveIndex, open_index
-from lakebed.archive.keys import KeyForm, check_file_id, check_keys
 from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
 from lakebed.archive.record import ArchiveRecord
@@ -143,9 +143,9 @@ class Archive:
     ) -> ArchiveRecord:
         fields["id"] = uuid.uuid4().hex if file_id is None else check_file_id(file_id)
         if file_id is None and self.keys == "id":
-            return files.write_new(self.store, file, fields, compress=compress)
+            return kept_files.write_new(self.store, file, fields, compress=compress)
         # The original key begins with a digit of the hash, which must be known before.
-        return files.write_claimed(self.store, file, fields, compress=compress, keys=self.keys)
+        return kept_files.write_claimed(self.store, file, fields, compress=compress, keys=self.keys)
 
     def push_many(
         self,
@@ -234,7 +234,7 @@ class Archive:
         """
         metadata.check_hash()
         expected = metadata.hash if can_verify(metadata.hash) else None
-        record = files.write_claimed(
+        record = kept_files.write_claimed(
             self.store, file, metadata, expected_hash=expected, is_stored=True, keys=self.keys
         )
         record = noted(self.store, record)
@@ -373,7 +373,7 @@ class Archive:
             One HEAD and a GET, and a GET where the metadata lies beside the content only. An id of
             a file with a key of the original form takes a HEAD and a GET more.
         """
-        return noted(self.store, files.find_record(self.store, url_or_id))
+        return noted(self.store, kept_files.find_record(self.store, url_or_id))
 
     def retract(self, url_or_id: str, *, reason: str) -> ArchiveRecord:
         """Keep a file from being read by any ingest, until it is restored; it stays as it is.
@@ -401,7 +401,7 @@ class Archive:
         if not isinstance(reason, str) or not reason.strip():
             msg = f"The reason is {reason!r}."
             raise InvalidInputError(msg, hint="Say why no ingest shall read the file.")
-        record = files.find_record(self.store, url_or_id)
+        record = kept_files.find_record(self.store, url_or_id)
         record = replace(record, retraction=note_retraction(self.store, record.id, reason))
         self.index.put([record])
         return record
@@ -417,7 +417,7 @@ class Archive:
         Cost:
             As `record`, a DELETE, and a read of and a write to the index.
         """
-        record = files.find_record(self.store, url_or_id)
+        record = kept_files.find_record(self.store, url_or_id)
         indexed = self.index.find(record.id)
         is_indexed = indexed is not None and indexed.retraction is not None
         key = key_of_retraction(record.id)
@@ -444,7 +444,7 @@ class Archive:
         Cost:
             As `record`, and a GET for each 4 MiB.
         """
-        return self.open_record(files.find_record(self.store, url_or_id), verify=verify)
+        return self.open_record(kept_files.find_record(self.store, url_or_id), verify=verify)
 
     def open_record(self, record: ArchiveRecord, *, verify: bool = True) -> BinaryIO:
         """Open the file of a record that `record` has just returned, as `open` does.
@@ -455,7 +455,7 @@ class Archive:
         Cost:
             A GET for each 4 MiB.
         """
-        key = files.key_of(self.store, record.url)
+        key = kept_files.key_of(self.store, record.url)
         content = self.store.open_input(key, size_bytes=record.size_bytes)
         expected = record.hash if verify and can_verify(record.hash) else None
         return open_verified(content, record.url, expected)
@@ -486,7 +486,7 @@ class Archive:
                 cannot be written.
             FormatError: The content has another hash than its metadata says.
         """
-        record = files.find_record(self.store, url_or_id)
+        record = kept_files.find_record(self.store, url_or_id)
         target = target_path(Path(to), template, record.metadata)
         with self.open_record(record, verify=verify) as content:
             write_file(content, target)
@@ -606,7 +606,7 @@ def _checked_sizes(
             raise InvalidInputError(msg, hint="Name each file once.")
         seen.add(fields["path"])
         with opened(path) as file:
-            files.check_fields(fields)
+            kept_files.check_fields(fields)
             sizes[path] = os.fstat(file.fileno()).st_size
     return sizes
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from lakebed.archive.content import Hashed, pieces_of, temporary_file, using
-from lakebed.archive.keys import check_file_id
+from lakebed.archive.file_keys import check_file_id
 from lakebed.archive.metadata import FileMetadata
 from lakebed.errors import FormatError, RecordExistsError, UnsupportedVersionError
 

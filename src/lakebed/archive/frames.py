@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 
-from lakebed.archive.files import key_of
+from lakebed.archive.kept_files import key_of
 from lakebed.archive.record import ArchiveRecord
 from lakebed.arrow.reading.files import StoredFile
 from lakebed.arrow.reading.hashes import can_verify

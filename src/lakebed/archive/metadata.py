@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lakebed.errors import InvalidInputError, UnsupportedVersionError
-from lakebed.model.times import stored_to_epoch_ms, to_epoch_ms
+from lakebed.model.moments import stored_to_epoch_ms, to_epoch_ms
 
 METADATA_VERSION = 0
 REQUIRED = ("version", "start", "where", "what", "id", "hash", "path")

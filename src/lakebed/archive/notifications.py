@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote_plus
 
-from lakebed.archive import files
+from lakebed.archive import kept_files
 from lakebed.archive.archive import Archive
 from lakebed.archive.content import using
+from lakebed.archive.file_keys import file_id_of, file_id_of_metadata, ids_in, is_metadata_key
 from lakebed.archive.index.dynamodb import translating_boto_errors
-from lakebed.archive.keys import file_id_of, file_id_of_metadata, ids_in, is_metadata_key
 from lakebed.archive.record import ArchiveRecord
 from lakebed.errors import (
     CorruptMetadataError,
@@ -220,7 +220,7 @@ def _event(archive: Archive, entry: object) -> _Event | None:
                 return None
             # `s3:` stands in front of the name in the settings of a bucket, and in some services.
             name = name.removeprefix("s3:")
-            return _Event(name=name, url=url, key=files.key_of(archive.store, url))
+            return _Event(name=name, url=url, key=kept_files.key_of(archive.store, url))
     msg = f"No event of version 2: {_shortened(entry)}."
     raise InvalidInputError(msg, hint="It has eventVersion, eventName, s3.bucket and s3.object.")
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from lakebed.archive.record import ArchiveRecord
 from lakebed.errors import InvalidInputError
-from lakebed.model.times import bound_to_epoch_ms
+from lakebed.model.moments import bound_to_epoch_ms
 
 PAGE_LIMIT = 100
 MAX_PAGE_LIMIT = 1_000

@@ -9,9 +9,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from lakebed.archive import files
+from lakebed.archive import kept_files
+from lakebed.archive.file_keys import is_metadata_key
 from lakebed.archive.index import ArchiveIndex
-from lakebed.archive.keys import is_metadata_key
 from lakebed.archive.record import ArchiveRecord
 from lakebed.archive.retraction import (
     find_retraction,
@@ -181,16 +181,16 @@ def _from_answer(answer: Mapping[str, Any]) -> _Outcome:
 
 def _read(store: Store, key: str) -> _Outcome | None:
     try:
-        return files.read_record(store, key)
+        return kept_files.read_record(store, key)
     except RecordNotFoundError:  # deleted since it was listed
         return None
     except FormatError as exc:
-        return SkippedObject(url=files.url_of(store, key), reason=exc.message)
+        return SkippedObject(url=kept_files.url_of(store, key), reason=exc.message)
 
 
 def _lies_in(store: Store, record: ArchiveRecord) -> bool:
     try:
-        files.key_of(store, record.url)
+        kept_files.key_of(store, record.url)
     except InvalidInputError:
         return False
     return True
@@ -198,7 +198,7 @@ def _lies_in(store: Store, record: ArchiveRecord) -> bool:
 
 def _is_gone(store: Store, record: ArchiveRecord) -> bool:
     try:
-        store.stat(files.key_of(store, record.url))
+        store.stat(kept_files.key_of(store, record.url))
     except ObjectNotFoundError:
         return True
     return False

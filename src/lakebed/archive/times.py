@@ -10,8 +10,8 @@ import os
 import re
 
 from lakebed.errors import InvalidInputError
-from lakebed.model.times import EPOCH, no_time
-from lakebed.model.times import to_epoch_ms as to_epoch_ms
+from lakebed.model.moments import EPOCH, no_time
+from lakebed.model.moments import to_epoch_ms as to_epoch_ms
 
 DAY_MS = 86_400_000
 _NAME_HINT = r"Write it as \d{8}, or as 'from-(?P<start>\d+)-to-(?P<end>\d+)'."

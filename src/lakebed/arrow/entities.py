@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakebed.arrow.arrow_streams import batches_of, is_arrow, stream_of
 from lakebed.arrow.conform import check_nulls, check_shapes, default_of, unknown_field
 from lakebed.arrow.documents import compact
 from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
-from lakebed.arrow.streams import batches_of, is_arrow, stream_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor

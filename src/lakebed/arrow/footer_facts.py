@@ -7,8 +7,8 @@ import hashlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakebed.arrow.formats.known_formats import find_reader
 from lakebed.arrow.formats.parquet import column_facts
-from lakebed.arrow.formats.registry import find_reader
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.layout import Layout
 from lakebed.state.facts import ColumnFacts, FileFacts

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.arrow.filesystem import filesystem_for
-from lakebed.arrow.formats.registry import find_reader
+from lakebed.arrow.formats.known_formats import find_reader
 from lakebed.arrow.intact import open_intact, translating
 from lakebed.arrow.older import OlderFiles
 from lakebed.model.arrow_types import type_to_arrow

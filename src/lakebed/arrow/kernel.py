@@ -22,15 +22,15 @@ import pyarrow as pa
 from lakebed.arrow.caps import CapKeeper
 from lakebed.arrow.conform import Conformer
 from lakebed.arrow.constraint import ViewCheck
-from lakebed.arrow.formats.base import FileWriter
-from lakebed.arrow.formats.content import Content
-from lakebed.arrow.formats.registry import open_writer
+from lakebed.arrow.formats.file_content import Content
+from lakebed.arrow.formats.file_format import FileWriter
+from lakebed.arrow.formats.known_formats import open_writer
 from lakebed.arrow.formats.submissions import with_document_fields
 from lakebed.arrow.numbering import PartitionNumbers
 from lakebed.arrow.uploads import Uploads
 from lakebed.arrow.waiting import SortedRows, SpilledRows, WaitingRows
 from lakebed.errors import InvalidInputError
-from lakebed.index.writer import FileValues, PostingsWriter
+from lakebed.index.postings_writer import FileValues, PostingsWriter
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, encode_level, new_file_name

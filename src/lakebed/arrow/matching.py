@@ -20,11 +20,11 @@ from lakebed.arrow.pairs import Pairs, met_by, rows_that_meet, value_of
 from lakebed.arrow.rewrite import Routed, file_partition
 from lakebed.errors import DuplicateKeyError
 from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.assignments import OfColumn
 from lakebed.model.layout import Layout
 from lakebed.model.merging import Assignment, MergeRules, Side
 from lakebed.model.predicate import TRUE, Predicate, sql_literal, sql_name
 from lakebed.model.schema import path_of
-from lakebed.model.terms import OfColumn
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store

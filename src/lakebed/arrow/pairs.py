@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.assignments import Computed, Constant, Function, OfColumn, Term
 from lakebed.model.merging import Assignment, PairCondition, Side
 from lakebed.model.predicate import Op, Predicate
 from lakebed.model.schema import Type
-from lakebed.model.terms import Computed, Constant, Function, OfColumn, Term
 from lakebed.plan.expression import to_arrow_expression
 
 _PLACE = "lakebed.place"  # no field has a dot in its name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from lakebed.arrow.formats.content import Content
+from lakebed.arrow.formats.file_content import Content
 from lakebed.store.base import Store
 
 _THREADS = 8

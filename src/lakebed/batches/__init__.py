@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from lakebed.common.lazy import lazily
 
 if TYPE_CHECKING:
+    from lakebed.batches import dataset_transaction as dataset_transaction
     from lakebed.batches import diff as diff
     from lakebed.batches import listing as listing
     from lakebed.batches import staged as staged
-    from lakebed.batches import transaction as transaction
 else:
     __getattr__, __dir__, __all__ = lazily(
         __name__,
@@ -16,6 +16,6 @@ else:
             "diff": "lakebed.batches",
             "listing": "lakebed.batches",
             "staged": "lakebed.batches",
-            "transaction": "lakebed.batches",
+            "dataset_transaction": "lakebed.batches",
         },
     )

@@ -11,11 +11,11 @@ from lakebed.checks import Audit, Check, look_at
 from lakebed.commit import Commit
 from lakebed.common.html import facts_to_html
 from lakebed.errors import CommitConflictError, PreconditionFailedError
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.state.reservation import BatchRecord, Staging
 from lakebed.state.snapshot import Snapshot, Source
 from lakebed.view import View
-from lakebed.work import staged
+from lakebed.work import staging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,13 +138,13 @@ class Staged(Generic[_D]):
         return self._rows_on(self._source.load())
 
     def _dataset_on(self, head: Snapshot) -> _D:
-        entry = staged.find_commit(self._source.store, head.state, self._record)
+        entry = staging.find_commit(self._source.store, head.state, self._record)
         if entry is not None:
             return self._build(self._pinned_to(head).at_version(entry.version))
         return self._build(self._pinned_to(self._as_if_committed(head)))
 
     def _rows_on(self, head: Snapshot) -> View:
-        if staged.find_commit(self._source.store, head.state, self._record) is not None:
+        if staging.find_commit(self._source.store, head.state, self._record) is not None:
             return View(self._pinned_to(head).at_batch_alone(self.batch_id))
         applied = self._as_if_committed(head)
         labels = tuple(file.label for file in self._record.files or ())
@@ -152,7 +152,7 @@ class Staged(Generic[_D]):
         return View(self._pinned_to(Snapshot(alone, applied.requests)))
 
     def _as_if_committed(self, head: Snapshot) -> Snapshot:
-        state = staged.as_if_committed(self._source.store, head.state, self._record)
+        state = staging.as_if_committed(self._source.store, head.state, self._record)
         return Snapshot(state, head.requests)
 
     def _pinned_to(self, snapshot: Snapshot) -> Source:
@@ -223,20 +223,20 @@ class Staged(Generic[_D]):
         again = tuple(check for check in todo if isinstance(check, Check) and check.of == "dataset")
         head = self._source.load()
         for _ in range(_ROUNDS_OF_CHECKS):
-            entry = staged.find_commit(store, head.state, self._record)
+            entry = staging.find_commit(store, head.state, self._record)
             if entry is not None:
                 return Commit.of(entry, head.state)
             if todo:
                 self._look(todo, head, spark).require()
             only_on = head.state if again else None
             try:
-                made, base = staged.commit(
+                made, base = staging.commit(
                     store, name, self.batch_id, commit_options, only_on=only_on
                 )
             except PreconditionFailedError:
                 todo, head = again, self._source.load()
             else:
-                return Commit.of(made, base, staged.notes_of(store, base, self._record, made))
+                return Commit.of(made, base, staging.notes_of(store, base, self._record, made))
         raise CommitConflictError(
             f"Batch {self.batch_id} of {name!r} passed its checks {_ROUNDS_OF_CHECKS} times, and "
             "each time another commit had changed the dataset meanwhile.",
@@ -258,4 +258,4 @@ class Staged(Generic[_D]):
         Cost:
             The history, a LIST of the manifests, a commit and bulk deletes.
         """
-        staged.discard(self._source.store, self._source.name, self.batch_id)
+        staging.discard(self._source.store, self._source.name, self.batch_id)

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from lakebed.cli.options import takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import dataset_facts, dataset_record
+from lakebed.cli.shared_options import takes_dataset, takes_metastore, verb
 from lakebed.model.keys import BATCH_ID
 from lakebed.repository import Repository
 from lakebed.work.adoption import Adoption

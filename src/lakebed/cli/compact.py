@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from lakebed.cli.options import takes_dataset, verb
 from lakebed.cli.output import Output
+from lakebed.cli.shared_options import takes_dataset, verb
 from lakebed.common.shown import counted, human_size
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.repository import Repository

@@ -15,7 +15,9 @@ from lakebed.arrow.as_python import python_rows
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.cli.inputs import Inputs, find_inputs
-from lakebed.cli.options import (
+from lakebed.cli.output import Output
+from lakebed.cli.records import commit_record
+from lakebed.cli.shared_options import (
     Verb,
     parse_time,
     split_address,
@@ -24,14 +26,12 @@ from lakebed.cli.options import (
     takes_state,
     verb,
 )
-from lakebed.cli.output import Output
-from lakebed.cli.records import commit_record
 from lakebed.commit import Commit
 from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, LakebedError
 from lakebed.repository import Repository, open_repository
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.view import View
 
 TABLE_LIMIT = 20  # rows of a table; more are for programs

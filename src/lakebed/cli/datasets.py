@@ -10,14 +10,6 @@ import click
 import pyarrow as pa
 
 from lakebed.cli import tree
-from lakebed.cli.options import (
-    REPOSITORY_VARIABLE,
-    parse_pairs,
-    storage_option,
-    takes_dataset,
-    takes_state,
-    verb,
-)
 from lakebed.cli.output import Output
 from lakebed.cli.records import (
     COMMIT_COLUMNS,
@@ -26,6 +18,14 @@ from lakebed.cli.records import (
     commit_record,
     dataset_facts,
     dataset_record,
+)
+from lakebed.cli.shared_options import (
+    REPOSITORY_VARIABLE,
+    parse_pairs,
+    storage_option,
+    takes_dataset,
+    takes_state,
+    verb,
 )
 from lakebed.common.shown import counted, visible
 from lakebed.dataset import Dataset

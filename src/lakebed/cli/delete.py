@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import click
 
 from lakebed.cli.data import base_option, run_option
-from lakebed.cli.options import split_address, storage_option, verb
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record, no_commit_record
+from lakebed.cli.shared_options import split_address, storage_option, verb
 from lakebed.common.shown import counted, facts_of
 from lakebed.model.uri import parse_uri
 from lakebed.repository import open_repository, open_uri

@@ -9,8 +9,8 @@ from typing import get_args
 import click
 
 from lakebed.cli.data import where_option
-from lakebed.cli.options import AttachedOption, takes_state, verb
 from lakebed.cli.output import Output
+from lakebed.cli.shared_options import AttachedOption, takes_state, verb
 from lakebed.common.shown import counted
 from lakebed.dataset import Dataset
 from lakebed.model.descriptor import COMPRESSIONS

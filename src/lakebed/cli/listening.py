@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lakebed.archive.http.server import DEFAULT_HOST, DEFAULT_PORT
-from lakebed.cli.options import Verb
+from lakebed.cli.shared_options import Verb
 
 
 def listens(function: Verb) -> Verb:

@@ -122,11 +122,11 @@ class Output:
             click.echo(text, err=True)
 
     def progress(self, text: str) -> AbstractContextManager[OnProgress]:
-        """Show that something is going on, and how far it is; see `lakebed.cli.progress`."""
+        """Show that something is going on, and how far it is; see `lakebed.cli.progress_bar`."""
         if self.is_quiet:
             return nullcontext(NO_PROGRESS)
         # A verb that is done at once needs it not.
-        from lakebed.cli.progress import showing
+        from lakebed.cli.progress_bar import showing
 
         return showing(text)
 
@@ -225,7 +225,7 @@ def _print_table(
     columns: Sequence[str], rows: Sequence[Mapping[str, object]], null: str
 ) -> list[str]:
     # Here and in the next function: programs, which ask for JSON, need no rich.
-    from lakebed.cli.tables import print_table
+    from lakebed.cli.drawn_tables import print_table
 
     return print_table(
         columns,
@@ -249,7 +249,7 @@ def _print_facts(facts: Mapping[str, object]) -> None:
             text = "-" if item is None else _to_text(to_plain(item))
             lines.append((visible(label), visible(text)))
     if sys.stdout.isatty():
-        from lakebed.cli.tables import print_facts
+        from lakebed.cli.drawn_tables import print_facts
 
         print_facts(lines)
         return

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from lakebed.cli.group import VerbGroup
-from lakebed.cli.options import Verb, require_published, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output, OutputFormat
 from lakebed.cli.records import automatic_publications, published_record
+from lakebed.cli.shared_options import Verb, require_published, takes_dataset, takes_metastore, verb
 from lakebed.common.shown import facts_of
 from lakebed.model.publishing import MODES
 from lakebed.repository import Repository

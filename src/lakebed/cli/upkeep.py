@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from lakebed.cli.data import show_commit
-from lakebed.cli.options import Verb, parse_time, takes_dataset, takes_metastore, verb
 from lakebed.cli.output import Output
+from lakebed.cli.shared_options import Verb, parse_time, takes_dataset, takes_metastore, verb
 from lakebed.common.shown import counted
 from lakebed.repository import Repository
 from lakebed.work.check import EXIT_CODE

@@ -15,14 +15,16 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
     "Everyday": {
         "create": Home("lakebed.cli.datasets", "create", "Create a dataset, empty."),
         "import": Home(
-            "lakebed.cli.load", "import_", "Load files, and create the dataset if it is missing."
+            "lakebed.cli.import_verb",
+            "import_",
+            "Load files, and create the dataset if it is missing.",
         ),
         "append": Home("lakebed.cli.data", "append", "Add the rows of files, without Spark."),
         "overwrite": Home(
             "lakebed.cli.data", "overwrite", "Replace partitions by files, without Spark."
         ),
         "merge": Home(
-            "lakebed.cli.merge",
+            "lakebed.cli.merge_verb",
             "merge",
             "Update, delete and insert rows by keys, in one commit.",
         ),
@@ -35,7 +37,9 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "lakebed.cli.datasets", "show", "Show what a dataset is and how much it holds."
         ),
         "report": Home(
-            "lakebed.cli.report", "report", "Write what a lake holds and what happened to one page."
+            "lakebed.cli.report_verb",
+            "report",
+            "Write what a lake holds and what happened to one page.",
         ),
         "serve": Home(
             "lakebed.cli.serve",
@@ -46,57 +50,67 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "lakebed.cli.datasets", "history", "List the commits of a dataset, oldest first."
         ),
         "list": Home("lakebed.cli.datasets", "list_", "List the datasets of a repository."),
-        "schema": Home("lakebed.cli.schema", "schema", "Show and change the schema of a dataset."),
+        "schema": Home(
+            "lakebed.cli.schema_verbs", "schema", "Show and change the schema of a dataset."
+        ),
         "drop": Home("lakebed.cli.datasets", "drop", "Delete a dataset and all that it ever held."),
     },
     "Batches": {
         "batches": Home(
-            "lakebed.cli.batches",
+            "lakebed.cli.batch_verbs",
             "batches",
             "List when each batch began, was seen, was superseded.",
         ),
         "rerun": Home(
-            "lakebed.cli.batches",
+            "lakebed.cli.batch_verbs",
             "rerun",
             "Replace what a run wrote before, wherever it did.",
         ),
         "diff": Home(
-            "lakebed.cli.batches", "diff", "Compare two versions, partition by partition."
+            "lakebed.cli.batch_verbs", "diff", "Compare two versions, partition by partition."
         ),
         "rollback": Home(
-            "lakebed.cli.batches", "rollback", "Make an older state current again, as a new commit."
+            "lakebed.cli.batch_verbs",
+            "rollback",
+            "Make an older state current again, as a new commit.",
         ),
         "stage": Home(
-            "lakebed.cli.batches",
+            "lakebed.cli.batch_verbs",
             "stage",
             "Write a batch that nobody sees before its commit.",
         ),
         "staged": Home(
-            "lakebed.cli.batches",
+            "lakebed.cli.batch_verbs",
             "staged",
             "List the staged batches that wait for their commit.",
         ),
         "commit": Home(
-            "lakebed.cli.batches", "commit", "Make a staged batch visible, if it passes all checks."
+            "lakebed.cli.batch_verbs",
+            "commit",
+            "Make a staged batch visible, if it passes all checks.",
         ),
-        "discard": Home("lakebed.cli.batches", "discard", "Delete a staged batch and its files."),
+        "discard": Home(
+            "lakebed.cli.batch_verbs", "discard", "Delete a staged batch and its files."
+        ),
     },
     "Raw files": {
         "archive": Home(
-            "lakebed.cli.archive",
+            "lakebed.cli.archive_verbs",
             "archive",
             "Keep raw files with metadata, found by time or work id.",
         ),
-        "ingest": Home("lakebed.cli.ingest", "ingest", "Read raw files into a dataset, each once."),
+        "ingest": Home(
+            "lakebed.cli.ingest_verb", "ingest", "Read raw files into a dataset, each once."
+        ),
         "sources": Home(
-            "lakebed.cli.sources",
+            "lakebed.cli.sources_verb",
             "sources",
             "List the raw files that were ingested, and those held.",
         ),
     },
     "Upkeep": {
         "index": Home(
-            "lakebed.cli.index",
+            "lakebed.cli.index_verbs",
             "index",
             "Build, drop and show indices: which files hold a value.",
         ),
@@ -145,7 +159,9 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         ),
     },
     "This installation": {
-        "doctor": Home("lakebed.cli.doctor", "doctor", "Look at the installation and at a store."),
+        "doctor": Home(
+            "lakebed.cli.doctor_verb", "doctor", "Look at the installation and at a store."
+        ),
         "completion": Home(
             "lakebed.cli.completion",
             "completion",

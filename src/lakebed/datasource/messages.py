@@ -11,7 +11,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.write import write_batches
 from lakebed.errors import LakebedError
-from lakebed.spark.answers import encode_result, results, write_error
+from lakebed.spark.task_results import encode_result, results, write_error
 from lakebed.state.written import Written
 from lakebed.store.base import Store
 

@@ -15,8 +15,8 @@ from typing import Literal, Self, get_args
 from lakebed.arrow.kernel import WriteOptions as FileOptions
 from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
+from lakebed.model.moments import to_moment
 from lakebed.model.names import nearest
-from lakebed.model.times import to_moment
 from lakebed.model.uri import KINDS, Address, parse_uri
 
 STORAGE_PREFIX = "storage."

@@ -78,25 +78,25 @@ class LakebedDataSource(DataSource):
     @_told_first
     def schema(self) -> StructType:
         """Return what a read gives whose schema the caller has not declared."""
-        from lakebed.datasource import read, stream_options, stream_source
+        from lakebed.datasource import frame_source, stream_options, stream_source
 
         if stream_options.is_of_stream(self._texts):
             return stream_source.declared_schema(self._texts)
-        return read.declared_schema(self._texts)
+        return frame_source.declared_schema(self._texts)
 
     @_told_first
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a version of a dataset."""
-        from lakebed.datasource import read
+        from lakebed.datasource import frame_source
 
-        return read.reader_for(self._texts, schema)
+        return frame_source.reader_for(self._texts, schema)
 
     @_told_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """Return what writes a batch."""
-        from lakebed.datasource import write
+        from lakebed.datasource import frame_sink
 
-        return write.LakebedWriter.begin(self._texts, schema, is_overwrite=overwrite)
+        return frame_sink.LakebedWriter.begin(self._texts, schema, is_overwrite=overwrite)
 
     @_told_first
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name

@@ -26,7 +26,7 @@ from lakebed.errors import ConflictError, NotFoundError
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.session import QUERY_ID
 from lakebed.spark.travel import Travels
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.state.streams import Epoch
 from lakebed.state.transaction import Suspended, Transaction
 from lakebed.store.base import Store

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakebed.datasource.addresses import Opened, open_to_read
-from lakebed.datasource.read import (
+from lakebed.datasource.frame_source import (
     ReadTasks,
     arrow_schema,
     checked_names,
@@ -30,8 +30,8 @@ from lakebed.model.keys import batch_id_of
 from lakebed.model.predicate import TRUE, bind
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import plan
-from lakebed.spark.answers import table_to_bytes
 from lakebed.spark.planned_files import files_table
+from lakebed.spark.task_results import table_to_bytes
 from lakebed.spark.travel import Travels
 from lakebed.work.commits import CommitStream, Delivery, StreamPosition, check_schema_kept
 

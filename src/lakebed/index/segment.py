@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
-from lakebed.index.order import is_first
+from lakebed.index.value_order import is_first
 from lakebed.model.layout import postings_folder, segment_key
 from lakebed.store.base import Store
 from lakebed.store.cache import PROCESS_CACHE

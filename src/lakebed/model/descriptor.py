@@ -20,7 +20,7 @@ from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import schema_from_dataclass
 from lakebed.model.keys import BATCH_ID
-from lakebed.model.kite import MAPPING, find_mapping, find_strategy
+from lakebed.model.kite_forms import MAPPING, find_mapping, find_strategy
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Type, dotted_types

@@ -15,6 +15,7 @@ from typing import Literal, get_args
 from lakebed.common.given import check_given
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, PredicateError, SchemaMismatchError
+from lakebed.model.assignments import Constant, OfColumn, Term, columns_in
 from lakebed.model.names import nearest
 from lakebed.model.predicate import (
     TRUE,
@@ -29,8 +30,7 @@ from lakebed.model.predicate import (
     map_leaves,
 )
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Struct, Type
-from lakebed.model.sql import Compared, parse_sql, parse_term
-from lakebed.model.terms import Constant, OfColumn, Term, columns_in
+from lakebed.model.sql_predicates import Compared, parse_sql, parse_term
 from lakebed.model.values import Scalar, check_value
 
 # Of the two rows, which are records where a condition is asked; what is in them is named beside.

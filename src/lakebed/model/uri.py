@@ -40,7 +40,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.refinement import LOWER, UPPER, set_of
 from lakebed.model.schema import Kind, Primitive, Type
-from lakebed.model.sql import parse_sql
+from lakebed.model.sql_predicates import parse_sql
 from lakebed.model.values import Scalar, parse_value
 
 UriKind = Literal["repo", "dataset", "view"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lakebed.pipeline.following import IngestRun as IngestRun
     from lakebed.pipeline.ingest import Ingest as Ingest
     from lakebed.pipeline.ingest import IngestCheck as IngestCheck
-    from lakebed.pipeline.report import IngestReport as IngestReport
+    from lakebed.pipeline.ingest_report import IngestReport as IngestReport
     from lakebed.work.ingest.due import LeftOut as LeftOut
 else:
     __getattr__, __dir__, __all__ = lazily(
@@ -25,7 +25,7 @@ else:
             "IngestRun": "lakebed.pipeline.following",
             "Ingest": "lakebed.pipeline.ingest",
             "IngestCheck": "lakebed.pipeline.ingest",
-            "IngestReport": "lakebed.pipeline.report",
+            "IngestReport": "lakebed.pipeline.ingest_report",
             "LeftOut": "lakebed.work.ingest.due",
         },
     )

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from lakebed.errors import ConflictError, InvalidInputError, LakebedError, StorageError
-from lakebed.pipeline.report import IngestReport
+from lakebed.pipeline.ingest_report import IngestReport
 
 _log = logging.getLogger(__name__)
 

@@ -34,14 +34,14 @@ from lakebed.pipeline.candidates import (
     find_candidates_of,
     real_slots,
 )
-from lakebed.pipeline.document import read_document
 from lakebed.pipeline.following import IngestQuery, IngestRun
-from lakebed.pipeline.identity import find_due
-from lakebed.pipeline.report import IngestReport
+from lakebed.pipeline.ingest_file import read_document
+from lakebed.pipeline.ingest_report import IngestReport
+from lakebed.pipeline.recognition import find_due
 from lakebed.repository import Repository, open_repository
 from lakebed.state import sources as source_list
 from lakebed.state.after import catch_up
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.state.reader import read_head
 from lakebed.state.sources import Hold, SourceFile, Sources
 from lakebed.state.state import State
@@ -50,7 +50,7 @@ from lakebed.work.cleanup import parse_age
 from lakebed.work.ingest.due import Due, LeftOut
 from lakebed.work.ingest.execution import Intake, read_in
 from lakebed.work.ingest.holding import change_holds, find_named
-from lakebed.work.ingest.options import IngestRules, LoadOptions, rule_of
+from lakebed.work.ingest.load_options import IngestRules, LoadOptions, rule_of
 from lakebed.work.ingest.quarantine import Quarantine, checked_run
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.index.kartothek import IndexFile, read_index_file
+from lakebed.index.kartothek_file import IndexFile, read_index_file
 from lakebed.index.lookup import MAX_LOOKUP_BYTES, Lookup, lookup
 from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
 from lakebed.model.schema import Type

@@ -16,7 +16,7 @@ from lakebed.model.allowed import TOKENS
 from lakebed.model.partition import Dimension
 from lakebed.model.schema import Field, Schema, dotted_types
 from lakebed.spark.column import column_of
-from lakebed.spark.dimension import dimension_column
+from lakebed.spark.dimension_columns import dimension_column
 from lakebed.spark.travel import in_tasks
 from lakebed.spark.types import struct_type
 

@@ -14,8 +14,8 @@ from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Schema
 from lakebed.model.spark_types import schema_from_spark
-from lakebed.spark.answers import ANSWER, answer, refusal, results
 from lakebed.spark.session import described
+from lakebed.spark.task_results import ANSWER, answer, refusal, results
 from lakebed.spark.through_arrow import to_spark_types
 from lakebed.spark.travel import in_tasks
 from lakebed.spark.types import struct_type

@@ -25,7 +25,8 @@ import pyarrow as pa
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.write import write_batches
 from lakebed.errors import ConflictError, LakebedError
-from lakebed.spark.answers import (
+from lakebed.spark.few import Task
+from lakebed.spark.task_results import (
     ANSWER,
     ANSWER_SCHEMA,
     answer,
@@ -33,7 +34,6 @@ from lakebed.spark.answers import (
     table_from_bytes,
     table_to_bytes,
 )
-from lakebed.spark.few import Task
 from lakebed.state.written import Written
 from lakebed.store.base import Store
 

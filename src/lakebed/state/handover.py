@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lakebed.errors import noting
 from lakebed.state import history
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.moving import encode_moved, read_settled_head

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakebed.errors import CorruptMetadataError, ObjectExistsError, StorageFullError
-from lakebed.index.kartothek import (
+from lakebed.index.kartothek_file import (
     IndexFile,
     extended,
     hold_index_file,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lakebed.index.merge import compact_list
+from lakebed.index.merged_segments import compact_list
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.state import file_table, history, runs, sources
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments, column_of

@@ -25,7 +25,7 @@ from lakebed.model.batch_ids import BatchIds
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.model.schema import Type
-from lakebed.model.sql import parse_sql
+from lakebed.model.sql_predicates import parse_sql
 from lakebed.state.caught import Caught
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, Unchanged, WholeView
 from lakebed.store.base import ObjectInfo, Store

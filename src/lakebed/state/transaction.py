@@ -28,7 +28,7 @@ from lakebed.model.lineage import Lineage
 from lakebed.state import conflicts, file_table
 from lakebed.state import sources as source_list
 from lakebed.state.after import Gathered, Pending, after_commit, before_commit
-from lakebed.state.commit import CommitOptions, Committed, commit_change
+from lakebed.state.committing import CommitOptions, Committed, commit_change
 from lakebed.state.conflicts import Read
 from lakebed.state.head import HeadFormat
 from lakebed.state.lists import Edit, Lists

@@ -11,7 +11,7 @@ from lakebed.model.evolution import check_update
 from lakebed.model.layout import Folder
 from lakebed.model.schema import Schema
 from lakebed.state import conflicts, history
-from lakebed.state.commit import CommitOptions, Committed
+from lakebed.state.committing import CommitOptions, Committed
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_own_head

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lakebed.archive import Archive, ArchiveRecord
 from lakebed.archive.http.answers import Refusal, is_known, page_arguments
 from lakebed.archive.http.application import build_open
-from lakebed.archive.http.content import content_answer, find_record
+from lakebed.archive.http.content_answers import content_answer, find_record
 from lakebed.archive.http.gate import Gate
 from lakebed.archive.query import ArchiveQuery
 from lakebed.errors import (

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from lakebed.work import deletion as deletion
     from lakebed.work import epochs as epochs
     from lakebed.work import indexing as indexing
-    from lakebed.work import metadata as metadata
+    from lakebed.work import metadata_compaction as metadata_compaction
     from lakebed.work import promotion as promotion
     from lakebed.work import protection as protection
     from lakebed.work import rerouting as rerouting
     from lakebed.work import rollback as rollback
-    from lakebed.work import staged as staged
+    from lakebed.work import staging as staging
     from lakebed.work import writer as writer
 else:
     __getattr__, __dir__, __all__ = lazily(
@@ -33,12 +33,12 @@ else:
             "deletion": "lakebed.work",
             "epochs": "lakebed.work",
             "indexing": "lakebed.work",
-            "metadata": "lakebed.work",
+            "metadata_compaction": "lakebed.work",
             "promotion": "lakebed.work",
             "protection": "lakebed.work",
             "rerouting": "lakebed.work",
             "rollback": "lakebed.work",
-            "staged": "lakebed.work",
+            "staging": "lakebed.work",
             "writer": "lakebed.work",
         },
     )

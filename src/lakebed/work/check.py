@@ -37,7 +37,7 @@ from lakebed.index import segment as index_segment
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout, schema_key
-from lakebed.spark.workers import workers_for
+from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, kartothek, published, reservation, schema_file
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
@@ -55,7 +55,7 @@ from lakebed.store.segments import Segment
 from lakebed.work.defaults import CLOCK_SKEW
 from lakebed.work.indexing import build_index
 from lakebed.work.inventory import REQUESTS_AT_ONCE, Reason, Rules, look
-from lakebed.work.metadata import kept_labels
+from lakebed.work.metadata_compaction import kept_labels
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

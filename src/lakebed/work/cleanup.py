@@ -32,9 +32,9 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.model.layout import Folder
-from lakebed.spark.workers import workers_for
+from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, published
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.state.lists import FILES, Edit, Segments
 from lakebed.state.state import State
 from lakebed.state.transaction import Changes, Transaction

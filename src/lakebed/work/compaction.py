@@ -28,9 +28,9 @@ from lakebed.model.keys import is_adopted, partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan.plan import DataFile, plan
-from lakebed.spark.workers import workers_for
+from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, runs, sources
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.state.facts import Recorded
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import RewrittenFiles

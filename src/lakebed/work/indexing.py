@@ -35,12 +35,12 @@ from lakebed.errors import (
     SchemaMismatchError,
     noting,
 )
-from lakebed.index import kartothek as index_file
-from lakebed.index.merge import groups_to_merge, merge_segments
-from lakebed.index.order import rank
+from lakebed.index import kartothek_file as index_file
+from lakebed.index.merged_segments import groups_to_merge, merge_segments
 from lakebed.index.postings import Postings, joined, keys_of
+from lakebed.index.postings_writer import PostingsWriter
 from lakebed.index.segment import Footer, open_segment
-from lakebed.index.writer import PostingsWriter
+from lakebed.index.value_order import rank
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import file_ids
@@ -49,9 +49,9 @@ from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
 from lakebed.plan.data_file import DataFile
 from lakebed.plan.plan import Scan, plan
-from lakebed.spark.workers import workers_for
+from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table
-from lakebed.state.commit import CommitOptions, Committed
+from lakebed.state.committing import CommitOptions, Committed
 from lakebed.state.history import Entry
 from lakebed.state.index_files import put_index_file, text_type
 from lakebed.state.lists import Edit, Lists, postings_of
@@ -63,7 +63,7 @@ from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 from lakebed.work.defaults import INDEX_COMMIT_BYTES
-from lakebed.work.metadata import MergedList, kept_labels
+from lakebed.work.metadata_compaction import MergedList, kept_labels
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,6 +29,7 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import field_to_arrow, type_from_arrow
+from lakebed.model.assignments import columns_in
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import staging_folder
 from lakebed.model.merging import MergeClauses, MergeRules, Side, bind_clauses
@@ -44,12 +45,11 @@ from lakebed.model.predicate import (
     bind,
 )
 from lakebed.model.schema import Field, Primitive, Schema, Type, dotted_types
-from lakebed.model.terms import columns_in
 from lakebed.model.values import TIMES, Scalar, is_nan
 from lakebed.plan.plan import DataFile, plan
-from lakebed.spark.workers import workers_for
+from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.runs import MERGE
@@ -204,7 +204,7 @@ def _no_rows(clauses: MergeClauses, schema: Schema) -> tuple[HeldRows, MergeClau
 def _frame_of(data: object) -> Any:
     """Return a Spark DataFrame as such; None for anything else."""
     if type(data).__module__.startswith("pyspark."):
-        from lakebed.spark.write import is_spark_frame
+        from lakebed.spark.task_kernel import is_spark_frame
 
         if is_spark_frame(data):
             return data
@@ -573,7 +573,7 @@ class _Merge:
     ) -> Written:
         from lakebed.spark.data_rows import frame_of
         from lakebed.spark.session import get_session
-        from lakebed.spark.write import write_frame
+        from lakebed.spark.task_kernel import write_frame
 
         assert isinstance(self._rows, StoredRows)
         packed = _packed(outcome.is_matched, self._rows.part_counts)

@@ -40,8 +40,8 @@ from lakebed.model.predicate import (
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile, Scan, plan
-from lakebed.spark.workers import workers_for
-from lakebed.state.commit import CommitOptions
+from lakebed.spark.task_workers import workers_for
+from lakebed.state.committing import CommitOptions
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
 from lakebed.state.state import State

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from lakebed.common.given import check_given, check_number
 from lakebed.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
 from lakebed.state import history
-from lakebed.state.commit import CommitOptions, Committed
+from lakebed.state.committing import CommitOptions, Committed
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
 from lakebed.state.readable import check_readable, kept_files, protected_batches

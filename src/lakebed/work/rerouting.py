@@ -30,8 +30,8 @@ from lakebed.model.layout import Layout
 from lakebed.model.partition import Dimension, PartitionFunction, PartitionStrategy
 from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import DataFile, Scan, plan
-from lakebed.spark.workers import workers_for
-from lakebed.state.commit import CommitOptions
+from lakebed.spark.task_workers import workers_for
+from lakebed.state.committing import CommitOptions
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import ReroutedFiles
 from lakebed.state.state import State

@@ -16,7 +16,7 @@ from lakebed.model.layout import Folder
 from lakebed.state import file_table, history
 from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list
-from lakebed.state.commit import CommitOptions, Committed
+from lakebed.state.committing import CommitOptions, Committed
 from lakebed.state.conflicts import Read
 from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry, PastState

@@ -16,7 +16,7 @@ from lakebed.errors import CommitConflictError, LakebedError, RejectsError, Stor
 from lakebed.store import open_store
 from lakebed.testing import DelegatingStore, FailingStore
 from lakebed.work.ingest.load import load
-from lakebed.work.ingest.options import LoadOptions
+from lakebed.work.ingest.load_options import LoadOptions
 
 NUMBERS = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
 

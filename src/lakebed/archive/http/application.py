@@ -24,7 +24,7 @@ from lakebed.archive.http.answers import (
     record_document,
     shortened,
 )
-from lakebed.archive.http.content import content_answer, find_record
+from lakebed.archive.http.content_answers import content_answer, find_record
 from lakebed.archive.http.endpoint import CONTENT, Endpoint, Parameter
 from lakebed.archive.http.gate import Gate
 from lakebed.archive.http.openapi import openapi_document
@@ -38,7 +38,7 @@ from lakebed.errors import (
     RecordNotFoundError,
     StorageError,
 )
-from lakebed.model.times import bound_to_epoch_ms
+from lakebed.model.moments import bound_to_epoch_ms
 
 _log = logging.getLogger(__name__)
 

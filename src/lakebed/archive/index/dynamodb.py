@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from lakebed.archive.index.base import ArchiveIndex
+from lakebed.archive.index.archive_index import ArchiveIndex
 from lakebed.archive.query import ArchiveQuery, Position
 from lakebed.archive.record import (
     LONG_BUCKET,

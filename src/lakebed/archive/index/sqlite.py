@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lakebed.archive.index.base import ArchiveIndex
+from lakebed.archive.index.archive_index import ArchiveIndex
 from lakebed.archive.query import ArchiveQuery, Position
 from lakebed.archive.record import RETRACTION, ArchiveRecord
 from lakebed.errors import (

@@ -19,8 +19,8 @@ import zstandard
 
 from lakebed.arrow.documents import document_reader, is_cut_object
 from lakebed.arrow.entities import entities_to_batch, to_column
-from lakebed.arrow.formats.base import FileWriter, RunningFacts, WrittenFile
-from lakebed.arrow.formats.content import Content
+from lakebed.arrow.formats.file_content import Content
+from lakebed.arrow.formats.file_format import FileWriter, RunningFacts, WrittenFile
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor

@@ -16,7 +16,7 @@ from lakebed.model.keys import is_adopted, schema_number_of
 from lakebed.model.layout import Naming
 from lakebed.model.lineage import Lineage
 from lakebed.model.values import Scalar
-from lakebed.tables.delta.schema import partition_text
+from lakebed.tables.delta.delta_schema import partition_text
 from lakebed.tables.shown_facts import ShownColumn, ShownFiles, has_both_bounds
 
 _ENCODER = msgspec.json.Encoder()
@@ -76,7 +76,7 @@ def adds(
 def stats(files: ShownFiles, lineage: Lineage) -> list[str]:
     """Return what is known of the rows of each file, as Delta's JSON.
 
-    Of a file of which not all is known only the rows are told: see `lakebed.tables.delta.schema`.
+    Of a file of which not all is known only the rows are told: see `lakebed.tables.delta.delta_schema`.
     """
     columns = [(c, *_bounds(c)) for c in files.columns]
     result = []

@@ -42,7 +42,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         created_at: When the dataset was created, as its head says.
         version: Of the dataset, which the table shows from then on.
         commit_id: Of that version.
-        digest: Of what the table is, see `lakebed.tables.delta.schema`.
+        digest: Of what the table is, see `lakebed.tables.delta.delta_schema`.
         schema: Number of the dataset's schema.
         table_id: Of the Delta table.
         created_ms: When the Delta table was created, in epoch milliseconds.

@@ -35,9 +35,9 @@ from lakebed.tables.compatibility import check_compatible
 from lakebed.tables.delta import checkpoint
 from lakebed.tables.delta.actions import adds, encode, path_of
 from lakebed.tables.delta.checkpoint import Checkpoint
+from lakebed.tables.delta.delta_schema import TableMetadata, table_metadata, widens
 from lakebed.tables.delta.log import LiveFiles, Log, LogCommit, Mark
 from lakebed.tables.delta.log_names import number_of
-from lakebed.tables.delta.schema import TableMetadata, table_metadata, widens
 from lakebed.tables.engine import Wish, bring_into_step, check_deadline
 from lakebed.tables.giving_up import give_up
 from lakebed.tables.outcome import TablePublication

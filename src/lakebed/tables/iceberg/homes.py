@@ -52,9 +52,9 @@ from lakebed.state.published import Note, number_at
 from lakebed.store.base import Store
 from lakebed.tables import pointers
 from lakebed.tables.giving_up import give_up
+from lakebed.tables.iceberg.iceberg_schema import BEGINS_AT
 from lakebed.tables.iceberg.metadata_names import hint_key, metadata_folder, number_of
-from lakebed.tables.iceberg.reading import reading
-from lakebed.tables.iceberg.schema import BEGINS_AT
+from lakebed.tables.iceberg.read_errors import reading
 from lakebed.tables.iceberg.store_io import StoreIO
 from lakebed.tables.iceberg.unnamed import delete_unnamed
 

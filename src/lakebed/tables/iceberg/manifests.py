@@ -33,8 +33,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, PrimitiveType
 
-from lakebed.tables.iceberg.reading import reading
-from lakebed.tables.iceberg.schema import bound, internal
+from lakebed.tables.iceberg.iceberg_schema import bound, internal
+from lakebed.tables.iceberg.read_errors import reading
 from lakebed.tables.shown_facts import ShownFiles
 
 FILES_A_MANIFEST = 1000

@@ -32,7 +32,7 @@ from lakebed.store.root import root_of
 from lakebed.tables.compatibility import check_compatible, dropped_fields, unknown_fields
 from lakebed.tables.engine import Wish, bring_into_step, check_deadline
 from lakebed.tables.iceberg.importing import importing_pyiceberg
-from lakebed.tables.iceberg.reading import reading
+from lakebed.tables.iceberg.read_errors import reading
 from lakebed.tables.outcome import TablePublication
 from lakebed.tables.shown_facts import shown_files
 from lakebed.tables.since import Since, find_since
@@ -119,7 +119,7 @@ def _is_own(store: Store, dataset: str, home: TableHome) -> bool:
     Raises:
         AlreadyExistsError: There is one that does not show the dataset.
     """
-    from lakebed.tables.iceberg.schema import DATASET
+    from lakebed.tables.iceberg.iceberg_schema import DATASET
 
     try:
         table = home.find("")
@@ -245,7 +245,7 @@ class _IcebergTarget:
 
     def _found(self, state: State, note: Note, *, is_full: bool) -> tuple[IcebergTable | None, int]:
         """Return the table to go on with, or what a new one begins above."""
-        from lakebed.tables.iceberg.schema import BEGINS_AT, CREATED, number_in
+        from lakebed.tables.iceberg.iceberg_schema import BEGINS_AT, CREATED, number_in
 
         table = self._home.find("" if is_full else note.place)
         if table is None:
@@ -272,7 +272,12 @@ class _IcebergTarget:
 
     def _described(self, state: State, table: IcebergTable | None) -> _Look:
         """Say what columns the table shall have."""
-        from lakebed.tables.iceberg.schema import NAME_MAPPING, columns_of, highest_id, schema_of
+        from lakebed.tables.iceberg.iceberg_schema import (
+            NAME_MAPPING,
+            columns_of,
+            highest_id,
+            schema_of,
+        )
 
         columns, number, used, old = columns_of(state), 0, 0, None
         if table is not None:
@@ -294,7 +299,7 @@ class _IcebergTarget:
             is_full: Whether to compare all files.
         """
         from lakebed.tables.iceberg import manifests
-        from lakebed.tables.iceberg.schema import COMMIT, CREATED, VERSION, number_in
+        from lakebed.tables.iceberg.iceberg_schema import COMMIT, CREATED, VERSION, number_in
 
         state = look.state
         current = None if look.table is None else look.table.metadata.current_snapshot()
@@ -340,7 +345,7 @@ class _IcebergTarget:
 
     def _with_properties(self, look: _Look) -> _Look:
         """Say what else of the table differs; readers must know every column of every file."""
-        from lakebed.tables.iceberg.schema import NAME_MAPPING, name_mapping_of
+        from lakebed.tables.iceberg.iceberg_schema import NAME_MAPPING, name_mapping_of
 
         state, table = look.state, look.table
         is_known = table is not None and _schema_number(table) == state.lineage.number
@@ -362,7 +367,7 @@ class _IcebergTarget:
 
     def _check_own(self, properties: dict[str, str]) -> None:
         """Check that the table shows this dataset, and go on as it spells the repository."""
-        from lakebed.tables.iceberg.schema import DATASET, ROOT
+        from lakebed.tables.iceberg.iceberg_schema import DATASET, ROOT
 
         own, said = f"{self._store.uri}/{self._dataset}", properties.get(DATASET)
         if said != own:
@@ -400,7 +405,7 @@ class _IcebergTarget:
 
     def _foreign(self, metadata: Any, current: Snapshot, known: str) -> tuple[str, ...]:
         """Return the snapshots of others since the one that was noted, newest first."""
-        from lakebed.tables.iceberg.schema import VERSION
+        from lakebed.tables.iceberg.iceberg_schema import VERSION
 
         told = []
         snapshot: Snapshot | None = current
@@ -424,7 +429,7 @@ class _IcebergTarget:
 
     def _prove(self, look: _Look) -> None:
         """Prove that readers of the table read the new files as Lakebed does."""
-        from lakebed.tables.iceberg.schema import widens
+        from lakebed.tables.iceberg.iceberg_schema import widens
 
         state, number = look.state, look.state.lineage.number
         is_known = look.table is not None and _schema_number(look.table) == number
@@ -434,7 +439,7 @@ class _IcebergTarget:
             check_compatible(self._store, state, old, reader="Iceberg", widens=widens)
 
     def _properties(self, state: State) -> dict[str, str]:
-        from lakebed.tables.iceberg.schema import CREATED, DATASET, ROOT, SCHEMA
+        from lakebed.tables.iceberg.iceberg_schema import CREATED, DATASET, ROOT, SCHEMA
 
         known = _PROPERTIES_IN_A_CATALOG if self._home.folder is None else _PROPERTIES
         return known | {
@@ -448,7 +453,7 @@ class _IcebergTarget:
         return f"{self._root}/{state.layout.key(label)}"
 
     def _values(self, state: State, label: str) -> tuple[Any, ...]:
-        from lakebed.tables.iceberg.schema import internal
+        from lakebed.tables.iceberg.iceberg_schema import internal
 
         values = state.layout.directory_values(split_label(label)[0])
         return tuple(internal(value) for value in values.values())
@@ -465,7 +470,7 @@ class _IcebergTarget:
         )
 
     def apply(self, now: _Look, note: Note) -> bool:
-        from lakebed.tables.iceberg.commit import commit
+        from lakebed.tables.iceberg.snapshots import commit
 
         check_deadline(note, self.title)
         files = dict.fromkeys((*now.added, *now.removed), 0)
@@ -505,7 +510,7 @@ class _IcebergTarget:
         return True
 
     def _summary(self, state: State) -> dict[str, str]:
-        from lakebed.tables.iceberg.schema import COMMIT, CREATED, VERSION
+        from lakebed.tables.iceberg.iceberg_schema import COMMIT, CREATED, VERSION
 
         return {
             VERSION: str(state.version),
@@ -531,14 +536,14 @@ class _IcebergTarget:
 
     def _number(self, now: _Look) -> int:
         """Return the sequence number of the snapshot to make."""
-        from lakebed.tables.iceberg.commit import last_sequence_number
+        from lakebed.tables.iceberg.snapshots import last_sequence_number
 
         return 1 if now.table is None else last_sequence_number(now.table.metadata) + 1
 
 
 def _schema_number(table: IcebergTable) -> int:
     """Return which schema of the dataset a table was last brought to."""
-    from lakebed.tables.iceberg.schema import SCHEMA, number_in
+    from lakebed.tables.iceberg.iceberg_schema import SCHEMA, number_in
 
     return number_in(table.metadata.properties, SCHEMA, 0)
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.arrow.footers import difference
-from lakebed.arrow.formats.avro import AvroReader
+from lakebed.arrow.formats.avro_files import AvroReader
 from lakebed.arrow.older import constant
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.errors import (
@@ -31,7 +31,7 @@ from lakebed.errors import (
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import encode_level, encode_path
-from lakebed.model.kite import parse_expression, parse_properties
+from lakebed.model.kite_forms import parse_expression, parse_properties
 from lakebed.model.layout import Layout
 from lakebed.model.schema import MISSING, Kind, Primitive, Schema, Type
 from lakebed.model.values import Scalar, parse_value

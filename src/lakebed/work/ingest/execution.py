@@ -21,7 +21,7 @@ from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted
 from lakebed.errors import CommitConflictError, ObjectExistsError, RejectsError
 from lakebed.model.evolution import changes
-from lakebed.spark.workers import workers_for
+from lakebed.spark.task_workers import workers_for
 from lakebed.state import schema_file
 from lakebed.state.creation import create, first_state
 from lakebed.state.head import HeadFormat
@@ -34,7 +34,7 @@ from lakebed.state.updates import update
 from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.work.ingest.due import Candidate, Due, LeftOut, Why
-from lakebed.work.ingest.options import IngestRules, LoadOptions, rule_of
+from lakebed.work.ingest.load_options import IngestRules, LoadOptions, rule_of
 from lakebed.work.ingest.quarantine import Attempt, Quarantine, Rejects, RejectTotals
 from lakebed.work.ingest.replacement import check_not_rewritten, files_of, write_others
 from lakebed.work.writer import settled_scope, target_of

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from lakebed.commit import Commit
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.state import sources as source_list
-from lakebed.state.commit import CommitOptions
+from lakebed.state.committing import CommitOptions
 from lakebed.state.reader import read_own_head
 from lakebed.state.sources import Hold, SourceFile, Sources
 from lakebed.state.transaction import Transaction

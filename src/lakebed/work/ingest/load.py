@@ -26,7 +26,7 @@ from lakebed.state.undone import Undone
 from lakebed.store.base import Store
 from lakebed.work.ingest.due import Candidate, Due
 from lakebed.work.ingest.execution import Done, Intake, read_in
-from lakebed.work.ingest.options import LoadOptions
+from lakebed.work.ingest.load_options import LoadOptions
 from lakebed.work.ingest.quarantine import Quarantine, checked_run
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ from lakebed.state.updates import update
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.work.deletion import find_deleted, write_rest
 from lakebed.work.ingest.due import Candidate
-from lakebed.work.ingest.options import LoadOptions
+from lakebed.work.ingest.load_options import LoadOptions
 from lakebed.work.writer import target_of
 
 _SUFFIX = "_quarantine"

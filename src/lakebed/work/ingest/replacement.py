@@ -18,7 +18,7 @@ from lakebed.common.grouping import balanced_groups
 from lakebed.errors import InvalidInputError
 from lakebed.model.predicate import TRUE
 from lakebed.plan.plan import DataFile, plan
-from lakebed.spark.workers import workers_for
+from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, history
 from lakebed.state.history import Entry
 from lakebed.state.runs import REWRITING

@@ -1,0 +1,42 @@
+"""Writers and readers of data files, by format."""
+
+from __future__ import annotations
+
+from lakebed.arrow.formats.avro_files import AvroReader, AvroWriter
+from lakebed.arrow.formats.file_content import Content
+from lakebed.arrow.formats.file_format import FileReader, FileWriter
+from lakebed.arrow.formats.parquet import ParquetWriter
+from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWriter
+from lakebed.model.arrow_types import schema_to_arrow
+from lakebed.model.descriptor import DatasetDescriptor
+
+
+def open_writer(descriptor: DatasetDescriptor, content: Content | None = None) -> FileWriter:
+    """Begin a data file of a dataset.
+
+    Args:
+        descriptor: Descriptor of the dataset.
+        content: Takes the bytes; None for memory.
+
+    Raises:
+        MissingDependencyError: The format needs a package that is not installed.
+    """
+    stored, compression = descriptor.stored_schema, descriptor.compression
+    match descriptor.format:
+        case "avro":
+            return AvroWriter(stored, compression, content)
+        case "submissions":
+            return SubmissionsWriter(stored, compression, content)
+        case _:
+            return ParquetWriter(schema_to_arrow(stored), compression, content)
+
+
+def find_reader(format: str) -> FileReader | None:  # noqa: A002 - the word of the descriptor
+    """Return the reader of a format; None for Parquet, which Arrow's dataset scan reads."""
+    match format:
+        case "avro":
+            return AvroReader()
+        case "submissions":
+            return SubmissionsReader()
+        case _:
+            return None

@@ -1,0 +1,309 @@
+"""Transactions of a user: reads of one version, and several writes that become one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Self
+
+from lakebed.arrow.caps import admitted_values
+from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.commit import Commit
+from lakebed.errors import InvalidInputError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.predicate import TRUE, Predicate, bind
+from lakebed.plan.plan import plan
+from lakebed.state.committing import CommitOptions
+from lakebed.state.conflicts import Read
+from lakebed.state.reader import read_own_head
+from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
+from lakebed.state.snapshot import Snapshot, Source
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
+from lakebed.view import View, untouched
+from lakebed.work.deletion import find_deleted, write_rest
+from lakebed.work.writer import settled_scope
+
+OPERATION = "transaction"
+
+
+class _Watched(Source):
+    """A source of one version that notes what is read of it."""
+
+    read_only = (
+        "the snapshot of a transaction",
+        "Write by the transaction itself: t.append(data), t.overwrite(data, view), t.delete(view). "
+        "Other verbs make a commit of their own: call them on the dataset, after the transaction.",
+    )
+
+    def __init__(self, source: Source) -> None:
+        head = read_own_head(source.store, source.name)
+        super().__init__(
+            source.store, source.name, Snapshot(head.state, head.requests, is_head=True)
+        )
+        self.state: State = head.state
+        self.constraints: dict[Predicate, None] = {}
+
+    def record_read(self, constraint: Predicate) -> None:
+        """Record it, for the check at the commit."""
+        self.constraints[constraint] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    """What one call has written."""
+
+    written: Written
+    scope: Scope
+    deleted_row_count: int = 0
+    rewritten_row_count: int = 0
+
+
+class DatasetTransaction(View):
+    """One snapshot of a dataset, and one commit of all that is written.
+
+    A context manager: a clean exit commits, an error leaves nothing. It is a view of all of the
+    dataset, as it was when the transaction began, and so are the views that are made of it; they do
+    not show what the transaction itself writes. The commit is refused if another one has since
+    changed a partition that was read, or that is replaced. An interrupt within a write, such as
+    Ctrl-C, ends it without a commit, also where the block catches that and goes on.
+
+    Attributes:
+        commit: What was committed; None before, and if nothing was written.
+
+    >>> import pyarrow as pa
+    >>> from lakebed import DatasetDescriptor, open_repository
+    >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+    >>> numbers = open_repository("memory://doctest-transaction").create("numbers", descriptor)
+    >>> with numbers.transaction() as t:
+    ...     t.append([{"n": t.count() + 1}])
+    >>> t.commit.version, list(numbers.reader())
+    (1, [{'n': 1}])
+    """
+
+    _NOT_OF_PINNED = View._NOT_OF_PINNED - {"append", "delete", "overwrite"}
+
+    def __init__(self, source: Source, commit_options: CommitOptions | None = None) -> None:
+        """Use `Dataset.transaction` instead."""
+        self._watched = _Watched(source)
+        super().__init__(self._watched, TRUE)
+        self._commit_options = commit_options
+        self._started: Transaction | None = None
+        self._writes: list[_Write] = []
+        self._calls = 0  # that write, and have begun but not ended
+        self._condition = "not open"
+        self.commit: Commit | None = None
+
+    def __repr__(self) -> str:
+        return f"<Transaction on {self._source.name!r} at version {self.version}>"
+
+    @property
+    def version(self) -> int:
+        """The version that it reads."""
+        return self._watched.state.version
+
+    @property
+    def descriptor(self) -> DatasetDescriptor:
+        """What the dataset is in that version."""
+        return self._watched.state.descriptor
+
+    def append(  # type: ignore[override]  # there is no commit yet
+        self, data: object, *, options: WriteOptions | None = None
+    ) -> None:
+        """Add rows. Raises as `Dataset.append` does, and then this call has written nothing.
+
+        Args:
+            data: As for `Dataset.append`.
+            options: How data files are cut.
+
+        Raises:
+            InvalidInputError: The transaction is not open.
+        """
+        self._add(data, Nothing(), options)
+
+    def overwrite(  # type: ignore[override]  # there is no commit yet
+        self, data: object, view: View | None = None, *, options: WriteOptions | None = None
+    ) -> None:
+        """Replace every partition that the data touches, or a whole view.
+
+        Args:
+            data: As for `Dataset.overwrite`.
+            view: Of this dataset, aligned with partition boundaries.
+            options: How data files are cut.
+
+        Raises:
+            InvalidInputError: As for `Dataset.overwrite`; or the transaction has written to one of
+                the partitions before; or it is not open.
+            PredicateError: The view is not aligned with partition boundaries.
+        """
+        scope = None if view is None else self._own(view)._whole_of(self._watched.state)
+        self._add(data, scope, options)
+
+    def delete(  # type: ignore[override]  # there is no commit yet
+        self, view: View, *, options: WriteOptions | None = None
+    ) -> int:
+        """Delete the entities of a view, as the snapshot shows them.
+
+        Args:
+            view: Of this dataset; the transaction itself is the view of everything.
+            options: How files are cut that are written anew.
+
+        Returns:
+            How many there are.
+
+        Raises:
+            InvalidInputError: The view is of another dataset; or the transaction has written to
+                one of the partitions before; or it is not open.
+        """
+        with self._call() as started:
+            target = self._target(started, options)
+            store, state = self._source.store, self._watched.state
+            constraint = bind(self._own(view).constraint, state.layout.predicate_types)
+            chosen = plan(state, constraint, requests=0, store=store)
+            deleted = find_deleted(store, chosen)
+            if not deleted:
+                return 0
+            scope = TheseFiles.of(file.label for file in deleted)
+            self._check_first(scope.partitions, scope)
+            rest = write_rest(store, chosen, deleted, target)
+            started.add(rest)
+            count = sum(file.row_count for file in deleted)
+            self._writes.append(
+                _Write(
+                    written=rest,
+                    scope=scope,
+                    deleted_row_count=count,
+                    rewritten_row_count=rest.row_count,
+                )
+            )
+            return count
+
+    def _own(self, view: View) -> View:
+        if not isinstance(view, View) or not view.is_of(self):
+            raise InvalidInputError(
+                f"{view!r} is no view of {self._source.name!r}.",
+                hint="Narrow the transaction itself, as in t.where(\"carrier = 'UA'\").",
+            )
+        return view
+
+    @contextmanager
+    def _call(self) -> Iterator[Transaction]:
+        """Let a call write all that it shall, or nothing.
+
+        An error is raised where everything is undone. An interrupt comes between any two steps,
+        perhaps where a part is written and not yet noted. A call that one breaks off never ends
+        here, so that nothing is committed, also where somebody catches it.
+        """
+        self._calls += 1
+        try:
+            yield self._begun()
+        except Exception:
+            self._calls -= 1
+            raise
+        self._calls -= 1
+
+    def _begun(self) -> Transaction:
+        """Return the transaction of the batch, which begins with the first write."""
+        if self._condition:
+            raise InvalidInputError(
+                f"The transaction is {self._condition}.",
+                hint="Begin another one by `with`, and write within that.",
+            )
+        state = self._watched.state
+        if self._started is None:
+            self._started = Transaction.begin(
+                self._source.store,
+                state.name,
+                OPERATION,
+                options=self._commit_options,
+                base=state,
+            )
+        self._started.keep_alive()
+        return self._started
+
+    def _target(self, started: Transaction, options: WriteOptions | None) -> BatchTarget:
+        state = self._watched.state
+        target = self._narrow_target(started, options)
+        # A dimension that is capped counts what this transaction has written, too.
+        written = tuple(label for write in self._writes for label in write.written.labels)
+        return replace(
+            target, admitted=admitted_values(replace(state, labels=(*state.labels, *written)))
+        )
+
+    def _add(self, data: object, scope: Scope | None, options: WriteOptions | None) -> None:
+        """Write rows, and keep them if what they replace is right; else delete them."""
+        with self._call() as started:
+            written = self._stage(data, self._target(started, options))
+            started.add(written)
+            try:
+                settled = settled_scope(self._source.name, written, scope)
+                if not isinstance(settled, Nothing):
+                    self._check_first(written.partitions, settled)
+            except Exception:
+                started.discard(written)
+                raise
+            self._writes.append(_Write(written=written, scope=settled))
+
+    def _check_first(self, partitions: frozenset[str], scope: Scope) -> None:
+        """Check that nothing has been written yet to what is now replaced.
+
+        What is taken out is that of the snapshot. What this transaction has written is no part of
+        it, and would stay.
+        """
+        written = {part for write in self._writes for part in write.written.partitions}
+        twice = {partition for partition in written if scope.covers(partition)}
+        twice |= {
+            partition
+            for partition in partitions
+            if any(w.scope.covers(partition) for w in self._writes)
+        }
+        if twice:
+            shown = ", ".join(sorted(partition or "the whole dataset" for partition in twice)[:5])
+            raise InvalidInputError(
+                f"The transaction has written to {shown} before, and cannot replace that.",
+                hint="Delete and overwrite first, each partition once, then append; or write in "
+                "two transactions.",
+            )
+
+    def __enter__(self) -> Self:
+        if self.commit is not None or self._condition in ("", "over"):
+            raise InvalidInputError(
+                f"{self!r} was begun before.", hint="Begin another one for another snapshot."
+            )
+        self._condition = ""
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._condition = "over"
+        started, state = self._started, self._watched.state
+        if started is None:
+            return
+        with started:
+            if kind is not None:
+                return
+            if self._calls:
+                raise InvalidInputError(
+                    "An interrupt has broken off a write of the transaction: nothing is committed.",
+                    hint="Let the interrupt end the block, and begin another transaction.",
+                )
+            if not self._writes:
+                return
+            looked_at = tuple(
+                untouched(constraint, state) for constraint in self._watched.constraints
+            )
+            committed = started.commit(
+                scope=_joined([write.scope for write in self._writes]),
+                deleted_row_count=sum(write.deleted_row_count for write in self._writes),
+                rewritten_row_count=sum(write.rewritten_row_count for write in self._writes),
+                reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
+            )
+        self.commit = Commit.of(committed, state)
+
+
+def _joined(scopes: Sequence[Scope]) -> Scope:
+    parts = tuple(scope for scope in scopes if not isinstance(scope, Nothing))
+    if len(parts) > 1:
+        return Several(parts)
+    return parts[0] if parts else Nothing()

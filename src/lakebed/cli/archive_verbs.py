@@ -1,0 +1,631 @@
+"""The verbs of the archive."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from lakebed.archive import (
+    Archive,
+    ArchiveRecord,
+    MessageReport,
+    Upload,
+    UploadQueue,
+    ingest_again,
+    ingest_directory,
+    ingest_lines,
+    ingest_sqs,
+    ingest_url,
+    open_archive,
+)
+from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS, times_of
+from lakebed.archive.file_keys import KeyForm
+from lakebed.archive.http import serve as serve_archive
+from lakebed.archive.http.server import OWN_ADDRESSES
+from lakebed.archive.target import DEFAULT_TEMPLATE
+from lakebed.cli.group import VerbGroup
+from lakebed.cli.listening import listens
+from lakebed.cli.output import Output
+from lakebed.cli.shared_options import Verb, parse_pairs, storage_option, verb
+from lakebed.common.shown import counted
+from lakebed.errors import InvalidInputError
+from lakebed.spark.session import get_session
+
+STORAGE_VARIABLE = "LAKEBED_ARCHIVE_STORAGE"
+INDEX_VARIABLE = "LAKEBED_ARCHIVE_INDEX"
+WHERE_VARIABLE = "LAKEBED_ARCHIVE_WHERE"
+KEYS_VARIABLE = "LAKEBED_ARCHIVE_KEYS"
+QUEUE_VARIABLE = "LAKEBED_ARCHIVE_QUEUE"
+TOKEN_VARIABLE = "LAKEBED_ARCHIVE_TOKEN"
+
+RECORD_COLUMNS = (
+    "what",
+    "where",
+    "start",
+    "end",
+    "work_id",
+    "size_bytes",
+    "path",
+    "id",
+    "url",
+    "hash",
+    "created_at",
+    "metadata",
+    "retracted",
+)
+_TABLE_COLUMNS = ("what", "where", "start", "end", "work_id", "size_bytes", "path", "id")
+_PIECE_BYTES = 1024 * 1024
+
+
+@click.group(
+    "archive",
+    cls=VerbGroup,
+    epilog="\b\nExample:\n  lakebed archive list syslog --start 2015-03-20 --end now "
+    "--storage s3://raw --index dynamodb://raw",
+)
+def archive() -> None:
+    """Keep raw files with metadata, found by time or work id.
+
+    An archive is a storage and an index: --storage and --index, or LAKEBED_ARCHIVE_STORAGE and
+    LAKEBED_ARCHIVE_INDEX. A directory has an index of SQLite in it, unless another is given.
+
+    Times are ISO 8601 (2015-03-20T10:00Z), 20150320, seconds or milliseconds since the epoch, or
+    `now`.
+    """
+
+
+retracted_option = click.option(
+    "--retracted", is_flag=True, help="Files that are retracted come, too, with the reason."
+)
+
+
+def takes_archive(function: Verb) -> Verb:
+    """Give the function `archive`, opened."""
+
+    @functools.wraps(function)
+    def run(
+        output: Output,
+        *,
+        storage: str,
+        index: str | None,
+        storage_options: Mapping[str, str],
+        **arguments: object,
+    ) -> None:
+        opened = open_archive(storage, index=index, storage_options=storage_options)
+        function(output, archive=opened, **arguments)
+
+    options = (
+        click.option(
+            "--storage",
+            envvar=STORAGE_VARIABLE,
+            required=True,
+            metavar="URL",
+            help=f"Where the files are: a path or URL.  [env: {STORAGE_VARIABLE}]",
+        ),
+        click.option(
+            "--index",
+            envvar=INDEX_VARIABLE,
+            metavar="URL",
+            help="What finds them: sqlite:///PATH or dynamodb://TABLE?region=REGION.  "
+            f"[env: {INDEX_VARIABLE}]",
+        ),
+    )
+    for option in reversed(options):
+        run = option(run)
+    return storage_option(run)
+
+
+def takes_fields(function: Verb) -> Verb:
+    """Add the options that describe a file."""
+    options = (
+        click.option(
+            "--where",
+            envvar=WHERE_VARIABLE,
+            required=True,
+            help="The place or machine; a~b takes it from the path, as for --what and --work-id.  "
+            f"[env: {WHERE_VARIABLE}]",
+        ),
+        click.option("--what", required=True, help="The program or process."),
+        click.option("--start", help="Time of the first event."),
+        click.option(
+            "--start-from-name",
+            metavar="PATTERN",
+            help="Instead: a regular expression that finds it in each file's name. Its groups start "
+            r"and end are the times, else all of what matches: \d{8}, say.",
+        ),
+        click.option("--end", help="Time of the last event; none for a file of one moment."),
+        click.option("--work-id", help="An id of yours by which the files can be found."),
+        click.option(
+            "--extra",
+            multiple=True,
+            callback=parse_pairs,
+            metavar="KEY=VALUE",
+            help="A further field of the metadata. Repeatable.",
+        ),
+        click.option("--compress", is_flag=True, help="Store the content as gzip."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def takes_keys(function: Verb) -> Verb:
+    """Let new files lie under the keys that the user wants; below `takes_archive`."""
+
+    @functools.wraps(function)
+    def run(output: Output, *, archive: Archive, keys: KeyForm, **arguments: object) -> None:
+        function(output, archive=Archive(archive.store, archive.index, keys=keys), **arguments)
+
+    return click.option(
+        "--keys",
+        type=click.Choice(get_args(KeyForm)),
+        default="id",
+        show_default=True,
+        envvar=KEYS_VARIABLE,
+        help="Where new files lie: under ID/data, or under the longer keys of the first datalake.  "
+        f"[env: {KEYS_VARIABLE}]",
+    )(run)
+
+
+takes_queue = click.option(
+    "--queue",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar=QUEUE_VARIABLE,
+    required=True,
+    metavar="DIRECTORY",
+    help=f"Where bundles wait.  [env: {QUEUE_VARIABLE}]",
+)
+
+
+def record_row(record: ArchiveRecord) -> dict[str, object]:
+    """Tell of a file, under `RECORD_COLUMNS`."""
+    return {
+        "what": record.what,
+        "where": record.where,
+        "start": record.start,
+        "end": record.end,
+        "work_id": record.work_id,
+        "size_bytes": record.size_bytes,
+        "path": record.path,
+        "id": record.id,
+        "url": record.url,
+        "hash": record.hash,
+        "created_at": record.created_at,
+        "metadata": dict(record.metadata),
+        "retracted": None if record.retraction is None else record.retraction.reason,
+    }
+
+
+def _show_records(
+    output: Output, records: Iterable[ArchiveRecord], *, retracted: bool = False
+) -> None:
+    columns = _TABLE_COLUMNS if output.is_table else RECORD_COLUMNS
+    if retracted and output.is_table:
+        columns = (*columns, "retracted")
+    output.rows(columns, (record_row(record) for record in records))
+
+
+def _read_lines(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments, or the lines of stdin if there are none or only `-`."""
+    lines = arguments if arguments and list(arguments) != ["-"] else sys.stdin
+    yield from (line.strip() for line in lines if line.strip())
+
+
+@verb("init", example="lakebed archive init --storage s3://raw --index dynamodb://raw")
+@takes_archive
+def init(output: Output, *, archive: Archive) -> None:
+    """Make the tables of the index; fine if they are there."""
+    with output.progress(f"Making {archive.index.url}"):
+        archive.init()
+    output.record({"storage": archive.store.uri, "index": archive.index.url})
+
+
+@verb(
+    "push",
+    example="lakebed archive push /var/log/syslog.1 --where web1 --what syslog "
+    "--start 2015-03-20 --end 2015-03-21 --storage ./raw",
+)
+@takes_archive
+@takes_keys
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@takes_fields
+@click.option("--id", "file_id", help="The id; the same again changes nothing. One file only.")
+def push(
+    output: Output, *, archive: Archive, files: Sequence[str], file_id: str | None, **fields: Any
+) -> None:
+    """Store files and put them into the index.
+
+    Many files go in one call, several at once. All are looked at before the first is stored; the
+    times of each may stand in its name.
+    """
+    if file_id is None:
+        with output.progress("Storing") as on_progress:
+            records = archive.push_many(files, **fields, on_progress=on_progress)
+        _show_records(output, records)
+        return
+    if len(files) > 1:
+        message = "--id is for one file."
+        raise click.UsageError(message, click.get_current_context())
+    (file,) = files
+    _show_records(output, [archive.push(file, id=file_id, **_with_times(file, fields))])
+
+
+def _with_times(file: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a file with its times, as given or from its name."""
+    names = ("start", "end", "start_from_name")
+    times = times_of(file, *(fields[name] for name in names))
+    return {name: value for name, value in fields.items() if name not in names} | times
+
+
+@verb("list", example="lakebed archive list syslog --start 2015-03-20 --end now --storage ./raw")
+@takes_archive
+@click.argument("what")
+@click.option("--start", help="Begin of the time asked for.")
+@click.option("--end", help="End of it, included.")
+@click.option("--where", help="Only this place.")
+@click.option("--work-id", help="Instead of a time: the files of this work.")
+@retracted_option
+def list_(
+    output: Output,
+    *,
+    archive: Archive,
+    what: str,
+    start: str | None,
+    end: str | None,
+    where: str | None,
+    work_id: str | None,
+    retracted: bool,
+) -> None:
+    """List the files of a time or a work id."""
+    records = archive.list(
+        what, start=start, end=end, where=where, work_id=work_id, retracted=retracted
+    )
+    _show_records(output, records, retracted=retracted)
+
+
+@verb("latest", example="lakebed archive latest syslog web1 --storage ./raw")
+@takes_archive
+@click.argument("what")
+@click.argument("where")
+@click.option(
+    "--lookback",
+    "lookback_days",
+    type=int,
+    default=DEFAULT_LOOKBACK_DAYS,
+    show_default=True,
+    help="How many days before today are looked at.",
+)
+@retracted_option
+def latest(
+    output: Output,
+    *,
+    archive: Archive,
+    what: str,
+    where: str,
+    lookback_days: int,
+    retracted: bool,
+) -> None:
+    """Show the file with the latest start of a place."""
+    record = archive.latest(what, where, lookback_days=lookback_days, retracted=retracted)
+    output.record(record_row(record))
+
+
+@verb(
+    "retract",
+    example="lakebed archive retract 6309e115c2914d0f8622973422626954 --reason 'torn' "
+    "--storage ./raw",
+)
+@takes_archive
+@click.argument("urls", nargs=-1, required=True, metavar="URL|ID...")
+@click.option("--reason", required=True, help="Why; whoever reads the record sees it.")
+def retract(output: Output, *, archive: Archive, urls: Sequence[str], reason: str) -> None:
+    """Keep files from being read by any ingest.
+
+    They stay, can be fetched, and are left out of lists unless --retracted is given. Rows that were
+    read stay in their dataset; `lakebed rollback` takes them out.
+    """
+    records = (archive.retract(url, reason=reason) for url in urls)
+    _show_records(output, records, retracted=True)
+
+
+@verb("restore", example="lakebed archive restore 6309e115c2914d0f8622973422626954 --storage ./raw")
+@takes_archive
+@click.argument("urls", nargs=-1, required=True, metavar="URL|ID...")
+def restore(output: Output, *, archive: Archive, urls: Sequence[str]) -> None:
+    """Let files be read again that were retracted."""
+    _show_records(output, (archive.restore(url) for url in urls))
+
+
+@verb(
+    "fetch",
+    example="lakebed archive fetch 6309e115c2914d0f8622973422626954 --to logs "
+    "--template '{where}/{what}-{start_iso}' --storage ./raw",
+)
+@takes_archive
+@click.argument("urls", nargs=-1, metavar="[URL|ID]...")
+@click.option(
+    "--to",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="The folder.  [default: .]",
+)
+@click.option(
+    "--template",
+    default=DEFAULT_TEMPLATE,
+    show_default=True,
+    help="The path in it, of names of the metadata, {start_iso} and {end_iso}.",
+)
+@click.option("--no-verify", is_flag=True, help="Do not compare the hash.")
+def fetch(
+    output: Output,
+    *,
+    archive: Archive,
+    urls: Sequence[str],
+    to: Path,
+    template: str,
+    no_verify: bool,
+) -> None:
+    """Copy files to a folder, by URL or id; without any, by the lines of stdin."""
+    output.rows(
+        ("url", "path"),
+        (
+            {
+                "url": url,
+                "path": str(archive.fetch(url, to, template=template, verify=not no_verify)),
+            }
+            for url in _read_lines(urls)
+        ),
+    )
+
+
+@verb("cat", example="lakebed archive cat 6309e115c2914d0f8622973422626954 --storage ./raw")
+@takes_archive
+@click.argument("urls", nargs=-1, metavar="[URL|ID]...")
+@click.option("--no-verify", is_flag=True, help="Do not compare the hash.")
+def cat(output: Output, *, archive: Archive, urls: Sequence[str], no_verify: bool) -> None:  # noqa: ARG001 - the result has a form of its own
+    """Write the contents of files to stdout, byte by byte.
+
+    Without URL or id by the lines of stdin. -o changes only the form of errors.
+    """
+    for url in _read_lines(urls):
+        with archive.open(url, verify=not no_verify) as content:
+            shutil.copyfileobj(content, sys.stdout.buffer, _PIECE_BYTES)
+    sys.stdout.buffer.flush()
+
+
+@verb("reindex", example="lakebed archive reindex --storage ./raw --dry-run")
+@takes_archive
+@click.option("--spark", "with_spark", is_flag=True, help="Read the metadata by tasks of Spark.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would change.")
+def reindex(output: Output, *, archive: Archive, with_spark: bool, dry_run: bool) -> None:
+    """Make the index anew from what the storage holds.
+
+    The result is what was taken out of the index, or skipped in the storage, and why.
+    """
+    with output.progress(f"Reading {archive.store.uri}"):
+        report = archive.reindex(spark=get_session() if with_spark else None, dry_run=dry_run)
+    output.note(
+        f"{'Would index' if dry_run else 'Indexed'} {counted(report.indexed_count, 'file')}."
+    )
+    if report.foreign_count:
+        output.note(f"Left {counted(report.foreign_count, 'record')} of files in other storages.")
+    rows: list[dict[str, object]] = [
+        {"action": "removed", "url": record.url, "reason": "The file is gone."}
+        for record in report.removed
+    ]
+    rows += [
+        {"action": "skipped", "url": skipped.url, "reason": skipped.reason}
+        for skipped in report.skipped
+    ]
+    output.rows(("action", "url", "reason"), rows)
+
+
+@verb(
+    "enqueue",
+    example="lakebed archive enqueue /var/log/syslog.1 --where web1 --what syslog "
+    "--start 2015-03-20 --queue /var/spool/lakebed",
+)
+@takes_queue
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@takes_fields
+def enqueue(output: Output, *, queue: Path, files: Sequence[str], **fields: Any) -> None:
+    """Copy files into a queue, from which `upload` takes them."""
+    waiting = UploadQueue(queue)
+    output.rows(
+        ("file", "bundle"),
+        (
+            {"file": file, "bundle": str(waiting.enqueue(file, **_with_times(file, fields)))}
+            for file in files
+        ),
+    )
+
+
+@verb("upload", example="lakebed archive upload --queue /var/spool/lakebed --watch --storage ./raw")
+@takes_archive
+@takes_keys
+@takes_queue
+@click.option("--watch", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--timeout", "timeout_s", type=float, help="With --watch: stop after these seconds.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="At once."
+)
+def upload(
+    output: Output,
+    *,
+    archive: Archive,
+    queue: Path,
+    watch: bool,
+    timeout_s: float | None,
+    workers: int,
+) -> None:
+    """Upload what waits in a queue; the exit code is 1 if a bundle stays.
+
+    With --watch notes tell of each bundle as it goes, and the result is what stays.
+    """
+    waiting = UploadQueue(queue)
+    staying: dict[Path, Upload] = {}
+
+    def tell(result: Upload) -> None:
+        output.note(f"{result.outcome} {result.path}{f': {result.error}' if result.error else ''}")
+        if result.outcome == "uploaded":
+            staying.pop(result.path, None)
+        else:
+            staying[result.path] = result
+
+    if watch:
+        waiting.watch(archive, workers=workers, timeout_s=timeout_s, on_upload=tell)
+        # Another uploader may have uploaded it meanwhile.
+        done = [result for result in staying.values() if result.path.exists()]
+    else:
+        done = list(waiting.upload(archive, workers=workers))
+    output.rows(("bundle", "outcome", "url", "error"), [_upload_row(result) for result in done])
+    if any(result.outcome != "uploaded" for result in done):
+        click.get_current_context().exit(1)
+
+
+def _upload_row(result: Upload) -> dict[str, object]:
+    return {
+        "bundle": str(result.path),
+        "outcome": result.outcome,
+        "url": None if result.record is None else result.record.url,
+        "error": None if result.error is None else str(result.error),
+    }
+
+
+@verb(
+    "ingest",
+    example="lakebed archive ingest s3://raw/6309e115c2914d0f8622973422626954/data "
+    "--storage s3://raw --index dynamodb://raw",
+)
+@takes_archive
+@click.argument("urls", nargs=-1, metavar="[URL]...")
+@click.option(
+    "--queue-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Read notifications from the files of a directory; what is done goes.",
+)
+@click.option("--sqs", metavar="URL", help="Read notifications from a queue of SQS.")
+@click.option("--sqs-region", help="Region of that queue.")
+@click.option("--sqs-endpoint", help="Service of that queue, if it is not that of AWS.")
+@click.option("--sqs-wait", type=click.IntRange(0, 20), default=20, help="Seconds to wait for one.")
+@click.option("--watch", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--timeout", "timeout_s", type=float, help="With --watch: stop after these seconds.")
+def ingest(
+    output: Output,
+    *,
+    archive: Archive,
+    urls: Sequence[str],
+    queue_dir: Path | None,
+    sqs: str | None,
+    sqs_region: str | None,
+    sqs_endpoint: str | None,
+    sqs_wait: int,
+    watch: bool,
+    timeout_s: float | None,
+) -> None:
+    """Put files that others have stored into the index.
+
+    They are named by URLs; or by notifications of S3, alone or in an envelope of SNS, from stdin (a
+    URL or a notification a line), a directory or SQS. The exit code is 1 if one cannot be used.
+
+    With --watch notes tell of each notification, and the result is what cannot be used.
+    """
+    if sum([bool(urls), queue_dir is not None, sqs is not None]) > 1:
+        raise InvalidInputError("Give URLs, --queue-dir or --sqs.", hint="One at a time.")
+    if watch and queue_dir is None and sqs is None:
+        raise InvalidInputError("There is nothing to watch.", hint="Give --queue-dir or --sqs.")
+
+    def waiting() -> Iterable[MessageReport]:
+        if queue_dir is not None:
+            return ingest_directory(archive, queue_dir)
+        assert sqs is not None  # one of the two
+        return ingest_sqs(archive, sqs, region=sqs_region, endpoint=sqs_endpoint, wait_s=sqs_wait)
+
+    reports: Iterable[MessageReport]
+    if watch:
+        reports = ingest_again(waiting, timeout_s=timeout_s)
+    elif queue_dir is not None or sqs is not None:
+        reports = waiting()
+    elif urls and list(urls) != ["-"]:
+        reports = (ingest_url(archive, url) for url in urls)
+    else:
+        reports = ingest_lines(archive, sys.stdin)
+    has_failed = False
+
+    def rows() -> Iterator[dict[str, object]]:
+        nonlocal has_failed
+        for report in reports:
+            has_failed |= report.status == "error"
+            if watch:
+                output.note(_told(report))
+            if not watch or report.status == "error":
+                yield _report_row(report)
+
+    output.rows(("status", "urls", "removed", "error", "started_at", "duration_s"), rows())
+    if has_failed:
+        click.get_current_context().exit(1)
+
+
+@verb(
+    "serve", example="lakebed archive serve --storage s3://raw --index dynamodb://raw --port 8080"
+)
+@takes_archive
+@listens
+@click.option(
+    "--token",
+    envvar=TOKEN_VARIABLE,
+    help="What requests must bring as Authorization: Bearer TOKEN. Others see the command line of "
+    f"a process: better set the variable.  [env: {TOKEN_VARIABLE}]",
+)
+def serve(
+    output: Output,
+    *,
+    archive: Archive,
+    host: str,
+    port: int,
+    token: str | None,
+    public_url: str | None,
+) -> None:
+    """Serve the archive over HTTP until interrupted, for clients of datalake and others.
+
+    The result is the URL of the server, told when it listens. -v logs each request.
+    """
+    if token is None and host not in OWN_ADDRESSES:
+        output.note(f"Whoever reaches {host} can read the archive: --token asks who it is.")
+
+    def tell(url: str) -> None:
+        output.record({"url": url, "storage": archive.store.uri, "index": archive.index.url})
+        sys.stdout.flush()
+
+    serve_archive(archive, host=host, port=port, token=token, public_url=public_url, on_start=tell)
+
+
+def _told(report: MessageReport) -> str:
+    told = [f"indexed {record.url}" for record in report.records]
+    told += [f"removed {file_id}" for file_id in report.removed]
+    told += [f"error {report.error}"] if report.error is not None else []
+    return ", ".join(told) or "nothing to do"
+
+
+def _report_row(report: MessageReport) -> dict[str, object]:
+    return {
+        "status": report.status,
+        "urls": [record.url for record in report.records],
+        "removed": list(report.removed),
+        "error": None if report.error is None else str(report.error),
+        "started_at": report.started_at,
+        "duration_s": round(report.duration_s, 6),
+    }
+
+
+for _command in (
+    *(init, push, list_, latest, fetch, cat, retract, restore),
+    *(reindex, enqueue, upload, ingest, serve),
+):
+    archive.add_command(_command)

@@ -1,0 +1,428 @@
+"""Verbs on batches: batches, rerun, diff, rollback, stage, staged, commit, discard."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+import click
+
+from lakebed import checks
+from lakebed.arrow.as_python import python_rows
+from lakebed.batches.diff import Diff
+from lakebed.batches.listing import Batch
+from lakebed.checks import Audit, Check
+from lakebed.cli.data import (
+    base_option,
+    begun_option,
+    commit_options,
+    rows_of,
+    run_option,
+    show_commit,
+    split_names,
+    takes_files,
+)
+from lakebed.cli.inputs import Inputs
+from lakebed.cli.output import Output
+from lakebed.cli.records import commit_record, no_commit_record
+from lakebed.cli.shared_options import parse_time, takes_dataset, verb
+from lakebed.common.shown import counted, facts_of
+from lakebed.dataset import Dataset
+from lakebed.errors import ChecksFailedError
+from lakebed.repository import Repository
+
+_BATCH_COLUMNS = (
+    "batch_id",
+    "run",
+    "operation",
+    "version",
+    "started_at",
+    "committed_at",
+    "superseded_at",
+    "row_count",
+    "file_count",
+    "live_file_count",
+    "size_bytes",
+    "is_live",
+    "is_staged",
+    "is_protected",
+)
+_STAGED_COLUMNS = (
+    "batch_id",
+    "operation",
+    "run",
+    "row_count",
+    "staged_at",
+    "base_version",
+    "lease_until",
+)
+_DIFF_COLUMNS = ("partition", "files_added", "files_removed", "rows_added", "rows_removed")
+_CHECK_COLUMNS = ("check", "of", "has_passed", "count", "detail")
+
+
+@verb("batches", example="lakebed batches lake/flights -o csv")
+@takes_dataset
+def batches(output: Output, *, repository: Repository, name: str) -> None:
+    """List when each batch began, was seen, was superseded.
+
+    Staged batches, which nobody sees yet, come last.
+    """
+    listed = repository.open(name).batches()
+    output.rows(_BATCH_COLUMNS, (_batch_record(batch) for batch in listed))
+
+
+def _batch_record(batch: Batch) -> dict[str, object]:
+    return {column: getattr(batch, column) for column in _BATCH_COLUMNS}
+
+
+_partitions_option = click.option(
+    "--partitions",
+    is_flag=True,
+    help="Of a rerun: replace the partitions that the rows touch, too, whoever wrote them.",
+)
+
+
+@verb("rerun", example="lakebed rerun lake/flights january.csv --run 2013-01")
+@takes_dataset
+@takes_files(required=False)
+@click.option("--run", required=True, help="Name of the run that is repeated.")
+@click.option("--empty", "is_empty", is_flag=True, help="The run has no rows now.")
+@_partitions_option
+@base_option
+@begun_option
+def rerun(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    inputs: Inputs | None,
+    run: str,
+    is_empty: bool,
+    partitions: bool,
+    base: int | None,
+    begun_at: dt.datetime | None,
+) -> None:
+    """Replace what a run wrote before, wherever it did.
+
+    FILES are as for append. Rows of other runs stay, also in the same partitions, unless
+    --partitions is given. The first rerun of a run adds its rows; a warning names the runs whose
+    partitions it adds to.
+    """
+    if (inputs is None) is not is_empty:
+        message = "Give FILES, or --empty to say that there are no rows."
+        raise click.UsageError(message, click.get_current_context())
+    dataset = repository.open(name)
+    options = commit_options(begun_at)
+    if inputs is None:
+        show_commit(output, dataset.rerun([], run, base=base, commit_options=options))
+        return
+    with output.progress(f"Writing {inputs.label}"):
+        commit = dataset.rerun(
+            rows_of(inputs, dataset), run, partitions=partitions, base=base, commit_options=options
+        )
+    show_commit(output, commit)
+
+
+@verb("diff", example="lakebed diff lake/flights 3 5 --rows -o jsonl")
+@takes_dataset
+@click.argument("a", type=int)
+@click.argument("b", type=int, required=False)
+@click.option("--rows", "is_by_row", is_flag=True, help="The rows that came and went.")
+@click.option(
+    "--columns", metavar="A,B", help="With --rows: compare and show these.  [default: all fields]"
+)
+def diff(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    a: int,
+    b: int | None,
+    is_by_row: bool,
+    columns: str | None,
+) -> None:
+    """Compare two versions, partition by partition.
+
+    A and B are versions or batch ids, which stand for the state after their commit; without B,
+    A is compared with the current version. A row in a file that was written anew counts as
+    removed and added; --rows looks into the files, and tells what really came and went.
+    """
+    difference = repository.open(name).diff(a, b)
+    if not is_by_row:
+        if columns is not None:
+            message = "Give --columns with --rows."
+            raise click.UsageError(message, click.get_current_context())
+        output.note(_in_words(difference))
+        output.rows(_DIFF_COLUMNS, _partition_records(difference))
+        return
+    wanted = None if columns is None else split_names(columns)
+    rows = difference.rows(wanted)
+    output.rows(rows.column_names, python_rows(rows), null="null")
+
+
+def _in_words(difference: Diff) -> str:
+    return (
+        f"Version {difference.from_version} to {difference.to_version}: "
+        f"{counted(len(difference.files_added), 'file')} added, {len(difference.files_removed):,} removed."
+    )
+
+
+def _partition_records(difference: Diff) -> list[dict[str, object]]:
+    return [
+        {
+            "partition": partition.path,
+            "files_added": partition.files_added,
+            "files_removed": partition.files_removed,
+            "rows_added": partition.rows_added,
+            "rows_removed": partition.rows_removed,
+        }
+        for partition in difference.partitions
+    ]
+
+
+@verb("rollback", example="lakebed rollback lake/flights --version 3 --dry-run")
+@takes_dataset
+@click.option("--version", type=int, help="Go back to this version.")
+@click.option("--time", callback=parse_time, help="To the state at a time; without zone it is UTC.")
+@click.option("--batch-id", type=int, help="To the state after the commit of a batch.")
+@click.option(
+    "--where", metavar="SQL", help="Only this view, which must consist of whole partitions."
+)
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would change.")
+@click.option(
+    "--hold",
+    "is_held",
+    is_flag=True,
+    help="Let no ingest read the raw files again whose rows are taken out; `lakebed ingest "
+    "--release` lets it.",
+)
+@click.option("--reason", default="", help="With --hold: why.  [default: that it was rolled back]")
+@base_option
+def rollback(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    version: int | None,
+    time: dt.datetime | None,
+    batch_id: int | None,
+    where: str | None,
+    is_dry_run: bool,
+    is_held: bool,
+    reason: str,
+    base: int | None,
+) -> None:
+    """Make an older state current again, as a new commit.
+
+    Raw files whose rows are taken out are read again by the next ingest, unless --hold is given.
+    The result of --dry-run is the files that would come back or go.
+    """
+    if sum(target is not None for target in (version, time, batch_id)) != 1:
+        message = "Give one of --version, --time and --batch-id."
+        raise click.UsageError(message, click.get_current_context())
+    dataset = repository.open(name)
+    view = None if where is None else dataset.where(where)
+    if is_dry_run:
+        change = dataset.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
+        output.note(
+            f"Would bring back {counted(len(change.added), 'file')} and take out {len(change.removed):,}, "
+            f"in {counted(len(change.partitions), 'partition')}."
+        )
+        for note in change.notes(hold=is_held):
+            output.note(note)
+        parts = (("added", change.added), ("removed", change.removed))
+        output.rows(
+            ("operation", "key"),
+            (
+                {"operation": word, "key": change.base.layout.key(label)}
+                for word, labels in parts
+                for label in labels
+            ),
+        )
+        return
+    commit = dataset.rollback(
+        version=version,
+        time=time,
+        batch_id=batch_id,
+        view=view,
+        hold=is_held,
+        reason=reason,
+        base=base,
+    )
+    if commit is None:
+        output.note("That is the current state, so there is no new version.")
+        if is_held:
+            output.note("No raw file is held: hold some by `lakebed ingest --hold`.")
+        record = no_commit_record()
+        output.record(record, facts=facts_of(record))
+        return
+    record = {**commit_record(commit), "notes": list(commit.notes)}
+    output.record(record, facts=facts_of(record, hidden=["notes"]))
+
+
+@verb("stage", example="lakebed stage lake/flights day.csv --operation rerun --run 2013-01-01")
+@takes_dataset
+@takes_files(required=False)
+@click.option(
+    "--operation",
+    type=click.Choice(["append", "overwrite", "rerun"]),
+    default="append",
+    show_default=True,
+    help="What the commit shall be.",
+)
+@click.option("--where", metavar="SQL", help="The view that the rows are of, or that they replace.")
+@click.option("--empty", "is_empty", is_flag=True, help="There are no rows.")
+@click.option(
+    "--lease", default="7d", show_default=True, help="Keep it so long from cleanup: 7d or 12h."
+)
+@run_option
+@_partitions_option
+@base_option
+def stage(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    inputs: Inputs | None,
+    operation: str,
+    where: str | None,
+    is_empty: bool,
+    lease: str,
+    run: str | None,
+    partitions: bool,
+    base: int | None,
+) -> None:
+    """Write a batch that nobody sees before its commit.
+
+    FILES are as for append.
+    """
+    if (inputs is None) is not is_empty:
+        message = "Give FILES, or --empty to say that there are no rows."
+        raise click.UsageError(message, click.get_current_context())
+    dataset = repository.open(name)
+    view = None if where is None else dataset.where(where)
+    rows: object = [] if inputs is None else rows_of(inputs, dataset)
+    with output.progress(f"Writing {inputs.label if inputs else 'nothing'}"):
+        staged_batch = dataset.stage(
+            rows,
+            operation,  # type: ignore[arg-type]  # a click.Choice
+            run=run,
+            partitions=partitions,
+            view=view,
+            base=base,
+            lease=lease,
+        )
+    record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}
+    output.record(record, facts=facts_of(record))
+
+
+@verb("staged", example="lakebed staged lake/flights")
+@takes_dataset
+def staged(output: Output, *, repository: Repository, name: str) -> None:
+    """List the staged batches that wait for their commit."""
+    waiting = repository.open(name).staged()
+    if not waiting:
+        output.note("No staged batch waits for its commit.")
+    output.rows(
+        _STAGED_COLUMNS,
+        ({column: getattr(batch, column) for column in _STAGED_COLUMNS} for batch in waiting),
+    )
+
+
+_batch_argument = click.argument("batch", type=int)
+
+
+@verb(
+    "commit",
+    example="lakebed commit lake/flights 1449784608123 --not-null flight --check 'delay >= 0'",
+)
+@takes_dataset
+@_batch_argument
+@click.option(
+    "--check", "conditions", multiple=True, metavar="SQL", help="True of every row. Repeatable."
+)
+@click.option("--not-null", "not_null", multiple=True, metavar="A,B", help="Columns without null.")
+@click.option(
+    "--unique", "unique", multiple=True, metavar="A,B", help="No two rows agree in all of these."
+)
+@click.option("--min-rows", type=click.IntRange(min=0), help="At least so many rows.")
+@click.option("--max-rows", type=click.IntRange(min=0), help="At most so many rows.")
+@click.option(
+    "--whole",
+    "is_of_dataset",
+    is_flag=True,
+    help="Check the dataset as it will be, not the rows of the batch alone.",
+)
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only check, and list what was found.")
+def commit(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    batch: int,
+    conditions: Sequence[str],
+    not_null: Sequence[str],
+    unique: Sequence[str],
+    min_rows: int | None,
+    max_rows: int | None,
+    is_of_dataset: bool,
+    is_dry_run: bool,
+) -> None:
+    """Make a staged batch visible, if it passes all checks.
+
+    BATCH is its id. If a check fails, nothing becomes visible and the batch stays staged.
+    """
+    of: checks.Of = "dataset" if is_of_dataset else "batch"
+    wanted: list[Check] = [checks.condition(condition, of=of) for condition in conditions]
+    wanted += [checks.not_null(*split_names(columns), of=of) for columns in not_null]
+    wanted += [checks.unique(*split_names(columns), of=of) for columns in unique]
+    if (min_rows, max_rows) != (None, None):
+        wanted.append(checks.row_count(min=min_rows, max=max_rows, of=of))
+    staged_batch = repository.open(name).open_staged(batch)
+    if is_dry_run:
+        with output.progress("Checking"):
+            audit = staged_batch.check(*wanted)
+        output.rows(_CHECK_COLUMNS, _check_records(audit))
+        return
+    try:
+        with output.progress("Checking and committing"):
+            show_commit(output, staged_batch.commit(checks=wanted))
+    except ChecksFailedError as exc:
+        for failure in exc.failed:
+            output.note(f"failed: {failure}")
+        raise
+
+
+def _check_records(audit: Audit) -> list[dict[str, object]]:
+    return [
+        {column: getattr(result, column) for column in _CHECK_COLUMNS} for result in audit.results
+    ]
+
+
+@verb("discard", example="lakebed discard lake/flights 1449784608123 --dry-run")
+@takes_dataset
+@_batch_argument
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show what would be deleted.")
+def discard(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    batch: int,
+    is_sure: bool,
+    is_dry_run: bool,
+) -> None:
+    """Delete a staged batch and its files.
+
+    BATCH is its id. The result is what was deleted, or would be.
+    """
+    dataset: Dataset = repository.open(name)
+    staged_batch = dataset.open_staged(batch)
+    record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}
+    if not is_dry_run:
+        if not is_sure:
+            question = f"Delete batch {batch} of {counted(staged_batch.row_count, 'row')}?"
+            click.confirm(question, abort=True, err=True)
+        staged_batch.discard()
+    output.record(record, facts=facts_of(record))

@@ -1,0 +1,89 @@
+"""Verbs on inverted indices: build, drop, show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from lakebed.cli.data import show_commit
+from lakebed.cli.group import VerbGroup
+from lakebed.cli.output import Output
+from lakebed.cli.shared_options import takes_dataset, verb
+from lakebed.repository import Repository
+from lakebed.work.indexing import InvertedIndex
+
+_COLUMNS = (
+    "column",
+    "covered_count",
+    "file_count",
+    "segment_count",
+    "size_bytes",
+    "value_count",
+    "values_per_file",
+    "files_per_value",
+    "lost",
+    "warning",
+)
+
+
+@click.group("index", cls=VerbGroup, epilog="\b\nExample:\n  lakebed index show lake/flights")
+def index() -> None:
+    """Build, drop and show indices: which files hold a value."""
+
+
+@verb("build", example="lakebed index build lake/flights tailnum")
+@takes_dataset
+@click.argument("column")
+@click.option("--spark", "is_spark", is_flag=True, help="Let Spark do the work.")
+def build(
+    output: Output, *, repository: Repository, name: str, column: str, is_spark: bool
+) -> None:
+    """Index a column, of the files that are there and of all that come.
+
+    Where that was broken off, run it again: it goes on with the files that are not indexed yet.
+    """
+    dataset = repository.open(name)
+    with output.progress("Indexing") as on_progress:
+        inverted_index = dataset.build_index(
+            column, True if is_spark else None, on_progress=on_progress
+        )
+    _show(output, [inverted_index])
+
+
+@verb("drop", example="lakebed index drop lake/flights tailnum")
+@takes_dataset
+@click.argument("column")
+def drop(output: Output, *, repository: Repository, name: str, column: str) -> None:
+    """Let a column have no index any more; answers stay the same."""
+    show_commit(output, repository.open(name).drop_index(column))
+
+
+@verb("show", example="lakebed index show lake/flights -o json")
+@takes_dataset
+@click.argument("column", required=False)
+def show(output: Output, *, repository: Repository, name: str, column: str | None) -> None:
+    """Show what indices cover and cost, and whether they can help."""
+    indices = repository.open(name).indices()
+    chosen = [entry for entry in indices if column in (None, entry.column)]
+    if not chosen:
+        output.note(f"There is no index{f' of {column}' if column else ''} in {name}.")
+    _show(output, chosen)
+
+
+def _show(output: Output, indices: list[InvertedIndex]) -> None:
+    for entry in indices:
+        if entry.warning:
+            output.note(f"{entry.column}: {entry.warning}")
+        for key, reason in entry.lost.items():
+            output.note(f"{key} is lost: {reason}")
+    output.rows(_COLUMNS, (_record(entry) for entry in indices))
+
+
+def _record(entry: InvertedIndex) -> Mapping[str, object]:
+    record = {name: getattr(entry, name) for name in _COLUMNS}
+    return {**record, "lost": len(entry.lost)}
+
+
+for _command in (build, drop, show):
+    index.add_command(_command)

@@ -1,0 +1,103 @@
+"""The verb that writes a lake to one page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from lakebed.cli.output import Output, OutputFormat
+from lakebed.cli.shared_options import (
+    REPOSITORY_VARIABLE,
+    complete_dataset,
+    logging_to_stderr,
+    storage_option,
+)
+from lakebed.common.shown import counted
+from lakebed.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
+from lakebed.model.names import nearest
+from lakebed.repository import Repository, open_repository
+from lakebed.store.base import location_exists
+
+
+@click.command(
+    "report", epilog="\b\nExample:\n  lakebed report s3://bucket/lake --output lake.html"
+)
+@click.argument("location", envvar=REPOSITORY_VARIABLE, shell_complete=complete_dataset)
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("lake.html"),
+    show_default=True,
+    help="The HTML file; one that is there is replaced.",
+)
+@click.option("--where", help="Of one dataset: also show which files this predicate keeps.")
+@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Leave out notes.")
+@storage_option
+def report(
+    *,
+    location: str,
+    path: Path,
+    where: str | None,
+    is_quiet: bool,
+    storage_options: Mapping[str, str],
+) -> None:
+    """Write what a lake holds and what happened to one page.
+
+    LOCATION is a repository, or LOCATION/NAME for one dataset. The page is one file without
+    scripts, to be opened by a browser, printed, or sent to somebody.
+    """
+    if str(path) in list(OutputFormat):
+        raise InvalidInputError(
+            f"A report is an HTML file, and has no form {path}.",
+            hint=f"Name the file, as ./{path} if that is its name.",
+        )
+    with logging_to_stderr(0):
+        repository, name = find_lake(location, storage_options)
+        names = repository.list() if name is None else [name]
+        if where is not None and len(names) != 1:
+            raise InvalidInputError(
+                "--where is of one dataset.", hint="Give LOCATION/NAME, such as lake/flights."
+            )
+        view = None if where is None else repository.open(names[0]).where(where)
+        output = Output(is_quiet=is_quiet)
+        with output.progress("Reading datasets") as on_progress:
+            repository.report(
+                path,
+                names=None if name is None else names,
+                view=view,
+                on_progress=on_progress,
+            )
+        output.note(f"Wrote {counted(len(names), 'dataset')} to {path}.")
+        click.echo(str(path))
+
+
+def find_lake(location: str, storage_options: Mapping[str, str]) -> tuple[Repository, str | None]:
+    """Return the repository that is meant, and the name of a dataset if it alone is.
+
+    Raises:
+        NotFoundError: There is neither.
+    """
+    repository = open_repository(location, storage_options=storage_options)
+    if repository.list():
+        return repository, None
+    above, _, name = location.rstrip("/").rpartition("/")
+    if name:
+        outer = open_repository(
+            above or ("/" if location.startswith("/") else "."), storage_options=storage_options
+        )
+        try:
+            if outer.exists(name):
+                return outer, name
+        except (DatasetNotFoundError, InvalidInputError):
+            pass  # a name that no dataset can have
+    if not location_exists(repository.store):
+        nearby = nearest(name, outer.list()) if name else ""
+        raise NotFoundError(
+            f"There is neither a repository nor a dataset at {location}.",
+            hint=nearby or "Write LOCATION or LOCATION/NAME.",
+        )
+    return repository, None

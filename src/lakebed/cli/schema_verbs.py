@@ -1,0 +1,216 @@
+"""Verbs on schemas: show, infer, update."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from lakebed.arrow.reading.files import reading
+from lakebed.arrow.reading.inference import DEFAULT_ROWS, infer_schema
+from lakebed.cli.data import show_commit, takes_files
+from lakebed.cli.datasets import read_schema_file
+from lakebed.cli.group import VerbGroup
+from lakebed.cli.inputs import Inputs
+from lakebed.cli.output import Output
+from lakebed.cli.shared_options import parse_pairs, takes_dataset, takes_state, verb
+from lakebed.common.shown import shown
+from lakebed.dataset import Dataset
+from lakebed.errors import InvalidInputError
+from lakebed.model.avro import schema_to_avro
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.evolution import changes
+from lakebed.model.schema import MISSING, Schema, dotted_types
+from lakebed.repository import Repository
+
+_FIELD_COLUMNS = ("field", "type", "nullable", "default", "since", "doc")
+_HISTORY_COLUMNS = ("schema", "version", "committed_at", "field_count", "changes")
+
+
+@click.group("schema", cls=VerbGroup, epilog="\b\nExample:\n  lakebed schema show lake/flights")
+def schema() -> None:
+    """Show and change the schema of a dataset."""
+
+
+@verb("show", example="lakebed schema show lake/flights --history")
+@takes_state
+@click.option("--history", "is_history", is_flag=True, help="A row for each schema it ever had.")
+def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
+    """Show the fields, or the history of the schema.
+
+    `since` is the number of the schema that a field came with: files of older ones have its
+    default in its place.
+    """
+    known = dataset.schemas()
+    if not is_history:
+        since = {field.name: known[0].number for field in known[0].schema}
+        for before, after in itertools.pairwise(known):
+            new = (field.name for field in after.schema if field.name not in before.schema)
+            since.update(dict.fromkeys(new, after.number))
+        rows = (
+            {
+                "field": field.name,
+                "type": str(field.type),
+                "nullable": field.nullable,
+                "default": None if field.default is MISSING else field.default,
+                "since": since[field.name],
+                "doc": field.doc,
+            }
+            for field in known[-1].schema
+        )
+        output.rows(_FIELD_COLUMNS, rows)
+        return
+    befores = (None, *(entry.schema for entry in known))
+    output.rows(
+        _HISTORY_COLUMNS,
+        (
+            {
+                "schema": entry.number,
+                "version": entry.version,
+                "committed_at": entry.committed_at,
+                "field_count": len(entry.schema.fields),
+                "changes": "" if before is None else ", ".join(changes(before, entry.schema)),
+            }
+            for before, entry in zip(befores, known, strict=False)
+        ),
+    )
+
+
+@verb("update", example="lakebed schema update lake/flights --schema flights.avsc")
+@takes_dataset
+@click.option(
+    "--schema",
+    "schema_file",
+    type=click.Path(path_type=Path),
+    help="The new schema, whole: Avro (.avsc, .json), or a Parquet file whose schema is taken.",
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    callback=parse_pairs,
+    metavar="KEY=VALUE",
+    help="A property to add or to change. Repeatable.",
+)
+@click.option(
+    "--base",
+    type=int,
+    metavar="VERSION",
+    help="What the schema was made from: refuse if another writer has updated the dataset since. "
+    "Needed to remove fields.",
+)
+def update(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    schema_file: Path | None,
+    properties: Mapping[str, str],
+    base: int | None,
+) -> None:
+    """Change the schema or the properties of a dataset.
+
+    What was written stays readable as it was; an update that would change that is refused. So is a
+    schema that lacks a field of the current one without --base: another writer may have added it.
+    """
+    if schema_file is None and not properties:
+        raise InvalidInputError("Nothing to update.", hint="Give --schema, or a --property.")
+    dataset = repository.open(name)
+    fields = None if schema_file is None else read_schema_file(schema_file)
+
+    def edit(old: DatasetDescriptor) -> DatasetDescriptor:
+        new = DatasetDescriptor(
+            schema=old.schema if fields is None else fields,
+            partition_by=old.partition_by,
+            format=old.format,
+            compression=old.compression,
+            index=old.index,
+            properties={**old.properties, **properties},
+        )
+        if base is None:
+            _check_complete(old.schema, new.schema)
+        return new
+
+    commit = dataset.update(edit, base=base)
+    if commit.operation != "update":
+        output.note(f"{dataset.uri} is that already.")
+    show_commit(output, commit)
+
+
+def _check_complete(old: Schema, new: Schema) -> None:
+    """Check that a schema has all fields of the current one, also within records.
+
+    Raises:
+        InvalidInputError: It lacks some.
+    """
+    removed = sorted(dotted_types(old).keys() - dotted_types(new).keys())
+    if removed:
+        raise InvalidInputError(
+            f"The schema lacks {shown(', '.join(removed))}, which the dataset has.",
+            hint="Add the fields; or, to remove them, name the version that the schema was made "
+            "from by --base VERSION, as `lakebed show` prints it.",
+        )
+
+
+@verb("infer", example="lakebed schema infer january.csv february.csv --null-text NA -o json")
+@takes_files(required=True)
+@click.option(
+    "--rows",
+    type=click.IntRange(min=0),
+    default=DEFAULT_ROWS,
+    show_default=True,
+    help="How many rows of each file are looked at; 0 for all.",
+)
+@click.option(
+    "--require",
+    multiple=True,
+    metavar="FIELD",
+    help="Shall not be nullable; all others are. Repeatable.",
+)
+@click.option("--name", default="entity", show_default=True, help="Of the record.")
+@click.option(
+    "--to",
+    "to_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write the schema to this file, as Avro JSON.",
+)
+def infer(
+    output: Output,
+    *,
+    inputs: Inputs,
+    rows: int,
+    require: tuple[str, ...],
+    name: str,
+    to_path: Path | None,
+) -> None:
+    """Find the schema of files.
+
+    FILES are CSV, JSON lines, submissions, Avro or Parquet, or directories of them. The result
+    is an Avro schema, of which a table shows the fields. Mixed columns of CSV are text; types of
+    JSON that do not go together are an error.
+    """
+    fields = infer_schema(
+        inputs.locations, inputs.format, rows=rows, require=require, csv=inputs.csv, name=name
+    )
+    document = schema_to_avro(fields)
+    if to_path is not None:
+        with reading(to_path):
+            to_path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if output.is_table:
+        columns = ("field", "type", "nullable")
+        output.rows(
+            columns,
+            (
+                {"field": field.name, "type": str(field.type), "nullable": field.nullable}
+                for field in fields
+            ),
+        )
+        return
+    output.record(document)
+
+
+for _command in (show, infer, update):
+    schema.add_command(_command)

@@ -1,0 +1,365 @@
+"""What verbs share: the decorator that makes one, and the arguments that several take."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lakebed.cli.output import Output, OutputFormat
+from lakebed.common.redaction import StorageOptions
+from lakebed.dataset import Dataset
+from lakebed.errors import InvalidInputError, LakebedError, NotPublishedError
+from lakebed.model.locations import refuse_credentials
+from lakebed.model.moments import to_moment
+from lakebed.model.uri import KINDS, parse_uri
+from lakebed.repository import Repository, open_repository
+from lakebed.state.after import NotPublished, recording
+
+REPOSITORY_VARIABLE = "LAKEBED_REPOSITORY"
+
+Verb = Callable[..., None]
+
+
+class AttachedOption(click.Option):
+    """An option with a value that may be left out: a flag, or `--option=VALUE`.
+
+    Beside arguments that are files, the next word is never its value.
+    """
+
+
+class _VerbCommand(click.Command):
+    """A verb, some of whose options are attached."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; an attached option without a value has an empty one."""
+        attached = {
+            name
+            for parameter in self.params
+            if isinstance(parameter, AttachedOption)
+            for name in parameter.opts
+        }
+        end = args.index("--") if "--" in args else len(args)
+        own = [f"{word}=" if word in attached else word for word in args[:end]]
+        takes_predicate = any("--where" in parameter.opts for parameter in self.params)
+        try:
+            return super().parse_args(ctx, [*own, *args[end:]])
+        except click.UsageError as error:
+            # Its subclasses are of options and missing arguments; this one is of words too many.
+            if type(error) is not click.UsageError or not takes_predicate:
+                raise
+            message = (
+                f"{error.message}. A predicate is one word for the shell: "
+                "--where \"carrier = 'UA'\", in double quotes."
+            )
+            raise click.UsageError(message, ctx) from error
+
+
+def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
+    """Make a command of a function that takes an `Output` and the command's own parameters.
+
+    Args:
+        name: The word on the command line.
+        example: A whole command line, shown at the end of the help.
+    """
+
+    def decorate(function: Verb) -> click.Command:
+        @functools.wraps(function)
+        def run(
+            *,
+            output_format: OutputFormat,
+            is_json: bool,
+            verbosity: int,
+            is_quiet: bool,
+            **arguments: Any,
+        ) -> None:
+            chosen = OutputFormat.JSON if is_json else output_format
+            with logging_to_stderr(verbosity), recording() as publications:
+                output = Output(format=chosen, is_quiet=is_quiet, is_verbose=verbosity > 0)
+                function(output, **arguments)
+            require_published(publications.failed)
+
+        epilog = f"\b\nExample:\n  {example}"
+        command = click.command(name, cls=_VerbCommand, epilog=epilog)(run)
+        command.params.extend(_shared_options())
+        return command
+
+    return decorate
+
+
+def require_published(failures: Sequence[NotPublished]) -> None:
+    """Raise what a verb ends with that has committed, where a table does not show it.
+
+    Raises:
+        NotPublishedError: A table that the properties of a dataset name does not.
+    """
+    if not failures:
+        return
+    first, *others = failures
+    error = NotPublishedError(
+        f"{first.dataset!r} is committed, but not published to {first.table}: {first.reason}",
+        hint=f"{first.hint} The table shows an older version until the next commit, which "
+        "publishes again, or until `lakebed publish all`.".strip(),
+    )
+    for other in others:
+        error.add_note(f"{other.dataset!r} is not published to {other} either.")
+    raise error
+
+
+def _shared_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["-o", "--output", "output_format"],
+            type=click.Choice(OutputFormat, case_sensitive=False),
+            default=OutputFormat.TABLE,
+            help="Form of the result.  [default: table]",
+        ),
+        click.Option(["--json", "is_json"], is_flag=True, help="Short for -o json."),
+        click.Option(
+            ["-v", "--verbose", "verbosity"],
+            count=True,
+            help="Log commits on stderr; -vv logs every call to the store.",
+        ),
+        click.Option(["-q", "--quiet", "is_quiet"], is_flag=True, help="Leave out notes."),
+    ]
+
+
+@contextmanager
+def logging_to_stderr(verbosity: int) -> Iterator[None]:
+    """Show the library's log: warnings, with 1 also information, with 2 everything."""
+    logger = logging.getLogger("lakebed")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    before = logger.level
+    logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def parse_pairs(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> dict[str, str]:
+    """Read the values of a repeated `key=value` option."""
+    pairs = [value.partition("=") for value in values]
+    for (key, sign, _), value in zip(pairs, values, strict=True):
+        if not key or not sign:
+            message = f"{value!r} is not of the form key=value."
+            raise click.BadParameter(message, context, parameter)
+    return {key: value for key, _, value in pairs}
+
+
+def _parse_storage_options(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> StorageOptions:
+    """Read storage options; one that cannot be read may be a secret, and is not shown."""
+    if any(not sign or not name for name, sign, _ in (value.partition("=") for value in values)):
+        message = "One of them is not of the form KEY=VALUE."
+        raise click.BadParameter(message, context, parameter)
+    return StorageOptions(parse_pairs(context, parameter, values))
+
+
+def storage_option(function: Verb) -> Verb:
+    """Add `--storage-option`."""
+    return click.option(
+        "--storage-option",
+        "storage_options",
+        multiple=True,
+        callback=_parse_storage_options,
+        metavar="KEY=VALUE",
+        help="A setting of the object store, such as region=eu-west-1. Repeatable.",
+    )(function)
+
+
+def split_address(text: str) -> tuple[str, str]:
+    """Split LOCATION/NAME; a bare name lies in the repository that the environment names.
+
+    A dataset: URI is taken, other URIs are refused: what is done would be done to all of a dataset.
+
+    Raises:
+        InvalidInputError: The text names no location, or no dataset in it, or it holds a key.
+    """
+    refuse_credentials(text)
+    if text.partition(":")[0] in KINDS:
+        address = parse_uri(text)
+        if address.kind != "dataset" or address.version is not None:
+            raise InvalidInputError(
+                f"{text!r} does not name a dataset as a whole.",
+                hint=f"Write {address.location}/{address.name or 'NAME'}; verbs that narrow it or "
+                "look back have --where and --version.",
+            )
+        return address.location, address.name
+    stripped = text.rstrip("/")
+    location, slash, name = stripped.rpartition("/")
+    if slash and name and not location.endswith((":", ":/")):
+        return location or "/", name
+    if not slash and name and ":" not in name:
+        repository = os.environ.get(REPOSITORY_VARIABLE, "")
+        if repository:
+            return repository, name
+        raise InvalidInputError(
+            f"Dataset {text!r} names no repository.",
+            hint=_where_it_may_be(name),
+        )
+    raise InvalidInputError(
+        f"{text!r} names no dataset.", hint="Write LOCATION/NAME, such as s3://bucket/lake/flights."
+    )
+
+
+def _where_it_may_be(name: str) -> str:
+    """Say how to name a dataset, when a bare name was given."""
+    names = open_repository(name).list() if Path(name).is_dir() else []
+    if names:
+        return f"{name!r} is a repository: write {name}/NAME, such as {name}/{names[0]}."
+    return f"Write LOCATION/NAME, such as ./{name}, or set {REPOSITORY_VARIABLE}."
+
+
+def takes_dataset(function: Verb) -> Verb:
+    """Give the function `repository` and `name` for the argument DATASET."""
+
+    @functools.wraps(function)
+    def run(
+        output: Output, *, dataset: str, storage_options: Mapping[str, str], **arguments: Any
+    ) -> None:
+        _check_order(dataset, arguments.get("files") or ())
+        location, name = split_address(dataset)
+        repository = open_repository(location, storage_options=storage_options)
+        function(output, repository=repository, name=name, **arguments)
+
+    return click.argument("dataset", metavar="DATASET", shell_complete=complete_dataset)(
+        storage_option(run)
+    )
+
+
+def complete_dataset(
+    context: click.Context,  # noqa: ARG001 - click's form
+    parameter: click.Parameter,  # noqa: ARG001 - same
+    incomplete: str,
+) -> list[str]:
+    """Return the datasets and directories whose address begins so; a bucket is not asked."""
+    location, slash, start = incomplete.rpartition("/")
+    named = os.environ.get(REPOSITORY_VARIABLE, "")
+    places = {location or "/": f"{location}/"} if slash else {".": ""}
+    if named and not slash:
+        places[named] = ""
+    addresses: list[str] = []
+    for place, prefix in places.items():
+        folder = Path(place)
+        if not folder.is_dir():
+            continue
+        with suppress(LakebedError, OSError):
+            names = set(open_repository(place).list())
+            if place != "." or "/" in prefix:
+                addresses += [prefix + name for name in names if name.startswith(start)]
+            if place != named:
+                addresses += [
+                    f"{prefix}{inner.name}/"
+                    for inner in folder.iterdir()
+                    if inner.is_dir()
+                    and inner.name.startswith(start)
+                    and not inner.name.startswith(".")
+                    and inner.name not in names
+                ]
+    return sorted(addresses)
+
+
+def _check_order(dataset: str, files: Sequence[str]) -> None:
+    """Check that a file does not stand in the place of the dataset.
+
+    Raises:
+        InvalidInputError: It does.
+    """
+    if files and Path(dataset).is_file():
+        verb_name = click.get_current_context().info_name
+        name = next((text for text in files if not Path(text).is_file()), "LOCATION/NAME")
+        raise InvalidInputError(
+            f"{dataset!r} is a file, where the dataset is to be named.",
+            hint=f"The dataset comes first: lakebed {verb_name} {name} {dataset}",
+        )
+
+
+def takes_state(function: Verb) -> Verb:
+    """Give the function `dataset`, opened and as it was at the version asked for."""
+
+    @functools.wraps(function)
+    def run(
+        output: Output,
+        *,
+        repository: Repository,
+        name: str,
+        version: int | None,
+        time: dt.datetime | None,
+        batch_id: int | None,
+        **arguments: Any,
+    ) -> None:
+        given = [target for target in (version, time, batch_id) if target is not None]
+        if len(given) > 1:
+            message = "Give only one of --version, --time and --batch-id."
+            raise click.UsageError(message, click.get_current_context())
+        dataset: Dataset = repository.open(name)
+        if given:
+            dataset = dataset.at(version=version, time=time, batch_id=batch_id)
+        function(output, dataset=dataset, **arguments)
+
+    options = (
+        click.option("--version", type=int, help="The state after the commit that made it."),
+        click.option(
+            "--time", callback=parse_time, help="The state at a time; without zone it is UTC."
+        ),
+        click.option("--batch-id", type=int, help="The state after the commit of a batch."),
+    )
+    for option in reversed(options):
+        run = option(run)
+    return takes_dataset(run)
+
+
+def parse_time(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> dt.datetime | None:
+    """Read the value of an option that takes a time."""
+    try:
+        return None if value is None else to_moment(value)
+    except InvalidInputError as exc:
+        raise click.BadParameter(str(exc), context, parameter) from exc
+
+
+def takes_metastore(function: Verb) -> Verb:
+    """Give the function `metastore`: an address, a directory, or None for a session that runs."""
+
+    @functools.wraps(function)
+    def run(output: Output, *, address: str | None, warehouse: str | None, **given: Any) -> None:
+        if address is not None and warehouse is not None:
+            message = "Give only one of --metastore and --warehouse."
+            raise click.UsageError(message, click.get_current_context())
+        if address is not None and not address.startswith("thrift://"):
+            message = f"--metastore is thrift://HOST:PORT, not {address!r}; see --warehouse, too."
+            raise click.UsageError(message, click.get_current_context())
+        function(output, metastore=address or warehouse, **given)
+
+    options: tuple[Callable[[Verb], Verb], ...] = (
+        click.option(
+            "--metastore",
+            "address",
+            metavar="thrift://HOST:PORT",
+            help="A metastore service.",
+        ),
+        click.option(
+            "--warehouse",
+            metavar="DIR",
+            help="Directory of an embedded metastore, for one process at a time.",
+        ),
+    )
+    taking: Verb = run
+    for option in reversed(options):
+        taking = option(taking)
+    return taking

@@ -1,0 +1,202 @@
+"""Writing a batch: reserved in one process of the driver, written by tasks, committed in another.
+
+Nothing but the pickled writer and the messages of the tasks comes from one to the next. So the
+writer carries a suspended transaction. Spark calls `abort` also after a commit that has failed: by
+then the process that tried it has deleted what it could prove to be invisible, and left the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from lakebed.arrow.conform import check_columns, check_types
+from lakebed.arrow.kernel import BatchTarget
+from lakebed.datasource.addresses import Opened, open_to_write
+from lakebed.datasource.messages import TaskMessage, write_in_task, written_by
+from lakebed.datasource.options import SaveOptions
+from lakebed.errors import ConflictError, InvalidInputError, LakebedError, NotFoundError
+from lakebed.model.allowed import TOKENS
+from lakebed.model.keys import decode_path
+from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.travel import Travels
+from lakebed.state.committing import CommitOptions
+from lakebed.state.scope import Nothing, RunFiles, Scope
+from lakebed.state.snapshot import Source
+from lakebed.state.transaction import Suspended, Transaction
+from lakebed.state.written import Written
+from lakebed.store.base import Store
+from lakebed.work.cleanup import parse_age
+from lakebed.work.writer import commit_staged, keep_staged
+
+_log = logging.getLogger(__name__)
+
+_STAGED_FOR = "7d"  # without a say, as for `Dataset.stage`
+
+
+@dataclass
+class LakebedWriter(Travels, DataSourceArrowWriter):
+    """Writes one batch. Travels to tasks, and to the process that commits.
+
+    Attributes:
+        store: Where the dataset is.
+        target: Where the files of the batch go.
+        begun: The transaction that has reserved it.
+        scope: What it replaces; None for the partitions that it touches.
+        base: Version that the data was made from, if anybody said.
+        commit_options: How long to fight for the head.
+        kept_for: How long the batch waits for a commit by somebody else; None to commit it.
+    """
+
+    store: Store
+    target: BatchTarget
+    begun: Suspended
+    scope: Scope | None
+    base: int | None
+    commit_options: CommitOptions
+    kept_for: dt.timedelta | None
+
+    @classmethod
+    def begin(cls, texts: Mapping[str, str], schema: StructType, *, is_overwrite: bool) -> Self:
+        """Check what can be checked without rows, and reserve the batch.
+
+        Args:
+            texts: The options, as Spark hands them on.
+            schema: Of the rows.
+            is_overwrite: Whether the caller said `mode("overwrite")`.
+
+        Raises:
+            SchemaMismatchError: The frame does not fit the dataset.
+            LakebedError: An option cannot be used; see `SaveOptions.parse` and `open_to_write`.
+
+        Cost:
+            A read of the head and one PUT.
+        """
+        options = SaveOptions.parse(texts)
+        _check_mode(options, is_overwrite=is_overwrite)
+        given = schema_from_spark(schema.jsonValue())
+        opened = open_to_write(options, given)
+        descriptor = opened.layout.descriptor
+        check_columns(given.names, descriptor)
+        check_types(given, descriptor)
+        if options.base is not None:
+            Source(opened.store, opened.layout.name).past_state(options.base)  # or it is an error
+        operation, scope = _what_to_do(options, opened, is_overwrite=is_overwrite)
+        commit_options, kept_for = _leases(options)
+        transaction = opened.view._begin(operation, options.run, commit_options)
+        target = opened.view._narrow_target(transaction, options.files)
+        begun = transaction.suspend()
+        return cls(
+            store=opened.store,
+            target=target,
+            begun=begun,
+            scope=scope,
+            base=options.base,
+            commit_options=commit_options,
+            kept_for=kept_for,
+        )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Write the rows of a task."""
+        return write_in_task(self.store, self.target, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make the batch visible, or keep it for whoever commits it.
+
+        Raises:
+            LakebedError: As a task had it, or as of `Transaction.commit`. Nothing became visible,
+                unless it is a `CommitUnknownError`.
+        """
+        with Transaction.resume(self.store, self.begun, options=self.commit_options) as transaction:
+            for written in written_by(messages):
+                transaction.add(written)
+            self._check_caps(transaction)
+            base = None
+            if self.base is not None:
+                base = Source(self.store, self.begun.dataset).past_state(self.base)
+            if self.kept_for is None:
+                commit_staged(transaction, self.scope, base)
+            else:
+                keep_staged(transaction, self.scope, self.kept_for, base)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what tasks have written, unless a commit may have made it visible."""
+        parts: list[Written] = []
+        with contextlib.suppress(LakebedError):  # of a task, which Spark has told already
+            parts.extend(written_by(messages))
+        try:
+            transaction = Transaction.resume(self.store, self.begun)
+        except (NotFoundError, ConflictError):
+            return  # the dataset was dropped, and with it all that lay there
+        transaction.add(*parts)
+        if not transaction.give_up():
+            _log.warning(
+                "batch left to cleanup dataset=%s batch_id=%s",
+                self.begun.dataset,
+                self.target.batch_id,
+            )
+
+    def _check_caps(self, transaction: Transaction) -> None:
+        """Check that tasks, which do not see one another, have not admitted too many values."""
+        descriptor = self.target.descriptor
+        for name, cap in descriptor.partition_by.caps(descriptor.schema).items():
+            values = set(self.target.admitted.get(name, ()))
+            for path in transaction.written.partitions:
+                value = decode_path(path, transaction.base.layout.partition_level_types)[name]
+                if isinstance(value, str) and value not in TOKENS:
+                    values.add(value)
+            if len(values) > cap:
+                raise InvalidInputError(
+                    f"Dimension {name!r} would have {len(values)} values, and is capped at {cap}.",
+                    hint="Write by Dataset.append(frame), which chooses values before its tasks "
+                    "begin, or coalesce the frame to one partition.",
+                )
+
+
+def _check_mode(options: SaveOptions, *, is_overwrite: bool) -> None:
+    if not is_overwrite and (options.overwrite_mode or options.replace_where is not None):
+        name = "overwriteMode" if options.overwrite_mode else "replaceWhere"
+        raise InvalidInputError(
+            f"Option {name} says what is replaced, but the mode is append.",
+            hint='Write with mode("overwrite"), or leave it out.',
+        )
+    if options.is_staged and options.base is not None:
+        is_partial = options.overwrite_mode in ("run", "run-partitions") or not is_overwrite
+        if is_partial:
+            raise InvalidInputError(
+                "A batch that is staged to append or rerun takes no base.",
+                hint="Stage an overwrite, or write at once.",
+            )
+
+
+def _what_to_do(
+    options: SaveOptions, opened: Opened, *, is_overwrite: bool
+) -> tuple[str, Scope | None]:
+    """Return the operation, and what it replaces; None for the partitions that the rows touch."""
+    if not is_overwrite:
+        return "append", Nothing()
+    if options.overwrite_mode in ("run", "run-partitions"):
+        assert options.run  # SaveOptions has seen to it
+        partitions = frozenset[str]() if options.overwrite_mode == "run" else None
+        return "rerun", RunFiles(options.run, partitions=partitions)
+    if options.overwrite_mode == "partitions":
+        return "overwrite", None
+    return "overwrite", opened.view._whole()
+
+
+def _leases(options: SaveOptions) -> tuple[CommitOptions, dt.timedelta | None]:
+    """Return how to commit, and how long a staged batch is kept."""
+    commit_options = CommitOptions(begun_at=options.begun_at)
+    if options.is_staged:
+        return commit_options, parse_age(options.lease or _STAGED_FOR)
+    if options.lease is None:
+        return commit_options, None
+    return replace(commit_options, lease=parse_age(options.lease)), None

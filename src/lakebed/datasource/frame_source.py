@@ -1,0 +1,272 @@
+"""Reading a version of a dataset: planned once in a process of the driver, read by tasks."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lakebed.arrow.formats.known_formats import find_reader
+from lakebed.arrow.intact import with_recorded
+from lakebed.arrow.scan import output_schema, scan
+from lakebed.datasource.addresses import Opened, open_to_read
+from lakebed.datasource.options import ReadOptions
+from lakebed.datasource.splits import split
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.layout import Layout
+from lakebed.model.predicate import TRUE, Predicate
+from lakebed.model.schema import Field, Schema
+from lakebed.model.spark_types import schema_from_spark
+from lakebed.plan.data_file import DataFile
+from lakebed.plan.plan import Scan, ScanPlan
+from lakebed.spark.planned_files import files_table, planned_files
+from lakebed.spark.task_results import table_from_bytes, table_to_bytes
+from lakebed.spark.through_arrow import to_spark_types
+from lakebed.spark.travel import Travels
+from lakebed.spark.types import struct_type
+from lakebed.state import file_table
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+_ALL_FIELDS = "*"
+# Spark runs this module where the session lets filters be pushed, and refuses `pushFilters` elsewhere.
+_PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+# Until this came, Spark kept what was planned by the filters of one query for all others of the same
+# DataFrame, which then lacked rows (seen with 4.3.0; SPARK-58551).
+_SAFE_SINCE = "pushLimit"
+_CONSTANT_ROWS = 2**16  # of a batch that is made without reading
+
+
+def declared_schema(texts: Mapping[str, str]) -> StructType:
+    """Return the columns of a read whose schema the caller has not declared.
+
+    Raises:
+        LakebedError: An option cannot be used; see `ReadOptions.parse` and `open_to_read`.
+        SchemaMismatchError: A column is unknown, or is named twice.
+    """
+    return columns_of(ReadOptions.parse(texts))
+
+
+def columns_of(options: ReadOptions) -> StructType:
+    """Return the columns of a read; raises as `declared_schema` does."""
+    layout = open_to_read(options).layout
+    names = output_schema(layout, _expanded(options.columns, layout)).names
+    return struct_type(_schema_of(layout, names))
+
+
+def reader_for(texts: Mapping[str, str], schema: StructType) -> LakebedReader:
+    """Return a reader; one that takes filters where Spark pushes them, and keeps them apart.
+
+    Raises:
+        LakebedError: See `LakebedReader.choose` and `open_to_read`.
+    """
+    options = ReadOptions.parse(texts)
+    if _is_pushing_worker():
+        return PushingReader(options, schema)
+    reader = LakebedReader(options, schema)
+    reader.choose(open_to_read(options), TRUE)
+    return reader
+
+
+def _is_pushing_worker() -> bool:
+    if not hasattr(DataSourceReader, _SAFE_SINCE):
+        return False
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHING_WORKER in sys.modules or (main is not None and main.name == _PUSHING_WORKER)
+
+
+class LakebedReader(Travels, DataSourceReader):
+    """Reads what was planned when it was made. Pickled before Spark asks for the partitions."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        """Take note of what to read; `choose` plans it."""
+        self._options = options
+        self._schema = schema
+        self._tasks: ReadTasks | None = None
+        self._partitions: list[InputPartition] = []
+
+    def choose(self, opened: Opened, condition: Predicate) -> None:
+        """Plan what to read.
+
+        Args:
+            opened: What the options name.
+            condition: That holds of all rows that Spark wants, beside what the options say.
+
+        Raises:
+            SchemaMismatchError: A declared column is unknown, or of another type.
+            LakebedError: See `View.plan`.
+
+        Cost:
+            See `View.plan`; the file table.
+        """
+        view = opened.view if condition == TRUE else opened.view.where(condition)
+        plan = view.plan()
+        self._tasks = ReadTasks(
+            store=opened.store,
+            layout=plan.layout,
+            residual=plan.residual,
+            names=checked_names(plan.layout, self._schema),
+            schema=arrow_schema(self._schema),
+        )
+        self._partitions = [
+            InputPartition(table_to_bytes(files_table(files)))
+            for files in shared_out(opened.store, plan, self._options.split_bytes)
+        ]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out what only the driver needs: this travels to each task."""
+        return {**self.__dict__, "_partitions": []}
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return for each task its files."""
+        return self._partitions
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task's files."""
+        assert self._tasks is not None  # chosen before Spark asks for partitions
+        if partition is None or partition.value is None:  # Spark's own, where there are none
+            return iter(())
+        return self._tasks.read(partition.value)
+
+
+class PushingReader(LakebedReader):
+    """The same, where Spark says which rows it wants."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Plan by the filters; Spark filters again, so that none must be understood in full."""
+        # Here: Spark 4.0 has no filters, and never calls this.
+        from lakebed.spark.filters import predicate_of
+
+        opened = open_to_read(self._options)
+        self.choose(opened, predicate_of(filters, opened.layout.predicate_types))
+        return filters
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTasks:
+    """What all tasks of a read know. Travels to them.
+
+    Attributes:
+        store: Where the files are.
+        layout: Of their dataset.
+        residual: What is to be filtered in files that say so.
+        names: Columns to return.
+        schema: That Spark expects, to the letter.
+    """
+
+    store: Store
+    layout: Layout
+    residual: Predicate | None
+    names: tuple[str, ...]
+    schema: pa.Schema
+
+    def read(self, rows: bytes) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some files, as `files_table` has them."""
+        files = tuple(planned_files(self.layout, table_from_bytes(rows)))
+        opened = tuple(file for file in files if not self._is_known(file))
+        for file in files:
+            if self._is_known(file):
+                yield from self._constants(file)
+        if opened:
+            plan = Scan(layout=self.layout, files=opened, residual=self.residual)
+            with scan(self.store, plan, self.names) as batches:
+                for batch in batches:
+                    yield self._in_form(batch)
+
+    def _is_known(self, file: DataFile) -> bool:
+        """Whether the plan tells all that is asked of a file."""
+        return (
+            not file.is_filtered
+            and file.row_count is not None
+            and file.share is None
+            and all(name in file.partition for name in self.names)
+        )
+
+    def _constants(self, file: DataFile) -> Iterator[pa.RecordBatch]:
+        types = self.layout.column_types
+        scalars = [
+            pa.scalar(file.partition[name], type_to_arrow(types[name])) for name in self.names
+        ]
+        for start in range(0, file.row_count or 0, _CONSTANT_ROWS):
+            count = min(_CONSTANT_ROWS, (file.row_count or 0) - start)
+            columns = [pa.repeat(scalar, count) for scalar in scalars]
+            yield self._in_form(pa.RecordBatch.from_arrays(columns, list(self.names)))
+
+    def _in_form(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        (plain,) = to_spark_types(pa.Table.from_batches([batch])).to_batches()
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(plain.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _expanded(columns: tuple[str, ...] | None, layout: Layout) -> list[str] | None:
+    """Return columns with all fields in the place of `*`; None for all fields."""
+    if columns is None:
+        return None
+    every = layout.descriptor.schema.names
+    return [name for one in columns for name in (every if one == _ALL_FIELDS else (one,))]
+
+
+def _schema_of(layout: Layout, names: Sequence[str]) -> Schema:
+    """Return columns as fields; only those of an entity may promise to hold no null."""
+    types, fields = layout.column_types, layout.descriptor.schema
+    return Schema(
+        fields=tuple(fields.find(name) or Field(name=name, type=types[name]) for name in names)
+    )
+
+
+def checked_names(layout: Layout, declared: StructType) -> tuple[str, ...]:
+    """Return the names of the columns that Spark expects.
+
+    Raises:
+        SchemaMismatchError: One is unknown, or of another type than it is declared with.
+    """
+    names = tuple(output_schema(layout, declared.fieldNames()).names)
+    for wanted in schema_from_spark(declared.jsonValue()):
+        kind = layout.column_types[wanted.name]
+        there = struct_type(Schema(fields=(Field(name=wanted.name, type=kind),))).fields[0].dataType
+        asked = declared[wanted.name].dataType
+        if there != asked:
+            raise SchemaMismatchError(
+                f"Column {wanted.name!r} was declared as {asked.simpleString()}, and is "
+                f"{there.simpleString()}.",
+                hint="Declare it as it is, and cast it afterwards.",
+            )
+    return names
+
+
+def arrow_schema(declared: StructType) -> pa.Schema:
+    """Return what Spark compares batches with."""
+    # Not of the public API; but what it gives must be matched to the letter, in each release.
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    is_new = "timezone" in inspect.signature(to_arrow_schema).parameters
+    return to_arrow_schema(declared, timezone="UTC") if is_new else to_arrow_schema(declared)
+
+
+def shared_out(store: Store, plan: ScanPlan, split_bytes: int | None) -> list[list[DataFile]]:
+    """Share the files of a plan out to tasks, each with its rows as far as the file table knows."""
+    files: Sequence[DataFile] = plan.files
+    is_parquet = find_reader(plan.layout.descriptor.format) is None
+    if not is_parquet:
+        # Here, since tasks know nothing of the file table.
+        files = with_recorded(store, plan.file_table, files)
+    labels = pa.array([file.label for file in files], pa.large_string())
+    facts = file_table.find(store, plan.file_table, labels, {})
+    known = [
+        replace(file, row_count=row_count)
+        for file, row_count in zip(files, facts.row_count.to_pylist(), strict=True)
+    ]
+    sizes = facts.size_bytes.to_pylist()
+    return split(known, sizes, split_bytes=split_bytes, is_divisible=is_parquet)

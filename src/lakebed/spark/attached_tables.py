@@ -1,0 +1,218 @@
+"""Datasets as tables in SQL: temporary views that Spark's own reader serves, where it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from lakebed.common.given import given_names
+from lakebed.common.html import facts_to_html
+from lakebed.common.shown import shown
+from lakebed.errors import DatasetNotFoundError, InvalidInputError
+from lakebed.model.names import find_alike
+from lakebed.model.predicate import TRUE, Predicate
+from lakebed.plan.plan import plan
+from lakebed.spark.planned_frame import read_frame
+from lakebed.spark.session import get_session
+from lakebed.state.reader import list_names, read_head
+from lakebed.state.state import State
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class HasStore(Protocol):
+    """A repository."""
+
+    @property
+    def store(self) -> Store:
+        """Where its datasets are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A temporary view: its name, and what it shows.
+
+    Attributes:
+        name: Of the view.
+        version: Of the dataset.
+        etag: Of the head that named the files. A version alone does not tell them: a dataset that
+            was dropped and created anew counts from the start, and other tools count none.
+        frame: The rows.
+    """
+
+    name: str
+    version: int
+    etag: str
+    frame: DataFrame
+
+
+class AttachedTables:
+    """Temporary views of datasets, each of one version until it is refreshed.
+
+    A context manager, which detaches at the end of its block.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: Store,
+        prefix: str,
+        datasets: tuple[str, ...] | None,
+    ) -> None:
+        """Use `attach` instead."""
+        self._spark = spark
+        self._store = store
+        self._prefix = prefix
+        self._datasets = datasets
+        self._views: dict[str, _View] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the views, sorted."""
+        return tuple(sorted(self._views))
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The version that each view shows, by the name of the view."""
+        return {name: self._views[name].version for name in self.names}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} at {version}" for name, version in self.versions.items())
+        return f"<AttachedTables of {self._store.uri}: {shown or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"Tables of {self._store.uri}",
+            {name: f"version {version}" for name, version in self.versions.items()},
+        )
+
+    def refresh(self) -> Self:
+        """Bring the views to the current versions.
+
+        Datasets that were created since are attached too, and views of those that are gone are
+        dropped, unless the datasets were named. A DataFrame that was made of a view before keeps
+        its version.
+
+        Raises:
+            DatasetNotFoundError: A dataset that was named is gone; no view has changed.
+            LakebedError: A head cannot be read; no view has changed.
+
+        Cost:
+            A read of the head for each dataset, and what `View.spark` takes for those that have
+            changed; for all of them one LIST of the root. No Spark job.
+        """
+        views = {view.name: view for view in self._current_views()}
+        for name, view in views.items():
+            if view is not self._views.get(name):
+                view.frame.createOrReplaceTempView(f"`{name}`")
+        for name in self._views.keys() - views.keys():
+            self._spark.catalog.dropTempView(name)
+        self._views = views
+        return self
+
+    def detach(self) -> None:
+        """Drop the views; a second call does nothing."""
+        for name in self.names:
+            self._spark.catalog.dropTempView(name)
+        self._views = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.detach()
+
+    def _current_views(self) -> Iterator[_View]:
+        names = list_names(self._store) if self._datasets is None else self._datasets
+        for name in _distinct(names, self._prefix):
+            try:
+                yield self._view_of(name)
+            except DatasetNotFoundError:
+                if self._datasets is not None:
+                    raise  # one that was not named was dropped since the list was made
+
+    def _view_of(self, dataset: str) -> _View:
+        head = read_head(self._store, dataset)
+        name = f"{self._prefix}{dataset}"
+        attached = self._views.get(name)
+        if attached is not None and attached.etag == head.etag:
+            return attached
+        return _View(name, head.state.version, head.etag, self._frame_of(head.state))
+
+    def _frame_of(self, state: State) -> DataFrame:
+        store = self._store
+
+        def choose(predicate: Predicate) -> frozenset[str]:
+            chosen = plan(state, predicate, requests=0, store=store)
+            return frozenset(file.label for file in chosen.files)
+
+        everything = plan(state, TRUE, requests=0, store=store)
+        fields = state.descriptor.schema.names
+        columns = dict.fromkeys([*fields, *state.layout.partition_level_types])
+        return read_frame(self._spark, store, everything, tuple(columns), choose=choose)
+
+
+def _distinct(datasets: Iterable[str], prefix: str) -> list[str]:
+    """Return names of datasets that Spark tells apart; it does not look at case.
+
+    Raises:
+        InvalidInputError: Two of them are one name to Spark.
+    """
+    names = list(dict.fromkeys(datasets))
+    alike = find_alike(names)
+    if alike is not None:
+        one, other = (prefix + name for name in alike)
+        raise InvalidInputError(
+            f"Views {one!r} and {other!r} are one to Spark.",
+            hint="Name the datasets to attach, and give each a prefix of its own.",
+        )
+    return names
+
+
+def attach(
+    spark: SparkSession | None,
+    repository: HasStore,
+    *,
+    prefix: str = "",
+    datasets: str | Iterable[str] | None = None,
+) -> AttachedTables:
+    """Make a temporary view of each dataset, for SQL at the speed of Spark's own reader.
+
+    A view shows the fields of its dataset and then the partition fields that are none of them, at
+    the version that was current. `refresh` brings it to the version that is. A view of the same
+    name is replaced, as Spark has it.
+
+    What a query does not need is not read, also where its filter comes later: by a partition field
+    and by its source (`time_hour >= …` on a dataset by date), by bounds of columns, and by inverted
+    indices. On Spark Connect Spark drops files by partition fields alone, and row groups by bounds.
+
+    Args:
+        spark: The session; None for the active one, else one started in this process.
+        repository: Whose datasets are attached.
+        prefix: What the name of each view begins with, before the name of the dataset. A name with
+            other characters than letters, digits and `_` stands in backticks in SQL.
+        datasets: Only these; None for all.
+
+    Returns:
+        The views, to refresh and detach.
+
+    Raises:
+        MissingDependencyError: pyspark or Java is not installed.
+        DatasetNotFoundError: There is no dataset of a name.
+        InvalidInputError: Two views would be one to Spark, or there is no repository.
+
+    Cost:
+        See `AttachedTables.refresh`.
+    """
+    if not hasattr(repository, "store"):
+        raise InvalidInputError(
+            f"repository is {shown(repository)}.",
+            hint="Give a repository, as of lakebed.open_repository(...); datasets=[...] for some.",
+        )
+    if datasets is not None:
+        datasets = given_names("datasets", datasets)
+    session = get_session(spark)
+    return AttachedTables(session, repository.store, prefix, datasets).refresh()

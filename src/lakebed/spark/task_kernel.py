@@ -1,0 +1,170 @@
+"""The write kernel in Spark tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakebed.arrow.conform import check_columns, check_types
+from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.arrow.workers import gather
+from lakebed.arrow.write import write_batches
+from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
+from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.admission import with_admitted
+from lakebed.spark.few import FEW_ROWS, giving_few, rows_if_few
+from lakebed.spark.native_write import can_write_natively, write_natively
+from lakebed.spark.session import caller_setting, described, settings_for
+from lakebed.spark.task_results import ANSWER, ANSWER_SCHEMA, results, table_from_bytes
+from lakebed.spark.tasks import (
+    FEW_PARTITIONS,
+    PLACED,
+    PLACED_SCHEMA,
+    ROWS_A_MESSAGE,
+    TaskAnswer,
+    balanced,
+    gathering_task,
+    placing_task,
+    writing_task,
+)
+from lakebed.spark.travel import in_tasks
+from lakebed.state.written import Written, joined
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MOST_PARTITIONS = 256  # that the driver writes by itself
+_ROWS_A_MESSAGE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BYTES_A_MESSAGE = "spark.sql.execution.arrow.maxBytesPerBatch"
+_UNMEASURED = str(2**31 - 1)  # the one value of it with which Spark does not measure
+_MEASURED = str(2**26)  # Spark's own default
+
+
+def is_spark_frame(data: object) -> bool:
+    """Whether `data` is a Spark DataFrame, classic or Connect, without importing pyspark."""
+    return type(data).__module__.startswith("pyspark.sql.") and hasattr(data, "mapInArrow")
+
+
+def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
+    """Write a DataFrame as the data files of one batch.
+
+    Few rows are written in this process; see `lakebed.spark.few`. Else each task runs the write
+    kernel and writes the partitions that its rows belong to. Rows of many partitions that lie
+    scattered over the tasks are brought together first; see `WriteOptions.cluster`. Where Spark's
+    own writer gives the same files, it serves instead, since rows then need not travel to Python.
+
+    Raises:
+        SchemaMismatchError: The frame or a value in it does not fit; what was written is deleted.
+        WorkerEnvironmentError: Spark's workers run a Python in which Lakebed cannot work.
+        ConflictError: Executors died, and Spark's second attempt gave other rows than the first;
+            what was written is deleted.
+        LakebedError: The store failed; what was written is deleted.
+
+    Cost:
+        One Spark job, with a shuffle of the rows that are scattered, and before it one over the
+        sources of dimensions that have a cap and room under it. The driver receives some hundred
+        bytes a file, and at most 64 MiB of rows. Where the driver asks for a few rows in vain, a
+        second job before it that ends after these; see `lakebed.spark.few`.
+    """
+    check_columns(tuple(frame.columns), target.descriptor)
+    given = schema_from_spark(frame.schema.jsonValue())
+    check_types(given, target.descriptor)
+    if not store.is_shared:
+        # A store in this process cannot be seen by tasks.
+        return write_batches(store, target, frame.toArrow().to_batches())
+    with described(frame.sparkSession, f"write batch {target.batch_id} of {target.dataset}"):
+        return _write_shared(frame, store, target, given)
+
+
+def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> Written:
+    """Write a frame, whose columns fit, to a store that tasks see too; see `write_frame`."""
+    decides = target.options.cluster is None  # else the caller has said who shall write
+    # The most frequent values of capped dimensions are admitted, which takes a look at all rows.
+    is_capped = bool(target.descriptor.partition_by.caps(target.descriptor.schema))
+    is_asked = decides and not is_capped and not _is_maybe_large(given)
+    rows = rows_if_few(frame) if is_asked else None
+    if rows is not None and not _is_for_many(rows, store, target):
+        return write_batches(store, target, rows.to_batches())
+    if can_write_natively(store, target, given):
+        return write_natively(frame, store, target, given)
+    target = with_admitted(frame, target)
+    if _may_scatter(target):
+        place = placing_task(store, target)
+        task = giving_few(place, PLACED_SCHEMA) if decides else place
+        placed = in_tasks(frame, task, PLACED).repartition("place")
+        answer = in_tasks(placed, gathering_task(store, target), ANSWER)
+    else:
+        write = writing_task(store, target)
+        task = giving_few(write, ANSWER_SCHEMA) if decides else write
+        answer = in_tasks(frame, task, ANSWER)
+    spark = frame.sparkSession
+    with settings_for(spark, _message_settings(spark, given)):
+        answers = answer.collect()
+    return _joined(store, target, balanced(results(answers, TaskAnswer)))
+
+
+def _is_for_many(rows: pa.Table, store: Store, target: BatchTarget) -> bool:
+    """Whether rows, though few, belong to so many partitions that tasks write their files sooner."""
+    if rows.num_rows <= FEW_ROWS or not len(target.descriptor.partition_by):
+        return False
+    asked = KernelWriter(store, target)  # it writes nothing
+    for batch in rows.to_batches():
+        asked.checked(batch)
+    return len(asked.partitions) > _MOST_PARTITIONS
+
+
+def _joined(store: Store, target: BatchTarget, answers: Iterator[TaskAnswer]) -> Written:
+    """Write what tasks have left to the driver, and return that and what they have written."""
+
+    def keys(answer: TaskAnswer) -> tuple[str, ...]:
+        return () if answer.written is None else answer.written.keys(target)
+
+    def parts() -> Iterator[TaskAnswer]:
+        left = []
+        for answer in answers:
+            if answer.rows is not None:
+                left.append(answer.rows)
+            else:
+                yield answer
+        if left:
+            table = pa.concat_tables([table_from_bytes(rows) for rows in left]).combine_chunks()
+            yield TaskAnswer(written=write_batches(store, target, table.to_batches()))
+
+    written = [
+        answer.written for answer in gather(store, parts(), keys) if answer.written is not None
+    ]
+    return joined([Written.nothing(target.descriptor.stored_schema), *written])
+
+
+def _may_scatter(target: BatchTarget) -> bool:
+    """Whether tasks shall look how their rows lie; nobody else can know."""
+    if target.options.cluster is not None:
+        return target.options.cluster
+    count = target.descriptor.partition_by.cardinality
+    return count is None or count > FEW_PARTITIONS
+
+
+def _message_settings(spark: SparkSession, given: Schema) -> dict[str, str]:
+    """Return the settings for the messages between the JVM and Python.
+
+    Spark measures a message after each row of it, which takes longer than all else that it does
+    to make it. So it gets few rows instead of a limit of bytes, unless they may be large, or the
+    caller has set a limit: 2,000 texts fit, if they are shorter than 1 MiB on average.
+    """
+    measured = _MEASURED if _is_maybe_large(given) else _UNMEASURED
+    limit = caller_setting(spark, _BYTES_A_MESSAGE) or measured
+    return {_ROWS_A_MESSAGE: str(ROWS_A_MESSAGE), _BYTES_A_MESSAGE: limit}
+
+
+def _is_maybe_large(given: Schema) -> bool:
+    """Whether a row of a frame may be large."""
+    return any(_may_be_large(field.type) for field in given)
+
+
+def _may_be_large(kind: Type) -> bool:
+    if isinstance(kind, Struct):
+        return any(_may_be_large(field.type) for field in kind.fields)
+    return isinstance(kind, ListOf | MapOf) or kind == Primitive(Kind.BYTES)

@@ -1,0 +1,111 @@
+"""Tasks of Spark as workers; see `lakebed.arrow.workers`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import pyarrow as pa
+
+from lakebed.arrow.workers import Threads, Workers
+from lakebed.common.progress import NO_PROGRESS
+from lakebed.errors import LakebedError
+from lakebed.spark.raw_files import cores_of
+from lakebed.spark.session import described, get_session
+from lakebed.spark.task_results import ANSWER, answer, refusal, results
+from lakebed.spark.travel import in_tasks
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_TASKS_A_CORE = 2  # so that the last of them do not keep the others waiting for long
+
+
+def workers_for(
+    spark: SparkSession | Literal[True] | None,
+    store: Store,
+    *,
+    threads: int,
+    purpose: str = "work on files",
+) -> Workers:
+    """Return tasks of Spark; or threads, without a session or where tasks cannot see the store.
+
+    Args:
+        spark: The session; True for the one that runs.
+        store: Where the dataset is.
+        threads: So many else.
+        purpose: What the jobs say of themselves, such as "compact flights".
+    """
+    if spark is None or not store.is_shared:
+        return Threads(threads)
+    return Tasks(get_session(None if spark is True else spark), purpose)
+
+
+class Tasks(Workers):
+    """Tasks of a session, one an item."""
+
+    def __init__(self, spark: SparkSession, purpose: str) -> None:
+        """Take some tasks for each core."""
+        self._spark = spark
+        self._purpose = purpose
+        self._raised: list[BaseException] = []  # by listeners
+        self.count = _TASKS_A_CORE * cores_of(spark)
+
+    def map(
+        self,
+        task: Callable[[_Item], _Result],
+        items: Sequence[_Item],
+        kind: type[_Result],
+    ) -> Iterator[_Result]:
+        """Yield what `task` gave; see `Workers.map`. What it rests on travels to all tasks.
+
+        Cost:
+            One Spark job of a task an item.
+        """
+        if not items:
+            return
+
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    message = _message(task, items[number])
+                    yield message.append_column("number", pa.array([number], pa.int64()))
+
+        numbers = self._spark.range(0, len(items), 1, len(items))
+        with described(self._spark, self._purpose):
+            rows = in_tasks(numbers, run, f"{ANSWER}, number long").collect()
+        yield from results(sorted(rows, key=lambda row: row.number), kind)
+        if self._raised:
+            raise self._raised.pop(0)
+
+    def share_of(self, memory_bytes: int) -> int:
+        """Return all of it: each task has a process of its own."""
+        return memory_bytes
+
+    def telling(self, listener: Callable[..., None]) -> Callable[..., None]:
+        """Return what adds to an accumulator; on a session without, what tells nobody."""
+        if listener is NO_PROGRESS:
+            return NO_PROGRESS
+        # It needs pyspark to be imported, which is there, since there is a session.
+        from lakebed.spark.telling import accumulator_of
+
+        def listen(*told: Any) -> None:
+            # It is called by a thread of Spark's, which nothing may end: `map` raises it.
+            if not self._raised:
+                try:
+                    listener(*told)
+                except BaseException as exc:  # noqa: BLE001 - see above
+                    self._raised.append(exc)
+
+        return accumulator_of(self._spark, listen) or NO_PROGRESS
+
+
+def _message(task: Callable[[_Item], object], item: _Item) -> pa.RecordBatch:
+    try:
+        return answer(task(item))
+    except LakebedError as exc:
+        return refusal(exc)

@@ -1,0 +1,225 @@
+"""One snapshot for one publication: manifests, their list, and the change of the table's metadata."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from lakebed.errors import CorruptMetadataError
+from lakebed.model.schema import Field
+from lakebed.tables.iceberg.homes import IcebergTable, TableHome
+from lakebed.tables.iceberg.iceberg_schema import (
+    NAME_MAPPING,
+    VERSION,
+    name_mapping_of,
+    number_in,
+    spec_of,
+)
+from lakebed.tables.iceberg.manifests import (
+    ManifestWriter,
+    PartitionKey,
+    data_files,
+    live_manifests,
+)
+from lakebed.tables.shown_facts import ShownFiles
+
+_log = logging.getLogger(__name__)
+
+MOST_SNAPSHOTS = 100  # the metadata names them all, and is written anew by each commit
+# In a catalog what a snapshot names is deleted with it; so not before its readers have read that,
+# unless there are so many snapshots that what they name is rather left.
+_READ_BY_MS = 24 * 3600 * 1000
+_MOST_IN_A_CATALOG = 500
+
+
+def commit(
+    home: TableHome,
+    table: IcebergTable | None,
+    *,
+    schema: Schema,
+    properties: dict[str, str],
+    dropped: Sequence[Field],
+    files: ShownFiles,
+    locations: Sequence[str],
+    removed: Mapping[str, PartitionKey],
+    operation: str,
+    summary: Mapping[str, str],
+    levels: tuple[str, ...],
+    is_schema_new: bool,
+    horizon: int,
+    after: int = 0,
+    is_whole: bool = False,
+) -> IcebergTable | None:
+    """Make a snapshot, and the table if it is not there.
+
+    Args:
+        home: Of the table.
+        table: The table; None if it is not there.
+        schema: That it shall have.
+        properties: That it shall have.
+        dropped: Fields that older files may hold.
+        files: To add.
+        locations: Of these, as the table names them.
+        removed: Locations of files to take out, with the values of their partitions.
+        operation: What the snapshot is called.
+        summary: What it says of itself.
+        levels: Columns that the table is partitioned by.
+        is_schema_new: Whether schema or properties differ from those of the table.
+        horizon: Version of the dataset; snapshots of those before it need not be kept.
+        after: Number of the metadata that a table begins above which is not there.
+        is_whole: Whether `files` are all that the table shall have, so that nothing of the snapshot
+            before is read.
+
+    Returns:
+        The table after it; None if somebody else has changed it meanwhile.
+    """
+    if table is None:
+        table = home.create(schema, spec_of(schema, levels), properties, after)
+        if table is None:
+            return None
+        schema = table.metadata.schema()  # a catalog gives ids of its own
+        mapping = name_mapping_of(schema, dropped, None).model_dump_json()
+        properties, is_schema_new = properties | {NAME_MAPPING: mapping}, True
+    metadata = table.metadata
+    current = metadata.current_snapshot()
+    snapshot_id = uuid.uuid4().int >> 65  # 63 bits, of which none is the sign
+    writer = ManifestWriter(
+        io=home.io,
+        folder=home.folder or f"{metadata.location}/metadata",
+        schema=schema,
+        spec=metadata.spec(),
+        snapshot_id=snapshot_id,
+    )
+    kept = [] if is_whole else live_manifests(current, home.io)
+    kept, missing = writer.remove(kept, removed)
+    if missing:
+        raise CorruptMetadataError(
+            f"Table {home.table!r} does not name {min(missing)!r}, which it should.",
+            hint="Publish with repair, which compares all files.",
+        )
+    manifests = [
+        *writer.add(data_files(files, locations, schema, metadata.spec())),
+        *writer.merge(kept),
+    ]
+    parent_id = None if current is None else current.snapshot_id
+    sequence_number = last_sequence_number(metadata) + 1
+    said = Summary(
+        operation=Operation(operation),
+        **{**summary, **_totals(writer, None if is_whole else current)},
+    )
+    is_other_schema = schema.as_struct() != metadata.schema().as_struct()
+    snapshot = Snapshot.model_validate(
+        {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": parent_id,
+            "sequence-number": sequence_number,
+            "timestamp-ms": _timestamp_ms(metadata),
+            "manifest-list": writer.write_list(manifests, parent_id, sequence_number),
+            "summary": said,
+            "schema-id": schema.schema_id if is_other_schema else metadata.current_schema_id,
+        }
+    )
+    updates: list[TableUpdate] = []
+    if is_other_schema:
+        updates += [
+            AddSchemaUpdate.model_validate({"schema": schema}),
+            SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),
+        ]
+    if is_schema_new:
+        updates.append(SetPropertiesUpdate(updates=properties))
+    main = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
+    updates += [
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate.model_validate(main),
+    ]
+    old = list(_expired(metadata, horizon, is_in_catalog=home.folder is None))
+    if old:
+        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old}))
+    requirements: tuple[TableRequirement, ...] = (
+        AssertTableUUID(uuid=metadata.table_uuid),
+        AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id}),
+    )
+    committed = home.commit(table, requirements, tuple(updates))
+    if committed is None:
+        # It is proven that nobody refers to these.
+        for location in writer.written:
+            home.io.delete(location)
+    else:
+        home.tidy(metadata, committed.metadata)
+    return committed
+
+
+def _timestamp_ms(metadata: TableMetadata) -> int:
+    """Return the time of a snapshot, which is never before that of the last one."""
+    now = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+    return max(now, metadata.last_updated_ms)
+
+
+def _totals(writer: ManifestWriter, before: Snapshot | None) -> dict[str, str]:
+    """Return the counts of a snapshot, as Iceberg calls them."""
+    counts = writer.counts
+    said: Mapping[str, Any] = {}
+    if before is not None and before.summary is not None:
+        said = before.summary.additional_properties
+    files = number_in(said, "total-data-files", 0) + counts.added_files - counts.removed_files
+    rows = number_in(said, "total-records", 0) + counts.added_rows - counts.removed_rows
+    told = {
+        "added-data-files": counts.added_files,
+        "added-records": counts.added_rows,
+        "deleted-data-files": counts.removed_files,
+        "deleted-records": counts.removed_rows,
+    }
+    return {name: str(count) for name, count in told.items() if count} | {
+        "total-data-files": str(files),
+        "total-records": str(rows),
+        "total-delete-files": "0",
+        "total-position-deletes": "0",
+        "total-equality-deletes": "0",
+    }
+
+
+def _expired(metadata: TableMetadata, horizon: int, *, is_in_catalog: bool) -> Iterator[int]:
+    """Yield the snapshots that the metadata need not name any more.
+
+    A cleanup of the dataset has given up their files, or they are too many. What they name stays on
+    storage for as long as a cleanup says; of a table in a catalog, which no cleanup looks at, until
+    it is deleted with them.
+    """
+    referenced = {ref.snapshot_id for ref in metadata.refs.values()}
+    snapshots = sorted(metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
+    read_by = _timestamp_ms(metadata) - _READ_BY_MS
+    for place, (snapshot, following) in enumerate(pairwise(snapshots)):
+        said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        is_given_up = number_in(said, VERSION, horizon) < horizon
+        count = len(snapshots) - place
+        is_due = is_given_up or count >= MOST_SNAPSHOTS
+        if is_in_catalog and following.timestamp_ms > read_by:
+            is_due = count >= _MOST_IN_A_CATALOG
+        if is_due and snapshot.snapshot_id not in referenced:
+            yield snapshot.snapshot_id
+
+
+def last_sequence_number(metadata: TableMetadata) -> int:
+    """Return the number of the last snapshot; tables of the first format have none."""
+    return 0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number

@@ -1,0 +1,155 @@
+"""Compaction of metadata: the many segments of a list become one, without what nobody needs.
+
+Commits merge segments too, each within the time of one commit; this does the rest.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import noting
+from lakebed.state import file_table, history
+from lakebed.state.committing import CommitOptions
+from lakebed.state.list_codecs import CODECS
+from lakebed.state.lists import FILES, HISTORY, Edit
+from lakebed.state.published import Shown
+from lakebed.state.reader import read_own_head
+from lakebed.state.state import State
+from lakebed.state.transaction import Transaction
+from lakebed.store.base import Store
+from lakebed.store.segments import Segment
+from lakebed.work.inventory import Rules, Sight
+
+_ROUNDS = 3
+# So many segments are worth merging. Of the history there always are a merged one and that of the
+# commit that merged it; it takes anything since.
+_LEAST = {FILES: 2, HISTORY: 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedList:
+    """What became of one list of segments, or would.
+
+    Attributes:
+        name: `files` (the file table), `history`, or `index of` a column.
+        segments_before: Number of segments.
+        segments_after: Number of segments that took their place.
+        dropped_count: Entries that were left out: facts of data files that no version that can
+            be read has.
+    """
+
+    name: str
+    segments_before: int
+    segments_after: int
+    dropped_count: int = 0
+
+
+def compact_metadata(
+    store: Store, name: str, options: CommitOptions | None = None, *, is_dry_run: bool = False
+) -> tuple[MergedList, ...]:
+    """Merge the file table and the history of a dataset, each to one segment.
+
+    Facts of data files are left out that no version has which can be read. The old segments stay
+    on storage until a cleanup takes them.
+
+    Returns:
+        The lists that changed. One is not among them if there is nothing to do, or if others kept
+        changing it.
+
+    Raises:
+        ReadOnlyError: The dataset cannot be written.
+        CorruptMetadataError: A segment is damaged; nothing has changed.
+        CommitUnknownError: The store stopped answering.
+
+    Cost:
+        The history and the file table, read once and written once, and one commit. Memory: the
+        larger of the two.
+    """
+    done: dict[str, MergedList] = {}
+    for _ in range(_ROUNDS):
+        state = read_own_head(store, name).state
+        wanted = [_merged(store, state, list_name) for list_name in _LEAST if list_name not in done]
+        merges = [merge for merge in wanted if merge is not None]
+        if is_dry_run:
+            return tuple(merge.report for merge in merges)
+        if not merges:
+            break
+        with Transaction.on(store, state, "compact", options=options) as transaction:
+            for merge in merges:
+                for segment in merge.edit.added:
+                    transaction.put(segment.key, merge.data)
+            committed = transaction.commit(edits=tuple(merge.edit for merge in merges))
+        version = committed.entry.version
+        with noting(f"Version {version} has merged lists: do it again for what is left."):
+            after = committed.state or read_own_head(store, name).state
+        named = set(after.lists.keys)
+        for merge in merges:
+            if all(segment.key in named for segment in merge.edit.added):
+                done[merge.report.name] = merge.report
+        if all(merge.report.name in done for merge in merges):
+            break
+    return tuple(done.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    report: MergedList
+    edit: Edit
+    data: bytes
+
+
+def _merged(store: Store, state: State, name: str) -> _Merge | None:
+    """Return a list as one segment; None if it is that already, and nothing is to go."""
+    segments, codec = state.lists[name], CODECS[name]
+    known = count = sum(segment.weight for segment in segments)
+    kept = kept_labels(store, state) if name == FILES else None
+    if len(segments) < _LEAST[name] and (kept is None or known <= len(kept)):
+        return None
+    if kept is None:
+        data = codec.merge([store.get(segment.key) for segment in segments])
+    else:
+        count, data = _file_table(store, segments, kept)
+    new = (Segment.new(codec.folder(state.name), count, codec.SUFFIX),) if count else ()
+    report = MergedList(
+        name=name,
+        segments_before=len(segments),
+        segments_after=len(new),
+        dropped_count=known - count,
+    )
+    return _Merge(report, Edit(name=name, removed=segments, added=new, is_in_place=True), data)
+
+
+def _file_table(
+    store: Store, segments: Sequence[Segment], kept: frozenset[str]
+) -> tuple[int, bytes]:
+    """Return how many files are left of the file table, and the segment of them."""
+    labels = pa.array(sorted(kept), pa.string())
+    tables = []
+    for segment in segments:
+        table = file_table.decode(store.get(segment.key).data, segment.key)
+        rows = table.filter(pc.is_in(table.column("label"), labels))
+        tables += [rows] if rows.num_rows else []
+    count = sum(table.num_rows for table in tables)
+    return count, file_table.encode_joined(tables) if tables else b""
+
+
+def kept_labels(store: Store, state: State, shown: Sequence[Shown] = ()) -> frozenset[str]:
+    """Return the files of every version that can be read, and those of protected batches.
+
+    Args:
+        store: Where the dataset is.
+        state: What the head says.
+        shown: What tables show: the files of these versions are kept too. What their readers may
+            still hold need not be there: a cleanup of a short retention takes it.
+    """
+    rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=dt.timedelta())
+    entries = history.read(store, state.lists.history)
+    notes = tuple(msgspec.structs.replace(note, left=()) for note in shown)
+    alone = Sight(objects=(), state=state, entries=entries, reserved={}, published=notes)
+    return alone.judge_by(state, rules).kept_labels

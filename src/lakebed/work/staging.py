@@ -1,0 +1,294 @@
+"""Staged batches: written and noted, but not committed.
+
+The manifest of a staged batch holds all that its commit needs, so that it survives the process
+that wrote it. Whether it has been committed is said by the history alone, where its commit id is
+found or not; whether it may be, by the head: a discard shuts the batch out by a commit, as a
+cleanup does, before it deletes anything.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lakebed.errors import (
+    CorruptMetadataError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    VersionNotFoundError,
+    noting,
+)
+from lakebed.model.keys import BATCH_ID, check_under, split_label
+from lakebed.state import history, reservation, runs
+from lakebed.state.committing import CommitOptions, Committed
+from lakebed.state.history import Entry
+from lakebed.state.lists import Lists
+from lakebed.state.past import base_as_of
+from lakebed.state.reader import read_own_head
+from lakebed.state.reservation import BatchRecord, Staging, decode_record
+from lakebed.state.scope import RunFiles
+from lakebed.state.state import Change, State, apply
+from lakebed.state.transaction import Transaction
+from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.segments import Segment
+from lakebed.work.writer import notes_of_run
+
+_log = logging.getLogger(__name__)
+
+OPERATION = "discard"
+
+
+def _read(store: Store, state: State, batch_id: int) -> tuple[BatchRecord, Staging]:
+    key = reservation.key_of(state.name, batch_id)
+    try:
+        stored = store.get(key)
+    except ObjectNotFoundError:
+        raise _not_staged(state, batch_id) from None
+    record = decode_record(stored.data, key)
+    if record.staging is None or record.staging.created_at != state.created_at:
+        raise _not_staged(state, batch_id)
+    return record, record.staging
+
+
+def _not_staged(state: State, batch_id: int) -> VersionNotFoundError:
+    return VersionNotFoundError(
+        f"Dataset {state.name!r} has no staged batch {batch_id}.",
+        hint="`staged` lists those that there are. After its lease, a cleanup takes a batch.",
+    )
+
+
+def read(store: Store, state: State, batch_id: int) -> BatchRecord:
+    """Return the record of a staged batch.
+
+    Raises:
+        VersionNotFoundError: There is no such batch, or it was never staged, or was discarded.
+
+    Cost:
+        One GET.
+    """
+    return _read(store, state, batch_id)[0]
+
+
+def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[BatchRecord, ...]:
+    """Return the records of the batches that are staged and not committed, oldest first.
+
+    Args:
+        store: Where the dataset is.
+        state: Its current state.
+        entries: Its whole history.
+
+    Cost:
+        A LIST of the manifests, and one GET for each batch that is not committed.
+    """
+    committed = {entry.batch_id for entry in entries}
+    records = []
+    for batch_id in sorted(reservation.listed(store, state.name)):
+        # What was given up is on its way out.
+        if batch_id in committed or not state.may_commit(batch_id):
+            continue
+        try:
+            records.append(read(store, state, batch_id))
+        except VersionNotFoundError:
+            continue  # still being written, or just discarded
+        except CorruptMetadataError as exc:
+            # One that is damaged must not hide the others; a check tells of it.
+            _log.warning("batch left out dataset=%s reason=%s", state.name, exc.message)
+    return tuple(sorted(records, key=lambda record: record.batch_id))
+
+
+def find_commit(store: Store, state: State, record: BatchRecord) -> Entry | None:
+    """Return the entry of a staged batch in the history; None if it is not committed.
+
+    Cost:
+        The history since the batch was staged.
+    """
+    if record.staging is not None and record.staging.base_version == state.version:
+        return None
+    after = record.staging.base_version if record.staging else -1
+    for entry in history.read(store, state.lists.history, after=after):
+        if entry.commit_id == record.commit_id:
+            return entry
+    return None
+
+
+def change_of(state: State, record: BatchRecord) -> Change:
+    """Return what the commit of a staged batch does.
+
+    Args:
+        state: For its name and its partition fields.
+        record: Of the batch.
+    """
+    staging = record.staging
+    assert staging is not None  # which `read` has made sure of
+    brought = Lists(
+        files=() if staging.facts is None else (Segment.parse(staging.facts, state.name),),
+        postings={
+            column: tuple(Segment.parse(key, state.name) for key in keys)
+            for column, keys in staging.postings.items()
+        },
+    )
+    return Change(
+        operation=record.operation,
+        commit_id=record.commit_id,
+        base_version=staging.base_version,
+        batch_id=record.batch_id,
+        run=record.run,
+        added=_labels(state, record),
+        row_count=staging.row_count,
+        caught=staging.caught,
+        edits=brought.additions(),
+        scope=staging.scope.scope(state.layout.partition_level_types),
+    )
+
+
+def _labels(state: State, record: BatchRecord) -> tuple[str, ...]:
+    """Return the labels of the files, each of which must lie in its batch's directory."""
+    labels = tuple(file.label for file in record.files or ())
+    for label in labels:
+        check_under(state.layout.key(label), f"{state.name}/{state.layout.table}/")
+        if split_label(split_label(label)[0])[1] != f"{BATCH_ID}={record.batch_id}":
+            raise CorruptMetadataError(
+                f"The manifest of batch {record.batch_id} of {state.name!r} names {label!r}.",
+                hint="Discard the batch by hand, and write it again.",
+            )
+    return labels
+
+
+def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
+    """Return the state that the commit of a staged batch would make, now.
+
+    Args:
+        store: Where the dataset is.
+        state: Its current state, in which the batch is not committed; see `find_commit`.
+        record: Of the batch.
+
+    Cost:
+        Nothing; for a rerun, what is known of runs, of which there are few objects.
+    """
+    change = change_of(state, record)
+    if isinstance(change.scope, RunFiles):
+        own = runs.read(store, state.lists).files_of(change.scope.run, state.labels)
+        change = replace(change, scope=replace(change.scope, labels=frozenset(own)))
+    return apply(state, change, dt.datetime.now(dt.UTC))[0]
+
+
+def commit(
+    store: Store,
+    dataset: str,
+    batch_id: int,
+    options: CommitOptions | None = None,
+    *,
+    only_on: State | None = None,
+) -> tuple[Entry | Committed, State]:
+    """Commit a staged batch. A second commit does nothing and returns the entry of the first.
+
+    Args:
+        store: Where the dataset is.
+        dataset: Its name.
+        batch_id: Of the batch.
+        options: How long to fight for the head.
+        only_on: The state that it may be committed on; None for any without a conflict.
+
+    Returns:
+        The entry in the history, or the commit that was made; and a state of the dataset.
+
+    Raises:
+        VersionNotFoundError: There is no such staged batch.
+        CommitConflictError: A commit since the batch was staged is in its way, or its lease is
+            over; the batch stays staged.
+        PreconditionFailedError: The dataset is no longer in the state that it may be committed
+            on; the batch stays staged.
+        CommitUnknownError: The store stopped answering; commit it again.
+
+    Cost:
+        The history; besides that as any commit of a batch.
+    """
+    state = read_own_head(store, dataset).state
+    record, staging = _read(store, state, batch_id)
+    entry = find_commit(store, state, record)
+    if entry is not None:
+        return entry, state
+    base = base_as_of(
+        store,
+        state,
+        staging.base_version,
+        foreign_added=staging.foreign_added,
+        foreign_removed=staging.foreign_removed,
+    )
+    change = change_of(base, record)
+    with Transaction.on(store, base, record.operation, options=options) as transaction:
+        committed = transaction.commit_staged(change, only_on=only_on, until=record.lease_until)
+    return committed, base
+
+
+def notes_of(
+    store: Store, base: State, record: BatchRecord, made: Entry | Committed
+) -> tuple[str, ...]:
+    """Return what the caller has to know of the commit of a staged batch, in sentences.
+
+    Args:
+        store: The store that holds the dataset.
+        base: A state of the dataset before the commit.
+        record: Of the batch.
+        made: What its commit returned; an entry is of an earlier call, which has told it.
+
+    Cost:
+        As `notes_of_run`.
+    """
+    scope = change_of(base, record).scope
+    return () if isinstance(made, Entry) else notes_of_run(store, base, scope, made.entry)
+
+
+def discard(store: Store, dataset: str, batch_id: int) -> None:
+    """Give a staged batch up by a commit, then delete it and its files.
+
+    Raises:
+        VersionNotFoundError: There is no such staged batch.
+        InvalidInputError: It is committed.
+        CommitUnknownError: The store stopped answering; discard it again.
+
+    Cost:
+        The history, a LIST of the manifests, a commit and bulk deletes.
+    """
+    state = read_own_head(store, dataset).state
+    record, _ = _read(store, state, batch_id)
+    change = change_of(state, record)
+    _check_not_committed(state, record, find_commit(store, state, record))
+    if state.may_commit(batch_id):
+        _shut_out(store, state, batch_id)
+        # Whoever was faster is in the history by now, and nobody can follow.
+        with noting(
+            f"Nobody can commit batch {batch_id} from now on: discard it again to delete its files."
+        ):
+            committed = find_commit(store, read_own_head(store, dataset).state, record)
+        _check_not_committed(state, record, committed)
+    doomed = [*map(state.layout.naming.key, change.added), *change.brought_keys]
+    if delete_or_leave(store, doomed):
+        delete_or_leave(store, [reservation.key_of(state.name, batch_id)])
+
+
+def _check_not_committed(state: State, record: BatchRecord, committed: Entry | None) -> None:
+    if committed is not None:
+        raise InvalidInputError(
+            f"Batch {record.batch_id} of {state.name!r} is committed, as version "
+            f"{committed.version}.",
+            hint="Go back by `rollback`; the batch stays readable.",
+        )
+
+
+def _shut_out(store: Store, state: State, batch_id: int) -> None:
+    """Commit that no commit lets a batch in from now on, and every other one as before."""
+    oldest = max(state.oldest_batch, batch_id + 1)
+    committed = {entry.batch_id for entry in history.read(store, state.lists.history)}
+    alive = (
+        reserved_id
+        for reserved_id in sorted(reservation.listed(store, state.name))
+        if reserved_id < oldest
+        and reserved_id != batch_id
+        and reserved_id not in committed
+        and state.may_commit(reserved_id)
+    )
+    with Transaction.on(store, state, OPERATION) as transaction:
+        transaction.commit(oldest_batch=oldest, open_batches=tuple(alive))
