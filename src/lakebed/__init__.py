@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lakebed.common.progress import Progress as Progress
     from lakebed.dataset import Dataset as Dataset
     from lakebed.errors import LakebedError as LakebedError
+    from lakebed.errors import LakebedWarning as LakebedWarning
     from lakebed.model.descriptor import DatasetDescriptor as DatasetDescriptor
     from lakebed.model.dimensions import DimensionSchema as DimensionSchema
     from lakebed.model.partition import PartitionStrategy as PartitionStrategy
@@ -74,6 +75,7 @@ else:
             "Commit": "lakebed.commit",
             "Dataset": "lakebed.dataset",
             "LakebedError": "lakebed.errors",
+            "LakebedWarning": "lakebed.errors",
             "HiveMetadataProvider": "lakebed.tables.hive.hive_provider",
             "DatasetDescriptor": "lakebed.model.descriptor",
             "DimensionSchema": "lakebed.model.dimensions",

@@ -21,6 +21,8 @@
 The branches are grouped by what the caller does next: look elsewhere, choose another name,
 correct the input, try again, look after the storage, look after the data, install an extra,
 publish what was committed.
+
+`LakebedWarning` is no error: what it warns of is done as asked.
 """
 
 from __future__ import annotations
@@ -129,6 +131,16 @@ class LakebedError(Exception):
         # Exceptions pickle by calling the class with `args`, which knows nothing of keyword
         # arguments; Spark workers and process pools need errors to arrive whole.
         return (_rebuild, (type(self), self.__dict__))
+
+
+class LakebedWarning(UserWarning):
+    """Something is done as asked, but is likely to lose or mix up data later.
+
+    The command line shows it as a note. Python's own filters let it be an error, or leave it out:
+
+    >>> import warnings
+    >>> warnings.simplefilter("error", LakebedWarning)
+    """
 
 
 def _rebuild(cls: type[LakebedError], attributes: Mapping[str, Any]) -> LakebedError:

@@ -123,6 +123,10 @@ class Repository:
             if_exists: `open` returns the dataset that is there; its descriptor must be equal.
             head_format: `json` can be read by eye, `msgpack.zstd` is a sixth of the size.
 
+        Warns:
+            LakebedWarning: Partitions come again, such as those by `hour(ts)` alone, every day: an
+                overwrite would replace that hour of all days.
+
         Raises:
             DatasetExistsError: The name is taken, or the dataset there has another descriptor.
             InvalidNameError: The name is not legal.

@@ -101,3 +101,24 @@ def test_a_dataset_stands_for_its_fields(cli, tmp_path):
     assert b.descriptor.schema.names == ("day", "id", "name")
     assert not b.descriptor.partition_by.functions
     assert "nothing else is taken" in answer.stderr
+
+
+HOURS = ("--partition-by", "hour(at)")
+
+
+def test_partitions_that_come_again_are_noted_on_stderr(cli, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("at,n\n2020-01-01T05:00:00Z,1\n")
+    address = str(tmp_path / "lake" / "d")
+
+    dry = cli("create", address, "--like", str(rows), *HOURS, "--dry-run")
+    made = cli("create", address, "--like", str(rows), *HOURS, "-o", "json")
+    imported = cli("import", f"{address}2", str(rows), *HOURS)
+    safe = cli("import", f"{address}3", str(rows), "--partition-by", "date(at), hour(at)")
+
+    for result in (dry, made, imported):
+        (line,) = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
+        assert "come again every day" in line
+        assert "date(at), hour(at)" in line
+    assert json.loads(made.stdout)["version"] == 0
+    assert "Warning" not in safe.stderr

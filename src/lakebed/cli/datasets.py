@@ -35,6 +35,7 @@ from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.partition.repeating import warn_of_repetition
 from lakebed.model.schema import Schema
 from lakebed.repository import Repository, open_repository
 from lakebed.state import published
@@ -243,7 +244,11 @@ def create(
     if_exists: Literal["error", "open"],
     is_dry_run: bool,
 ) -> None:
-    """Create a dataset, empty."""
+    """Create a dataset, empty.
+
+    Partitions by a part of a time alone, such as hour(ts), come again every day: an overwrite
+    replaces that hour of all days. A note warns of it; use 'date(ts), hour(ts)' instead.
+    """
     schema: str | pa.Schema | Schema
     if schema_file is not None and rows_file is None:
         schema = read_schema_file(schema_file)
@@ -263,6 +268,8 @@ def create(
         properties=properties,
     )
     if is_dry_run:
+        descriptor.check()
+        warn_of_repetition(name, descriptor.partition_by, descriptor.schema)
         output.note(f"Would create {repository.uri}/{name}.")
         return
     dataset = repository.create(name, descriptor, if_exists, head_format=head_format)

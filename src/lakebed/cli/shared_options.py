@@ -6,6 +6,7 @@ import datetime as dt
 import functools
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,12 @@ import click
 from lakebed.cli.output import Output, OutputFormat
 from lakebed.common.redaction import StorageOptions
 from lakebed.dataset import Dataset
-from lakebed.errors import InvalidInputError, LakebedError, NotPublishedError
+from lakebed.errors import (
+    InvalidInputError,
+    LakebedError,
+    LakebedWarning,
+    NotPublishedError,
+)
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.moments import to_moment
 from lakebed.model.uri import KINDS, parse_uri
@@ -83,7 +89,8 @@ def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
             chosen = OutputFormat.JSON if is_json else output_format
             with logging_to_stderr(verbosity), recording() as publications:
                 output = Output(format=chosen, is_quiet=is_quiet, is_verbose=verbosity > 0)
-                function(output, **arguments)
+                with _warnings_as_notes(output):
+                    function(output, **arguments)
             require_published(publications.failed)
 
         epilog = f"\b\nExample:\n  {example}"
@@ -92,6 +99,23 @@ def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
         return command
 
     return decorate
+
+
+@contextmanager
+def _warnings_as_notes(output: Output) -> Iterator[None]:
+    """Show what Lakebed warns of as notes: the line of code that warns is of no use to a person."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", LakebedWarning)
+        show = warnings.showwarning
+
+        def note(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, LakebedWarning):
+                output.note(f"Warning: {message}")
+            else:
+                show(message, category, *rest, **more)
+
+        warnings.showwarning = note
+        yield
 
 
 def require_published(failures: Sequence[NotPublished]) -> None:

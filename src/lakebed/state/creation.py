@@ -21,6 +21,7 @@ from lakebed.errors import (
 from lakebed.model import publishing
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Folder, Layout, segment_key
+from lakebed.model.partition.repeating import warn_of_repetition
 from lakebed.state import history, schema_file
 from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
@@ -96,6 +97,9 @@ def create(store: Store, name: str, first: Callable[[], State]) -> State:
     Returns:
         The state with its history.
 
+    Warns:
+        LakebedWarning: Partitions come again, such as those by the hour alone, every day.
+
     Raises:
         ObjectExistsError: The name is taken; nothing became visible.
         PartitionSpecError: The descriptor is that of a dataset of another tool, of which none of
@@ -112,6 +116,7 @@ def create(store: Store, name: str, first: Callable[[], State]) -> State:
     _check_free(store, name)
     state = first()
     state.descriptor.check()
+    warn_of_repetition(name, state.descriptor.partition_by, state.descriptor.schema)
     publishing.check(state.descriptor.properties)
     store.check_writable()  # before anything is written
     schema_file.put(store, state.name, state.descriptor)
