@@ -111,9 +111,14 @@ ONE_COMMIT: dict[str, Callable[[lakebed.Dataset], object]] = {
     "append": lambda d: d.append(ROWS),
     "overwrite": lambda d: d.overwrite(ROWS),
     "rerun": lambda d: d.rerun(ROWS, "monday"),
+    "rerun of a new run": lambda d: d.rerun(ROWS, "tuesday"),
+    "rerun of partitions": lambda d: d.rerun(ROWS, "tuesday", partitions=True),
     "delete": lambda d: d.where("n = 1").delete(),
     "merge": lambda d: d.merge([{**ROWS[0], "n": 77}], on=["n"]),
     "rollback": lambda d: d.rollback(version=1),
+    "rollback that holds": lambda d: d.rollback(version=1, hold=True, reason="bad"),
+    "epoch": lambda d: d.sink(ROWS, 7, query="q"),
+    "reroute": lambda d: d.promote({"c": ["b"]}, reroute=True),
     "protect": lambda d: d.protect(version=2, reason="audit"),
     "unprotect": lambda d: d.unprotect(version=1),
     "update": lambda d: d.update(with_property(d.descriptor), base=d.version),
@@ -196,7 +201,8 @@ def test_an_adoption_that_fails_says_that_the_dataset_is_there(tmp_path: Path) -
         lakebed.Repository(Silent(open_store(tmp_path))).adopt("t")
 
     assert failure.value.__notes__ == [
-        "Dataset 't' was created for it, and may be empty: adopt the files again, or drop it."
+        "Dataset 't' was created for it, and may be empty: adopt the files again, or drop it, "
+        "which leaves them where they are."
     ]
     assert lakebed.open_repository(tmp_path).adopt("t").count() == 2
 

@@ -16,7 +16,7 @@ from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
 from lakebed.commit import Commit
 from lakebed.common.given import check_given
 from lakebed.common.shown import counted
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.keys import partition_of_label
 from lakebed.state import runs
 from lakebed.state.conflicts import Read
@@ -82,6 +82,8 @@ def commit_staged(
 def notes_of_run(store: Store, base: State, scope: Scope, entry: Entry) -> tuple[str, ...]:
     """Return what the first rerun of a run added its rows to, in a sentence that is logged too.
 
+    The commit was made: where what is known of runs cannot be read, nothing is said.
+
     Args:
         store: Where the dataset is.
         base: Its state before the commit.
@@ -100,8 +102,14 @@ def notes_of_run(store: Store, base: State, scope: Scope, entry: Entry) -> tuple
         for label in base.labels
         if label not in gone and partition_of_label(label) in partitions
     ]
-    known = runs.read(store, base.lists) if beside else runs.Runs()
-    if not beside or scope.run in known.batches.values():
+    if not beside:
+        return ()
+    try:
+        known = runs.read(store, base.lists)
+    except LakebedError as exc:
+        _log.warning("not known what a rerun was added to dataset=%s: %s", base.name, exc)
+        return ()
+    if scope.run in known.batches.values():
         return ()
     others: dict[str, set[str]] = {}
     for label in beside:
