@@ -242,3 +242,62 @@ def test_killed_at_each_step_a_hand_over_is_finished_by_the_next_writer(
 
     changes = [step for step in steps if step != "get"]
     assert changes == ["put", "replace", "create", "replace", "delete"]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("operation", ["hold", "release", "rollback"])
+def test_killed_at_each_step_raw_files_are_held_only_if_the_head_was_swapped(
+    place: Place, worker: Worker, tmp_path: Path, operation: str, after: bool
+) -> None:
+    template = place.below("template")
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    day = _read_two_days(template, raw)
+    if operation == "release":
+        lakebed.Repository(template.store).open("d").hold(day)
+    old, new = set[str](), {day}
+    if operation == "release":
+        old, new = new, old
+    version = lakebed.Repository(template.store).open("d").version
+    swapped: list[str] = []
+
+    for call in itertools.count(1):
+        copy = template.copied(f"{operation}-{call}-{after}")
+        tag: object = 1 if operation == "rollback" else day
+        order = {"operation": operation, "tag": tag, "call": call, "after": after}
+        step, answer = worker.order(root=copy.root, **order)
+        copy.settle()
+        assert not answer["failed"]
+
+        dataset = lakebed.Repository(copy.store).open("d")
+        is_new = dataset.version > version
+        assert {hold.location for hold in dataset.holds()} == (new if is_new else old)
+        is_rolled_back = operation == "rollback" and is_new
+        assert dataset.count() == (1 if is_rolled_back else 2)
+        # An ingest that comes next neither repeats rows nor brings back what is held.
+        report = _ingest_of(copy, raw).run()
+        assert report.held_count == len(new if is_new else old)
+        assert dataset.count() == (1 if is_rolled_back else 2)
+        assert [one.version for one in dataset.history()] == list(range(dataset.version + 1))
+        assert dataset.check().is_ok
+        if answer["finished"]:
+            assert is_new
+            break
+        swapped += [step[0]] * is_new
+
+    assert swapped == (["replace"] if after else [])
+
+
+def _ingest_of(place: Place, raw: Path) -> lakebed.Ingest:
+    return lakebed.Ingest(
+        name="days", into=f"{place.root}/d", source=lakebed.FromFiles(paths=raw / "*.jsonl")
+    )
+
+
+def _read_two_days(place: Place, raw: Path) -> str:
+    """Read two raw files in, one after the other; return the location of the second."""
+    lakebed.Repository(place.store).create("d", DESCRIPTOR)
+    for day in range(2):
+        (raw / f"{day}.jsonl").write_text(json.dumps({"p": "a", "tag": "x", "n": day}) + "\n")
+        _ingest_of(place, raw).run()
+    return str(raw / "1.jsonl")

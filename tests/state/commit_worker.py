@@ -211,6 +211,10 @@ def _commit_and_die(order: dict[str, Any]) -> None:
             _die_at_event(order["event"])
         if order["operation"] == "hand_over":
             hand_over(store, "d", HeadFormat(order["tag"]))
+        elif order["operation"] in {"hold", "release"}:
+            getattr(dataset, order["operation"])(order["tag"])
+        elif order["operation"] == "rollback":
+            dataset.rollback(version=order["tag"], hold=True)
         else:
             getattr(dataset, order["operation"])(rows_of(order["tag"]))
         status = 0
