@@ -3,11 +3,13 @@
 import dataclasses
 import json
 import pickle
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+import lakebed
 from lakebed import by
 from lakebed.errors import (
     InvalidInputError,
@@ -173,3 +175,44 @@ def test_document_that_describes_no_dataset_is_refused(change) -> None:
 
     with pytest.raises(InvalidInputError):
         DatasetDescriptor.from_document(document)
+
+
+def _in_lists(depth: int) -> pa.DataType:
+    kind: pa.DataType = pa.int64()
+    for _ in range(depth):
+        kind = pa.list_(kind)
+    return kind
+
+
+def _in_records(depth: int) -> pa.DataType:
+    kind: pa.DataType = pa.date32()
+    for _ in range(depth):
+        kind = pa.struct([("a", kind)])
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "format_"),
+    [(_in_lists(49), "parquet"), (_in_lists(50), "avro"), (_in_records(49), "parquet")],
+)
+def test_types_that_are_just_not_too_deep_are_read_back(kind: pa.DataType, format_: str) -> None:
+    repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
+    given = DatasetDescriptor(schema=pa.schema([("x", kind)]), format=format_)
+    repository.create("d", given)
+
+    assert repository.open("d").descriptor == given
+
+
+@pytest.mark.parametrize(
+    ("kind", "format_"),
+    [
+        (_in_lists(50), "parquet"),  # whose files Arrow does not read back
+        (_in_lists(51), "avro"),
+        (_in_records(50), "parquet"),
+        (_in_records(1_000), "parquet"),
+    ],
+    ids=["lists", "lists in Avro", "records", "many records"],
+)
+def test_a_schema_that_could_not_be_read_back_is_refused(kind: pa.DataType, format_: str) -> None:
+    with pytest.raises(SchemaMismatchError, match="nested"):
+        DatasetDescriptor(schema=pa.schema([("x", kind)]), format=format_)

@@ -21,6 +21,8 @@ from lakebed import DatasetDescriptor, LoadOptions
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.store import open_store
 from lakebed.testing import DelegatingStore
+from lakebed.work.ingest import execution
+from lakebed.work.ingest.execution import census_of
 
 
 @pytest.fixture
@@ -201,6 +203,47 @@ def test_fields_of_submissions_are_kept(folder: Folder) -> None:
         "u1": "Linux",
         "u2": None,
     }
+
+
+@pytest.mark.parametrize("depth", [51, 400, 3_000])
+@pytest.mark.parametrize("text", [("[", "]"), ('{"a": ', "}")], ids=["lists", "objects"])
+def test_a_value_that_is_nested_too_deep_makes_no_field(
+    folder: Folder, text: tuple[str, str], depth: int
+) -> None:
+    deep = f"{text[0] * depth}{'' if text[0] == '[' else 1}{text[1] * depth}"
+    folder.put("a.jsonl", objects(range(30)) + f'{{"id": 30, "note": {deep}}}\n')
+
+    report = folder.run(unknown="keep")
+
+    assert (report.row_count, report.rejected_count, report.schema_changes) == (30, 1, ())
+    assert folder.ids() == list(range(30))
+
+
+def test_files_to_read_again_may_be_given_by_an_iterator(folder: Folder) -> None:
+    path = folder.put("a.jsonl", objects([1]))
+    folder.run()
+    folder.put("b.jsonl", objects([2], note="x"))
+
+    report = folder.run(unknown="keep", again=iter([path]))  # the schema grows in between
+
+    assert (report.file_count, report.replaced_count) == (2, 1)
+
+
+def test_files_are_looked_through_once_for_fields_that_the_dataset_lacks(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put("a.jsonl", objects([1], note="x"))
+    looked_at: list[str] = []
+
+    def counting(workers, files, *args):
+        looked_at.extend(file.location for file in files)
+        return census_of(workers, files, *args)
+
+    monkeypatch.setattr(execution, "census_of", counting)
+
+    folder.run(unknown="keep")
+
+    assert len(looked_at) == 1
 
 
 def test_a_field_without_a_value_is_left_out(folder: Folder) -> None:

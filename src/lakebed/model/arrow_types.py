@@ -62,10 +62,17 @@ def schema_from_arrow(schema: pa.Schema, *, strict_names: bool = True) -> Schema
     Narrow types become the next wider one of `Kind`; dictionaries become their value type.
 
     Raises:
-        SchemaMismatchError: A type is not supported, or a column has the null type.
+        SchemaMismatchError: A type is not supported or nested too deep, or a column has the null
+            type.
         InvalidNameError: A field name is not legal and `strict_names` is set.
     """
-    return Schema(fields=_fields(schema, "", strict_names))
+    try:
+        return Schema(fields=_fields(schema, "", strict_names))
+    except RecursionError:
+        raise SchemaMismatchError(
+            "Types are nested hundreds of levels deep.",
+            hint="Flatten the schema, or store the inner part as a string.",
+        ) from None
 
 
 def _fields(

@@ -26,6 +26,7 @@ from lakebed.model.schema import (
 from lakebed.model.values import EPOCH, check_value, to_micros
 
 MAX_DEPTH = 50  # of types in types; deeper ones are taken for an attack
+_MAX_GROUPS = 99  # Arrow's reader of Parquet takes 100 levels, of which a list or map has two
 
 _EPOCH_DAY = dt.date(1970, 1, 1)
 
@@ -284,6 +285,33 @@ def _too_deep(place: str) -> SchemaMismatchError:
 def _shown(document: object) -> str:
     """Return the beginning of a document, however large and deep it is."""
     return reprlib.repr(document)
+
+
+def check_depth(schema: Schema, *, is_parquet: bool) -> None:
+    """Check that a schema can be read back from Avro JSON, and its files if they are Parquet.
+
+    Raises:
+        SchemaMismatchError: Its types are nested too deep.
+    """
+    # Without recursion: the types may be deeper than Python's stack.
+    waiting = [(field.type, field.name, 0, 0) for field in schema.fields]
+    while waiting:
+        kind, place, depth, groups = waiting.pop()
+        if isinstance(kind, Primitive) and kind.kind not in _TO_LOGICAL:
+            continue
+        depth += 1
+        groups += 1 if isinstance(kind, Struct) else 2
+        match kind:
+            case ListOf(element):
+                waiting.append((element, f"{place}[]", depth, groups))
+            case MapOf(value):
+                waiting.append((value, f"{place}{{}}", depth, groups))
+            case Struct(fields):
+                waiting += [(one.type, f"{place}.{one.name}", depth, groups) for one in fields]
+            case _:
+                groups = 0
+        if depth > MAX_DEPTH or (is_parquet and groups > _MAX_GROUPS):
+            raise _too_deep(place)
 
 
 def schema_to_avro(schema: Schema) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.shown import cut
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow
-from lakebed.model.avro import schema_from_avro, schema_to_avro
+from lakebed.model.avro import check_depth, schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import schema_from_dataclass
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.kite_forms import MAPPING, find_mapping, find_strategy
@@ -183,6 +183,7 @@ class DatasetDescriptor:
                 f"Unknown compression {self.compression!r} of format {self.format!r}.",
                 hint=f"Known are: {', '.join(COMPRESSIONS[self.format])}.",
             )
+        check_depth(self.schema, is_parquet=self.format == "parquet")
         self.partition_by.check(self.schema)
         if self.format == "submissions":
             self._check_submissions()

@@ -372,14 +372,14 @@ class Ingest:
         """
         began = time.monotonic()
         commit = self.commit if begun_at is None else replace(self.commit, begun_at=begun_at)
-        candidates = self._candidates()
+        candidates, named = self._candidates(), Again.of(again)
         store, name = self._store(), self._address()[1]
         dataset = self._find() or self._created()
         intake = Intake(
             operation="ingest",
             run=self.name,
             format=candidates.format,
-            find_due=lambda state: self._due(store, state, candidates, Again.of(again)),
+            find_due=lambda state: self._due(store, state, candidates, named),
             quarantine=self._quarantine(),
             options=LoadOptions(
                 csv=self.csv,

@@ -9,7 +9,8 @@ could lose some. So the later one is kept back until somebody says which it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.archive import ArchiveRecord
@@ -40,16 +41,18 @@ def find_due(
     """
     attempts = attempts or Attempts()
     attempts.again.check(candidates.files)
-    labels = tuple(labels)
     current = frozenset(file.key for file in known.current().values())
     # Of a file that is not current, rows are there after a rollback of some partitions.
-    held = {key for label in labels for key, _ in known.runs.get(label, ())}
-    alive = tuple(file for file in known.files if file.key in current or file.key in held)
+    row_counts = Counter[str]()
+    for label in labels:
+        for key, row_count in known.runs.get(label, ()):
+            row_counts[key] += row_count
+    alive = tuple(file for file in known.files if file.key in current or file.key in row_counts)
     past = _Past(
         known=known,
         alive=alive,
         current=current,
-        labels=labels,
+        row_counts=row_counts,
         batch_ids=frozenset(file.batch_id for file in known.files),
         attempts=attempts,
     )
@@ -105,7 +108,7 @@ class _Past:
         known: All of it.
         alive: Files that are current, or have rows in the dataset.
         current: Keys of the files that are current.
-        labels: Of the data files of the dataset.
+        row_counts: Rows in the dataset of each file, by key.
         batch_ids: Of all batches that files were read into.
         attempts: What was tried before.
     """
@@ -113,7 +116,7 @@ class _Past:
     known: Sources
     alive: tuple[SourceFile, ...]
     current: frozenset[str]
-    labels: tuple[str, ...]
+    row_counts: Mapping[str, int]
     batch_ids: frozenset[int]
     attempts: Attempts
 
@@ -134,15 +137,7 @@ class _Past:
         """
         return (
             self.attempts.waits(candidate, file, self.batch_ids)
-            and self._rows_of(file) == file.row_count
-        )
-
-    def _rows_of(self, file: SourceFile) -> int:
-        return sum(
-            row_count
-            for label in self.labels
-            for key, row_count in self.known.runs.get(label, ())
-            if key == file.key
+            and self.row_counts.get(file.key, 0) == file.row_count
         )
 
 

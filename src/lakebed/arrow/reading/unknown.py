@@ -14,7 +14,7 @@ from pyarrow import types as pat
 from lakebed.arrow.conform import check_types
 from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow
-from lakebed.model.avro import schema_from_avro, schema_to_avro
+from lakebed.model.avro import MAX_DEPTH, schema_from_avro, schema_to_avro
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import check_field_name
 from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
@@ -184,7 +184,7 @@ class Census:
                 for name, inner in value.items():
                     if name in types:
                         self._note_known(inner, types[name], (*path, name))
-                    else:
+                    elif _is_at_most(inner, MAX_DEPTH):
                         self._note_value(inner, (*path, name))
             case ListOf(element), list():
                 for inner in value:
@@ -247,6 +247,16 @@ class Census:
                 self._note_type(given.value, declared.value, (*path, _MAP), row_count)
 
 
+def _is_at_most(value: Any, levels: int) -> bool:
+    """Whether a value has no more levels of lists and objects than these."""
+    match value:
+        case list():
+            return levels > 0 and all(_is_at_most(inner, levels - 1) for inner in value)
+        case Mapping():
+            return levels > 0 and all(_is_at_most(inner, levels - 1) for inner in value.values())
+    return True
+
+
 def arrow_schema(given: pa.Schema) -> Schema:
     """Return the schema of a file, without columns of only nulls, or of unsupported types."""
     fields: list[Field] = []
@@ -263,7 +273,7 @@ def widened(descriptor: DatasetDescriptor, census: Census) -> DatasetDescriptor:
     """Return a descriptor extended by the fields of a census, all of them nullable.
 
     A field has the type of most of its values; integers and other numbers together are double. A
-    field that cannot be added, such as for its name, is left out.
+    field that cannot be added, such as for its name or depth, is left out.
     """
     tree = _Tree.of(census)
     for name in list(tree.inside):

@@ -160,8 +160,13 @@ def read_in(
     if not due.files:
         return Done(due=due)
     before = state.descriptor.schema
-    while intake.options.unknown == "keep" and due.files:
-        wider = _widen(store, intake, due, state, spark, is_first=first is not None)
+    looked_at: set[str] = set()
+    while intake.options.unknown == "keep":
+        files = [one.file for one in due.files if one.file.location not in looked_at]
+        if not files:
+            break
+        looked_at.update(file.location for file in files)
+        wider = _widen(store, intake, files, state, spark, is_first=first is not None)
         if wider is state:
             break
         # What was refused under the former schema is due now.
@@ -197,7 +202,7 @@ def read_in(
 def _widen(
     store: Store,
     intake: Intake,
-    due: Due,
+    files: Sequence[RawFile],
     state: State,
     spark: SparkSession | Literal[True] | None,
     *,
@@ -210,7 +215,6 @@ def _widen(
     Cost:
         One more pass over files of lines; a commit if there is a field to add.
     """
-    files = [candidate.file for candidate in due.files]
     workers = workers_for(spark, store, threads=1, purpose=f"look for fields of {state.name}")
     descriptor = state.descriptor
     census = census_of(workers, files, intake.format, descriptor, intake.options.csv)
