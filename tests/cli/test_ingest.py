@@ -236,6 +236,23 @@ def test_a_file_is_held_listed_and_released(cli, place) -> None:
     assert [row["is_held"] for row in cli.json("sources", "lake/n")] == [False, False]
 
 
+@pytest.mark.parametrize("option", ["--dry-run", "--follow", "--again=in/b.jsonl"])
+def test_an_option_of_reading_is_refused_beside_a_hold(cli, place, option: str) -> None:
+    cli("ingest", "in", *OPTIONS)
+
+    told = cli("ingest", "in", *OPTIONS, "--hold", "in/b.jsonl", option, exit_code=2)
+
+    assert f"leave {option.partition('=')[0]} out" in told.stderr.replace("\n", " ")
+    assert cli.json("sources", "lake/n", "--held") == []
+
+
+def test_a_reason_without_a_hold_is_refused(cli, place) -> None:
+    cli("ingest", "in", *OPTIONS)
+
+    for verb in (("ingest", "in", *OPTIONS), ("rollback", "lake/n", "--version", "0")):
+        assert "Give --reason with --hold" in cli(*verb, "--reason", "torn", exit_code=2).stderr
+
+
 def test_a_rollback_names_or_holds_what_the_next_ingest_reads(cli, place) -> None:
     cli("ingest", "in/b.jsonl", *OPTIONS)
     cli("ingest", "in/a.jsonl", "--into", "lake/n", "--local")

@@ -220,6 +220,9 @@ def rollback(
     if sum(target is not None for target in (version, time, batch_id)) != 1:
         message = "Give one of --version, --time and --batch-id."
         raise click.UsageError(message, click.get_current_context())
+    if reason and not is_held:
+        message = "Give --reason with --hold."
+        raise click.UsageError(message, click.get_current_context())
     dataset = repository.open(name)
     view = None if where is None else dataset.where(where)
     if is_dry_run:

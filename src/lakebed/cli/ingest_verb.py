@@ -204,6 +204,8 @@ def ingest(
     if not arguments and not (held or released):
         message = "Missing argument 'FILE...'."
         raise click.UsageError(message, click.get_current_context())
+    others = {"--dry-run": dry_run, "--follow": follow, "--again": again}
+    _check_holding(held, released, reason, [name for name, given_ in others.items() if given_])
     declared = _declared(arguments or (*held, *released), given)
     if held or released:
         _change_holds(output, declared, held, released, reason)
@@ -248,6 +250,18 @@ def ingest(
     _show(output, declared, report)
     if report.kept_back:
         raise click.exceptions.Exit(2)
+
+
+def _check_holding(
+    held: Sequence[str], released: Sequence[str], reason: str, others: Sequence[str]
+) -> None:
+    context = click.get_current_context()
+    if (held or released) and others:
+        message = f"With --hold and --release nothing is read: leave {', '.join(others)} out."
+        raise click.UsageError(message, context)
+    if reason and not held:
+        message = "Give --reason with --hold."
+        raise click.UsageError(message, context)
 
 
 def _change_holds(

@@ -114,8 +114,9 @@ def _inside(store: Store, name: str) -> Iterator[TableSign]:
     for info in store.list(f"{name}/"):
         *levels, file = info.key.split("/")
         found = table_of(info.key)
-        if file.endswith(_HEADS):
-            found = TableFormat.LAKEBED, "/".join((*levels, file.partition(".by-dataset")[0]))
+        suffix = next(filter(file.endswith, _HEADS), None)
+        if suffix is not None:
+            found = TableFormat.LAKEBED, info.key.removesuffix(suffix)
         elif levels[1:2] == [TABLE] and is_own_name(file.partition(".")[0]):
             found = TableFormat.LAKEBED, name
         if found is not None:
