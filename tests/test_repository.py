@@ -293,6 +293,63 @@ def test_name_of_a_repository_is_told_from_one_that_nothing_has(tmp_path: Path) 
         lakebed.open_repository(tmp_path).open("lake")
 
 
+@pytest.fixture(params=["directory", "memory"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a repository `lake` holds a dataset `t`."""
+    root = str(tmp_path) if request.param == "directory" else f"memory://{uuid.uuid4().hex}"
+    lakebed.open_repository(f"{root}/lake").create("t", DESCRIPTOR).append([{"k": "a", "n": 1}])
+    return root
+
+
+def test_dataset_opened_as_a_repository_is_named(root: str) -> None:
+    opened = lakebed.open_repository(f"{root}/lake/t")
+
+    for look in (opened.list, lambda: len(opened), lambda: list(opened)):
+        with pytest.raises(
+            InvalidInputError,
+            match=r"lake/t is a dataset, not a repository. Open 't' in the reposi",
+        ):
+            look()
+    with pytest.raises(DatasetNotFoundError, match=r"lake/t is a dataset itself. Open 't' in"):
+        opened.open("x")
+
+
+def test_no_dataset_is_created_in_the_directory_of_another_one(root: str) -> None:
+    opened = lakebed.open_repository(f"{root}/lake/t")
+    before = keys(opened.store)
+
+    with pytest.raises(InvalidInputError, match=r"cannot be created in .*, which is a dataset"):
+        opened.create("x", DESCRIPTOR)
+
+    assert keys(opened.store) == before
+
+
+def test_no_dataset_is_created_over_a_repository_whose_datasets_its_drop_would_delete(
+    root: str,
+) -> None:
+    above = lakebed.open_repository(root)
+
+    with pytest.raises(InvalidInputError, match="'lake' is a repository, with 1 dataset"):
+        above.create("lake", DESCRIPTOR)
+
+    assert above.list() == []
+    assert lakebed.open_repository(f"{root}/lake").open("t").count() == 1
+
+
+def test_dataset_that_lies_over_a_repository_is_not_dropped(root: str) -> None:
+    aside = lakebed.open_repository(f"{root}/aside")
+    aside.create("lake", DESCRIPTOR).append([{"k": "b", "n": 2}])
+    above = lakebed.open_repository(root)
+    for info in aside.store.list(""):  # as an earlier release let it be created
+        above.store.put(info.key, aside.store.get(info.key).data)
+
+    with pytest.raises(InvalidInputError, match=r"also holds t, which would be deleted with it"):
+        above.drop("lake")
+
+    assert above.open("lake").count() == 1
+    assert lakebed.open_repository(f"{root}/lake").open("t").count() == 1
+
+
 def test_error_does_not_name_all_of_many_datasets() -> None:
     repository = lakebed.open_repository("memory://error-of-many")
     for number in range(30):

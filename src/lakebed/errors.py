@@ -206,9 +206,16 @@ class NotFoundError(LakebedError, LookupError):
 
 
 class DatasetNotFoundError(NotFoundError):
-    """The repository holds no dataset of this name."""
+    """The repository holds no dataset of this name.
+
+    Attributes:
+        within: Datasets of the repository that lies under this name, where there is one.
+        is_in_dataset: Whether what was opened as a repository is a dataset itself.
+    """
 
     code = ErrorCode.DATASET_NOT_FOUND
+    within: tuple[str, ...] = ()
+    is_in_dataset: bool = False
 
 
 class VersionNotFoundError(NotFoundError):

@@ -34,7 +34,7 @@ from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
 from lakebed.state.metadata_provider import MetadataProvider, telling
 from lakebed.state.moving import remove_heads
-from lakebed.state.reader import list_names, read_head
+from lakebed.state.reader import check_holds_none, list_repository, read_head
 from lakebed.state.snapshot import Source
 from lakebed.state.state import State
 from lakebed.store import Store, open_store
@@ -132,7 +132,8 @@ class Repository:
             InvalidNameError: The name is not legal.
             ReadOnlyError: The store cannot swap, or its service does not keep writers apart.
             InvalidInputError: No descriptor is given, and there is no provider to ask; or its property
-                `batch.ids` names no form of batch ids.
+                `batch.ids` names no form of batch ids; or a repository with datasets has the name,
+                or the location is a dataset itself.
             DatasetNotFoundError: Somebody else has dropped it in the same moment.
             CommitUnknownError: The store did not say whether it was created.
             MetadataProviderError: The dataset was created, but the repository's own provider
@@ -437,10 +438,13 @@ class Repository:
     def list(self) -> list[str]:
         """Return the names of all datasets, sorted.
 
+        Raises:
+            InvalidInputError: The location is no repository, but the directory of a dataset.
+
         Cost:
-            One LIST of the root, not of the datasets.
+            One LIST of the root, not of the datasets; one more where it holds none.
         """
-        return list_names(self._store)
+        return list_repository(self._store)
 
     def __getitem__(self, name: str) -> Dataset:
         """Open a dataset; as `open`."""
@@ -620,6 +624,7 @@ class Repository:
             DatasetNotFoundError: There is none of this name, or somebody else has just dropped it.
             CommitConflictError: Somebody else has just dropped it, and created another one, which
                 stays.
+            InvalidInputError: Other datasets lie in its directory.
             ReadOnlyError: The store cannot be written.
             MetadataProviderError: The dataset was dropped, but the repository's own provider
                 failed.
@@ -647,6 +652,7 @@ class Repository:
         if not head.state.version:
             # What an adoption that came to nothing has found there is not the dataset's.
             held = [key for key in held if is_own_key(key)]
+        check_holds_none(self._store, name, held)
         # Once more, after what they are for: a listing takes its time.
         held += [reservation.key_of(name, one) for one in reservation.listed(self._store, name)]
         last = remove_heads(self._store, head)

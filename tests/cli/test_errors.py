@@ -72,8 +72,9 @@ def test_help_is_an_option_of_each_verb(cli) -> None:
 def test_repository_in_place_of_a_dataset_is_told(cli, address, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert "write lake/NAME, such as lake/flights" in cli("show", "lake", exit_code=2).stderr
-    assert "'lake' is a repository itself" in cli("show", "./lake", exit_code=3).stderr
+    told = cli("query", "lake", exit_code=2).stderr
+    assert "Write lake/NAME, such as lake/flights; `lakebed show lake` lists all." in told
+    assert "'lake' is a repository itself" in cli("query", "./lake", exit_code=3).stderr
 
 
 def test_damaged_head_is_an_error_of_format(cli, address, tmp_path) -> None:

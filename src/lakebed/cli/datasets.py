@@ -10,7 +10,8 @@ import click
 import pyarrow as pa
 
 from lakebed.cli import tree
-from lakebed.cli.output import Output
+from lakebed.cli.lakes import find_lake, show_lake
+from lakebed.cli.output import Output, next_commands
 from lakebed.cli.records import (
     COMMIT_COLUMNS,
     HISTORY_COLUMNS,
@@ -24,23 +25,23 @@ from lakebed.cli.shared_options import (
     parse_pairs,
     storage_option,
     takes_dataset,
-    takes_state,
+    takes_place,
     verb,
 )
 from lakebed.common.shown import counted, visible
 from lakebed.dataset import Dataset
-from lakebed.errors import InvalidInputError, NotFoundError
+from lakebed.errors import InvalidInputError
 from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.keys import BATCH_ID
+from lakebed.model.locations import shell_address
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.partition.repeating import warn_of_repetition
 from lakebed.model.schema import Schema
 from lakebed.repository import Repository, open_repository
 from lakebed.state import published
 from lakebed.state.head import HeadFormat
-from lakebed.store.base import location_exists
 
 
 def read_strategy(text: str) -> PartitionStrategy:
@@ -282,15 +283,28 @@ def _show(output: Output, dataset: Dataset) -> None:
 
 
 @verb("show", example="lakebed show lake/flights --partitions -o csv")
-@takes_state
+@takes_place
 @click.option(
     "--partitions",
     "is_by_partition",
     is_flag=True,
     help="A tree of partitions with what they hold; for programs, a row for each.",
 )
-def show(output: Output, *, dataset: Dataset, is_by_partition: bool) -> None:
-    """Show what a dataset is and how much it holds."""
+def show(output: Output, *, place: Dataset | Repository, is_by_partition: bool) -> None:
+    """Show what a lake or a dataset is and holds.
+
+    LOCATION is LOCATION/NAME for a dataset, or a repository: then each dataset is a row.
+    """
+    if isinstance(place, Dataset):
+        _show_dataset(output, place, is_by_partition=is_by_partition)
+    elif is_by_partition:
+        message = "--partitions is of one dataset: name it, as LOCATION/NAME."
+        raise click.UsageError(message, click.get_current_context())
+    else:
+        show_lake(output, place)
+
+
+def _show_dataset(output: Output, dataset: Dataset, *, is_by_partition: bool) -> None:
     if not is_by_partition:
         _show(output, dataset)
         if output.is_table:
@@ -314,13 +328,12 @@ def show(output: Output, *, dataset: Dataset, is_by_partition: bool) -> None:
 
 
 def _next_step(dataset: Dataset) -> str:
-    """Tell what somebody may want to do after a look at a dataset."""
-    address = dataset.uri.removeprefix("file://")
+    """Return the commands that a user may want after a look at a dataset."""
+    address = shell_address(dataset.uri)
     if not dataset.files():
-        return f"Next: lakebed append {address} FILE, or lakebed import {address} FILE."
-    return (
-        f"Next: lakebed query {address} --limit 10, lakebed history {address} -n 10, "
-        f"lakebed show {address} --partitions."
+        return next_commands(f"append {address} FILE", f"import {address} FILE")
+    return next_commands(
+        f"query {address} --limit 10", f"history {address} -n 10", f"show {address} --partitions"
     )
 
 
@@ -354,13 +367,14 @@ def history(output: Output, *, repository: Repository, name: str, count: int | N
 @storage_option
 def list_(output: Output, *, repository: str, storage_options: Mapping[str, str]) -> None:
     """List the datasets of a repository."""
-    opened = open_repository(repository, storage_options=storage_options)
-    names = opened.list()
-    if not names and not location_exists(opened.store):
-        raise NotFoundError(
-            f"There is no directory {opened.uri}.",
-            hint="Check the path; `lakebed create` makes it.",
+    opened, dataset = find_lake(repository, storage_options)
+    if dataset is not None:
+        lake = shell_address(opened.uri)
+        raise InvalidInputError(
+            f"{repository!r} is a dataset, not a repository.",
+            hint=f"`lakebed show {lake}/{dataset}` shows it, `lakebed list {lake}` its repository.",
         )
+    names = opened.list()
     if not names:
         output.note(f"There is no dataset in {opened.uri}.")
     output.rows(

@@ -32,6 +32,7 @@ from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session, session_at
 from lakebed.state.committing import CommitOptions
+from lakebed.state.creation import check_place
 from lakebed.work.ingest.load import LoadReport, load
 from lakebed.work.ingest.load_options import LoadOptions
 
@@ -277,7 +278,8 @@ def _exists(repository: Repository, name: str, strategy: PartitionStrategy | Non
     """Whether the dataset is there, partitioned as asked for."""
     try:
         dataset = repository.open(name)
-    except DatasetNotFoundError:
+    except DatasetNotFoundError as missing:
+        check_place(repository.store, name, missing)
         return False
     if strategy is not None and strategy != dataset.descriptor.partition_by:
         raise InvalidInputError(

@@ -131,6 +131,11 @@ class Output:
         return showing(text)
 
 
+def next_commands(*commands: str) -> str:
+    """Return a note that proposes command lines, each on a line that can be copied whole."""
+    return "\n".join(["Next:", *(f"  lakebed {command}" for command in commands)])
+
+
 def show_error(
     code: str, message: str, hint: str, *, as_json: bool, notes: Sequence[str] = ()
 ) -> None:

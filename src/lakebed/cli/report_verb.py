@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from lakebed.cli.lakes import find_lake
 from lakebed.cli.output import Output, OutputFormat
 from lakebed.cli.shared_options import (
     REPOSITORY_VARIABLE,
@@ -15,10 +16,7 @@ from lakebed.cli.shared_options import (
     storage_option,
 )
 from lakebed.common.shown import counted
-from lakebed.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
-from lakebed.model.names import nearest
-from lakebed.repository import Repository, open_repository
-from lakebed.store.base import location_exists
+from lakebed.errors import InvalidInputError
 
 
 @click.command(
@@ -73,31 +71,3 @@ def report(
             )
         output.note(f"Wrote {counted(len(names), 'dataset')} to {path}.")
         click.echo(str(path))
-
-
-def find_lake(location: str, storage_options: Mapping[str, str]) -> tuple[Repository, str | None]:
-    """Return the repository that is meant, and the name of a dataset if it alone is.
-
-    Raises:
-        NotFoundError: There is neither.
-    """
-    repository = open_repository(location, storage_options=storage_options)
-    if repository.list():
-        return repository, None
-    above, _, name = location.rstrip("/").rpartition("/")
-    if name:
-        outer = open_repository(
-            above or ("/" if location.startswith("/") else "."), storage_options=storage_options
-        )
-        try:
-            if outer.exists(name):
-                return outer, name
-        except (DatasetNotFoundError, InvalidInputError):
-            pass  # a name that no dataset can have
-    if not location_exists(repository.store):
-        nearby = nearest(name, outer.list()) if name else ""
-        raise NotFoundError(
-            f"There is neither a repository nor a dataset at {location}.",
-            hint=nearby or "Write LOCATION or LOCATION/NAME.",
-        )
-    return repository, None

@@ -9,9 +9,9 @@ import click
 
 from lakebed.archive import open_archive
 from lakebed.archive.http.server import OWN_ADDRESSES
+from lakebed.cli.lakes import find_lake
 from lakebed.cli.listening import listens
 from lakebed.cli.output import Output
-from lakebed.cli.report_verb import find_lake
 from lakebed.cli.shared_options import REPOSITORY_VARIABLE, storage_option, verb
 from lakebed.web.serving import serve as serve_lake
 

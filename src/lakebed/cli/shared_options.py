@@ -18,6 +18,7 @@ from lakebed.cli.output import Output, OutputFormat
 from lakebed.common.redaction import StorageOptions
 from lakebed.dataset import Dataset
 from lakebed.errors import (
+    DatasetNotFoundError,
     InvalidInputError,
     LakebedError,
     LakebedWarning,
@@ -28,6 +29,8 @@ from lakebed.model.moments import to_moment
 from lakebed.model.uri import KINDS, parse_uri
 from lakebed.repository import Repository, open_repository
 from lakebed.state.after import NotPublished, recording
+from lakebed.state.reader import list_names
+from lakebed.store import open_store
 
 REPOSITORY_VARIABLE = "LAKEBED_REPOSITORY"
 
@@ -231,21 +234,28 @@ def split_address(text: str) -> tuple[str, str]:
         repository = os.environ.get(REPOSITORY_VARIABLE, "")
         if repository:
             return repository, name
-        raise InvalidInputError(
-            f"Dataset {text!r} names no repository.",
-            hint=_where_it_may_be(name),
-        )
+        raise _no_repository(name)
     raise InvalidInputError(
         f"{text!r} names no dataset.", hint="Write LOCATION/NAME, such as s3://bucket/lake/flights."
     )
 
 
-def _where_it_may_be(name: str) -> str:
-    """Say how to name a dataset, when a bare name was given."""
-    names = open_repository(name).list() if Path(name).is_dir() else []
+def _no_repository(name: str) -> InvalidInputError:
+    """Return the error for a bare name, which may be that of a repository."""
+    names = list_names(open_store(name)) if Path(name).is_dir() else []
     if names:
-        return f"{name!r} is a repository: write {name}/NAME, such as {name}/{names[0]}."
-    return f"Write LOCATION/NAME, such as ./{name}, or set {REPOSITORY_VARIABLE}."
+        return InvalidInputError(
+            f"{name!r} is a repository, not a dataset.",
+            hint=f"Write {name}/NAME, such as {name}/{names[0]}; `lakebed show {name}` lists all.",
+        )
+    if name in (".", ".."):
+        return InvalidInputError(
+            f"There is no dataset in the directory {name!r}.", hint="Write LOCATION/NAME."
+        )
+    return InvalidInputError(
+        f"Dataset {name!r} names no repository.",
+        hint=f"Write LOCATION/NAME, such as ./{name}, or set {REPOSITORY_VARIABLE}.",
+    )
 
 
 def takes_dataset(function: Verb) -> Verb:
@@ -326,15 +336,72 @@ def takes_state(function: Verb) -> Verb:
         batch_id: int | None,
         **arguments: Any,
     ) -> None:
-        given = [target for target in (version, time, batch_id) if target is not None]
-        if len(given) > 1:
-            message = "Give only one of --version, --time and --batch-id."
-            raise click.UsageError(message, click.get_current_context())
+        state = _which_state(version, time, batch_id)
         dataset: Dataset = repository.open(name)
-        if given:
-            dataset = dataset.at(version=version, time=time, batch_id=batch_id)
-        function(output, dataset=dataset, **arguments)
+        function(output, dataset=dataset.at(**state) if state else dataset, **arguments)
 
+    return takes_dataset(_state_options(run))
+
+
+def takes_place(function: Verb) -> Verb:
+    """Give the function `place`: a dataset as `takes_state` does, or the whole repository."""
+
+    @functools.wraps(function)
+    def run(
+        output: Output,
+        *,
+        location: str,
+        storage_options: Mapping[str, str],
+        version: int | None,
+        time: dt.datetime | None,
+        batch_id: int | None,
+        **arguments: Any,
+    ) -> None:
+        state = _which_state(version, time, batch_id)
+        place: Dataset | Repository
+        try:
+            above, name = split_address(location)
+            dataset = open_repository(above, storage_options=storage_options).open(name)
+            place = dataset.at(**state) if state else dataset
+        except (DatasetNotFoundError, InvalidInputError):
+            repository = _find_repository(location, storage_options)
+            if repository is None:
+                raise
+            if state:
+                message = f"{location!r} is a repository; name a dataset, as {location}/NAME."
+                raise click.UsageError(message, click.get_current_context()) from None
+            place = repository
+        function(output, place=place, **arguments)
+
+    argument = click.argument(
+        "location", envvar=REPOSITORY_VARIABLE, shell_complete=complete_dataset
+    )
+    return argument(storage_option(_state_options(run)))
+
+
+def _find_repository(location: str, storage_options: Mapping[str, str]) -> Repository | None:
+    """Return the repository at a location; None if no dataset is in it."""
+    try:
+        text = parse_uri(location).location if location.startswith("repo:") else location
+        repository = open_repository(text, storage_options=storage_options)
+        return repository if repository.list() else None
+    except LakebedError:
+        return None
+
+
+def _which_state(
+    version: int | None, time: dt.datetime | None, batch_id: int | None
+) -> dict[str, Any]:
+    """Return what `Dataset.at` is to be asked for; nothing for the current state."""
+    targets = {"version": version, "time": time, "batch_id": batch_id}
+    given = {name: target for name, target in targets.items() if target is not None}
+    if len(given) > 1:
+        message = "Give only one of --version, --time and --batch-id."
+        raise click.UsageError(message, click.get_current_context())
+    return given
+
+
+def _state_options(function: Verb) -> Verb:
     options = (
         click.option("--version", type=int, help="The state after the commit that made it."),
         click.option(
@@ -343,8 +410,8 @@ def takes_state(function: Verb) -> Verb:
         click.option("--batch-id", type=int, help="The state after the commit of a batch."),
     )
     for option in reversed(options):
-        run = option(run)
-    return takes_dataset(run)
+        function = option(function)
+    return function
 
 
 def parse_time(

@@ -33,9 +33,7 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "sql": Home("lakebed.cli.data", "sql", "Ask in SQL, by DuckDB; nothing can be changed."),
         "explain": Home("lakebed.cli.data", "explain", "Tell which data files a query would read."),
         "files": Home("lakebed.cli.data", "files", "List the data files that a query would read."),
-        "show": Home(
-            "lakebed.cli.datasets", "show", "Show what a dataset is and how much it holds."
-        ),
+        "show": Home("lakebed.cli.datasets", "show", "Show what a lake or a dataset is and holds."),
         "report": Home(
             "lakebed.cli.report_verb",
             "report",

@@ -1,9 +1,11 @@
-"""URLs of places: what must not stand in them."""
+"""URLs of places: what must not stand in them, and how a shell is given them."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import shlex
+import urllib.parse
 
 from lakebed.errors import InvalidInputError
 
@@ -33,6 +35,18 @@ def refuse_credentials(url: str) -> str:
             "options, and an address of the service as the storage option endpoint.",
         )
     return url
+
+
+def shell_address(uri: str) -> str:
+    """Return a location as a word of a command line: of a directory its path.
+
+    >>> shell_address("file:///tmp/lake/flights"), shell_address("s3://bucket/lake")
+    ('/tmp/lake/flights', 's3://bucket/lake')
+    >>> shell_address("file:///tmp/my%20lake/flights")
+    "'/tmp/my lake/flights'"
+    """
+    scheme, mark, path = uri.partition("file://")
+    return shlex.quote(urllib.parse.unquote(path) if mark and not scheme else uri)
 
 
 _ENDPOINT = re.compile(

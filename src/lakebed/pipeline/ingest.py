@@ -42,6 +42,7 @@ from lakebed.repository import Repository, open_repository
 from lakebed.state import sources as source_list
 from lakebed.state.after import catch_up
 from lakebed.state.committing import CommitOptions
+from lakebed.state.creation import check_place
 from lakebed.state.reader import read_head
 from lakebed.state.sources import Hold, SourceFile, Sources
 from lakebed.state.state import State
@@ -282,9 +283,10 @@ class Ingest:
         repository, name = self._repository(), self._address()[1]
         try:
             dataset = repository.open(name)
-        except DatasetNotFoundError:
+        except DatasetNotFoundError as missing:
             if self.create is None:
                 raise
+            check_place(repository.store, name, missing)
             self._check_descriptor(self.create)
             return None
         descriptor = dataset.descriptor

@@ -15,7 +15,7 @@ from lakebed.model.predicate import TRUE, Predicate
 from lakebed.plan.plan import plan
 from lakebed.spark.planned_frame import read_frame
 from lakebed.spark.session import get_session
-from lakebed.state.reader import list_names, read_head
+from lakebed.state.reader import list_repository, read_head
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
@@ -126,7 +126,7 @@ class AttachedTables:
         self.detach()
 
     def _current_views(self) -> Iterator[_View]:
-        names = list_names(self._store) if self._datasets is None else self._datasets
+        names = list_repository(self._store) if self._datasets is None else self._datasets
         for name in _distinct(names, self._prefix):
             try:
                 yield self._view_of(name)

@@ -9,9 +9,11 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
+from lakebed.common.shown import counted
 from lakebed.errors import (
     CommitUnknownError,
     DatasetNotFoundError,
+    InvalidInputError,
     LakebedError,
     ObjectExistsError,
     ObjectNotFoundError,
@@ -28,7 +30,7 @@ from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
 from lakebed.state.moving import read_settled_head, remove_leftover
-from lakebed.state.reader import Head, read_head
+from lakebed.state.reader import Head, dataset_hint, read_head
 from lakebed.state.state import CREATION, State, digest_of
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
@@ -102,6 +104,8 @@ def create(store: Store, name: str, first: Callable[[], State]) -> State:
 
     Raises:
         ObjectExistsError: The name is taken; nothing became visible.
+        InvalidInputError: The directory is a repository that holds datasets, or the store is the
+            directory of a dataset.
         PartitionSpecError: The descriptor is that of a dataset of another tool, of which none of
             ours can be made.
         ReadOnlyError: The store cannot swap, or its service does not keep writers apart.
@@ -132,9 +136,35 @@ def create(store: Store, name: str, first: Callable[[], State]) -> State:
 def _check_free(store: Store, name: str) -> None:
     try:
         read_head(store, name)
-    except DatasetNotFoundError:
+    except DatasetNotFoundError as missing:
+        check_place(store, name, missing)
         return
     raise ObjectExistsError(f"Dataset {name!r} exists.")
+
+
+def check_place(store: Store, name: str, missing: DatasetNotFoundError) -> None:
+    """Check that a new dataset neither holds others in its directory nor lies in that of one.
+
+    Args:
+        store: Of the repository.
+        name: Of the new dataset.
+        missing: What a look for the name has raised.
+
+    Raises:
+        InvalidInputError: It would: a drop of the outer one would delete the inner ones.
+    """
+    if missing.within:
+        inner = counted(len(missing.within), "dataset")
+        raise InvalidInputError(
+            f"Dataset {name!r} cannot be created in {store.uri}: {name!r} is a repository, with "
+            f"{inner}, which would lie in the directory of the new dataset.",
+            hint=f"Name a dataset in it: {name}/NAME.",
+        )
+    if missing.is_in_dataset:
+        raise InvalidInputError(
+            f"Dataset {name!r} cannot be created in {store.uri}, which is a dataset itself.",
+            hint=dataset_hint(store),
+        )
 
 
 def _create(store: Store, state: State) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lakebed.common.html import shortened
@@ -9,11 +10,12 @@ from lakebed.common.shown import counted
 from lakebed.errors import (
     CorruptMetadataError,
     DatasetNotFoundError,
+    InvalidInputError,
     ObjectNotFoundError,
     ReadOnlyError,
     StorageError,
 )
-from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX, Folder, is_segment_name
 from lakebed.model.names import is_dataset_name, nearest, split_table
 from lakebed.state import kartothek
 from lakebed.state.codec import (
@@ -141,21 +143,67 @@ def find_head(store: Store, name: str, head_format: HeadFormat) -> Head | None:
 
 
 def not_found(store: Store, name: str) -> DatasetNotFoundError:
-    """Return the error for a name that no dataset has."""
+    """Return the error for a name that no dataset has.
+
+    Cost:
+        A LIST of the root and of what lies under the name; one more in an empty repository.
+    """
     known = list_names(store)
     within = list_names(store, f"{name}/")
+    is_in_dataset = not known and not within and is_dataset(store)
     if within:
-        listed = f"{name!r} is a repository itself, with {counted(len(within), 'dataset')}."
+        listed = (
+            f"{name!r} is a repository itself, with {counted(len(within), 'dataset')}: name one, "
+            f"such as {name}/{within[0]}."
+        )
     elif known:
         listed = f"Datasets are: {shortened(known)}."
+    elif is_in_dataset:
+        listed = f"{store.uri} is a dataset itself. {dataset_hint(store)}"
     elif location_exists(store):
         listed = "The repository is empty."
     else:
         listed = "There is no such directory."
-    return DatasetNotFoundError(
+    error = DatasetNotFoundError(
         f"Dataset {name!r} not found in {store.uri}.",
         hint=("" if within else nearest(name, known)) or listed,
     )
+    error.within, error.is_in_dataset = tuple(within), is_in_dataset
+    return error
+
+
+def list_repository(store: Store) -> list[str]:
+    """Return the names of all datasets in a store, sorted.
+
+    Raises:
+        InvalidInputError: The store is no repository, but the directory of a dataset.
+
+    Cost:
+        One LIST of the root; one more where it holds none.
+    """
+    names = list_names(store)
+    if not names and is_dataset(store):
+        raise InvalidInputError(
+            f"{store.uri} is a dataset, not a repository.", hint=dataset_hint(store)
+        )
+    return names
+
+
+def is_dataset(store: Store) -> bool:
+    """Whether a store, opened as a repository, is the directory of a dataset that Lakebed created.
+
+    Cost:
+        One LIST of a folder that no repository has.
+    """
+    folder = f"{Folder.HISTORY}/"
+    keys = (info.key for info in store.list(folder, recursive=False))
+    return any(is_segment_name(key.removeprefix(folder)) for key in keys)
+
+
+def dataset_hint(store: Store) -> str:
+    """Say what to open in place of a store that is the directory of a dataset."""
+    above, _, name = store.uri.rpartition("/")
+    return f"Open {name!r} in the repository {above}."
 
 
 def list_names(store: Store, folder: str = "") -> list[str]:
@@ -168,13 +216,38 @@ def list_names(store: Store, folder: str = "") -> list[str]:
     Cost:
         One LIST of the root, not of the datasets.
     """
+    return _names_in(folder, (info.key for info in store.list(folder, recursive=False)))
+
+
+def _names_in(folder: str, keys: Iterable[str]) -> list[str]:
+    """Return the names of the datasets whose heads lie directly in a folder."""
     names = set()
-    for info in store.list(folder, recursive=False):
+    for key in keys:
         for suffix in (JSON_SUFFIX, MSGPACK_SUFFIX):
-            name = info.key.removeprefix(folder).removesuffix(suffix)
-            if info.key.endswith(suffix) and is_dataset_name(name):
+            name = key.removeprefix(folder).removesuffix(suffix)
+            if key.endswith(suffix) and is_dataset_name(name):
                 names.add(name)
     return sorted(names)
+
+
+def check_holds_none(store: Store, name: str, keys: Iterable[str]) -> None:
+    """Check that no other dataset lies in the directory of one that is to be deleted.
+
+    Args:
+        store: Of the repository.
+        name: Of the dataset.
+        keys: All keys in its directory that are to be deleted.
+
+    Raises:
+        InvalidInputError: There is one.
+    """
+    within = _names_in(f"{name}/", keys)
+    if within:
+        raise InvalidInputError(
+            f"Dataset {name!r} cannot be dropped: the directory {store.uri}/{name} also holds "
+            f"{shortened(within)}, which would be deleted with it.",
+            hint="Drop each of these first, or move it to another repository.",
+        )
 
 
 def _find(store: Store, name: str, head_format: HeadFormat) -> _Found | None:

@@ -16,6 +16,7 @@ from lakebed.common.shown import counted, human_size
 from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
 from lakebed.model.keys import started_ms
+from lakebed.model.locations import shell_address
 from lakebed.model.schema import Field
 from lakebed.model.totals import known_total
 from lakebed.state.protections import Protection
@@ -160,7 +161,7 @@ def gather(dataset: Dataset) -> DatasetFacts:
     files = pinned.files()
     indices = pinned.indices()
     dead_bytes, dead_count, waiting, note = _dead(dataset)
-    address = dataset.uri.removeprefix("file://")
+    address = shell_address(dataset.uri)
     # From the files that were read, which are many.
     partitions = partitions_of(files, pinned._source.load().state.layout.partition_level_types)
     return DatasetFacts(
