@@ -215,8 +215,8 @@ class Dataset(View):
             self._source.at_batch_alone(batch_id)  # raises the same where its files were given up
             raise VersionNotFoundError(
                 error.message,
-                hint=f"The rows of batch {batch_id} itself are kept: dataset.at(batch_id={batch_id}, "
-                "alone=True) reads them.",
+                hint=f"The rows of batch {batch_id} itself are kept; they are read with alone=True, or "
+                f"by --batch-id {batch_id} --alone.",
             ) from error
 
     def _find_staged(self, batch_id: int) -> Staged[Dataset] | None:

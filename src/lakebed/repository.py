@@ -366,8 +366,7 @@ class Repository:
             raise DatasetExistsError(
                 f"Dataset {name!r} in {self.uri} was created by Kartothek or plateau, whose readers "
                 "would lose it with the first batch: all files must lie equally deep for them.",
-                hint="Read it as it is; or create another dataset, and append its rows: "
-                f"new.append(repository[{name!r}].arrow()).",
+                hint="Read it as it is; or create another dataset, and append its rows to that.",
             )
         if existing is not None and existing.version:
             raise DatasetExistsError(

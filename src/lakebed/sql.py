@@ -79,7 +79,7 @@ def check_columns(name: str, types: Mapping[str, Type]) -> None:
     if alike is not None:
         raise SchemaMismatchError(
             f"DuckDB does not tell the fields {alike[0]!r} and {alike[1]!r} of {name!r} apart.",
-            hint="Ask by where() and select(), or `lakebed query`, which tell them apart.",
+            hint="Ask by `where` and `select`, or by `lakebed query`, which tell them apart.",
         )
 
 

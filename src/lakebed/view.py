@@ -961,8 +961,7 @@ class View(Readable):
                 if base._source.pinned is None:
                     raise InvalidInputError(
                         f"{base!r} is not pinned to a version, so it cannot be the base of a write.",
-                        hint="Pin it before you read: snapshot = view.snapshot(), read the snapshot, "
-                        "and give base=snapshot.",
+                        hint="Make a `snapshot` of it before you read, read that, and give it as base.",
                     )
                 return self._source.base_state(base._source.pinned)
             case ReadPlan():
@@ -1145,7 +1144,7 @@ class EntityReader:
             return next(self)
         except StopIteration:
             raise InvalidInputError(
-                "The reader is at its end.", hint="Ask has_next() before read(), or iterate."
+                "The reader is at its end.", hint="Ask `has_next` before each `read`, or iterate."
             ) from None
 
     def __enter__(self) -> Self:

@@ -1,6 +1,10 @@
 """Verbs on batches."""
 
+import pyarrow as pa
 import pytest
+
+import lakebed
+from lakebed import DatasetDescriptor
 
 ROW = '{"time_hour": "2013-01-01T00:00:00", "carrier": "UA", "flight": %d}\n'
 
@@ -152,3 +156,19 @@ def test_a_first_rerun_names_what_it_adds_to_or_replaces_it(cli, address, rows) 
     assert "The run 'new' is new" in added["notes"][0]
     assert "notes" not in replaced
     assert replaced["removed_file_count"] > 0
+
+
+def test_what_a_protected_batch_brought_is_read_alone_as_the_hint_says(cli, tmp_path) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    dataset = lakebed.open_repository(tmp_path).create("d", DatasetDescriptor(schema=schema))
+    batch_id = dataset.append([{"id": 1}]).batch_id
+    dataset.overwrite([{"id": 2}])
+    dataset.protect(batch_id=batch_id, reason="audit")
+    dataset.cleanup(older_than="0s", dry_run=False)
+    address = str(tmp_path / "d")
+
+    hint = cli.error("query", address, "--batch-id", batch_id)["hint"]
+
+    assert f"--batch-id {batch_id} --alone" in hint
+    assert cli.json("query", address, "--batch-id", batch_id, "--alone") == [{"id": 1}]
+    assert "--alone is of a batch" in cli("query", address, "--alone", exit_code=2).stderr

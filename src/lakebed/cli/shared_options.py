@@ -334,9 +334,10 @@ def takes_state(function: Verb) -> Verb:
         version: int | None,
         time: dt.datetime | None,
         batch_id: int | None,
+        is_alone: bool,
         **arguments: Any,
     ) -> None:
-        state = _which_state(version, time, batch_id)
+        state = _which_state(version, time, batch_id, is_alone=is_alone)
         dataset: Dataset = repository.open(name)
         function(output, dataset=dataset.at(**state) if state else dataset, **arguments)
 
@@ -355,9 +356,10 @@ def takes_place(function: Verb) -> Verb:
         version: int | None,
         time: dt.datetime | None,
         batch_id: int | None,
+        is_alone: bool,
         **arguments: Any,
     ) -> None:
-        state = _which_state(version, time, batch_id)
+        state = _which_state(version, time, batch_id, is_alone=is_alone)
         place: Dataset | Repository
         try:
             above, name = split_address(location)
@@ -390,7 +392,7 @@ def _find_repository(location: str, storage_options: Mapping[str, str]) -> Repos
 
 
 def _which_state(
-    version: int | None, time: dt.datetime | None, batch_id: int | None
+    version: int | None, time: dt.datetime | None, batch_id: int | None, *, is_alone: bool
 ) -> dict[str, Any]:
     """Return what `Dataset.at` is to be asked for; nothing for the current state."""
     targets = {"version": version, "time": time, "batch_id": batch_id}
@@ -398,7 +400,10 @@ def _which_state(
     if len(given) > 1:
         message = "Give only one of --version, --time and --batch-id."
         raise click.UsageError(message, click.get_current_context())
-    return given
+    if is_alone and batch_id is None:
+        message = "--alone is of a batch: give --batch-id, too."
+        raise click.UsageError(message, click.get_current_context())
+    return {**given, "alone": True} if is_alone else given
 
 
 def _state_options(function: Verb) -> Verb:
@@ -408,6 +413,9 @@ def _state_options(function: Verb) -> Verb:
             "--time", callback=parse_time, help="The state at a time; without zone it is UTC."
         ),
         click.option("--batch-id", type=int, help="The state after the commit of a batch."),
+        click.option(
+            "--alone", "is_alone", is_flag=True, help="Only what the batch of --batch-id brought."
+        ),
     )
     for option in reversed(options):
         function = option(function)

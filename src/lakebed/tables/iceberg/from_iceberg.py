@@ -113,13 +113,13 @@ def _newest(store: Store, log: ForeignLog) -> str:
     if not numbers:
         raise NotFoundError(
             f"There is no metadata of an Iceberg table in {store.uri}/{log.folder}.",
-            hint="Name its file: iceberg='…/00007-….metadata.json', --iceberg FILE.",
+            hint="Name its file, such as metadata/00007-….metadata.json, by `iceberg` or --iceberg.",
         )
     newest = sorted(numbers[max(numbers)])
     if len(newest) > 1:
         raise InvalidInputError(
             f"{log.title} has several newest files of metadata: {', '.join(newest)}.",
-            hint="Name the one that its catalog knows: iceberg='metadata/…', --iceberg FILE.",
+            hint="Name the one that its catalog knows by `iceberg` or --iceberg.",
         )
     return f"{log.folder}/{newest[0]}"
 
