@@ -161,6 +161,7 @@ def test_a_first_rerun_names_what_it_adds_to_or_replaces_it(cli, address, rows) 
 def test_what_a_protected_batch_brought_is_read_alone_as_the_hint_says(cli, tmp_path) -> None:
     schema = pa.schema([("id", pa.int64())])
     dataset = lakebed.open_repository(tmp_path).create("d", DatasetDescriptor(schema=schema))
+    dataset.append([{"id": 0}])
     batch_id = dataset.append([{"id": 1}]).batch_id
     dataset.overwrite([{"id": 2}])
     dataset.protect(batch_id=batch_id, reason="audit")
