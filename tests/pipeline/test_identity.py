@@ -50,6 +50,29 @@ def test_files_of_equal_content_under_two_paths_are_two_files(raw: Raw) -> None:
     assert raw.rows() == [(0, 1), (0, 1)]
 
 
+@pytest.mark.parametrize("supersede", ["path", "span"])
+def test_what_was_set_aside_of_a_file_gives_way_to_the_file_that_takes_its_place(
+    raw: Raw, supersede: str
+) -> None:
+    """Also where the file was kept back, so that no row of it was ever read."""
+    few, many = lines(0, range(3), bad=[0]), lines(0, [], bad=range(9))
+    raw.push(0, few)
+    raw.push(1, few.replace(b"damaged 0", b"damaged 1"))
+    raw.push(2, many)
+    assert reasons(raw.by(supersede).run()) == ["rejects"]
+    raw.push(0, many.replace(b"damaged", b"more"))
+    raw.push(2, many.replace(b"damaged", b"more"))
+    raw.by(supersede).run()
+    assert {b"damaged 0 0", b"damaged 1 0", b"more 0 8"} <= {*map(bytes.strip, raw.rejected())}
+    raw.push(0, lines(0, range(4)))
+    raw.push(2, lines(2, range(4)))
+
+    report = raw.by(supersede).run()
+
+    assert (report.row_count, reasons(report)) == (8, ["superseded"] * 4)
+    assert [line.strip() for line in raw.rejected()] == [b"damaged 1 0"]
+
+
 @pytest.mark.parametrize("is_read_between", [False, True])
 def test_a_file_that_is_pushed_again_as_it_is_is_read_once(raw: Raw, is_read_between: bool) -> None:
     raw.push(0, lines(0, range(3)))

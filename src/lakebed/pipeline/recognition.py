@@ -215,6 +215,7 @@ class _Archived:
                 self._unknown[_span_of_file(file)] = file
         self._files: list[Candidate] = []
         self._replaces: dict[str, tuple[SourceFile, ...]] = {}
+        self._supersedes: dict[str, tuple[str, ...]] = {}
         self._unchanged_count = 0
         self._left_out: list[LeftOut] = []
 
@@ -231,6 +232,7 @@ class _Archived:
         return Due(
             files=tuple(self._files),
             replaces=self._replaces,
+            supersedes=self._supersedes,
             unchanged_count=self._unchanged_count,
             left_out=tuple(self._left_out),
             known=self._past.known,
@@ -262,7 +264,9 @@ class _Archived:
         elif self._past.holds(alive, last):
             self._unchanged_count += 1
         else:
-            self._read(last, self._slot(_record(last)), alive)
+            slot = self._slot(_record(last))
+            self._read(last, slot, alive)
+            self._supersedes[slot] = tuple(candidate.file.location for candidate in others)
 
     def _is_after(self, candidate: Candidate, withheld: Candidate) -> bool:
         """Whether a file was stored after one that may not be read, or is named to be read."""

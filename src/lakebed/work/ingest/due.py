@@ -109,6 +109,8 @@ class Due:
         replaces: By slot of a file to be read: what was read before, is current or has rows in the
             dataset, and gives way to it. After a rollback of some partitions that can be several
             states of one file.
+        supersedes: By slot of a file to be read: locations of files that it takes the place of,
+            whether they were read before or kept back.
         unchanged_count: Files that were read before, as they are.
         left_out: Files that are not read.
         known: All that was read before.
@@ -118,6 +120,7 @@ class Due:
 
     files: tuple[Candidate, ...]
     replaces: Mapping[str, tuple[SourceFile, ...]] = field(default_factory=dict)
+    supersedes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unchanged_count: int = 0
     left_out: tuple[LeftOut, ...] = ()
     known: Sources = field(default_factory=Sources)

@@ -342,6 +342,7 @@ class _Reading:
         """Commit what does not fit, in place of what was set aside for the same before."""
         slots = {candidate.slot for candidate in due.files}
         earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
+        superseded = [one for slot in slots for one in due.supersedes.get(slot, ())]
         rule = rule_of(self.intake.format, self.intake.options.csv, self.intake.options.rules)
         refusals = {
             left_out.location: self._refusal(left_out.why, rule, left_out.detail)
@@ -355,7 +356,7 @@ class _Reading:
             refusals=refusals,
         )
         return self.intake.quarantine.set_aside(
-            self.store, attempt, self.rejects, earlier, self.intake.options
+            self.store, attempt, self.rejects, earlier, superseded, self.intake.options
         )
 
     def _refusal(self, why: str, rule: str, detail: str = "") -> FileRefusal:

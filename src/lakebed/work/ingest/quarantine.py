@@ -281,6 +281,7 @@ class Quarantine:
         attempt: Attempt,
         rejects: Rejects,
         earlier: Collection[SourceFile],
+        superseded: Collection[str],
         options: LoadOptions,
     ) -> Commit | None:
         """Commit what did not fit, in place of what was set aside for the same before.
@@ -290,6 +291,7 @@ class Quarantine:
             attempt: Which raw files were looked at, and by which run.
             rejects: What did not fit.
             earlier: The raw files that those of the attempt replace.
+            superseded: Locations of files that they take the place of, also of those never read.
             options: How files are cut.
 
         Returns:
@@ -303,7 +305,7 @@ class Quarantine:
             Where something has been set aside before by the runs of an ingest, one column of that.
         """
         state = self.find(store)
-        is_new = state is None or self._replaced(store, state, attempt, earlier) is None
+        is_new = state is None or self._replaced(store, state, attempt, earlier, superseded) is None
         if not rejects.count and is_new:
             return None
         if state is None:
@@ -323,7 +325,7 @@ class Quarantine:
             noted = source_list.read(store, started.base.lists.sources)
             notes = self._notes(attempt, rejects, started.batch_id, noted)
             # Looked for again: the state may be another than before.
-            replaced = self._replaced(store, started.base, attempt, earlier)
+            replaced = self._replaced(store, started.base, attempt, earlier, superseded)
             scope: Scope = Nothing()
             if replaced is not None:
                 deleted = find_deleted(store, replaced)
@@ -387,6 +389,7 @@ class Quarantine:
         state: State,
         attempt: Attempt,
         earlier: Collection[SourceFile],
+        superseded: Collection[str],
     ) -> ScanPlan | None:
         """Return what was set aside before and gives way; None if that is nothing."""
         run = attempt.run
@@ -396,7 +399,7 @@ class Quarantine:
             return chosen if chosen.files else None
         current = noted.current()
         locations = {candidate.file.location for candidate in attempt.files}
-        locations |= {file.location for file in earlier}
+        locations |= {file.location for file in earlier} | set(superseded)
         # Those that have set something aside of the files last may be others.
         last = (current.get(self._slot(location, run)) for location in locations)
         runs = {run, *(file.run for file in (*earlier, *last) if file)}
