@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from lakebed import batches, work
 from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of, partitions_of
-from lakebed.common.given import check_number, given_names
+from lakebed.common.given import FileNames, check_number, given_files, given_names
 from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.items import Items
 from lakebed.common.progress import NO_PROGRESS, OnProgress
@@ -488,7 +488,7 @@ class Dataset(View):
         return work.rollback.find_restoration(self._source.store, base, version, scope)
 
     def sources(
-        self, *, batch_id: int | None = None, file: str | None = None
+        self, *, batch_id: int | None = None, file: str | os.PathLike[str] | None = None
     ) -> tuple[SourceFile, ...]:
         """Return the raw files that an `Ingest` has read into the dataset, oldest first.
 
@@ -498,7 +498,7 @@ class Dataset(View):
 
         Args:
             batch_id: Only what was read into this batch.
-            file: Only this one: its location, or its id in the archive.
+            file: Only this one: its location or path, or its id in the archive.
 
         Cost:
             The head, and what tells which files were read, of which there are few objects; of an
@@ -515,16 +515,17 @@ class Dataset(View):
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries(state)}
             files = tuple(source for source in files if source.batch_id in batches)
+        meant = () if file is None else (os.fspath(file), os.path.abspath(file))  # noqa: PTH100 - links in the path must stay
         return Items(
             source
             for source in files
             if batch_id in (None, source.batch_id)
-            and file in (None, source.location, source.file_id)
+            and (file is None or source.location in meant or source.file_id in meant)
         )
 
     def hold(
         self,
-        files: str | Iterable[str],
+        files: FileNames,
         *,
         reason: str = "",
         commit_options: CommitOptions | None = None,
@@ -555,7 +556,7 @@ class Dataset(View):
         return self._change_holds("hold", files, reason, commit_options)
 
     def release(
-        self, files: str | Iterable[str], *, commit_options: CommitOptions | None = None
+        self, files: FileNames, *, commit_options: CommitOptions | None = None
     ) -> Commit | None:
         """Let an `Ingest` read raw files again that are held.
 
@@ -577,7 +578,7 @@ class Dataset(View):
     def _change_holds(
         self,
         operation: Literal["hold", "release"],
-        files: str | Iterable[str],
+        files: FileNames,
         reason: str,
         options: CommitOptions | None,
     ) -> Commit | None:
@@ -588,8 +589,8 @@ class Dataset(View):
         store = self._source.store
         noted = sources.read(store, read_own_head(store, self.name).state.lists.sources)
         named = [
-            holding.hold_named(noted, name, self.name, reason)
-            for name in given_names("files", files)
+            holding.hold_named(noted, name, self.name, operation, reason)
+            for name in given_files("files", files)
         ]
         return holding.change_holds(store, self.name, operation, named, options)
 

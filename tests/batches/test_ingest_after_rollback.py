@@ -501,3 +501,47 @@ def test_load_reads_the_files_that_it_is_given_though_they_are_held(folder: Fold
 
     assert (report.file_count, folder.content()) == (1, [("x", 1)])
     assert folder.ingest.run().held_count == 1
+
+
+def test_a_file_is_held_and_released_by_a_path_also_when_it_is_gone(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.read("a", ("x", 1))
+    monkeypatch.chdir(folder.raw)
+    path = Path("a.jsonl")
+
+    folder.dataset.hold(path)
+    held = [file.is_held for file in folder.dataset.sources(file=path)]
+    path.unlink()
+    folder.dataset.release([path])
+
+    assert (held, folder.dataset.holds()) == ([True], ())
+
+
+def test_what_is_not_held_is_not_released(folder: Folder) -> None:
+    folder.read("a", ("x", 1))
+
+    for name in ("never-read.jsonl", str(folder.raw / "a.jsonl")):
+        with pytest.raises(InvalidInputError, match="is not held in 'd'"):
+            folder.dataset.release(name)
+
+
+@pytest.mark.parametrize("wrong", [5, [5]])
+def test_what_names_no_file_is_refused(folder: Folder, wrong: object) -> None:
+    folder.read("a", ("x", 1))
+
+    with pytest.raises(InvalidInputError, match="files"):
+        folder.dataset.hold(wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="again"):
+        folder.ingest.run(again=wrong)  # type: ignore[arg-type]
+
+
+def test_a_rollback_of_a_second_reading_names_no_file_that_stays_as_it_was(folder: Folder) -> None:
+    folder.read("a", ("x", 1))
+    folder.ingest.run(again=str(folder.raw / "a.jsonl"))
+
+    commit = folder.dataset.rollback(version=1)
+
+    assert commit is not None
+    assert commit.notes == ()
+    assert folder.ingest.run().file_count == 0

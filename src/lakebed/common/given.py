@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import SupportsIndex
 
 from lakebed.common.shown import shown
 from lakebed.errors import FormatError, InvalidInputError
+
+FileNames = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""One file or several: paths, URLs or ids."""
 
 
 def check_given(
@@ -101,3 +105,25 @@ def given_names(argument: str, names: str | Iterable[str]) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise InvalidInputError(f"{argument} names {shown(name)}, which is no text.", hint=hint)
     return several
+
+
+def given_files(argument: str, files: FileNames) -> tuple[str, ...]:
+    """Return files that a caller names: a text or path is one file.
+
+    Args:
+        argument: As the caller writes it.
+        files: One, or several.
+
+    Raises:
+        InvalidInputError: They are something else.
+
+    >>> given_files("files", "in/a.csv"), given_files("files", [Path("in/a.csv")])
+    (('in/a.csv',), ('in/a.csv',))
+    """
+    hint = "Give a path, a URL or an id, or a list of these."
+    check_given(argument, files, (Iterable, os.PathLike), hint, or_none=False)
+    several = (files,) if isinstance(files, str | os.PathLike) else tuple(files)
+    for file in several:
+        if not isinstance(file, str | os.PathLike):
+            raise InvalidInputError(f"{argument} names {shown(file)}.", hint=hint)
+    return tuple(os.fspath(file) for file in several)

@@ -7,7 +7,6 @@ dataset lacked. Everything else is tried again only by name.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Self, cast
 
 from lakebed.arrow.reading.files import without_parents
 from lakebed.arrow.reading.unknown import Unknown
+from lakebed.common.given import FileNames, given_files
 from lakebed.errors import InvalidInputError
 from lakebed.state.sources import SourceFile
 from lakebed.work.ingest.due import Candidate, LeftOut, Why
@@ -35,10 +35,13 @@ class Again:
     rejected: bool = False
 
     @classmethod
-    def of(cls, given: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None) -> Self:
-        """Read what a caller gave: `rejected`, or names of files, or several of these."""
-        several = [given] if isinstance(given, str | os.PathLike) else given or ()
-        names = frozenset(os.fspath(name) for name in several)
+    def of(cls, given: FileNames | None) -> Self:
+        """Read what a caller gave: `rejected`, or names of files, or several of these.
+
+        Raises:
+            InvalidInputError: It is something else.
+        """
+        names = frozenset(() if given is None else given_files("again", given))
         return cls(names=names - {REJECTED}, rejected=REJECTED in names)
 
     def named(self, candidate: Candidate) -> frozenset[str]:

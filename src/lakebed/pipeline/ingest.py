@@ -6,7 +6,7 @@ import datetime as dt
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -15,7 +15,7 @@ from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.commit import Commit
-from lakebed.common.given import given_names
+from lakebed.common.given import FileNames, given_files
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.redaction import StorageOptions
 from lakebed.dataset import Dataset
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FilesAgain = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+FilesAgain = FileNames
 """Files to read again: locations, or ids or paths in the archive, or `rejected`."""
 
 
@@ -453,7 +453,7 @@ class Ingest:
         known = source_list.read(store, state.lists.sources)
         return find_due(candidates, known, state.labels, attempts)
 
-    def hold(self, files: str | Iterable[str], *, reason: str = "") -> Commit | None:
+    def hold(self, files: FileNames, *, reason: str = "") -> Commit | None:
         """Keep raw files from being read into the dataset, until they are released.
 
         As `Dataset.hold`, also for files that were never read: of a folder what a path, a pattern
@@ -479,7 +479,7 @@ class Ingest:
         _ = self._find() or self._created()
         noted = source_list.read(store, read_head(store, name).state.lists.sources)
         holds: list[Hold] = []
-        for text in given_names("files", files):
+        for text in given_files("files", files):
             known = find_named(noted, text, reason)
             holds += [known] if known else self._holds_of(text, reason)
         return change_holds(store, name, "hold", holds, self.commit)
@@ -496,7 +496,7 @@ class Ingest:
                 fingerprint=candidate.fingerprint,
             )
 
-    def release(self, files: str | Iterable[str]) -> Commit | None:
+    def release(self, files: FileNames) -> Commit | None:
         """Let raw files be read again that are held; as `Dataset.release`.
 
         Raises:

@@ -154,10 +154,16 @@ def find_restoration(
 def _taken_out(
     noted: Sources, current: Mapping[str, str], removed: Iterable[str]
 ) -> tuple[SourceFile, ...]:
-    """Return the raw files that were current or had rows, and are no longer current."""
+    """Return the raw files whose content the next ingest reads again, since rows of it go."""
     keys = {key for label in removed for key, _ in noted.runs.get(label, ())}
     keys |= {file.key for slot, file in noted.current().items() if slot in current}
-    gone = (file for file in noted.files if file.key in keys and current.get(file.slot) != file.key)
+    by_key = {file.key: file for file in noted.files}
+
+    def is_there(file: SourceFile) -> bool:
+        now = by_key.get(current.get(file.slot, ""))
+        return now is not None and now.fingerprint == file.fingerprint
+
+    gone = (file for file in noted.files if file.key in keys and not is_there(file))
     return tuple({file.name: file for file in gone}.values())
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from lakebed.commit import Commit
+from lakebed.common.html import shortened
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.state import sources as source_list
 from lakebed.state.committing import CommitOptions
@@ -43,19 +44,22 @@ def find_named(known: Sources, text: str, reason: str) -> Hold | None:
     named = (file for file in reversed(known.files) if text in (file.location, file.file_id))
     pushed = (file for file in reversed(known.files) if text == file.path)
     file = next(named, None) or next(pushed, None)
-    if file is None and os.path.exists(text):  # noqa: PTH110 - the text may be no path at all
-        path = os.path.abspath(text)  # noqa: PTH100 - links in the path must stay
+    if file is None and "://" not in text:
+        # The file may be gone by now, and links in its path must stay.
+        path = os.path.abspath(text)  # noqa: PTH100
         return None if path == text else find_named(known, path, reason)
     return None if file is None else hold_of(file, reason)
 
 
-def hold_named(known: Sources, text: str, dataset: str, reason: str) -> Hold:
+def hold_named(known: Sources, text: str, dataset: str, operation: Operation, reason: str) -> Hold:
     """Return what `find_named` finds.
 
     Raises:
         InvalidInputError: That is nothing.
     """
     hold = find_named(known, text, reason)
+    if hold is None and operation == "release":
+        raise _not_held(text, dataset, known.held.values())
     if hold is None:
         raise InvalidInputError(
             f"No raw file {text!r} was read into {dataset!r}.",
@@ -112,10 +116,13 @@ def change_holds(
 
 
 def _check_held(dataset: str, held: Iterable[Hold], wanted: Iterable[Hold]) -> None:
-    names = {hold.name: hold for hold in held}
+    known = tuple(held)
+    names = {hold.name for hold in known}
     for hold in wanted:
         if hold.name not in names:
-            listed = ", ".join(known.location for known in names.values()) or "none"
-            raise InvalidInputError(
-                f"{hold.location!r} is not held in {dataset!r}.", hint=f"Held are: {listed}."
-            )
+            raise _not_held(hold.location, dataset, known)
+
+
+def _not_held(text: str, dataset: str, held: Iterable[Hold]) -> InvalidInputError:
+    listed = shortened(hold.location for hold in held) or "none"
+    return InvalidInputError(f"{text!r} is not held in {dataset!r}.", hint=f"Held are: {listed}.")
