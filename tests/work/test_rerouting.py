@@ -99,6 +99,25 @@ def test_growth_with_the_choice_is_an_ordinary_promotion() -> None:
     assert dataset.promote({"channel": ["beta", "esr"]}, reroute=True).commit is None
 
 
+@pytest.mark.parametrize("phase", PHASES)
+def test_growth_with_the_choice_goes_on_where_another_rerouting_narrows_meanwhile(
+    phase: str,
+) -> None:
+    dataset = three()
+    inner = store_of(dataset)
+    store = Interfering(
+        inner, PHASES[phase], lambda: dataset.promote({"channel": ["nightly"]}, reroute=True)
+    )
+
+    lakebed.Repository(store).open("d").promote({"channel": ["beta", "esr"]}, reroute=True)
+
+    dataset = lakebed.Repository(inner).open("d")
+    assert store.acted
+    (function,) = dataset.descriptor.partition_by
+    assert function.allowed == read_allowed(["beta", "esr"], "channel")
+    assert_lies_as_written_by_its_descriptor(dataset)
+
+
 def test_growth_of_a_cap_with_the_choice_is_an_ordinary_promotion() -> None:
     descriptor = lakebed.DatasetDescriptor(
         schema=SCHEMA, partition_by=[by.dimension("channel", cap=1)]

@@ -20,7 +20,7 @@ from lakebed.arrow import scan
 from lakebed.arrow.rewrite import Routed
 from lakebed.commit import Commit
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
-from lakebed.errors import CommitConflictError
+from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.model.allowed import OTHER, TOKENS, OneOf, read_allowed
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionRule, DimensionSchema
@@ -77,15 +77,22 @@ def reroute(
     state = read_own_head(store, name).state
     new = rerouted_descriptor(state.descriptor, allowed)
     if _only_grows(state.descriptor, new):
-        return promote(
-            store,
-            name,
-            allowed,
-            spark=spark,
-            is_dry_run=is_dry_run,
-            options=options,
-            on_progress=on_progress,
-        )
+        try:
+            return promote(
+                store,
+                name,
+                allowed,
+                spark=spark,
+                is_dry_run=is_dry_run,
+                options=options,
+                on_progress=on_progress,
+            )
+        except InvalidInputError:
+            # Another rerouting may have narrowed the dimensions since they were looked at.
+            state = read_own_head(store, name).state
+            new = rerouted_descriptor(state.descriptor, allowed)
+            if _only_grows(state.descriptor, new):
+                raise
     purpose = f"reroute {name}"
     workers = workers_for(spark, store, threads=min(THREADS, os.cpu_count() or 1), purpose=purpose)
     for round_ in range(ROUNDS):
