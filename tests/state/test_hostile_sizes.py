@@ -190,7 +190,7 @@ def test_submissions_without_an_end_of_line_are_read_up_to_the_limit(
 METADATA = {
     "version": 0,
     "id": "old",
-    "start": 0,
+    "start": 1_420_000_000_000,
     "end": None,
     "path": "/a",
     "where": "w",
