@@ -6,7 +6,7 @@ import datetime as dt
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Self, TypedDict, Unpack
@@ -112,6 +112,52 @@ class _Condition(Enum):
     OPEN = "nothing refers to what was written"
     KEPT = "somebody refers to what was written, or may"
     OVER = "what was written is deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Brought:
+    """What a commit brings besides data files: their facts, and what is noted of raw files.
+
+    Attributes:
+        written: The data files.
+        sources: What is noted of raw files; None if nothing is.
+        lists: The segments of both, and the postings.
+    """
+
+    written: Written
+    sources: Sources | None
+    lists: Lists
+
+    @classmethod
+    def of(cls, dataset: str, written: Written, sources: Sources | None) -> Self:
+        """Name the segments; `put` writes them."""
+        if sources is not None or written.origins:
+            sources = msgspec.structs.replace(sources or Sources(), runs=dict(written.origins))
+        facts = file_table.new_segment(dataset, written.facts)
+        noted = None if sources is None else source_list.new_segment(dataset, sources)
+        lists = Lists(
+            files=(facts,) if facts else (),
+            sources=(noted,) if noted else (),
+            postings=dict(written.postings),
+        )
+        return cls(written, sources, lists)
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys of the segments that `put` writes."""
+        return [segment.key for segment in (*self.lists.files, *self.lists.sources)]
+
+    def put(self, store: Store) -> None:
+        """Write the facts and the notes of raw files.
+
+        Cost:
+            One PUT each, where there are any.
+        """
+        for segment in self.lists.files:
+            store.put(segment.key, file_table.encode(self.written.facts))
+        for segment in self.lists.sources:
+            assert self.sources is not None  # else there is no segment of it
+            store.put(segment.key, source_list.encode(self.sources))
 
 
 class Transaction:
@@ -462,21 +508,13 @@ class Transaction:
             rewritten = RewrittenFiles(gathered.labels)
             steps = (self._gathering(gathered, rewritten),)
             reads = (*reads, Read(state=gathered.state, scope=rewritten))
-        facts = file_table.new_segment(self._base.name, everything.facts)
-        if sources is not None or everything.origins:
-            sources = msgspec.structs.replace(sources or Sources(), runs=dict(everything.origins))
-        noted = None if sources is None else source_list.new_segment(self._base.name, sources)
-        brought = Lists(
-            files=(facts,) if facts else (),
-            sources=(noted,) if noted else (),
-            postings=dict(everything.postings),
-        )
+        brought = _Brought.of(self._base.name, everything, sources)
         own: Changes = {
             "batch_id": None if self._reservation is None else self._reservation.batch_id,
             "added": written.labels,
             "row_count": written.row_count,
         }
-        edits = (*brought.additions(), *changes.get("edits", ()))
+        edits = (*brought.lists.additions(), *changes.get("edits", ()))
         change = replace(
             self._change(self.commit_id, own | changes | {"edits": edits}),
             caught=written.caught,
@@ -487,18 +525,15 @@ class Transaction:
             base=self._base,
             change=change,
             lease=self._options.lease,
-            sources=sources,
+            sources=brought.sources,
             reads=tuple(reads),
         )
         self._keys += change.brought_keys
-        self._segments = [segment.key for segment in (*brought.files, *brought.sources)]
+        self._segments = brought.keys
         with self._deciding():
             if self._reservation is not None:
                 self._complete(written)
-            if facts is not None:
-                self._store.put(facts.key, file_table.encode(everything.facts))
-            if noted is not None and sources is not None:
-                self._store.put(noted.key, source_list.encode(sources))
+            brought.put(self._store)
             committed = self._commit(terms)
         if committed.state is not None:
             self._delete_undone(change.edits, committed.state)

@@ -215,7 +215,11 @@ def promoted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDesc
 
 
 def rules_of(allowed: Allowed) -> list[tuple[str, object, int | None]]:
-    """Return the name, the allowed values and the cap of each dimension that is given."""
+    """Return the name, the allowed values and the cap of each dimension that is given.
+
+    Raises:
+        InvalidInputError: What is given says nothing of dimensions.
+    """
     if isinstance(allowed, DimensionSchema):
         return [(rule.field_name, rule.allowed, rule.cap) for rule in allowed]
     if isinstance(allowed, Mapping):
@@ -227,7 +231,11 @@ def rules_of(allowed: Allowed) -> list[tuple[str, object, int | None]]:
 
 
 def dimension_of(dimensions: Sequence[Dimension], name: str) -> Dimension:
-    """Return the dimension of a field, of that name, or of a field of that name in a record."""
+    """Return the dimension of a field, of that name, or of a field of that name in a record.
+
+    Raises:
+        InvalidInputError: There is no such dimension, or there are several.
+    """
     for matches in (
         [dimension for dimension in dimensions if dimension.source == name],
         [dimension for dimension in dimensions if dimension.name == name],

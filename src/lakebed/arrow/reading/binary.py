@@ -17,13 +17,12 @@ from pyarrow import types as pat
 from lakebed.arrow.avro_blocks import UncompressedAvro
 from lakebed.arrow.conform import Conformer, check_columns, check_types
 from lakebed.arrow.entities import entities_to_batch
+from lakebed.arrow.reading.census import Census, arrow_schema
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.files import RawFile
 from lakebed.arrow.reading.unknown import (
-    Census,
     Ignored,
     Unknown,
-    arrow_schema,
     known_part,
     known_schema,
     values_of,

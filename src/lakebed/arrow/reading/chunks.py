@@ -9,8 +9,9 @@ from typing import Literal
 
 import pyarrow as pa
 
+from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.files import Line, RawFile, lines_of
-from lakebed.arrow.reading.unknown import Census, Ignored
+from lakebed.arrow.reading.unknown import Ignored
 from lakebed.errors import InvalidInputError
 
 _LINES_PER_CHUNK = 1_024

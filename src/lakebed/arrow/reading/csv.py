@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from lakebed.arrow.conform import Conformer, check_columns, unknown_field
+from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import (
     Chunk,
     FormatReader,
@@ -25,7 +26,7 @@ from lakebed.arrow.reading.chunks import (
 )
 from lakebed.arrow.reading.files import CsvOptions, Line, RawFile, check_header
 from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
-from lakebed.arrow.reading.unknown import Census, Ignored, Unknown, values_of
+from lakebed.arrow.reading.unknown import Ignored, Unknown, values_of
 from lakebed.arrow.reasons import reason_of
 from lakebed.common.shown import counted, shown
 from lakebed.errors import SchemaMismatchError

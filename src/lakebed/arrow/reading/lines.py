@@ -16,6 +16,7 @@ from lakebed.arrow.formats.submissions import (
     split_line,
     with_document_fields,
 )
+from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import (
     Chunk,
     FormatReader,
@@ -25,7 +26,7 @@ from lakebed.arrow.reading.chunks import (
     without_blanks,
 )
 from lakebed.arrow.reading.files import STDIN, RawFile
-from lakebed.arrow.reading.unknown import Census, Ignored, Unknown, known_part
+from lakebed.arrow.reading.unknown import Ignored, Unknown, known_part
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.schema import Field, Kind, Primitive, Schema

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject, RejectKind
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, Watch, reading
 from lakebed.arrow.reading.rows import is_damage, open_reader
-from lakebed.arrow.reading.unknown import Census, Ignored, Unknown
+from lakebed.arrow.reading.unknown import Ignored, Unknown
 from lakebed.arrow.workers import Threads, Workers, gather
 from lakebed.common.grouping import balanced_groups
 from lakebed.common.progress import NO_PROGRESS

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
 
 from lakebed.arrow.kernel import BatchTarget
+from lakebed.arrow.reading.census import widened
 from lakebed.arrow.reading.files import FileFormat, RawFile
 from lakebed.arrow.reading.rows import check_files
 from lakebed.arrow.reading.sift import Counts, Job, Sifted, census_of, sift_all
-from lakebed.arrow.reading.unknown import Ignored, widened
+from lakebed.arrow.reading.unknown import Ignored
 from lakebed.commit import Commit
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted
