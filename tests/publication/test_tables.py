@@ -199,6 +199,26 @@ def test_no_bounds_of_wide_decimals_are_told_to_iceberg(lake):
 ODD = ["a/b", "a=b", "%41", "ä ö", "a b", ".x", "'q\"", "null", "a\\b", "a#?&+", None, "1"]
 
 
+@pytest.mark.parametrize("formats", [["delta"], ["iceberg"], ["delta", "iceberg"]])
+def test_cleanup_of_what_publishes_itself_deletes_what_its_dry_run_lists(lake, formats):
+    """Its own commit is published, too: what that takes the place of is all that readers may hold."""
+    properties = {f"publish.{name}": "true" for name in formats}
+    days = lake.create(
+        "days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p", properties=properties)
+    )
+    for batch in range(5):
+        days.overwrite(rows(batch, "a"))
+
+    listed = days.cleanup("0s")
+    deleted = days.cleanup("0s", dry_run=False)
+
+    assert listed.counts["superseded"] == 4
+    assert deleted.files == listed.files
+    for door in DOORS:
+        if door.name in formats:
+            assert_shows(door, days)
+
+
 def test_odd_partition_values_are_read_back(door, lake):
     odd = lake.create(
         "odd",

@@ -19,7 +19,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -354,17 +354,22 @@ class Note:
                 now = dt.datetime.now(dt.UTC)
                 return any(publisher.until > now for publisher in others.values())
 
-    def _with_left(self, gone: Iterable[int]) -> tuple[Left, ...]:
-        """Return what readers may hold, with versions that the table shows no more."""
+    def _with_left(self, gone: Collection[int]) -> tuple[Left, ...]:
+        """Return what readers may hold, with versions that the table shows no more.
+
+        What left the table last is told by itself. So a cleanup, whose commit is published, too,
+        does not keep all that left the table within the hour before it.
+        """
         now = dt.datetime.now(dt.UTC)
         left = [one for one in self._left if one.at > now - _LONGEST_RETENTION]
-        left += [Left(since=version, at=now) for version in sorted(gone)]
+        if gone:
+            left.append(Left(since=min(gone), at=now))
         spans: dict[tuple[int, int], Left] = {}
-        for one in left:
+        for one in left[:-1]:
             span = _span_of(one.at, now)
             known = spans.get(span, one)
             spans[span] = Left(since=min(known.since, one.since), at=max(known.at, one.at))
-        return tuple(spans.values())
+        return (*spans.values(), *left[-1:])
 
     def _shown(self, versions: Iterable[int], publishers: Mapping[str, Publisher]) -> Shown:
         return Shown(
