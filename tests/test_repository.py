@@ -157,7 +157,7 @@ def test_path_that_leaves_the_root_is_refused(tmp_path: Path, key: str) -> None:
     repo = lakebed.open_repository(tmp_path / "lake")
 
     for access in (repo.store.get, lambda key: repo.store.put(key, b"x")):
-        with pytest.raises(InvalidNameError, match="not legal"):
+        with pytest.raises(InvalidNameError, match="not valid"):
             access(key)
 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

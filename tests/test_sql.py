@@ -119,10 +119,10 @@ def test_dataset_whose_fields_differ_in_case_only_is_refused_and_read_by_where(
     dataset = lake.create("alike", DatasetDescriptor(schema=schema))
     dataset.append([{"id": 1, "m": 10}, {"id": 2, "m": 99}])
 
-    with pytest.raises(SchemaMismatchError, match="'m' and 'M' of 'alike' apart") as caught:
+    with pytest.raises(SchemaMismatchError, match="'m' and 'M' of 'alike'") as caught:
         lake.sql("SELECT id FROM alike WHERE m = 99")
 
-    assert "where()" in str(caught.value.hint)
+    assert "where" in str(caught.value.hint)
     assert dataset.where("m = 99").arrow(["id"]).to_pylist() == [{"id": 2}]
 
 
@@ -139,22 +139,22 @@ def test_partition_field_that_differs_from_a_field_in_case_only_is_refused(
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("INSERT INTO flights VALUES (1)", "Only one SELECT"),
-        ("CREATE TABLE copy AS SELECT * FROM flights", "Only one SELECT"),
-        ("COPY flights TO 'flights.csv'", "Only one SELECT"),
-        ("ATTACH 'lake.db'", "Only one SELECT"),
-        ("WITH a AS (DELETE FROM flights RETURNING *) SELECT * FROM a", "Only one SELECT"),
-        ("SET enable_external_access = true", "Only one SELECT"),
-        ("SELECT 1; SELECT 2", "Only one SELECT"),
-        ("EXPLAIN SELECT * FROM flights", "Only one SELECT.* by explain"),
-        ("CALL pragma_version()", "Only one SELECT"),
-        ("", "Only one SELECT"),
-        ("SELECT FROM WHERE", "cannot be read|does not answer"),
+        ("INSERT INTO flights VALUES (1)", "Only a single SELECT"),
+        ("CREATE TABLE copy AS SELECT * FROM flights", "Only a single SELECT"),
+        ("COPY flights TO 'flights.csv'", "Only a single SELECT"),
+        ("ATTACH 'lake.db'", "Only a single SELECT"),
+        ("WITH a AS (DELETE FROM flights RETURNING *) SELECT * FROM a", "Only a single SELECT"),
+        ("SET enable_external_access = true", "Only a single SELECT"),
+        ("SELECT 1; SELECT 2", "Only a single SELECT"),
+        ("EXPLAIN SELECT * FROM flights", "single SELECT.*use explain"),
+        ("CALL pragma_version()", "Only a single SELECT"),
+        ("", "Only a single SELECT"),
+        ("SELECT FROM WHERE", "cannot be read|DuckDB rejected"),
         ("SELECT nope FROM flights", '"nope" not found'),
-        ("SELECT * FROM read_csv('/etc/passwd')", "does not answer.*(disabled|Permission)"),
-        ("SELECT * FROM read_text('/etc/passwd')", "does not answer.*(disabled|Permission)"),
-        ("SELECT * FROM glob('/*')", "does not answer.*(disabled|Permission)"),
-        ("SELECT * FROM flights, Flights", "does not tell"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "DuckDB rejected.*(disabled|Permission)"),
+        ("SELECT * FROM read_text('/etc/passwd')", "DuckDB rejected.*(disabled|Permission)"),
+        ("SELECT * FROM glob('/*')", "DuckDB rejected.*(disabled|Permission)"),
+        ("SELECT * FROM flights, Flights", "cannot distinguish"),
     ],
 )
 def test_what_is_no_question_about_datasets_is_refused(

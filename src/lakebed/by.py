@@ -1,7 +1,7 @@
-"""Partition functions, to be given as `DatasetDescriptor(partition_by=[by.date("ts"), …])`.
+"""Partition functions, for `DatasetDescriptor(partition_by=[by.date("ts"), …])`.
 
-A source may lie in a record: `position.latitude`. Functions of a time take dates, timestamps, and
-numbers that count from 1970 on in `unit`: s, ms, us or ns.
+A source may be a field of a record: `position.latitude`. Time functions take dates, timestamps,
+and numbers since 1970 in `unit`: s, ms, us or ns.
 
 >>> from lakebed import by
 >>> by.hash("user_id", 64).name
@@ -36,7 +36,7 @@ def identity(source: str, *, name: str | None = None) -> PartitionFunction:
     """Partition by the value itself.
 
     Under its own name the field moves from the data files into the path; with another `name`
-    the path holds a copy.
+    the path has a copy.
     """
     return build_function("identity", source, name=name)
 
@@ -51,11 +51,11 @@ def range(  # noqa: A001 - Kite's word
 ) -> PartitionFunction:
     """Partition by the first bound that the value does not exceed; `<source>_bound` by default.
 
-    Of numbers the field holds the index of the bound, of texts the bound. A value above the last
-    bound cannot be written.
+    For numbers the field is the index of the bound, for texts the bound itself. A value above the
+    last bound cannot be written.
 
     Raises:
-        PartitionSpecError: The bounds do not ascend, or are not all numbers or all texts.
+        PartitionSpecError: The bounds are not ascending, or are not all numbers or all texts.
     """
     return build_function("range", source, {"bounds": bounds}, name)
 
@@ -68,12 +68,12 @@ def fixed_range(source: str, size: int, *, name: str | None = None) -> Partition
 def values(
     source: str, sets: Sequence[Sequence[int]] | Sequence[Sequence[str]], *, name: str | None = None
 ) -> PartitionFunction:
-    """Partition by the index of the first set that holds the value; `<source>_set` by default.
+    """Partition by the index of the first set with the value; the field is `<source>_set` by default.
 
-    A value in no set cannot be written.
+    A value that is in none of the sets cannot be written.
 
     Raises:
-        PartitionSpecError: A set is empty, or they are not all of numbers or all of texts.
+        PartitionSpecError: A set is empty, or the values are not all numbers or all texts.
     """
     return build_function("values", source, {"sets": sets}, name)
 
@@ -85,10 +85,10 @@ def date_format(
     unit: str = "ms",
     name: str | None = None,
 ) -> PartitionFunction:
-    """Partition by the time as text, by a pattern of Java's SimpleDateFormat, in UTC.
+    """Partition by the time as text in UTC, with a pattern of Java's SimpleDateFormat.
 
-    The field is `<source>_date_format` by default. Prunes ranges if the texts sort as the times
-    do, as with `yyyy-MM`.
+    The field is `<source>_date_format` by default. It prunes ranges if the texts sort like the
+    times, as with `yyyy-MM`.
 
     Raises:
         PartitionSpecError: The pattern has a letter that is not supported, or a `/`.
@@ -97,7 +97,7 @@ def date_format(
 
 
 def provided(name: str, values: str = "string") -> PartitionFunction:
-    """Partition by a value that comes with each write: a string, int or long.
+    """Partition by a value that is given with each write: a string, int or long.
 
     Raises:
         PartitionSpecError: `values` is another type.
@@ -118,15 +118,15 @@ def dimension(
     Every other value goes to `OTHER`, null and missing ones to `UNKNOWN`.
 
     Args:
-        source: The field.
+        source: Name of the field to partition by.
         allowed: `"*"` for any value, a list, a text as a list of one, a range
             `{"min": …, "max": …, "type": …}`, or `{"regex": …}`.
-        name: Of the partition field.
-        cap: How many values may have a partition, where `allowed` does not list them; 1,000 if
-            None. Later ones go to `OTHER`.
+        name: Name of the partition field.
+        cap: Maximum number of values with a partition of their own, if `allowed` does not list
+            them; 1,000 if None. Later values go to `OTHER`.
 
     Raises:
-        PartitionSpecError: The allowed values are of no known form, or the cap is none.
+        PartitionSpecError: `allowed` or `cap` is not valid.
     """
     return Dimension.of(source, allowed, name=name, cap=cap)
 

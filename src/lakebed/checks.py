@@ -1,6 +1,6 @@
-"""Checks of a batch before it is committed: of counts, nulls, uniqueness, or whatever a function says.
+"""Checks of a batch before it is committed: counts, nulls, uniqueness, conditions or functions.
 
-A check looks at the rows of the batch alone, or at the dataset as it will be.
+A check examines the rows of the batch, or the dataset as it will be after the commit.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Of = Literal["batch", "dataset"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What one check has found.
+    """The result of one check.
 
     Attributes:
-        check: In words.
-        of: `batch` if the rows of the batch were looked at, `dataset` if the dataset as it will be.
-        has_passed: Whether all is well.
-        count: Rows that were counted, or that break the rule; None of a function.
-        detail: What is wrong, or an empty text.
+        check: Description of the check.
+        of: `batch` if it examined the rows of the batch, `dataset` for the dataset after the commit.
+        has_passed: True if the check passed.
+        count: Number of rows that were counted, or that fail; None for a function.
+        detail: Description of the failure, or an empty text.
     """
 
     check: str
@@ -48,11 +48,11 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What all checks have found.
+    """The results of all checks.
 
     Attributes:
-        batch_id: Of the batch that was checked.
-        results: In the order of the checks.
+        batch_id: Id of the batch that was checked.
+        results: Results in the order of the checks.
     """
 
     batch_id: int
@@ -60,14 +60,14 @@ class Audit:
 
     @property
     def has_passed(self) -> bool:
-        """Whether all checks passed."""
+        """True if all checks passed."""
         return all(result.has_passed for result in self.results)
 
     def require(self) -> None:
         """Raise unless all checks passed.
 
         Raises:
-            ChecksFailedError: Says which did not, and what they found.
+            ChecksFailedError: Some checks failed; the message lists them with their results.
         """
         failed = tuple(
             f"{result.check}: {result.detail}" for result in self.results if not result.has_passed
@@ -76,7 +76,7 @@ class Audit:
             raise ChecksFailedError(
                 f"Batch {self.batch_id} fails {len(failed)} of {len(self.results)} checks: "
                 f"{'; '.join(failed)}.",
-                hint="It stays staged and invisible: look at it, then discard or commit it.",
+                hint="It stays staged and invisible: examine it, then discard or commit it.",
                 failed=failed,
             )
 
@@ -92,21 +92,23 @@ class Audit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(ABC):
-    """Something that must hold.
+    """A condition on a batch or dataset.
 
     Attributes:
-        of: `batch` to look at the rows of the batch, `dataset` at the dataset as it will be.
+        of: `batch` to examine the rows of the batch, `dataset` for the dataset after the commit.
     """
 
     of: Of = "batch"
 
     def __post_init__(self) -> None:
         if self.of not in ("batch", "dataset"):
-            raise InvalidInputError(f"A check of {self.of!r}.", hint="Give 'batch' or 'dataset'.")
+            raise InvalidInputError(
+                f"A check cannot be of {self.of!r}.", hint="Give 'batch' or 'dataset'."
+            )
 
     @abstractmethod
     def look(self, view: View, spark: SparkSession | None) -> CheckResult:
-        """Look at a view, by Spark where a session is given."""
+        """Examine a view, with Spark if a session is given."""
 
     def _result(self, count: int | None, detail: str) -> CheckResult:
         return CheckResult(
@@ -116,18 +118,18 @@ class Check(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCount(Check):
-    """There are so many rows; see `row_count`."""
+    """Bounds on the number of rows; see `row_count`."""
 
     min: int | None = None
     max: int | None = None
 
     def __str__(self) -> str:
         bounds = (("min", self.min), ("max", self.max))
-        told = ", ".join(f"{name}={bound}" for name, bound in bounds if bound is not None)
-        return f"row_count({told})"
+        given = ", ".join(f"{name}={bound}" for name, bound in bounds if bound is not None)
+        return f"row_count({given})"
 
-    def look(self, view: View, spark: SparkSession | None) -> CheckResult:  # noqa: ARG002 - footers tell it
-        """Count."""
+    def look(self, view: View, spark: SparkSession | None) -> CheckResult:  # noqa: ARG002 - footers have it
+        """Count the rows."""
         count = view.count()
         is_few = self.min is not None and count < self.min
         is_many = self.max is not None and count > self.max
@@ -136,7 +138,7 @@ class RowCount(Check):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotNull(Check):
-    """Columns hold no null; see `not_null`."""
+    """Columns without null; see `not_null`."""
 
     columns: tuple[str, ...]
 
@@ -160,14 +162,14 @@ class Unique(Check):
         return f"unique({', '.join(self.columns)})"
 
     def look(self, view: View, spark: SparkSession | None) -> CheckResult:
-        """Group by the key."""
+        """Group the rows by the key, and count those of keys that repeat."""
         if spark is None:
             rows = view.arrow(self.columns)
             for field in rows.schema:
                 if pa.types.is_nested(field.type):
                     raise InvalidInputError(
-                        f"{field.name!r} is nested, so that rows cannot be grouped by it.",
-                        hint="Name columns of single values, or give spark=.",
+                        f"Rows cannot be grouped by {field.name!r}, because it is nested.",
+                        hint="Give columns of single values, or spark=.",
                     )
             rows = pa.table({name: with_one_zero_and_nan(rows[name]) for name in self.columns})
             groups = rows.group_by(list(self.columns)).aggregate([([], "count_all")])
@@ -189,18 +191,16 @@ class Condition(Check):
         return f"condition({self.sql!r})"
 
     def look(self, view: View, spark: SparkSession | None) -> CheckResult:
-        """Count the rows of which it is false or unknown."""
+        """Count the rows for which the condition is false or unknown."""
         narrowed = view.where(self.sql)
         broken = view.where(complement(narrowed.constraint))
         count = _count(broken, spark)
-        return self._result(
-            count, counted(count, "row breaks it", "rows break it") if count else ""
-        )
+        return self._result(count, counted(count, "row fails it", "rows fail it") if count else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Custom(Check):
-    """A function says yes; see `custom`."""
+    """A function as a check; see `custom`."""
 
     function: Callable[[View], object]
     name: str
@@ -208,19 +208,19 @@ class Custom(Check):
     def __str__(self) -> str:
         return self.name
 
-    def look(self, view: View, spark: SparkSession | None) -> CheckResult:  # noqa: ARG002 - it has its own
-        """Call it."""
+    def look(self, view: View, spark: SparkSession | None) -> CheckResult:  # noqa: ARG002 - not passed on
+        """Call the function."""
         try:
             answer = self.function(view)
         except AssertionError as exc:
             return self._result(None, str(exc) or "an assertion failed")
-        # What compares whole columns has a True of its own.
+        # Comparisons of whole columns return their own type of True.
         is_true = (isinstance(answer, np.bool_) and bool(answer)) or (
             isinstance(answer, pa.BooleanScalar) and answer.as_py() is True
         )
         if answer is None or answer is True or is_true:
             return self._result(None, "")
-        return self._result(None, f"it says {answer!r}")
+        return self._result(None, f"it returned {answer!r}")
 
 
 def _count(view: View, spark: SparkSession | None) -> int:
@@ -228,7 +228,7 @@ def _count(view: View, spark: SparkSession | None) -> int:
 
 
 def row_count(*, min: int | None = None, max: int | None = None, of: Of = "batch") -> Check:  # noqa: A002 - the words for it
-    """There are at least `min` and at most `max` rows.
+    """Check that there are at least `min` and at most `max` rows.
 
     >>> print(row_count(min=1))
     row_count(min=1)
@@ -237,12 +237,12 @@ def row_count(*, min: int | None = None, max: int | None = None, of: Of = "batch
         InvalidInputError: No bound is given.
     """
     if min is None and max is None:
-        raise InvalidInputError("row_count() without a bound.", hint="Give min=, max= or both.")
+        raise InvalidInputError("row_count() needs a bound.", hint="Give min=, max= or both.")
     return RowCount(min=min, max=max, of=of)
 
 
 def not_null(*columns: str, of: Of = "batch") -> Check:
-    """The columns hold no null; nested ones by dots.
+    """Check that the columns have no null; nested columns are written with dots.
 
     >>> print(not_null("id", "price"))
     not_null(id, price)
@@ -254,9 +254,10 @@ def not_null(*columns: str, of: Of = "batch") -> Check:
 
 
 def unique(*columns: str, of: Of = "batch") -> Check:
-    """No two rows agree in all of the columns; null equals null, NaN equals NaN, 0.0 equals -0.0.
+    """Check that no two rows have equal values in all of the columns.
 
-    Without Spark, the columns of all rows are held in memory.
+    Null equals null, NaN equals NaN, and 0.0 equals -0.0. Without Spark, the columns of all rows
+    are read into memory.
 
     >>> print(unique("id"))
     unique(id)
@@ -268,11 +269,11 @@ def unique(*columns: str, of: Of = "batch") -> Check:
 
 
 def condition(sql: str, *, of: Of = "batch") -> Check:
-    """The condition is true of every row; where it is unknown, as of null, it is not.
+    """Check that a condition is true for every row; unknown, as for null, counts as failed.
 
     Args:
-        sql: As for `View.where`.
-        of: What is looked at.
+        sql: The condition, as for `View.where`.
+        of: Examine the rows of the `batch`, or the `dataset` after the commit.
 
     >>> print(condition("price >= 0 OR price IS NULL"))
     condition('price >= 0 OR price IS NULL')
@@ -283,24 +284,24 @@ def condition(sql: str, *, of: Of = "batch") -> Check:
 def custom(
     function: Callable[[View], object], *, name: str | None = None, of: Of = "batch"
 ) -> Check:
-    """Whatever a function finds in the view.
+    """Check a view with a function.
 
     Args:
-        function: Takes the view. It passes by True, also of numpy or Arrow, or None, and fails
-            by an AssertionError or any other answer. Other errors are not caught.
-        name: In the report; else the name of the function.
-        of: What is looked at.
+        function: Takes the view. The check passes if it returns True, also of NumPy or Arrow, or
+            None; it fails for any other result or an AssertionError. Other errors are not caught.
+        name: Name in the report; by default the name of the function.
+        of: Examine the rows of the `batch`, or the `dataset` after the commit.
 
     >>> print(custom(lambda view: view.count() % 2 == 0, name="even"))
     even
     """
-    told = name or getattr(function, "__name__", None) or repr(function)
-    return Custom(function=function, name=told, of=of)
+    shown_name = name or getattr(function, "__name__", None) or repr(function)
+    return Custom(function=function, name=shown_name, of=of)
 
 
 def _some(columns: tuple[str, ...], name: str) -> tuple[str, ...]:
     if not columns:
-        raise InvalidInputError(f"{name}() without columns.", hint="Name at least one.")
+        raise InvalidInputError(f"{name}() needs columns.", hint="Give at least one.")
     return columns
 
 
@@ -311,7 +312,7 @@ def look_at(
     dataset: View,
     spark: SparkSession | None,
 ) -> Audit:
-    """Look at a batch with all checks; see `lakebed.batches.staged.Staged.check`."""
+    """Apply all checks to a batch; see `lakebed.batches.staged.Staged.check`."""
     results = []
     for given in checks:
         check = given if isinstance(given, Check) else custom(given)

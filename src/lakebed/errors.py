@@ -1,4 +1,4 @@
-"""Every error that Lakebed raises, as one tree.
+"""All errors that Lakebed raises, as one tree.
 
 ::
 
@@ -19,10 +19,10 @@
     └ NotPublishedError
 
 The branches are grouped by what the caller does next: look elsewhere, choose another name,
-correct the input, try again, look after the storage, look after the data, install an extra,
-publish what was committed.
+correct the input, try again, check the storage, check the data, install an extra, publish the
+commit.
 
-`LakebedWarning` is no error: what it warns of is done as asked.
+`LakebedWarning` is not an error: the operation that warns is carried out.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from typing import Any, ClassVar, Self
 
 HIDDEN = "***"
 
-# `scheme://user:password@`, where digits up to a slash after the colon are a port. Secret keys of
-# S3 hold slashes. A token alone stands before the `@` of HTTP only: elsewhere it is a container.
+# `scheme://user:password@`; digits up to a slash after the colon are a port. Secret keys of S3 may
+# contain slashes. Only in HTTP URLs is a word before the `@` a token: elsewhere it is a container.
 _USER = re.compile(
     r"(://)[^\s/:@'\"]*:(?!\d{1,5}(?:[/?#\s'\"]|$))[^\s@'\"]+@|(\bhttps?://)[^\s/@'\":]+@",
     re.IGNORECASE,
@@ -50,7 +50,7 @@ _SIGNATURE = re.compile(
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text without passwords in URLs, what signs requests, and the secrets named.
+    """Return a text without passwords in URLs, signatures of requests, and the given secrets.
 
     >>> redacted("PUT http://ops:hunter2@minio:9000/lake?X-Amz-Signature=00ff&x=1 failed")
     'PUT http://***@minio:9000/lake?X-Amz-Signature=***&x=1 failed'
@@ -106,10 +106,10 @@ class LakebedError(Exception):
     """Root of the tree.
 
     Attributes:
-        message: What happened, with the value, but without passwords that stand in a URL.
-        hint: What to do about it, or an empty string.
+        message: Description of the problem, with the value, but without passwords in URLs.
+        hint: Advice on what to do about it, or an empty string.
         code: Stable identifier, see `ErrorCode`.
-        exit_code: What the command line returns.
+        exit_code: Exit code of the command line.
 
     >>> error = DatasetNotFoundError("Dataset 'flihgts' not found.", hint="Did you mean 'flights'?")
     >>> print(error, error.code, error.exit_code)
@@ -128,15 +128,16 @@ class LakebedError(Exception):
         return f"{self.message} {self.hint}".rstrip()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions pickle by calling the class with `args`, which knows nothing of keyword
-        # arguments; Spark workers and process pools need errors to arrive whole.
+        # By default, unpickling calls the class with `args`, without keyword arguments; errors
+        # from Spark workers and process pools must keep all their attributes.
         return (_rebuild, (type(self), self.__dict__))
 
 
 class LakebedWarning(UserWarning):
-    """Something is done as asked, but is likely to lose or mix up data later.
+    """A warning about an operation that succeeds, but probably loses or mixes up data later.
 
-    The command line shows it as a note. Python's own filters let it be an error, or leave it out:
+    The command line shows it as a note. Python's warning filters can turn it into an error, or
+    hide it:
 
     >>> import warnings
     >>> warnings.simplefilter("error", LakebedWarning)
@@ -151,22 +152,22 @@ def _rebuild(cls: type[LakebedError], attributes: Mapping[str, Any]) -> LakebedE
 
 
 def to_document(error: LakebedError) -> dict[str, Any]:
-    """Return an error as a document that JSON can hold, for where no pickle may travel.
+    """Return an error as a document for JSON, for transports that do not allow pickles.
 
     >>> error = CommitUnknownError("No answer.", commit_id="c0ffee")
     >>> arrived = from_document(to_document(error))
     >>> type(arrived).__name__, arrived.commit_id
     ('CommitUnknownError', 'c0ffee')
     """
-    # Of a class from elsewhere, the nearest of the tree.
+    # For a class from elsewhere, its nearest base in the tree.
     classes = (cls.__name__ for cls in type(error).__mro__ if cls.__module__ == __name__)
     return {"class": next(classes), "attributes": dict(vars(error))}
 
 
 def from_document(document: Mapping[str, Any]) -> LakebedError:
-    """Return the error that `to_document` was given: of its class, with all its attributes."""
+    """Return the error from the result of `to_document`, with its class and all its attributes."""
     attributes = {
-        # Our attributes are frozen; notes are Python's own, which adds to them.
+        # Our own attributes are tuples; Python needs a list for its notes.
         name: tuple(value) if isinstance(value, list) and name != "__notes__" else value
         for name, value in document["attributes"].items()
     }
@@ -176,41 +177,41 @@ def from_document(document: Mapping[str, Any]) -> LakebedError:
 def _class_of(name: str) -> type[LakebedError]:
     kind = globals().get(name)
     if not (isinstance(kind, type) and issubclass(kind, LakebedError)):
-        msg = f"{name!r} is no error of Lakebed"
+        msg = f"{name!r} is not an error class of Lakebed"
         raise TypeError(msg)
     return kind
 
 
 @contextmanager
 def noting(what: str | Callable[[], str]) -> Iterator[None]:
-    """Let an error say, in a note, what has been done for good before it.
+    """Add a note to an error about work that was completed before it.
 
     Args:
-        what: That, and what to do about the rest, in full sentences; or what tells it when there is
-            an error. Nothing is noted where it is empty.
+        what: Full sentences about that work and what to do about the rest; or a function that
+            returns them, called if there is an error. An empty text adds no note.
     """
     try:
         yield
     except LakebedError as exc:
-        told = what if isinstance(what, str) else what()
-        if told:
-            exc.add_note(told)
+        note = what if isinstance(what, str) else what()
+        if note:
+            exc.add_note(note)
         raise
 
 
 class NotFoundError(LakebedError, LookupError):
-    """Something that was named does not exist."""
+    """The named object does not exist."""
 
     code = ErrorCode.NOT_FOUND
     exit_code = 3
 
 
 class DatasetNotFoundError(NotFoundError):
-    """The repository holds no dataset of this name.
+    """The repository has no dataset of this name.
 
     Attributes:
-        within: Datasets of the repository that lies under this name, where there is one.
-        is_in_dataset: Whether what was opened as a repository is a dataset itself.
+        within: Names of the datasets in the repository at this path, if there is one.
+        is_in_dataset: True if the location that was opened as a repository is itself a dataset.
     """
 
     code = ErrorCode.DATASET_NOT_FOUND
@@ -219,19 +220,19 @@ class DatasetNotFoundError(NotFoundError):
 
 
 class VersionNotFoundError(NotFoundError):
-    """The dataset has no such version, or a cleanup has given it up."""
+    """The dataset has no such version, or a cleanup has removed it."""
 
     code = ErrorCode.VERSION_NOT_FOUND
 
 
 class ObjectNotFoundError(NotFoundError):
-    """The store holds no object under this key."""
+    """The store has no object under this key."""
 
     code = ErrorCode.OBJECT_NOT_FOUND
 
 
 class RecordNotFoundError(NotFoundError):
-    """The archive holds no such file, or none that was asked for."""
+    """The archive has no such file, or no file that matches."""
 
     code = ErrorCode.RECORD_NOT_FOUND
 
@@ -244,19 +245,19 @@ class AlreadyExistsError(LakebedError):
 
 
 class DatasetExistsError(AlreadyExistsError):
-    """The repository holds a dataset of this name."""
+    """The repository already has a dataset of this name."""
 
     code = ErrorCode.DATASET_EXISTS
 
 
 class ObjectExistsError(AlreadyExistsError):
-    """The store holds an object under this key, so put-if-absent wrote nothing."""
+    """The store already has an object under this key, so put-if-absent wrote nothing."""
 
     code = ErrorCode.OBJECT_EXISTS
 
 
 class RecordExistsError(AlreadyExistsError):
-    """The archive holds another file under this id."""
+    """The archive has another file under this id."""
 
     code = ErrorCode.RECORD_EXISTS
 
@@ -272,8 +273,8 @@ class SchemaMismatchError(InvalidInputError):
     """Data or a schema does not fit the dataset's schema.
 
     Attributes:
-        row: Position of the row in the batch, where it is known.
-        unknown: Path of a field that the dataset lacks, where the error is about one.
+        row: Position of the row in the batch, if it is known.
+        unknown: Path of a field that the dataset lacks, if the error is about one.
     """
 
     row: int | None = None
@@ -283,13 +284,13 @@ class SchemaMismatchError(InvalidInputError):
 
 
 class PartitionSpecError(InvalidInputError):
-    """A partition strategy is wrong in itself, or does not fit the schema or the data."""
+    """A partition strategy is not valid, or does not fit the schema or the data."""
 
     code = ErrorCode.PARTITION_SPEC
 
 
 class InvalidNameError(InvalidInputError):
-    """A dataset name, a field name or a key is not legal."""
+    """A dataset name, a field name or a key is not valid."""
 
     code = ErrorCode.INVALID_NAME
 
@@ -301,7 +302,7 @@ class PredicateError(InvalidInputError):
 
 
 class ReadOnlyError(InvalidInputError):
-    """Writing was asked of something that can only be read."""
+    """The target of a write is read-only."""
 
     code = ErrorCode.READ_ONLY
 
@@ -310,7 +311,7 @@ class ChecksFailedError(InvalidInputError):
     """A staged batch does not pass its checks; it stays staged.
 
     Attributes:
-        failed: The checks that failed, each with what it found.
+        failed: The checks that failed, each with its result.
     """
 
     code = ErrorCode.CHECKS_FAILED
@@ -321,10 +322,10 @@ class ChecksFailedError(InvalidInputError):
 
 
 class RejectsError(InvalidInputError):
-    """Something in raw files does not fit, and nothing shall be committed then.
+    """Raw files have lines that do not fit, and the options allow no commit in this case.
 
     Attributes:
-        rejected_count: Lines, or rests of damaged files, that do not fit.
+        rejected_count: Number of lines, or remainders of damaged files, that do not fit.
     """
 
     code = ErrorCode.REJECTS
@@ -335,10 +336,10 @@ class RejectsError(InvalidInputError):
 
 
 class DuplicateKeyError(InvalidInputError):
-    """Data that is to be merged has several rows of one key; nothing was written.
+    """The data for a merge has several rows with the same key; nothing was written.
 
     Attributes:
-        key: Of one of these keys, the columns and their values as SQL text.
+        key: One of these keys, with its columns and values as SQL text.
     """
 
     code = ErrorCode.DUPLICATE_KEY
@@ -349,19 +350,19 @@ class DuplicateKeyError(InvalidInputError):
 
 
 class ConflictError(LakebedError):
-    """Somebody else was faster; reading again and trying again may help."""
+    """Another writer was faster; reading again and trying again may help."""
 
     code = ErrorCode.CONFLICT
     exit_code = 5
 
 
 class CommitConflictError(ConflictError):
-    """A commit since the base touched what this commit replaces or rests on. Nothing became visible.
+    """Another commit since the base conflicts with this one. Nothing became visible.
 
     Attributes:
         expected: The version that this commit was based on.
         actual: The version that the head has now.
-        partitions: The partitions that both touched.
+        partitions: The partitions that both changed.
     """
 
     code = ErrorCode.COMMIT_CONFLICT
@@ -387,8 +388,8 @@ class StaleRerunError(CommitConflictError):
     Nothing became visible.
 
     Attributes:
-        batch_id: Of the newer batch of the same run.
-        commit_id: Of the commit that made it visible.
+        batch_id: Batch id of the newer batch of the same run.
+        commit_id: Id of the commit that made it visible.
     """
 
     code = ErrorCode.STALE_RERUN
@@ -400,7 +401,7 @@ class CommitUnknownError(ConflictError):
     """The store did not answer, so the commit may or may not have happened. Nothing was deleted.
 
     Attributes:
-        commit_id: Look for it in the dataset's history once the store answers again.
+        commit_id: Id to look for in the dataset's history once the store answers again.
     """
 
     code = ErrorCode.COMMIT_UNKNOWN
@@ -420,7 +421,7 @@ class StorageError(LakebedError):
     """The storage failed.
 
     Attributes:
-        retryable: Whether the same call may succeed later.
+        retryable: True if the same call may succeed later.
     """
 
     code = ErrorCode.STORAGE
@@ -432,48 +433,48 @@ class StorageError(LakebedError):
 
 
 class AccessDeniedError(StorageError):
-    """The storage knows the caller and says no, or does not know the caller."""
+    """The storage denies the caller access, or does not know the caller."""
 
     code = ErrorCode.ACCESS_DENIED
 
 
 class MetadataProviderError(StorageError):
-    """The dataset has changed, but a metadata provider of the user's did not take note of it."""
+    """The dataset has changed, but a metadata provider of the user failed to record it."""
 
     code = ErrorCode.METADATA_PROVIDER
 
 
 class StorageFullError(StorageError):
-    """There is no room for what was to be written."""
+    """The storage has no space for the data."""
 
     code = ErrorCode.STORAGE_FULL
 
 
 class ThrottledError(StorageError):
-    """The storage asks for fewer requests."""
+    """The storage limits the rate of requests."""
 
     code = ErrorCode.THROTTLED
 
 
 class FormatError(LakebedError):
-    """What is on storage cannot be understood."""
+    """The data on storage has an unknown or damaged format."""
 
     code = ErrorCode.FORMAT
     exit_code = 7
 
 
 class CorruptMetadataError(FormatError):
-    """Metadata is truncated, of a wrong type, or points outside its dataset."""
+    """Metadata is truncated, has a wrong type, or points outside its dataset."""
 
     code = ErrorCode.CORRUPT_METADATA
 
 
 class DamagedFileError(CorruptMetadataError):
-    """A data file is not what was written, or cannot be read as it.
+    """A data file differs from what was written, or cannot be read.
 
     Attributes:
-        dataset: Whose file it is.
-        key: Of the file, relative to the repository; empty where that is not known.
+        dataset: Name of the dataset.
+        key: Key of the file, relative to the repository; empty if it is not known.
     """
 
     code = ErrorCode.DAMAGED_FILE
@@ -485,12 +486,13 @@ class DamagedFileError(CorruptMetadataError):
 
     @classmethod
     def of(cls, dataset: str, key: str, how: str) -> Self:
-        """Say how a file is damaged, and what is to be done about it."""
+        """Return an error that describes the damage of a file, with a hint."""
         which = f"Data file {key!r} of {dataset!r}" if key else f"A data file of {dataset!r}"
         return cls(
             f"{which} {how}",
-            hint="The head names it, so it was changed from outside. `lakebed check --deep` finds "
-            "all such files; restore them from a copy, or roll back or rerun their partitions.",
+            hint="The head refers to it, so it was changed from outside. `lakebed check --deep` "
+            "finds all such files; restore them from a copy, or roll back or rerun their "
+            "partitions.",
             dataset=dataset,
             key=key,
         )
@@ -503,10 +505,10 @@ class UnsupportedVersionError(FormatError):
 
 
 class MissingDependencyError(LakebedError, ImportError):
-    """An optional package is needed.
+    """An optional package is required.
 
     Attributes:
-        extra: The extra of Lakebed that brings it.
+        extra: The extra of Lakebed that installs it.
     """
 
     code = ErrorCode.MISSING_DEPENDENCY
@@ -518,7 +520,7 @@ class MissingDependencyError(LakebedError, ImportError):
 
     @classmethod
     def for_extra(cls, package: str, extra: str, purpose: str) -> Self:
-        """Say which extra brings `package`, which `purpose` needs."""
+        """Return an error for a missing package that `purpose` needs, with the extra to install."""
         return cls(
             f"{purpose} needs the package {package}, which is not installed.",
             hint=f"Install it with: pip install 'lakebed[{extra}]'",
@@ -527,15 +529,15 @@ class MissingDependencyError(LakebedError, ImportError):
 
 
 class WorkerEnvironmentError(MissingDependencyError):
-    """Spark's workers run a Python in which Lakebed cannot work; nothing became visible."""
+    """The Python environment of Spark's workers cannot run Lakebed; nothing became visible."""
 
     code = ErrorCode.WORKER_ENVIRONMENT
 
 
 class NotPublishedError(LakebedError):
-    """A commit was made, and a table that the dataset's properties name does not show it.
+    """A commit was made, but a table named by the dataset's properties does not show it.
 
-    Only the command line raises it, at the end of a verb; in Python it is
+    Only the command line raises it, at the end of a command; in Python see
     `Commit.not_published`.
     """
 

@@ -1,4 +1,4 @@
-"""What holds rows, and how they are read in this process; and some columns or rows of it."""
+"""Base class of everything with rows that can be read, and selections of columns and rows."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ HEAD_ROWS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReadPlan(ScanPlan):
-    """A plan that knows where its files are, so that whoever takes Arrow streams can read it.
+    """A plan with its store, so that consumers of Arrow streams can read it.
 
     Attributes:
-        store: Where the files are.
-        columns: To read, in order; None for all fields.
-        limit: At most so many rows; None for all.
+        store: The store that holds the files.
+        columns: Names of the columns to read, in order; None for all fields.
+        limit: Maximum number of rows; None for all.
     """
 
     store: Store = field(compare=False, repr=False)
@@ -48,7 +48,7 @@ class ReadPlan(ScanPlan):
 
     @classmethod
     def of(cls, store: Store, chosen: ScanPlan) -> Self:
-        """Return a plan with the store that it is read from."""
+        """Return a plan together with its store."""
         return cls(
             layout=chosen.layout,
             files=chosen.files,
@@ -63,7 +63,7 @@ class ReadPlan(ScanPlan):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that are read."""
+        """Schema of the columns to read."""
         from lakebed.arrow import scan
 
         return scan.output_schema(self.layout, self.columns)
@@ -76,7 +76,7 @@ class ReadPlan(ScanPlan):
         return scan.scan(self.store, self, names, limit=self.limit)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows to whoever takes Arrow streams; see `View.__arrow_c_stream__`."""
+        """Return the rows as an Arrow stream; see `View.__arrow_c_stream__`."""
         return self.record_batches().__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
@@ -85,7 +85,7 @@ class ReadPlan(ScanPlan):
 
 
 class Readable(ABC):
-    """What holds rows: a dataset, a view, or a selection of one."""
+    """Base class of datasets, views and selections, which have rows to read."""
 
     @abstractmethod
     def plan(self) -> ReadPlan:
@@ -93,25 +93,25 @@ class Readable(ABC):
 
     @abstractmethod
     def limit(self, row_count: int) -> ViewSelection:
-        """Return at most so many of the rows."""
+        """Return at most `row_count` of the rows."""
 
     @abstractmethod
     def _read_schema(self) -> pa.Schema:
-        """Return what a read gives. Reads the head."""
+        """Return the schema of a read. Reads the head."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that a read gives. Reads the head."""
+        """Names of the columns that a read returns. Reads the head."""
         return tuple(self._read_schema().names)
 
     def arrow(self, columns: str | Sequence[str] | None = None) -> pa.Table:
         """Return the rows as an Arrow table, read in this process.
 
         Args:
-            columns: Fields or partition fields, `batch_id` among them; None for all fields.
+            columns: Fields or partition fields, including `batch_id`; None for all fields.
 
         Raises:
-            SchemaMismatchError: A column is unknown or named twice, or there is none.
+            SchemaMismatchError: A column is unknown or given twice, or the list is empty.
             CorruptMetadataError: A data file is missing or damaged.
 
         Cost:
@@ -120,7 +120,7 @@ class Readable(ABC):
         return self.record_batches(columns).read_all()
 
     def record_batches(self, columns: str | Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """Return the rows as a stream of record batches; as `arrow`, but of a few row groups."""
+        """Return the rows as a stream of record batches; like `arrow`, a few row groups at a time."""
         return self._planned(columns).record_batches()
 
     def pandas(
@@ -129,10 +129,10 @@ class Readable(ABC):
         *,
         dtype_backend: DtypeBackend | None = None,
     ) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame; as `arrow`.
+        """Return the rows as a pandas DataFrame; like `arrow`.
 
-        By default a column of whole numbers with nulls becomes one of float64, as pandas has it: of
-        numbers beyond 2**53 the last digits change. A `dtype_backend` keeps them exact.
+        By default a column of whole numbers with nulls becomes float64, as usual in pandas: the last
+        digits of numbers beyond 2**53 change. A `dtype_backend` keeps them exact.
 
         Args:
             columns: As for `arrow`.
@@ -141,8 +141,8 @@ class Readable(ABC):
 
         Raises:
             MissingDependencyError: pandas is not installed.
-            InvalidInputError: A date is outside the years 1 to 9999, for which pandas has none; or
-                there is no such backend.
+            InvalidInputError: A date is outside the years 1 to 9999, which pandas does not support,
+                or the backend is unknown.
         """
         _check_installed("pandas", "View.pandas")
         from lakebed.arrow.as_python import pandas_frame
@@ -150,9 +150,9 @@ class Readable(ABC):
         return pandas_frame(self.arrow(columns), dtype_backend)
 
     def polars(self, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
-        """Return the rows as a Polars DataFrame; as `arrow`.
+        """Return the rows as a Polars DataFrame; like `arrow`.
 
-        For a LazyFrame, which reads no more than its query asks for, give `dataset()` to
+        For a LazyFrame, which reads only what its query needs, pass `dataset()` to
         `polars.scan_pyarrow_dataset`.
 
         Raises:
@@ -166,7 +166,7 @@ class Readable(ABC):
         return frame
 
     def to_arrow(self, columns: str | Sequence[str] | None = None) -> pa.Table:
-        """Return what `arrow` does, by the name that other libraries have for it."""
+        """Return the rows as an Arrow table; the name for `arrow` in other libraries."""
         return self.arrow(columns)
 
     def to_pandas(
@@ -175,17 +175,17 @@ class Readable(ABC):
         *,
         dtype_backend: DtypeBackend | None = None,
     ) -> pd.DataFrame:
-        """Return what `pandas` does, by the name that other libraries have for it."""
+        """Return the rows as a pandas DataFrame; the name for `pandas` in other libraries."""
         return self.pandas(columns, dtype_backend=dtype_backend)
 
     def to_polars(self, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
-        """Return what `polars` does, by the name that other libraries have for it."""
+        """Return the rows as a Polars DataFrame; the name for `polars` in other libraries."""
         return self.polars(columns)
 
     def head(self, row_count: int = HEAD_ROWS) -> pa.Table:
-        """Return some rows as an Arrow table, from as few data files as they take.
+        """Return some rows as an Arrow table, from as few data files as possible.
 
-        Which rows these are is not said; it is what `limit(row_count).arrow()` gives.
+        The choice of rows is arbitrary. The result is that of `limit(row_count).arrow()`.
         """
         return self.limit(row_count).arrow()
 
@@ -193,9 +193,9 @@ class Readable(ABC):
         """Return the planned files as a pyarrow Dataset, for DuckDB, Polars and others.
 
         They push columns and filters down, and files that a filter rules out are not opened: the
-        filter is asked of the planner, as that of a view is. All reads are of the version that is
-        current now, which a cleanup may take away one day. Hidden are partition fields; `select`
-        shows them.
+        planner applies the filter like that of a view. All reads use the version that is current
+        now, which a later cleanup may remove. Partition fields are hidden unless `select` names
+        them.
 
         ```
         trips = flights.where("carrier = 'UA'").dataset()
@@ -204,8 +204,8 @@ class Readable(ABC):
         ```
 
         Raises:
-            InvalidInputError: The data files are not Parquet, or one of an older schema holds a
-                column in a form that pyarrow cannot be told; the message names it. `arrow` reads
+            InvalidInputError: The data files are not Parquet, or a file of an older schema has a
+                column in a form that pyarrow does not support; the message names it. `arrow` reads
                 these.
 
         Cost:
@@ -220,8 +220,8 @@ class Readable(ABC):
     def files(self) -> Items[File]:
         """Return the data files that must be read, by directory, in the order of the head.
 
-        A file may hold rows that are not of the view, and does not hold its partition columns: to
-        read rows, `dataset` is the way.
+        A file may have rows outside the view, and lacks its partition columns: use `dataset` to
+        read rows.
 
         Cost:
             As `plan`, and the file table, of which there are few objects.
@@ -234,13 +234,13 @@ class Readable(ABC):
         return files_of(chosen.store, chosen.state, labels, counts)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows to whoever takes Arrow streams, such as Polars, DuckDB and pandas.
+        """Return the rows as an Arrow stream, for consumers such as Polars, DuckDB and pandas.
 
-        They are read as they are taken, a few row groups at a time, and are of one version.
+        They are read on demand, a few row groups at a time, all of one version.
 
         Args:
-            requested_schema: A capsule with the schema that the taker would like; columns are cast
-                to its types where no value is lost.
+            requested_schema: A capsule with the schema that the consumer wants; columns are cast
+                to its types if no value is lost.
         """
         return self.plan().__arrow_c_stream__(requested_schema)
 
@@ -249,7 +249,7 @@ class Readable(ABC):
         return self._read_schema().__arrow_c_schema__()
 
     def _planned(self, columns: str | Sequence[str] | None) -> ReadPlan:
-        """Return the plan of a read of some columns; None for those that there are."""
+        """Return the plan for a read of some columns; None for all columns of the selection."""
         names = None if columns is None else given_names("columns", columns)
         chosen = self.plan()
         if names is None:
@@ -260,7 +260,7 @@ class Readable(ABC):
 
 
 class Selectable(Protocol):
-    """What a selection can be of: a view."""
+    """The interface of a view that a selection needs."""
 
     def plan(self) -> ReadPlan:
         """Choose the data files to read."""
@@ -269,7 +269,7 @@ class Selectable(Protocol):
         """Count the rows."""
 
     def where(self, predicate: str | Dnf | Predicate) -> Selectable:
-        """Narrow it."""
+        """Keep the rows that meet a condition."""
 
     def spark(
         self,
@@ -284,9 +284,9 @@ class Selectable(Protocol):
 
 
 class ViewSelection(Readable):
-    """Some columns of a view or dataset, some rows of it, or both; for reading only.
+    """A read-only selection of columns, rows or both of a view or dataset.
 
-    Immutable, and read anew by every call, as a view is.
+    Immutable; every call reads the current version, as with a view.
 
     >>> from lakebed import DatasetDescriptor, open_repository
     >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64()), ("m", pa.int64())]))
@@ -316,15 +316,15 @@ class ViewSelection(Readable):
         return f"<Selection {', '.join(parts)}, of {self._view!r}>"
 
     def where(self, predicate: str | Dnf | Predicate) -> ViewSelection:
-        """Keep rows that meet a condition, which may be on columns that were not selected.
+        """Keep the rows that meet a condition, which may use columns that were not selected.
 
         Raises:
             PredicateError: As for `View.where`.
-            InvalidInputError: The rows are limited, so that it matters which comes first.
+            InvalidInputError: The rows are limited already, and a condition must come before that.
         """
         if self._row_count is not None:
             raise InvalidInputError(
-                f"{self!r} has a limit, behind which no condition is asked.",
+                f"Cannot add a condition to {self!r}: it has a limit.",
                 hint="Give the condition first, and the limit after it.",
             )
         return ViewSelection(self._view.where(predicate), self._columns)
@@ -333,7 +333,8 @@ class ViewSelection(Readable):
         """Return the same rows with some of the columns.
 
         Raises:
-            SchemaMismatchError: A column is not among them, or named twice, or there is none.
+            SchemaMismatchError: A column is not in the selection, or given twice, or the list is
+                empty.
         """
         names = names_of(columns)
         if self._columns is not None:
@@ -342,10 +343,10 @@ class ViewSelection(Readable):
         return ViewSelection(self._view, names, self._row_count)
 
     def limit(self, row_count: int) -> ViewSelection:
-        """Return at most so many of the rows; which ones is not said.
+        """Return at most `row_count` of the rows; the choice is arbitrary.
 
         Raises:
-            InvalidInputError: It is no number of rows.
+            InvalidInputError: `row_count` is not a valid number of rows.
         """
         fewer = check_row_count(row_count)
         if self._row_count is not None:
@@ -353,11 +354,11 @@ class ViewSelection(Readable):
         return ViewSelection(self._view, self._columns, fewer)
 
     def plan(self) -> ReadPlan:
-        """Choose the data files to read, as `View.plan`; it knows the columns and the limit."""
+        """Choose the data files to read, as `View.plan`; the plan has the columns and the limit."""
         return replace(self._view.plan(), columns=self._columns, limit=self._row_count)
 
     def count(self) -> int:
-        """Count the rows; costs as `View.count`."""
+        """Count the rows; the cost is that of `View.count`."""
         total = self._view.count()
         return total if self._row_count is None else min(total, self._row_count)
 
@@ -374,7 +375,7 @@ def names_of(columns: Sequence[str | Sequence[str]]) -> tuple[str, ...]:
     """Return names that are given one by one, or in lists.
 
     Raises:
-        InvalidInputError: One is no text.
+        InvalidInputError: A name is not a text.
     """
     return tuple(name for given in columns for name in given_names("columns", given))
 
@@ -383,24 +384,26 @@ def check_selected(names: Sequence[str], selected: Sequence[str]) -> None:
     """Check that columns are among those that were selected before.
 
     Raises:
-        SchemaMismatchError: One is not.
+        SchemaMismatchError: A column was not selected.
     """
     for name in names:
         if name not in selected:
             raise SchemaMismatchError(
-                f"Column {name!r} is not among those that were selected.",
-                hint=nearest(name, selected) or f"They are: {', '.join(selected)}.",
+                f"Column {name!r} is not in the selection.",
+                hint=nearest(name, selected) or f"Selected columns: {', '.join(selected)}.",
             )
 
 
 def check_row_count(row_count: int) -> int:
-    """Return a number of rows.
+    """Return a number of rows after a check.
 
     Raises:
-        InvalidInputError: It is none.
+        InvalidInputError: It is not a valid number of rows.
     """
     if not isinstance(row_count, int) or isinstance(row_count, bool) or row_count < 0:
-        raise InvalidInputError(f"{shown(row_count)} is no number of rows.", hint="Give 0 or more.")
+        raise InvalidInputError(
+            f"{shown(row_count)} is not a valid number of rows.", hint="Give 0 or more."
+        )
     return row_count
 
 

@@ -1,4 +1,4 @@
-"""Questions in SQL, which DuckDB answers over the datasets of a repository."""
+"""SQL queries on the datasets of a repository, with DuckDB."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _EXTRA = "duckdb"
-# Nothing that a question names may be found in this process, on disk, or in the network.
+# Names in a query must not refer to objects of this process, files, or extensions of the network.
 _SETTINGS = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
@@ -30,16 +30,16 @@ _SETTINGS = {
 
 
 def ask(query: str, open_table: Callable[[str], object]) -> pa.Table:
-    """Return what DuckDB answers.
+    """Return the result of a query.
 
     Args:
-        query: One SELECT; the tables that it names are asked for, and no others exist.
-        open_table: Returns the rows of a name in a form that DuckDB reads.
+        query: A single SELECT; only the tables that it names are opened.
+        open_table: Returns the rows of a table by name, in a form that DuckDB reads.
 
     Raises:
         MissingDependencyError: DuckDB is not installed.
-        InvalidInputError: It is no single SELECT, or DuckDB does not understand it.
-        DatasetNotFoundError: There is no table of a name.
+        InvalidInputError: It is not a single SELECT, or DuckDB rejects it.
+        DatasetNotFoundError: The query names a table that does not exist.
     """
     if importlib.util.find_spec("duckdb") is None:
         raise MissingDependencyError.for_extra("duckdb", _EXTRA, "SQL")
@@ -48,13 +48,13 @@ def ask(query: str, open_table: Callable[[str], object]) -> pa.Table:
     names = tables_of(query)
     missing: dict[str, DatasetNotFoundError] = {}
     with duckdb.connect(config=dict(_SETTINGS)) as connection:
-        connection.execute("SET TimeZone = 'UTC'")  # as predicates are read
+        connection.execute("SET TimeZone = 'UTC'")  # as in predicates
         for name in names:
             try:
                 connection.register(name, open_table(name))
             except DatasetNotFoundError as exc:
-                missing[name] = exc  # perhaps it is the name of a part of the question itself
-        # From here on it can read what is registered, and nothing else; nor be told otherwise.
+                missing[name] = exc  # it may be the name of a part of the query itself
+        # From here on the query can read only the registered tables, and cannot change settings.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         try:
@@ -68,39 +68,39 @@ def ask(query: str, open_table: Callable[[str], object]) -> pa.Table:
 
 
 def check_columns(name: str, types: Mapping[str, Type]) -> None:
-    """Check that DuckDB tells the columns of a table apart, and the fields of records in them.
+    """Check that DuckDB can distinguish the columns of a table, and the fields of their records.
 
-    It takes names that differ in case only for one, and answers from the first.
+    It ignores case in names, and uses the first of several that are equal then.
 
     Raises:
-        SchemaMismatchError: It does not.
+        SchemaMismatchError: Two names differ only in case.
     """
     alike = find_alike_fields(types)
     if alike is not None:
         raise SchemaMismatchError(
-            f"DuckDB does not tell the fields {alike[0]!r} and {alike[1]!r} of {name!r} apart.",
-            hint="Ask by `where` and `select`, or by `lakebed query`, which tell them apart.",
+            f"DuckDB cannot distinguish the fields {alike[0]!r} and {alike[1]!r} of {name!r}.",
+            hint="Use `where` and `select`, or `lakebed query`, which distinguish them.",
         )
 
 
 def _refused(error: duckdb.Error) -> InvalidInputError:
     return InvalidInputError(
-        f"DuckDB does not answer: {_first_paragraph(error)}",
-        hint="Tables are the datasets of the repository, by name; files cannot be named.",
+        f"DuckDB rejected the query: {_first_paragraph(error)}",
+        hint="Tables are the datasets of the repository, by name; files cannot be queried.",
     )
 
 
 def tables_of(query: str) -> tuple[str, ...]:
-    """Return the names of the tables that a question is about, and of its own parts.
+    """Return the names of the tables in a query, and of its own parts.
 
     Raises:
-        InvalidInputError: It is no single SELECT, or two names differ by their case only, in which
-            DuckDB sees no difference.
+        InvalidInputError: It is not a single SELECT, or two names differ only in case, which
+            DuckDB ignores.
 
     >>> tables_of("WITH late AS (FROM flights WHERE delay > 60) FROM late JOIN planes USING (id)")
     ('late', 'planes', 'flights')
     """
-    # Where they are asked for: it takes a tenth of a second.
+    # Here, not above: the import takes a tenth of a second.
     import sqlglot
     from sqlglot import exp
 
@@ -119,24 +119,24 @@ def tables_of(query: str) -> tuple[str, ...]:
     alike = find_alike(names)
     if alike is not None:
         raise InvalidInputError(
-            f"DuckDB does not tell {alike[0]!r} from {alike[1]!r}.",
-            hint="Ask about one of them at a time, and write its name the same each time.",
+            f"DuckDB cannot distinguish {alike[0]!r} and {alike[1]!r}.",
+            hint="Query one of them at a time, and spell its name the same each time.",
         )
     return tuple(names)
 
 
 def _name(table: Any) -> str:
-    """Return the name of a table; empty for a function that gives one."""
+    """Return the name of a table; empty for a table function."""
     from sqlglot import exp
 
     return str(table.name) if isinstance(table.this, exp.Identifier) else ""
 
 
 def _check_kind(query: str) -> None:
-    """Check that a text is one SELECT to DuckDB, before anything else reads it.
+    """Check, before any other step, that DuckDB parses a text as a single SELECT.
 
     Raises:
-        InvalidInputError: It is not.
+        InvalidInputError: It does not.
     """
     import duckdb
 
@@ -145,7 +145,7 @@ def _check_kind(query: str) -> None:
     except duckdb.Error as exc:
         raise _unreadable(exc) from exc
     if kinds == [duckdb.StatementType.EXPLAIN]:
-        raise _no_select("Which files are read for a condition is told by explain().")
+        raise _no_select("To see which files a condition reads, use explain().")
     if kinds != [duckdb.StatementType.SELECT]:
         raise _no_select()
 
@@ -153,7 +153,7 @@ def _check_kind(query: str) -> None:
 def _no_select(
     hint: str = "To write, use append, overwrite, merge or delete.",
 ) -> InvalidInputError:
-    return InvalidInputError("Only one SELECT can be asked; nothing is changed by SQL.", hint=hint)
+    return InvalidInputError("Only a single SELECT is allowed; SQL is read-only.", hint=hint)
 
 
 def _unreadable(error: Exception) -> InvalidInputError:
@@ -163,6 +163,6 @@ def _unreadable(error: Exception) -> InvalidInputError:
 
 
 def _first_paragraph(error: Exception) -> str:
-    """Return the text of an error as a sentence, without the picture of the place below it."""
+    """Return the text of an error as a sentence, without the excerpt of the query below it."""
     text = " ".join(str(error).strip().partition("\n\n")[0].split()) or type(error).__name__
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -198,7 +198,7 @@ def test_metadata_beside_a_content_is_no_file(archive: Archive, store_file) -> N
         (event("x/data", name="ObjectCreated:Post"), "ObjectCreated:Post"),
         (event("x/data", name="ObjectAcl:Put"), "ObjectAcl:Put"),
         (event("missing/data"), "no file"),
-        (event("../x"), "not legal"),
+        (event("../x"), "not valid"),
         (
             event("x", s3={"bucket": {"name": "lake-evil"}, "object": {"key": "x"}}),
             "does not lie in",

@@ -710,19 +710,19 @@ def staged(dataset: Dataset) -> lakebed.Staged[Dataset]:
         (checks.unique("n"), False, 2, "2 rows share a key"),
         (checks.unique("n", of="dataset"), False, 5, "5 rows share a key"),
         (checks.condition("n >= 1 OR n IS NULL"), True, 0, ""),
-        (checks.condition("n >= 1"), False, 1, "1 row breaks it"),
-        (checks.condition("n > 1 AND p <> 'c'"), False, 3, "3 rows break it"),
+        (checks.condition("n >= 1"), False, 1, "1 row fails it"),
+        (checks.condition("n > 1 AND p <> 'c'"), False, 3, "3 rows fail it"),
         (checks.condition("p IN ('a', 'b', 'c')", of="dataset"), True, 0, ""),
         (checks.custom(lambda view: view.count() == 4, name="four"), True, None, ""),
-        (checks.custom(lambda view: view.count(), name="n"), False, None, "it says 4"),
+        (checks.custom(lambda view: view.count(), name="n"), False, None, "it returned 4"),
         (checks.custom(lambda _: np.True_, name="numpy"), True, None, ""),
-        (checks.custom(lambda _: np.False_, name="no"), False, None, f"it says {np.False_!r}"),
+        (checks.custom(lambda _: np.False_, name="no"), False, None, f"it returned {np.False_!r}"),
         (checks.custom(lambda _: pa.scalar(True), name="arrow"), True, None, ""),
         (
             checks.custom(lambda _: pa.scalar(None, pa.bool_()), name="unknown"),
             False,
             None,
-            "it says <pyarrow.BooleanScalar: None>",
+            "it returned <pyarrow.BooleanScalar: None>",
         ),
     ],
     ids=str,
@@ -852,7 +852,7 @@ def test_zeros_are_one_key_and_so_are_values_that_are_no_numbers(store: Store, k
 
 def test_wrong_checks_are_refused(staged: lakebed.Staged[Dataset]) -> None:
     for make in (checks.row_count, checks.not_null, checks.unique):
-        with pytest.raises(InvalidInputError, match="without"):
+        with pytest.raises(InvalidInputError, match="needs"):
             make()
     with pytest.raises(InvalidInputError, match="'batch' or 'dataset'"):
         checks.not_null("n", of="all")  # type: ignore[arg-type]

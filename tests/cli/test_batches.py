@@ -94,7 +94,7 @@ def test_batch_is_staged_checked_and_committed(cli, address, rows) -> None:
     assert [one["has_passed"] for one in found] == [False, True, True]
     error = cli.error("commit", address, batch, *options)
     assert (error["code"], error["exit_code"]) == ("checks-failed", 2)
-    assert "1 row breaks it" in error["message"]
+    assert "1 row fails it" in error["message"]
     whole = cli.json("commit", address, batch, "--whole", "--max-rows", 4, "--dry-run")
     assert [(one["of"], one["count"]) for one in whole] == [("dataset", 5)]
     assert flights_of(cli, address) == before

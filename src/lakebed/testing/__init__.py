@@ -1,4 +1,4 @@
-"""For those who test against Lakebed, or write a store for it. Needs pytest."""
+"""Helpers for tests against Lakebed, and for tests of new stores. Needs pytest."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""The promise of `lakebed.store.Store` as a test suite."""
+"""The contract of `lakebed.store.Store` as a test suite."""
 
-# ruff: noqa: D102 - the name of a test says its rule
+# ruff: noqa: D102 - the name of a test states its rule
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class _SourceFailedError(OSError):
-    """What a stream may raise."""
+    """An error that a stream raises."""
 
 
 ILLEGAL_KEYS = (
@@ -83,17 +83,17 @@ UNUSUAL_KEYS = (
 
 
 class StoreContract(ABC):
-    """Subclass it in a test module, supply `make_store`, and pytest runs every test below.
+    """Base class of a test class: implement `make_store`, and pytest runs every test below.
 
     Attributes:
-        rounds: How often each race is run; lower it where a request is slow.
+        rounds: Number of rounds of each race; lower it if requests are slow.
     """
 
     rounds: int = 30
 
     @abstractmethod
     def make_store(self, tmp_path: Path) -> Store:
-        """Return an empty store. It is called once a test."""
+        """Return an empty store. It is called once for each test."""
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
@@ -321,7 +321,7 @@ class StoreContract(ABC):
 
         (listed,) = store.list("d")
         assert (stat.key, stat.size_bytes) == (listed.key, listed.size_bytes) == ("d/a", 5)
-        # Services tell whole seconds in one answer and parts of them in the other.
+        # Services return whole seconds in one answer and fractions in the other.
         assert abs(stat.modified_at - listed.modified_at) < timedelta(seconds=1)
         assert stat.modified_at.tzinfo is not None
 

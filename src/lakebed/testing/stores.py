@@ -1,4 +1,4 @@
-"""Stores around a store: one that counts requests, one that fails when it is told to."""
+"""Wrappers of a store: one that counts requests, and one that fails on request."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PAGE = 1000  # objects in one LIST, keys in one DeleteObjects of S3
 
 
 class DelegatingStore(Store):
-    """A store that asks another one. A subclass overrides what it is about.
+    """A store that delegates to another one. Subclasses override methods.
 
     `open_input` reads through `get_range` of the wrapper, so that it is counted or fails, too;
-    who reads a `local_path` or a `hadoop_uri` goes round it.
+    reads of a `local_path` or a `hadoop_uri` bypass the wrapper.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -48,7 +48,7 @@ class DelegatingStore(Store):
 
     @property
     def cache_name(self) -> str:
-        """The one of the store that it asks."""
+        """Cache name of the inner store."""
         return self.inner.cache_name
 
     def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
@@ -98,7 +98,7 @@ class DelegatingStore(Store):
         return self.inner.hadoop_uri(key)
 
     def hadoop_settings(self) -> Mapping[str, str]:
-        """Those of the store that it asks."""
+        """Return the settings of the inner store."""
         return self.inner.hadoop_settings()
 
     def _remove_leftovers(
@@ -109,7 +109,7 @@ class DelegatingStore(Store):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """How often a store was asked, as an object store would bill it.
+    """Numbers of requests to a store, as an object store would bill them.
 
     Attributes:
         get: Whole objects and ranges.
@@ -117,8 +117,8 @@ class RequestCounts:
         list: Pages of 1,000 objects.
         head: Sizes and attributes.
         delete: Bulk deletions of up to 1,000 keys.
-        bytes_read: What the reads returned.
-        bytes_written: What the writes were given.
+        bytes_read: Total size of the content that reads returned.
+        bytes_written: Total size of the content that writes received.
     """
 
     get: int = 0
@@ -136,7 +136,7 @@ class RequestCounts:
 
 
 class CountingStore(DelegatingStore):
-    """Counts requests and bytes; an unpickled copy counts for itself, from nothing.
+    """Counts requests and bytes; an unpickled copy has its own counts, from zero.
 
     Examples:
         >>> from lakebed.store import open_store
@@ -156,11 +156,11 @@ class CountingStore(DelegatingStore):
 
     @property
     def counts(self) -> RequestCounts:
-        """What was counted since the start or the last `reset`."""
+        """Counts since the start or the last `reset`."""
         return self._counts
 
     def reset(self) -> RequestCounts:
-        """Begin again at nothing, and return what was counted."""
+        """Set the counts to zero, and return the earlier ones."""
         with self._lock:
             counts, self._counts = self._counts, RequestCounts()
         return counts
@@ -246,7 +246,7 @@ class CountingStore(DelegatingStore):
 class FailingStore(DelegatingStore):
     """Fails once, at the nth call of one operation, before or after the operation took place.
 
-    An unpickled copy counts for itself, from nothing.
+    An unpickled copy counts its own calls, from zero.
 
     Examples:
         >>> from lakebed.store import open_store
@@ -272,12 +272,12 @@ class FailingStore(DelegatingStore):
         """Wrap `inner`.
 
         Args:
-            inner: What does the work.
+            inner: The store that carries out the operations.
             fail_on: The operation that fails.
-            nth: Which call of it, from 1 on.
-            landed: Whether the operation is carried out before the error: its answer is lost.
-            error: What is raised; a retryable `StorageError` unless given.
-            matching: Count only calls whose key (or prefix) contains this.
+            nth: Number of the call that fails, from 1 on.
+            landed: Carry out the operation before the error, as if its answer was lost.
+            error: The error to raise; a retryable `StorageError` by default.
+            matching: Count only calls whose key (or prefix) contains this text.
         """
         super().__init__(inner)
         self.has_failed = False
