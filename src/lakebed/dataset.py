@@ -1878,5 +1878,5 @@ def _dead_metadata_of_tables(
     """Judge the metadata of Delta and Iceberg tables beside the data."""
     from lakebed.tables.delta.log_names import dead_log_keys
 
-    of_delta = dead_log_keys(store, dataset, objects, cutoff)
+    of_delta = dead_log_keys(dataset, objects, cutoff)
     return of_delta | iceberg.dead_metadata.dead_keys(store, dataset, objects, cutoff)

@@ -30,6 +30,7 @@ from lakebed.common.shown import counted, facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import ChecksFailedError
 from lakebed.repository import Repository
+from lakebed.work.rollback import Restoration
 
 _BATCH_COLUMNS = (
     "batch_id",
@@ -227,21 +228,7 @@ def rollback(
     view = None if where is None else dataset.where(where)
     if is_dry_run:
         change = dataset.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
-        output.note(
-            f"Would bring back {counted(len(change.added), 'file')} and take out {len(change.removed):,}, "
-            f"in {counted(len(change.partitions), 'partition')}."
-        )
-        for note in change.notes(hold=is_held):
-            output.note(note)
-        parts = (("added", change.added), ("removed", change.removed))
-        output.rows(
-            ("operation", "key"),
-            (
-                {"operation": word, "key": change.base.layout.key(label)}
-                for word, labels in parts
-                for label in labels
-            ),
-        )
+        _show_change(output, change, hold=is_held)
         return
     commit = dataset.rollback(
         version=version,
@@ -261,6 +248,25 @@ def rollback(
         return
     record = {**commit_record(commit), "notes": list(commit.notes)}
     output.record(record, facts=facts_of(record, hidden=["notes"]))
+
+
+def _show_change(output: Output, change: Restoration, *, hold: bool) -> None:
+    """Show what a rollback would do."""
+    output.note(
+        f"Would bring back {counted(len(change.added), 'file')} and take out {len(change.removed):,}, "
+        f"in {counted(len(change.partitions), 'partition')}."
+    )
+    for note in change.notes(hold=hold):
+        output.note(note)
+    parts = (("added", change.added), ("removed", change.removed))
+    output.rows(
+        ("operation", "key"),
+        (
+            {"operation": word, "key": change.base.layout.key(label)}
+            for word, labels in parts
+            for label in labels
+        ),
+    )
 
 
 @verb("stage", example="lakebed stage lake/flights day.csv --operation rerun --run 2013-01-01")

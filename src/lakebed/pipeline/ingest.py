@@ -49,7 +49,7 @@ from lakebed.state.state import State
 from lakebed.store import Store, open_store
 from lakebed.work.cleanup import parse_age
 from lakebed.work.ingest.due import Due, LeftOut
-from lakebed.work.ingest.execution import Intake, read_in
+from lakebed.work.ingest.execution import Done, Intake, read_in
 from lakebed.work.ingest.holding import change_holds, find_named
 from lakebed.work.ingest.load_options import IngestRules, LoadOptions, rule_of
 from lakebed.work.ingest.quarantine import Quarantine, checked_run
@@ -375,7 +375,7 @@ class Ingest:
         began = time.monotonic()
         commit = self.commit if begun_at is None else replace(self.commit, begun_at=begun_at)
         candidates, named = self._candidates(), Again.of(again)
-        store, name = self._store(), self._address()[1]
+        store = self._store()
         dataset = self._find() or self._created()
         intake = Intake(
             operation="ingest",
@@ -395,26 +395,37 @@ class Ingest:
             ),
             replaces_rewritten=replace_rewritten,
         )
-        done = read_in(store, name, intake, spark=spark, on_progress=on_progress)
-        due = done.due
-        if done.commit is not None and due.taken_out:
+        done = read_in(store, dataset.name, intake, spark=spark, on_progress=on_progress)
+        report = self._report(store, dataset, done, began)
+        report.log()
+        return report
+
+    def _report(self, store: Store, dataset: Dataset, done: Done, began: float) -> IngestReport:
+        """Say what a run has done; where it committed nothing, publish what is behind."""
+        due, commit = done.due, done.commit
+        brought_back = () if commit is None else due.taken_out
+        if commit is None:
+            not_published = catch_up(store, read_head(store, dataset.name).state)
+        else:
+            not_published = commit.not_published
+        if brought_back:
             _log.warning(
                 "ingest brings back what a rollback took out dataset=%s files=%d first=%s",
-                name,
-                len(due.taken_out),
-                due.taken_out[0],
+                dataset.name,
+                len(brought_back),
+                brought_back[0],
             )
-        report = IngestReport(
+        return IngestReport(
             name=self.name,
-            dataset=name,
-            version=dataset.version if done.commit is None else done.commit.version,
-            commit=done.commit,
+            dataset=dataset.name,
+            version=dataset.version if commit is None else commit.version,
+            commit=commit,
             file_count=len(due.files),
             replaced_count=len({file.slot for file in due.replaced}),
             replaced_row_count=sum(file.row_count for file in due.replaced),
             unchanged_count=due.unchanged_count,
             left_out=due.left_out,
-            brought_back=() if done.commit is None else due.taken_out,
+            brought_back=brought_back,
             row_count=done.row_count,
             rejected_count=done.rejects.count,
             rest_count=done.rejects.rest_count,
@@ -426,16 +437,10 @@ class Ingest:
             schema_changes=done.schema_changes,
             size_bytes=sum(candidate.file.size_bytes for candidate in due.files),
             carried_count=done.carried_count,
-            not_published=(
-                catch_up(store, read_head(store, name).state)
-                if done.commit is None
-                else done.commit.not_published
-            ),
+            not_published=not_published,
             quarantine=self.quarantine_name,
             duration_s=time.monotonic() - began,
         )
-        report.log()
-        return report
 
     def _due(self, store: Store, state: State, candidates: Candidates, again: Again) -> Due:
         """Tell which files are to be read.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from lakebed.model.layout import delta_folder
 from lakebed.state.published import OldMetadata
-from lakebed.store.base import ObjectInfo, Store
+from lakebed.store.base import ObjectInfo
 
 COMMIT = re.compile(r"([0-9]{20})\.json")
 CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
@@ -29,9 +29,7 @@ def number_of(key: str) -> int | None:
     return next((number for number in numbers if number is not None and number < MOST), None)
 
 
-def dead_log_keys(
-    _store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
-) -> OldMetadata:
+def dead_log_keys(dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime) -> OldMetadata:
     """Return what lies before the last checkpoint that is at least as old as a moment.
 
     Whoever began to read since then needs nothing that was before it. A checkpoint without its
