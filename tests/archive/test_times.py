@@ -133,6 +133,20 @@ def test_stored_time_is_read_however_early(value: object, ms: int) -> None:
     assert stored_to_epoch_ms(value) == ms
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["2026-09", "2026/09", "Sep 2026", "September", "2026-09 10:30", "01.09.2026", "1.9.26", "1.9.2026 10:30"],
+)  # fmt: skip
+def test_date_that_lacks_the_day_or_may_be_another_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="not a clear time"):
+        to_epoch_ms(text)
+
+
+@pytest.mark.parametrize("text", ["13.09.2026", "13.9.26", "13. September 2026", "Sep 13 2026"])
+def test_date_that_says_its_day_in_another_way_is_read(text: str) -> None:
+    assert to_epoch_ms(text) == to_epoch_ms("2026-09-13")
+
+
 def test_missing_parts_are_those_of_today() -> None:
     now = dt.datetime(2015, 3, 20, 23, 30, tzinfo=dt.timezone(dt.timedelta(hours=-7)))
 

@@ -27,6 +27,11 @@ _DIGITS = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T?(\d\d)(\d\d)(\d\d)?Z?)?", re.ASCI
 _LEAST_YEAR_OF_DIGITS, _GREATEST_YEAR_OF_DIGITS = 1900, 2199
 _DAY_DIGITS = 8
 _TOO_MANY_DIGITS = 10**14
+# Day first in the countries that write points, month first to dateutil.
+_POINTED = re.compile(r"\s*(\d\d?)\.(\d\d?)\.(?:\d\d){1,2}(?!\d).*", re.DOTALL)
+_MONTHS = 12
+# A day that differs between these in a month that does not is not in the text.
+_TWO_DAYS = (dt.datetime(2001, 1, 3), dt.datetime(2004, 5, 6))
 _HINT = (
     "Write it as 2015-03-20T12:30:00Z, as 20150320 or 20150320123000, or as seconds or "
     "milliseconds since the epoch."
@@ -45,8 +50,9 @@ def to_moment(value: object, *, now: dt.datetime | None = None) -> dt.datetime:
             fourteen, `20150320123000`, which are a moment in UTC, as text or as a whole number;
             another number, or text that `float` reads and that has no `_`: up to 100,000,000,000
             it is seconds since the epoch, above milliseconds; `now`; or any other text that
-            `dateutil` reads, where 03/04/2015 is March, what is missing is today's, and zones
-            other than UTC and offsets are ignored.
+            `dateutil` reads, where 03/04/2015 is March, 03.04.2015 and a month without a day are
+            refused, what else is missing is today's, and zones other than UTC and offsets are
+            ignored.
         now: What `now` and today are; the clock's time unless given.
 
     Raises:
@@ -246,14 +252,25 @@ def _read_by_dateutil(text: str, now: dt.datetime) -> dt.datetime:
         purpose = f"Reading the time {text!r}"
         raise MissingDependencyError.for_extra("python-dateutil", "archive", purpose) from exc
     today = now.astimezone(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-    try:
-        # A function of our own for zones: theirs warns of unknown ones, and takes the names of
-        # the machine's zone for that zone.
-        moment = parser.parse(text, default=today, tzinfos=_zone_by_offset)
-    except (ValueError, OverflowError, TypeError, AttributeError, IndexError) as exc:
-        raise no_time(text) from exc
-    if not isinstance(moment, dt.datetime):
-        raise no_time(text)
+    moments: list[dt.datetime] = []
+    for default in (today, *_TWO_DAYS):
+        try:
+            # A function of our own for zones: theirs warns of unknown ones, and takes the names of
+            # the machine's zone for that zone.
+            moment = parser.parse(text, default=default, tzinfos=_zone_by_offset)
+        except (ValueError, OverflowError, TypeError, AttributeError, IndexError) as exc:
+            raise no_time(text) from exc
+        if not isinstance(moment, dt.datetime):
+            raise no_time(text)
+        moments.append(moment)
+    moment, first, second = moments
+    if first.month == second.month and first.day != second.day:
+        raise InvalidInputError(f"{text!r} is not a clear time: it lacks the day.", hint=_HINT)
+    pointed = _POINTED.fullmatch(text)
+    if pointed and pointed[1] != pointed[2] and int(pointed[1]) <= _MONTHS >= int(pointed[2]):
+        raise InvalidInputError(
+            f"{text!r} is not a clear time: the day or the month may be first.", hint=_HINT
+        )
     return _zoned(moment)
 
 
