@@ -654,6 +654,56 @@ def test_damaged_metadata_of_iceberg_has_a_named_error_and_stops_nothing(days, w
         assert_shows(ICEBERG, days)
 
 
+def test_damaged_manifest_of_files_that_went_is_told_and_mended(days):
+    for n in range(2):
+        days.overwrite(rows(n, "a"))
+        days.publish_iceberg()
+    folder = folder_of(ICEBERG, days)
+    newest = max(folder.glob("*-m1.avro"), key=lambda path: path.stat().st_mtime_ns)
+    of_gone = newest.with_name(newest.name.replace("-m1", "-m0"))
+    of_gone.write_bytes(of_gone.read_bytes()[:50])
+
+    assert of_gone.name in days.publish_iceberg(check=True).damaged[0]
+    assert days.publish_iceberg(repair=True).is_in_step
+
+    assert_shows(ICEBERG, days)
+    assert days.publish_iceberg(check=True).was_in_step
+
+
+def test_manifest_that_is_not_what_its_list_says_is_mended_by_a_repair(days):
+    for n in range(3):
+        days.append(rows(n, "ab"[n % 2]))
+        days.publish_iceberg()
+    first, *others = sorted(
+        folder_of(ICEBERG, days).glob("*-m0.avro"), key=lambda path: path.stat().st_mtime_ns
+    )
+    for other in others:
+        other.write_bytes(first.read_bytes())
+    days.overwrite(rows(7, "a"))
+
+    assert days.publish_iceberg(repair=True).is_in_step
+
+    assert_shows(ICEBERG, days)
+    assert days.publish_iceberg(check=True).was_in_step
+
+
+def test_checkpoint_far_ahead_is_told_and_mended_by_a_repair(days, monkeypatch):
+    monkeypatch.setattr(delta_publication, "COMMITS_A_CHECKPOINT", 1)
+    for n in range(2):
+        days.append(rows(n, "a"))
+        days.publish_delta()
+    folder = folder_of(DELTA, days)
+    shutil.copy(folder / f"{1:020d}.checkpoint.parquet", folder / f"{6:020d}.checkpoint.parquet")
+
+    assert f"{6:020d}" in days.publish_delta(check=True).damaged[0]
+    days.overwrite(rows(7, "a"))
+    assert days.publish_delta(repair=True).is_in_step
+
+    assert_shows(DELTA, days)
+    assert days.publish_delta(check=True).was_in_step
+    assert_next_publication_is_whole(DELTA, lakebed.Repository(store_of(days)), 0)
+
+
 def test_damaged_list_of_manifests_is_reported_by_a_cleanup_that_keeps_manifests(days):
     for n in range(3):
         days.overwrite(rows(n, "a"))

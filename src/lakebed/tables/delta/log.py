@@ -277,6 +277,12 @@ class Log:
         commits = _numbers(keys, COMMIT)
         checkpoints = _numbers(keys, CHECKPOINT)
         first = max(checkpoints, default=-1)
+        if first >= 0 and first not in commits:
+            raise CorruptMetadataError(
+                f"The Delta log {self.folder!r} has {self.checkpoint_key(first)!r}, by which readers "
+                "begin, and not its commit.",
+                hint=_REMEDY,
+            )
         live = LiveFiles()
         if checkpoints:
             for action in _checkpoint(self._store, self.checkpoint_key(first)):

@@ -33,8 +33,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, PrimitiveType
 
+from lakebed.errors import CorruptMetadataError
 from lakebed.tables.iceberg.iceberg_schema import bound, internal
-from lakebed.tables.iceberg.read_errors import reading
+from lakebed.tables.iceberg.read_errors import REMEDY, reading
 from lakebed.tables.shown_facts import ShownFiles
 
 FILES_A_MANIFEST = 1000
@@ -204,13 +205,14 @@ class ManifestWriter:
 
 def live_manifests(snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:
     """Return the manifests of a snapshot that name files with rows."""
+    return [manifest for manifest in _data_manifests(snapshot, io) if _live_count(manifest)]
+
+
+def _data_manifests(snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:
     if snapshot is None:
         return []
-    return [
-        manifest
-        for manifest in _manifests(snapshot, io)
-        if manifest.content == ManifestContent.DATA and _live_count(manifest)
-    ]
+    manifests = _manifests(snapshot, io)
+    return [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
 
 
 def _manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
@@ -224,12 +226,25 @@ def _entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
 
 
 def live_files(snapshot: Snapshot | None, io: FileIO) -> dict[str, PartitionKey]:
-    """Return the paths of all files of a snapshot, each with the values of its partition."""
-    return {
-        entry.data_file.file_path: _values(entry.data_file)
-        for manifest in live_manifests(snapshot, io)
-        for entry in _entries(manifest, io)
-    }
+    """Return the paths of all files of a snapshot, each with the values of its partition.
+
+    Readers open also what names only files that went, and stop where that cannot be read.
+
+    Raises:
+        CorruptMetadataError: A manifest cannot be read, or names what another one names.
+        ObjectNotFoundError: A manifest is gone.
+    """
+    files: dict[str, PartitionKey] = {}
+    for manifest in _data_manifests(snapshot, io):
+        for entry in _entries(manifest, io):
+            path = entry.data_file.file_path
+            if path in files:
+                raise CorruptMetadataError(
+                    f"{manifest.manifest_path!r} names {path!r}, as another manifest does.",
+                    hint=REMEDY,
+                )
+            files[path] = _values(entry.data_file)
+    return files
 
 
 def has_deletes(snapshot: Snapshot | None, io: FileIO) -> bool:

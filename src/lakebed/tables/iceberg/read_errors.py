@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from lakebed.errors import CorruptMetadataError, LakebedError
 
-_REMEDY = "Publish with repair, which begins the table again; the dataset itself is not affected."
+REMEDY = "Publish with repair, which begins the table again; the dataset itself is not affected."
 
 
 @contextmanager
@@ -28,8 +28,8 @@ def reading(key: str, content: str) -> Iterator[None]:
     except OSError as exc:
         if not isinstance(exc, FileNotFoundError):
             raise
-        raise CorruptMetadataError(f"{key!r}, {content}, is missing.", hint=_REMEDY) from exc
+        raise CorruptMetadataError(f"{key!r}, {content}, is missing.", hint=REMEDY) from exc
     except Exception as exc:
         raise CorruptMetadataError(
-            f"{key!r} cannot be read as {content}: {exc or type(exc).__name__}.", hint=_REMEDY
+            f"{key!r} cannot be read as {content}: {exc or type(exc).__name__}.", hint=REMEDY
         ) from exc

@@ -184,6 +184,7 @@ class _Look:
         has_deletes: Whether others have deleted rows in files.
         damaged: Why readers cannot read the table.
         after: Number of the metadata that a table begins above which is not there.
+        is_compared: Whether all files of the snapshot were compared.
         is_whole: Whether `added` are all files, since what the table names cannot be read.
     """
 
@@ -201,6 +202,7 @@ class _Look:
     has_deletes: bool = False
     damaged: tuple[str, ...] = ()
     after: int = 0
+    is_compared: bool = False
     is_whole: bool = False
 
 
@@ -224,6 +226,7 @@ class _IcebergTarget:
         self._home = home
         self._root = root
         self._is_believed = True  # until a commit has met what it cannot read
+        self._is_rewritten = False  # whether it has met that though all was compared
 
     @property
     def title(self) -> str:
@@ -318,6 +321,8 @@ class _IcebergTarget:
             if since is not None:
                 manifests.live_manifests(current, self._home.io)  # only to know that it can be read
                 return self._with_changes(look, since)
+            if self._is_rewritten:
+                return replace(look, added=state.labels, is_whole=True)
             have = manifests.live_files(current, self._home.io)
             has_deletes = manifests.has_deletes(current, self._home.io)
         except (CorruptMetadataError, ObjectNotFoundError) as exc:
@@ -332,6 +337,7 @@ class _IcebergTarget:
             removed=gone,
             operation=_operation(added, tuple(gone), set()),
             has_deletes=has_deletes,
+            is_compared=True,
         )
 
     def _with_changes(self, look: _Look, since: Since) -> _Look:
@@ -499,9 +505,11 @@ class _IcebergTarget:
                 is_whole=now.is_whole,
             )
         except (CorruptMetadataError, ObjectNotFoundError):
-            if not self._is_believed:
+            if self._is_rewritten:
                 raise
-            self._is_believed = False  # so that the next look compares all
+            # The next look compares all; if that was done, manifests are not what their list says.
+            self._is_rewritten = now.is_compared
+            self._is_believed = False
             return False
         if committed is None:
             return False
