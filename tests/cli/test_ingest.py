@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 
 import pytest
 
@@ -220,6 +221,15 @@ def test_the_quarantine_of_an_ingest_may_have_a_name(cli, place, option, quarant
 
     assert told["quarantine"] == quarantine
     assert lakebed.open_repository("lake").open(quarantine).count() == 1
+
+
+@pytest.mark.parametrize("run", ["daily", "Bob's", 'a "$HOME"', "`x` \\\\"])
+def test_what_did_not_fit_is_found_by_the_command_that_the_note_names(cli, place, run) -> None:
+    told = cli("ingest", "in", *OPTIONS, "--run", run)
+
+    line = next(line for line in told.stderr.splitlines() if "See why with: " in line)
+    program, *words = shlex.split(line.partition("See why with: ")[2])
+    assert (program, len(cli.json(*words))) == ("lakebed", 1)
 
 
 def test_a_file_is_held_listed_and_released(cli, place) -> None:

@@ -27,7 +27,9 @@ from lakebed.common.progress import OnProgress
 from lakebed.common.shown import counted, facts_of
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
+from lakebed.model.locations import shell_address, shell_text
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.predicate import sql_literal
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session, session_at
@@ -219,7 +221,8 @@ def note_rejects(
         parts.append(f"{counted(file_count, 'file')} did not fit as a whole{rows}")
     if parts:
         output.note(
-            f"{'; '.join(parts)}. See why with: lakebed query {quarantine} --where \"run = '{run}'\""
+            f"{'; '.join(parts)}. See why with: lakebed query {shell_address(quarantine)} "
+            f"--where {shell_text(f'run = {sql_literal(run)}')}"
         )
 
 

@@ -49,6 +49,20 @@ def shell_address(uri: str) -> str:
     return shlex.quote(urllib.parse.unquote(path) if mark and not scheme else uri)
 
 
+_MEANT_BY_SHELLS = re.compile(r'["$`\\!\n]')  # also within double quotes
+
+
+def shell_text(text: str) -> str:
+    """Return a text as a word of a command line, in double quotes where these are enough.
+
+    >>> print(shell_text("run = 'daily'"))
+    "run = 'daily'"
+    >>> print(shell_text('run = "$x"'))
+    'run = "$x"'
+    """
+    return shlex.quote(text) if _MEANT_BY_SHELLS.search(text) else f'"{text}"'
+
+
 _ENDPOINT = re.compile(
     r"(?i:https?)://(?P<host>[A-Za-z0-9._-]+|\[(?P<ipv6>[0-9A-Fa-f:.]+)\])(?::(?P<port>\d{1,5}))?"
     r"(?P<path>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"

@@ -29,8 +29,8 @@ from lakebed.store.segments import Segment, read_segment
 
 SUFFIX = ".json.zst"
 MERGE = "merge"
-# What these write anew is of other runs, whatever the run is called that does it.
 NO_RUN = ""  # of a file that was carried into the batch of a run, and whose rows have none
+# What these write anew is of other runs, whatever the run is called that does it.
 REWRITING = frozenset({"compact", "delete", MERGE, "promote"})
 _LOSS = "Data files are not affected; only what is known of who wrote them is."
 
