@@ -4,24 +4,11 @@ import shlex
 
 import click
 import pytest
+from command_tree import COMMANDS
 
 from lakebed.cli import main
 from lakebed.cli.verbs import SECTIONS
 
-
-def commands_of(group: click.Group, *before: str) -> dict[str, click.Command]:
-    """Return all commands by what stands on the command line, those in groups too."""
-    found: dict[str, click.Command] = {}
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        found[" ".join((*before, name))] = command
-        if isinstance(command, click.Group):
-            found.update(commands_of(command, *before, name))
-    return found
-
-
-COMMANDS = commands_of(main)
 VERBS = list(COMMANDS)
 
 

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from lakebed.model.names import nearest
-
 
 class Home(NamedTuple):
     """Where a verb is at home.
@@ -69,9 +67,17 @@ class VerbGroup(click.Group):
                 # As other tools have it; what stands behind it may be a verb of ours.
                 words = " ".join([ctx.command_path, *(word for word in args[1:2] if word in known)])
                 ctx.fail(f"There is no command 'help'. See `{words} --help`.")
-            hint = nearest(args[0], known) or f"See `{ctx.command_path} --help` for all."
+            hint = self._meant(ctx, args[0]) or f"See `{ctx.command_path} --help` for all."
             ctx.fail(f"There is no command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
+
+    def _meant(self, ctx: click.Context, word: str) -> str:
+        """Say which verb may have been meant, ours or the word of another tool for it."""
+        # Here, not above: a command line that is right needs none of it.
+        from lakebed.cli.other_words import command_here
+
+        known, group = self.list_commands(ctx), "lakebed" if ctx.parent is None else self.name or ""
+        return command_here(group, word, known)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's form
         """Return the names of the verbs."""

@@ -1,0 +1,111 @@
+"""Commands of other tools, and what they are called here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from lakebed.model.names import nearest
+
+# By the group in which they are looked for: our command, and the words for it elsewhere, such as in
+# Delta, Iceberg, SQL, git, DVC, sqlite-utils and shells.
+WORDS: Mapping[str, Mapping[str, str]] = {
+    "lakebed": {
+        "create": "new make create-table create-dataset",
+        "import": "load read-csv load-data copy-into",
+        "append": "insert insert-into add write",
+        "overwrite": "replace insert-overwrite",
+        "merge": "upsert merge-into update update-rows",
+        "delete": "remove-rows delete-from truncate rm remove",
+        "query": "select read scan head peek preview rows cat count find",
+        "explain": "plan",
+        "show": "info describe desc detail details stat stats status inspect summary",
+        "show --partitions": "partitions show-partitions list-partitions",
+        "report": "html",
+        "serve": "web ui browse server http",
+        "history": "log commits versions snapshots describe-history refs",
+        "list": "ls dir tables datasets show-tables list-tables",
+        "schema show": "columns fields",
+        "schema update": "alter alter-table add-column evolve update",
+        "drop": "drop-table drop-dataset destroy rm remove",
+        "rerun": "replay retry",
+        "diff": "changes compare cdf",
+        "rollback": "restore revert undo reset roll-back",
+        "stage": "branch draft",
+        "staged": "branches",
+        "discard": "abort",
+        "archive push": "push put upload",
+        "archive fetch": "fetch get download",
+        "index build": "create-index",
+        "index show": "indices indexes",
+        "compact": "optimize optimise zorder z-order rewrite rewrite-data-files defragment",
+        "cleanup": "vacuum clean gc prune purge expire expire-snapshots remove-orphan-files",
+        "protect": "tag pin keep lock",
+        "unprotect": "untag unpin unlock",
+        "protections": "tags",
+        "check": "fsck verify validate repair msck audit",
+        "publish": "sync register-table delta iceberg hive",
+        "adopt": "convert migrate register convert-to-delta",
+        "doctor": "env diagnose debug",
+        "--version": "version",
+    },
+    "archive": {
+        "init": "create new",
+        "push": "put add store save import",
+        "list": "ls find search query show log",
+        "latest": "last newest head",
+        "fetch": "get download pull copy",
+        "cat": "read open print",
+        "retract": "rm remove delete drop hide hold",
+        "restore": "unretract undelete undo release",
+        "reindex": "rebuild index scan repair",
+        "serve": "http web server",
+    },
+    "index": {
+        "build": "create add make rebuild update",
+        "drop": "delete remove rm",
+        "show": "list ls info describe",
+    },
+    "schema": {
+        "show": "describe list get print history log",
+        "infer": "guess detect",
+        "update": "evolve alter set change add add-column",
+    },
+}
+
+
+def command_here(group: str, word: str, commands: Iterable[str]) -> str:
+    """Say which command is meant, by ours or by the word of another tool; empty if none is near.
+
+    Args:
+        group: In which the word was looked for: `lakebed` or a group of it.
+        word: What was typed.
+        commands: Ours in the group.
+
+    >>> command_here("lakebed", "vacuum", ["cleanup", "compact"])
+    "In Lakebed it is 'cleanup': see `lakebed cleanup --help`."
+    >>> command_here("lakebed", "cleanupp", ["cleanup", "compact"])
+    "Did you mean 'cleanup'?"
+    """
+    known: dict[str, list[str]] = {}
+    for ours, words in WORDS.get(group, {}).items():
+        for one in words.split():
+            known.setdefault(one, []).append(ours)
+    plain = word.casefold().replace("_", "-")
+    if plain in known:
+        return _told(group, known[plain])
+    question = nearest(word, [*commands, *known])
+    slip = question.partition("'")[2].partition("'")[0]
+    return f"{question} {_told(group, known[slip])}" if slip in known else question
+
+
+def _told(group: str, commands: Sequence[str]) -> str:
+    above = [] if group == "lakebed" else [group]
+    names = " or ".join(repr(" ".join([*above, command])) for command in commands)
+    helps = " or ".join(
+        f"`{' '.join(['lakebed', *above, *_names(command), '--help'])}`" for command in commands
+    )
+    return f"In Lakebed it is {names}: see {helps}."
+
+
+def _names(command: str) -> list[str]:
+    return [name for name in command.split() if not name.startswith("-")]
