@@ -1,8 +1,10 @@
 """Tables on a terminal: what does not fit is left out and named, and no word is broken."""
 
+import datetime as dt
 import fcntl
 import os
 import pty
+import re
 import shutil
 import struct
 import subprocess
@@ -27,14 +29,17 @@ def lake(tmp_path_factory):
     return repository.uri.removeprefix("file://")
 
 
-def on_terminal(width: int, *arguments: str) -> tuple[list[str], str]:
-    """Return what a terminal of a width shows, and the notes."""
+def on_terminal(
+    width: int, *arguments: str, exit_code: int = 0, with_notes: bool = False
+) -> tuple[list[str], str]:
+    """Return what a terminal of a width shows, and the notes, which may go to it, too."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm"}
     environment.pop("COLUMNS", None)
     command = [sys.executable, "-m", "lakebed", *arguments]
-    process = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=environment)
+    notes_to = theirs if with_notes else subprocess.PIPE
+    process = subprocess.Popen(command, stdout=theirs, stderr=notes_to, env=environment)
     os.close(theirs)
     shown = b""
     try:
@@ -43,8 +48,8 @@ def on_terminal(width: int, *arguments: str) -> tuple[list[str], str]:
     except OSError:
         pass  # Linux says so when the other side is closed
     os.close(ours)
-    notes = process.communicate()[1].decode()
-    assert process.returncode == 0, notes
+    notes = (process.communicate()[1] or b"").decode()
+    assert process.returncode == exit_code, notes
     return shown.decode().replace("\r\n", "\n").splitlines(), notes
 
 
@@ -103,3 +108,70 @@ def test_history_shows_the_newest_commits_when_asked_for_some(lake, cli):
 
     assert len(lines) == 1
     assert '"version": 2' in lines[0]
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory):
+    """The address of a dataset whose files lie deep, beneath long names."""
+    lake = lakebed.open_repository(tmp_path_factory.mktemp("long"))
+    schema = pa.schema([("region", pa.string()), ("day", pa.date32()), ("id", pa.int64())])
+    descriptor = lakebed.DatasetDescriptor(schema=schema, partition_by="day, region")
+    dataset = lake.create("measurements-of-everything", descriptor)
+    days = [dt.date(2026, 9, day) for day in range(1, 6)]
+    rows = [{"region": f"region-{n}", "day": day, "id": n} for n in range(3) for day in days]
+    dataset.append(pa.Table.from_pylist(rows, schema=schema))
+    return dataset.uri.removeprefix("file://")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_files_show_rows_and_size_and_a_path_that_is_cut_in_its_middle(deep, width):
+    lines, notes = on_terminal(width, "files", deep)
+
+    paths = [file.location for file in lakebed.open_uri(f"dataset:{deep}").files()]
+    assert lines[0].split()[:3] == ["path", "rows", "size_bytes"]
+    assert max(map(len, lines)) <= width
+    for line, path in zip(lines[2:], paths, strict=True):
+        shown, row_count, size_bytes = line.split()[:3]
+        lead, begin, end = shown.split("…")
+        assert lead == ""
+        assert begin.startswith("/day=2026-09-0")
+        assert begin in path
+        assert path.endswith(end)
+        assert end.endswith(".parquet")
+        assert row_count == "1"
+        assert size_bytes.isdecimal()
+    assert "Cut to fit: path." in notes
+
+
+@pytest.mark.parametrize(
+    "words", ["history", "batches", "files", "cleanup", "drop --dry-run", "schema show"]
+)
+def test_no_note_and_no_table_breaks_inside_a_word(deep, words):
+    width = 80
+    whole = run(*words.split(), deep, "--quiet").stdout
+    known = {*re.sub(r"(:\d\d)\.\d+Z", r"\1Z", whole).split(), *whole.split()}
+
+    table, _ = on_terminal(width, *words.split(), deep)
+    shown, _ = on_terminal(width, *words.split(), deep, with_notes=True)
+
+    cells = {word for line in [table[0], *table[2:]] for word in line.split() if "…" not in word}
+    assert cells <= known
+    assert all(len(line) <= width for line in shown if "\x1b" not in line)  # a bar that moves
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_errors_break_between_words_and_commands_stay_whole(deep, width):
+    slip, _ = on_terminal(width, "shwo", deep, exit_code=2, with_notes=True)
+    pointer, _ = on_terminal(width, "vacuum", deep, exit_code=2, with_notes=True)
+    mistake, _ = on_terminal(width, "list", deep, exit_code=2, with_notes=True)
+
+    assert all(len(line) <= width for line in [*slip, *pointer])
+    assert "There is no command 'shwo'. Did you mean 'show'?" in " ".join(slip)
+    assert any("`lakebed cleanup --help`." in line for line in pointer)
+    assert any(f"`lakebed show {deep}`" in line for line in mistake)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line whose result goes to a pipe."""
+    command = [sys.executable, "-m", "lakebed", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True)

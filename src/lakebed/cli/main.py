@@ -13,7 +13,7 @@ import click
 
 import lakebed
 from lakebed.cli.group import LazyVerbGroup
-from lakebed.cli.output import show_error
+from lakebed.cli.output import echo_folded, show_error
 from lakebed.cli.verbs import SECTIONS
 from lakebed.errors import ErrorCode, LakebedError, StorageFullError, redacted
 
@@ -98,7 +98,7 @@ def _show_usage_error(error: click.ClickException, *, as_json: bool) -> int:
     else:
         shown = io.StringIO()
         error.show(shown)
-        click.echo(redacted(shown.getvalue()), err=True, nl=False)
+        echo_folded(redacted(shown.getvalue()).rstrip("\n"))
     return error.exit_code
 
 

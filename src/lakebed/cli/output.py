@@ -22,6 +22,7 @@ import io
 import itertools
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -31,6 +32,7 @@ from typing import Any
 
 import click
 
+from lakebed.cli.folding import cells_of, folded, terminal_width
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.shown import visible
 
@@ -78,9 +80,11 @@ class Output:
         plain = ({name: to_plain(row[name]) for name in columns} for row in rows)
         match self.format:
             case OutputFormat.TABLE:
-                left_out = _print_table(columns, list(plain), null)
-                if left_out:
-                    self.note(f"Too wide for this terminal: {', '.join(left_out)}. See -o json.")
+                left_out, cut = _print_table(columns, list(plain), null)
+                told = f"Too wide for this terminal: {', '.join(left_out)}. " if left_out else ""
+                told += f"Cut to fit: {', '.join(cut)}. " if cut else ""
+                if told:
+                    self.note(f"{told}See `-o json`.")
             case OutputFormat.JSON:
                 _write_array(plain)
             case OutputFormat.JSONL:
@@ -119,7 +123,7 @@ class Output:
     def note(self, text: str) -> None:
         """Tell a person what is going on."""
         if not self.is_quiet:
-            click.echo(text, err=True)
+            echo_folded(text)
 
     def progress(self, text: str) -> AbstractContextManager[OnProgress]:
         """Show that something is going on, and how far it is; see `lakebed.cli.progress_bar`."""
@@ -146,11 +150,16 @@ def show_error(
             error["notes"] = list(notes)
         click.echo(json.dumps({"error": error}, ensure_ascii=False), err=True)
         return
-    click.echo(f"Error: {message}", err=True)
+    echo_folded(f"Error: {message}")
     if hint:
-        click.echo(f"Hint: {hint}", err=True)
+        echo_folded(f"Hint: {hint}")
     for note in notes:
-        click.echo(f"Note: {note}", err=True)
+        echo_folded(f"Note: {note}")
+
+
+def echo_folded(text: str) -> None:
+    """Write a text for a person on stderr; on a terminal no word of it is broken."""
+    click.echo(folded(text, terminal_width(sys.stderr)), err=True)
 
 
 def to_plain(value: object) -> Any:
@@ -228,8 +237,8 @@ def _write_array(rows: Iterable[object]) -> None:
 
 def _print_table(
     columns: Sequence[str], rows: Sequence[Mapping[str, object]], null: str
-) -> list[str]:
-    # Here and in the next function: programs, which ask for JSON, need no rich.
+) -> tuple[list[str], list[str]]:
+    # Here, not above: programs, which ask for JSON, need no rich.
     from lakebed.cli.drawn_tables import print_table
 
     return print_table(
@@ -253,12 +262,24 @@ def _print_facts(facts: Mapping[str, object]) -> None:
         for item, label in zip(items, itertools.chain([name], itertools.repeat("")), strict=False):
             text = "-" if item is None else _to_text(to_plain(item))
             lines.append((visible(label), visible(text)))
-    if sys.stdout.isatty():
-        from lakebed.cli.drawn_tables import print_facts
-
-        print_facts(lines)
-        return
-    # A pipe has neither an edge nor bold letters: rich would take as long as all the rest.
-    width = max((len(label) for label, _ in lines), default=0)
+    width = max((cells_of(label) for label, _ in lines), default=0)
     for label, text in lines:
-        _write_line(f"{label:{width}}  {text}".rstrip())
+        _write_line(_fact(label + " " * (width - cells_of(label)), text))
+
+
+def _fact(label: str, text: str) -> str:
+    """Return a line of a label and a text; on a terminal as many as it takes, words unbroken."""
+    width = terminal_width(sys.stdout)
+    if width is None:
+        return f"{label}  {text}".rstrip()
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    begin = label if is_plain else click.style(label, bold=True)
+    room = max(width - cells_of(label) - 2, 1)
+    told = []
+    for line in folded(text, room).split("\n"):
+        if cells_of(line) <= room:
+            told.append(f"{begin}  {line}".rstrip())
+        else:  # a word that needs more than is left beside the label
+            told += [begin, line] if not told else [line]
+        begin = " " * cells_of(label)
+    return "\n".join(told)
