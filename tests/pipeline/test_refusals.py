@@ -115,12 +115,34 @@ CUT: dict[str, Callable[[], bytes]] = {
     "a.jsonl.bz2": lambda: bz2.compress(noise(80_000))[:-4_000],
     "a.jsonl.xz": lambda: lzma.compress(noise(8_000))[:-4_000],
     "a.jsonl.zst": lambda: pa.compress(noise(8_000), "zstd", asbytes=True)[:-4_000],
+    "second.jsonl.xz": lambda: lzma.compress(noise(1)) + lzma.compress(noise(8_000))[1:],
+    "second.jsonl.bz2": lambda: bz2.compress(noise(1)) + bz2.compress(noise(80_000))[:-4_000],
     "a.jsonl": lambda: noise(100)[:-7],
     "a.csv": lambda: csv_of(range(100)).encode()[:-4],
     "b.csv": lambda: (csv_of(range(100)) + '7,"8').encode(),
     "a.parquet": lambda: parquet_of(range(100))[:-20],
     "a.avro": lambda: avro_of(range(50_000))[:-1_000],
 }
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst", "lz4"])
+def test_a_compressed_file_without_a_byte_is_truncated(folder: Folder, suffix: str) -> None:
+    path = folder.put(f"a.jsonl.{suffix}", b"")
+    folder.put("b.jsonl", objects([1]))
+
+    report = folder.run()
+
+    (left,) = report.kept_back
+    assert (left.location, left.why, folder.ids()) == (path, "truncated", [1])
+
+
+def test_a_file_of_several_streams_of_bz2_is_read_to_its_end(folder: Folder) -> None:
+    streams = (bz2.compress(objects([n]).encode()) for n in range(3))
+    folder.put("a.jsonl.bz2", b"".join(streams))
+
+    report = folder.run()
+
+    assert (report.kept_back, folder.ids()) == ((), [0, 1, 2])
 
 
 @pytest.mark.parametrize("name", CUT)

@@ -21,6 +21,7 @@ from lakebed.arrow.documents import document_reader, is_cut_object
 from lakebed.arrow.entities import entities_to_batch, to_column
 from lakebed.arrow.formats.file_content import Content
 from lakebed.arrow.formats.file_format import FileWriter, RunningFacts, WrittenFile
+from lakebed.arrow.many_streams import MANY_STREAM_CODECS, open_streams
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
@@ -294,7 +295,9 @@ def _open(source: pa.NativeFile) -> Any:
     source.seek(0)
     for magic, codec in _CODEC_OF_MAGIC.items():
         if head.startswith(magic):
-            return lzma.open(source) if codec == "xz" else pa.CompressedInputStream(source, codec)
+            if codec in MANY_STREAM_CODECS:
+                return open_streams(source, codec)
+            return pa.CompressedInputStream(source, codec)
     return source
 
 

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from lakebed.arrow.many_streams import MANY_STREAM_CODECS, open_streams
 from lakebed.arrow.reading.hashes import check_hash, content_hash
 from lakebed.arrow.reasons import reason_of
 from lakebed.common.redaction import StorageOptions
@@ -247,8 +248,8 @@ def _codec_of(path: str) -> str | None:
 def _uncompressed(raw: pa.NativeFile, codec: str | None) -> Any:
     if codec is None:
         return raw
-    if codec == "xz":
-        return lzma.open(raw)
+    if codec in MANY_STREAM_CODECS:
+        return open_streams(raw, codec)
     return pa.CompressedInputStream(raw, codec)
 
 
@@ -655,6 +656,8 @@ class _DamageError(Exception):
 def _chunks(file: RawFile) -> Iterator[bytes]:
     """Yield the bytes of a file that can be read before any damage."""
     good = 0
+    if file.codec is not None and not file.size_bytes and file.location != STDIN:
+        raise _DamageError("The file is empty: compressed text has at least a header.")
     try:
         with file.open() as stream:
             while chunk := stream.read(_CHUNK_BYTES):
