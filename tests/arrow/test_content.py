@@ -106,7 +106,7 @@ def test_full_disk_is_told_by_its_name_and_leaves_nothing(tmp_path: Path) -> Non
         return growing
 
     store.begin_file = begin
-    with pytest.raises(StorageFullError, match="No room"):
+    with pytest.raises(StorageFullError, match="No space"):
         fill(writer)
     writer.abort()
     os.close(full)

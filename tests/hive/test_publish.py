@@ -674,7 +674,7 @@ def test_only_what_others_can_see_is_published(spark, days, table):
     dataset = hidden.create("days", days.descriptor)
     fill(days, "a")
 
-    with pytest.raises(InvalidInputError, match="no other process sees it"):
+    with pytest.raises(InvalidInputError, match="other processes cannot access it"):
         dataset.publish(spark, table=table)
     with pytest.raises(ReadOnlyError, match="version 1"):
         days.at(version=1).publish(spark, table=table)

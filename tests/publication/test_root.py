@@ -174,7 +174,7 @@ def test_where_nobody_names_the_repository_a_root_that_is_given_serves_for_every
     store.uri = "az://lake"
     days = lakebed.Repository(store).create("days", lakebed.DatasetDescriptor(schema=SCHEMA))
     days.append([{"p": "a", "n": 1}])
-    with pytest.raises(InvalidInputError, match="no name in the file systems of Hadoop"):
+    with pytest.raises(InvalidInputError, match="no URI in the file systems of Hadoop"):
         days.publish_iceberg()
 
     root = "http://127.0.0.1:10000/ours/lake"
