@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed import Commit, Dataset, DatasetDescriptor, FromFiles, Ingest
-from lakebed.state.changed_rows import ChangedRows
+from lakebed.commit import ChangedRows
 from lakebed.state.history import Entry
 
 SCHEMA = pa.schema([("p", pa.string()), ("id", pa.int64()), ("n", pa.int64())])

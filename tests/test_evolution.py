@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed import DatasetDescriptor, by
-from lakebed.arrow.kernel import BatchTarget
-from lakebed.arrow.write import write_batches
+from lakebed.arrow.kernel import BatchTarget, write_batches
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.arrow.floats import with_one_zero_and_nan
+from lakebed.arrow.conform import with_one_zero_and_nan
 from lakebed.common.html import facts_to_html
 from lakebed.common.shown import counted
 from lakebed.errors import ChecksFailedError, InvalidInputError

@@ -22,14 +22,12 @@ from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
 from lakebed.model.uri import VERSION
 from lakebed.state import history
-from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.metadata_provider import telling
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
-from lakebed.state.state import State
-from lakebed.state.streams import Epoch
+from lakebed.state.state import Epoch, State, descriptor_from
 from lakebed.tables import delta, hive, iceberg
 from lakebed.view import Base, View
 from lakebed.work.defaults import (

@@ -22,9 +22,8 @@ from lakebed.errors import (
     ObjectExistsError,
     noting,
 )
-from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import BATCH_ID
+from lakebed.model.keys import BATCH_ID, BatchIds
 from lakebed.model.layout import Folder, is_own_key, schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.model.table_signs import TableFormat

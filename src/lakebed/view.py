@@ -52,7 +52,7 @@ from lakebed.model.schema import Decimal, Primitive, Type
 from lakebed.model.sql_predicates import parse_sql
 from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
-from lakebed.plan.plan import ScanPlan, plan
+from lakebed.plan.plan import ScanPlan
 from lakebed.selection import Readable, ReadPlan, ViewSelection, check_row_count, names_of
 from lakebed.state import signals
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
@@ -258,6 +258,8 @@ class View(Readable):
 
     def _plan(self, store: Store | None) -> ScanPlan:
         """Plan by the head alone where there is no store."""
+        from lakebed.plan.search import plan
+
         snapshot = self._source.load()
         constraint = bind(self._constraint, snapshot.state.layout.predicate_types)
         self._source.record_read(constraint)
@@ -558,6 +560,8 @@ class View(Readable):
     def _must_be_empty(self, base: State) -> Scope:
         """Check that the view is empty and not ready, and return the scope that keeps it so."""
         constraint = bind(self._constraint, base.layout.predicate_types)
+        from lakebed.plan.search import plan
+
         is_empty = self._is_empty(plan(base, constraint, requests=0, store=self._source.store))
         if not is_empty or self.is_ready():
             raise AlreadyExistsError(
@@ -655,6 +659,8 @@ class View(Readable):
         with self._begin("delete", run, commit_options) as transaction:
             begun = transaction.base
             constraint = bind(self._constraint, begun.layout.predicate_types)
+            from lakebed.plan.search import plan
+
             chosen = plan(begun, constraint, requests=0, store=store)
             deleted = work.deletion.find_deleted(store, chosen)
             if not deleted:
@@ -1007,7 +1013,7 @@ class View(Readable):
             if is_spark_frame(data):
                 return write_frame(data, self._source.store, target)  # type: ignore[arg-type]  # checked
         from lakebed.arrow.entities import to_batches
-        from lakebed.arrow.write import write_batches
+        from lakebed.arrow.kernel import write_batches
 
         return write_batches(self._source.store, target, to_batches(data, target.descriptor))
 

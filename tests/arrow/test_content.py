@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakebed.arrow.formats.file_content import Content
+from lakebed.arrow.formats.file_format import Content
 from lakebed.arrow.kernel import MIB, BatchTarget, KernelWriter, WriteOptions
 from lakebed.errors import StorageFullError
 from lakebed.model.descriptor import DatasetDescriptor

@@ -5,7 +5,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from lakebed.arrow.floats import with_one_zero_and_nan
+from lakebed.arrow.conform import with_one_zero_and_nan
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
-from lakebed.arrow.write import write_batches
+from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions, write_batches
 from lakebed.errors import (
     InvalidInputError,
     PartitionSpecError,

@@ -28,7 +28,7 @@ from lakebed.model.evaluate import matches
 from lakebed.model.predicate import (
     Predicate,
 )
-from lakebed.plan.data_file import Share
+from lakebed.plan.plan import Share
 from lakebed.store import open_store
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.arrow.arrow_streams import batches_of, to_plain
+from lakebed.arrow.entities import batches_of, to_plain
 from lakebed.errors import DamagedFileError, InvalidInputError, SchemaMismatchError
 
 TEXTS = ["a", None, "a text that does not fit into a view"]

@@ -11,7 +11,7 @@ from shown_page import ShownPage
 import lakebed
 from lakebed import by
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
-from lakebed.model.batch_ids import BATCH_IDS, BatchIds
+from lakebed.model.keys import BATCH_IDS, BatchIds
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 SCHEMA = pa.schema([("day", pa.date32()), ("name", pa.string()), ("n", pa.int64())])

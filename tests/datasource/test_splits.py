@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.datasource.splits import split
-from lakebed.plan.data_file import DataFile, Share
+from lakebed.plan.plan import DataFile, Share
 
 MIB = 2**20
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.index.lookup import lookup
-from lakebed.index.merged_segments import merge_segments
-from lakebed.index.postings_writer import ColumnValues, encode_segment
+from lakebed.index.postings_writer import ColumnValues, encode_segment, merge_segments
 from lakebed.index.segment import open_segment, size_of
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.evaluate import matches

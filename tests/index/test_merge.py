@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptMetadataError, StorageFullError
 from lakebed.index.lookup import lookup
-from lakebed.index.merged_segments import (
+from lakebed.index.postings_writer import (
     COMMIT_BYTES,
     COMMIT_PAIRS,
     COMMIT_RAW_BYTES,

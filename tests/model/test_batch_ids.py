@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidInputError
-from lakebed.model.batch_ids import BATCH_IDS, BatchIds
-from lakebed.model.keys import date_of, started_ms
+from lakebed.model.keys import BATCH_IDS, BatchIds, date_of, started_ms
 
 MOMENTS = st.datetimes(
     dt.datetime(1995, 1, 1), dt.datetime(2099, 12, 31), timezones=st.just(dt.UTC)

@@ -18,7 +18,7 @@ from lakebed.dataset import Dataset
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.evaluate import matches
 from lakebed.model.predicate import Predicate, bind
-from lakebed.plan.plan import plan
+from lakebed.plan.search import plan
 from lakebed.store import open_store
 from lakebed.store.cache import PROCESS_CACHE
 

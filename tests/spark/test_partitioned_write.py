@@ -16,8 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
 import lakebed
 from lakebed import by
-from lakebed.arrow.kernel import BatchTarget
-from lakebed.arrow.write import write_batches
+from lakebed.arrow.kernel import BatchTarget, write_batches
 from lakebed.errors import ConflictError, InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.keys import partition_of, split_label
 from lakebed.spark.task_results import results, table_to_bytes

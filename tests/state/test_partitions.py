@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.keys import adopted_file_name
 from lakebed.model.layout import Naming
-from lakebed.state import partitions
-from lakebed.state.head import HeadDocument, HeadFormat, Partitions, decode_head, encode_head
-from lakebed.state.partitions import encode_partitions, labels_of
+from lakebed.state import head
+from lakebed.state.head import (
+    HeadDocument,
+    HeadFormat,
+    Partitions,
+    decode_head,
+    encode_head,
+    encode_partitions,
+    labels_of,
+)
 
 NAMING = Naming("d", "data", ".parquet")
 FORMATS = list(HeadFormat)
@@ -51,7 +58,7 @@ def test_what_is_written_is_what_every_encoder_writes(
     head_format: HeadFormat, names: list[str], chunk: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partitions, "_CHUNK", chunk)
+        patch.setattr(head, "_CHUNK", chunk)
 
         written = encode_partitions(names, NAMING, head_format)
 
@@ -89,7 +96,7 @@ def test_adopted_files_keep_their_keys(head_format: HeadFormat) -> None:
 
     written = encode_partitions(names, NAMING, head_format)
 
-    read = written.decode(dict[str, partitions.PartitionEntry])
+    read = written.decode(dict[str, head.PartitionEntry])
     assert [one.files["data"] for one in read.values()] == [
         "d/data/p=a/batch_id=1/x.parquet",
         "d/p=a/000000_0",

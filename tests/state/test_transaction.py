@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.arrow.write import write_batches
+from lakebed.arrow.kernel import write_batches
 from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import TRUE

@@ -269,7 +269,7 @@ def test_segments_of_an_index_are_references_too(lake, tmp_path) -> None:
 
     report = sweep(dataset)
 
-    from lakebed.index.postings import keys_of
+    from lakebed.index.postings_writer import keys_of
     from lakebed.state.reader import read_head
 
     named = set(keys_of(read_head(lake.store, "d").state.lists.postings))

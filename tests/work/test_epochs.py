@@ -13,7 +13,7 @@ from inside import store_of
 
 import lakebed
 from lakebed.errors import CommitConflictError, InvalidInputError, StaleRerunError
-from lakebed.state import runs, streams
+from lakebed.state import runs, state
 from lakebed.state.reader import read_head
 from lakebed.state.transaction import Transaction
 from lakebed.work import beside, epochs
@@ -154,7 +154,7 @@ def test_runs_are_not_remembered_of_every_epoch(dataset):
 
 
 def test_a_query_that_the_head_has_forgotten_is_told_by_the_runs(dataset, monkeypatch):
-    monkeypatch.setattr(streams, "MOST_QUERIES", 1)
+    monkeypatch.setattr(state, "MOST_QUERIES", 1)
     dataset.sink(rows(1), 5, query="q")
     dataset.sink(rows(2), 0, query="another")
     assert [progress.query for progress in state_of(dataset).streams] == ["another"]
@@ -168,7 +168,7 @@ def test_a_query_that_the_head_has_forgotten_is_told_by_the_runs(dataset, monkey
 
 def test_two_drivers_of_one_query_do_not_both_commit_an_epoch(dataset):
     store = store_of(dataset)
-    epoch = streams.Epoch("q", 0)
+    epoch = state.Epoch("q", 0)
     with Transaction.begin(store, "numbers", "append", epoch=epoch) as late:
         late.add(dataset._stage(rows(1), dataset._narrow_target(late, None)))
         dataset.sink(rows(1), 0, query="q")

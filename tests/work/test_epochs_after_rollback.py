@@ -11,7 +11,7 @@ from inside import store_of
 
 import lakebed
 from lakebed.errors import CommitConflictError, StaleRerunError
-from lakebed.state import history, streams
+from lakebed.state import history, state
 from lakebed.state.reader import read_head
 from lakebed.state.transaction import Transaction
 from lakebed.state.undone import Undone
@@ -171,7 +171,7 @@ def test_a_compacted_epoch_whose_files_were_cleaned_up_is_known(dataset):
 
 
 def test_a_query_that_the_head_forgot_is_judged_by_what_is_there(dataset, monkeypatch):
-    monkeypatch.setattr(streams, "MOST_QUERIES", 1)
+    monkeypatch.setattr(state, "MOST_QUERIES", 1)
     sink_all(dataset, range(3))
     dataset.rollback(version=2)
     dataset.sink(rows(50), 0, query="another")
@@ -185,7 +185,7 @@ def test_an_epoch_of_a_whole_result_is_written_again(dataset):
     store = store_of(dataset)
 
     def sink(number, *numbers):
-        epoch = streams.Epoch("q", number)
+        epoch = state.Epoch("q", number)
         with Transaction.begin(store, "numbers", "append", epoch=epoch) as begun:
             begun.add(dataset._stage(rows(*numbers), dataset._narrow_target(begun, None)))
             return epochs.commit_epoch(store, begun, epoch, replaces_all=True)
@@ -207,7 +207,7 @@ def test_an_epoch_that_a_rollback_brings_back_meanwhile_does_not_come_twice(data
     store = store_of(dataset)
     sink_all(dataset, range(2))
     dataset.rollback(version=1)
-    epoch = streams.Epoch("q", 1)
+    epoch = state.Epoch("q", 1)
     with Transaction.begin(store, "numbers", "append", epoch=epoch) as late:
         late.add(dataset._stage(rows(1, 101), dataset._narrow_target(late, None)))
         dataset.rollback(version=2)

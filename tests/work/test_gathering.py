@@ -14,7 +14,7 @@ import pytest
 import lakebed
 from lakebed.errors import LakebedError
 from lakebed.state.runs import NO_RUN, Runs
-from lakebed.state.streams import Epoch
+from lakebed.state.state import Epoch
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
 

@@ -18,7 +18,7 @@ from lakebed.errors import (
     InvalidInputError,
     SchemaMismatchError,
 )
-from lakebed.index import kartothek_file, merged_segments
+from lakebed.index import kartothek_file, postings_writer
 from lakebed.index.segment import size_of
 from lakebed.repository import Repository
 from lakebed.state.reader import read_head
@@ -289,7 +289,7 @@ def test_a_compaction_names_what_it_merged_beside_a_segment_that_is_damaged(
     (large,) = state_of(repository).lists.postings["n"]
     for n in range(3):
         dataset.append([{"n": n, "plane": "", "delay": 0.0}])
-    monkeypatch.setattr(merged_segments, "LARGE_BYTES", size_of(large) - 1)
+    monkeypatch.setattr(postings_writer, "LARGE_BYTES", size_of(large) - 1)
     repository.store.put(large.key, b"damaged")
     PROCESS_CACHE.clear()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable
 
 import numpy as np
@@ -379,3 +380,16 @@ def _has_required_parts(kind: Type) -> bool:
         case Struct(fields):
             return any(not f.nullable or _has_required_parts(f.type) for f in fields)
     return False
+
+
+def with_one_zero_and_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in which values that Spark takes for equal are equal in Arrow.
+
+    Arrow groups by bytes, of which there are two for zero, and many for NaN. Columns of other types
+    come back as they are.
+    """
+    if not pa.types.is_floating(column.type):
+        return column
+    is_nan = pc.is_nan(column)
+    column = pc.add(column, pa.scalar(0, column.type))
+    return pc.if_else(is_nan, pa.scalar(math.nan, column.type), column)

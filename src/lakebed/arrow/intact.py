@@ -23,7 +23,7 @@ from lakebed.errors import (
     ObjectNotFoundError,
     StorageError,
 )
-from lakebed.plan.data_file import DataFile
+from lakebed.plan.plan import DataFile
 from lakebed.state import file_table
 from lakebed.state.facts import Recorded
 from lakebed.store.base import Store

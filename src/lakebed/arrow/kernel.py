@@ -13,21 +13,19 @@ from __future__ import annotations
 import functools
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from lakebed.arrow.caps import CapKeeper
 from lakebed.arrow.conform import Conformer
 from lakebed.arrow.constraint import ViewCheck
-from lakebed.arrow.formats.file_content import Content
-from lakebed.arrow.formats.file_format import FileWriter
+from lakebed.arrow.formats.file_format import Content, FileWriter
 from lakebed.arrow.formats.known_formats import open_writer
 from lakebed.arrow.formats.submissions import with_document_fields
-from lakebed.arrow.numbering import PartitionNumbers
-from lakebed.arrow.uploads import Uploads
+from lakebed.arrow.partitioning import CapKeeper, PartitionNumbers
 from lakebed.arrow.waiting import SortedRows, SpilledRows, WaitingRows
 from lakebed.errors import InvalidInputError
 from lakebed.index.postings_writer import FileValues, PostingsWriter
@@ -455,3 +453,85 @@ class _OpenFile:
     def held_bytes(self) -> int:
         """Bytes that the file holds in memory."""
         return self.content.held_bytes + self.values.size_bytes
+
+
+def write_batches(store: Store, target: BatchTarget, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Write record batches as the data files of one batch.
+
+    Raises:
+        LakebedError: The data does not fit, or the store failed. What was written is deleted.
+    """
+    writer = KernelWriter(store, target)
+    try:
+        for batch in batches:
+            writer.write(batch)
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+# A store has a high latency, but serves many requests at a time.
+_UPLOAD_THREADS = 8
+_MAX_UPLOADS = 64  # that wait
+
+
+class Uploads:
+    """Puts immutable objects in threads, and holds few bytes at a time."""
+
+    def __init__(self, store: Store, max_bytes: int) -> None:
+        """Start without uploads.
+
+        Args:
+            store: Store that receives the objects.
+            max_bytes: Size of pending objects above which `put` waits for the first of them.
+        """
+        self._store = store
+        self._max_bytes = max_bytes
+        self._threads: ThreadPoolExecutor | None = None
+        self._waiting: deque[tuple[Future[None], Content, int]] = deque()
+        self._size_bytes = 0
+
+    def put(self, key: str, content: Content) -> None:
+        """Start to put an object.
+
+        Raises:
+            StorageError: An earlier upload failed.
+        """
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_UPLOAD_THREADS, thread_name_prefix="lakebed-upload")
+        size = content.held_bytes
+        future = self._threads.submit(content.put, self._store, key)
+        self._waiting.append((future, content, size))
+        self._size_bytes += size
+        while self._size_bytes > self._max_bytes or len(self._waiting) > _MAX_UPLOADS:
+            self._wait_for_first()
+
+    def _wait_for_first(self) -> None:
+        future, _, size = self._waiting.popleft()
+        self._size_bytes -= size
+        future.result()
+
+    def finish(self) -> None:
+        """Wait for all uploads.
+
+        Raises:
+            StorageError: An upload failed.
+        """
+        while self._waiting:
+            self._wait_for_first()
+        self._close()
+
+    def abort(self) -> None:
+        """Cancel the uploads that have not begun, and wait for the others, ignoring errors."""
+        for future, content, _ in self._waiting:
+            if future.cancel():
+                content.discard()
+        self._waiting.clear()
+        self._size_bytes = 0
+        self._close()
+
+    def _close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow import scan
+from lakebed.arrow.conform import with_one_zero_and_nan
 from lakebed.arrow.constraint import ViewCheck
-from lakebed.arrow.floats import with_one_zero_and_nan
 from lakebed.arrow.held_rows import HeldRows
 from lakebed.arrow.pairs import Pairs, met_by, rows_that_meet, value_of
 from lakebed.arrow.rewrite import Routed, file_partition

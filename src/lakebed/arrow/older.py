@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.arrow.arrow_streams import offsets_of
+from lakebed.arrow.entities import offsets_of
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import AS_IT_IS, Lineage, Reading

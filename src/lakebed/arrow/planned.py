@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lakebed.arrow.filesystem import filesystem_for
-from lakebed.arrow.fragments import assembled, grouped, names_in
+from lakebed.arrow.fragments import assembled, filesystem_for, grouped, names_in
 from lakebed.arrow.older import OlderFiles
 from lakebed.arrow.pushed import fields_of, weaker_predicate
 from lakebed.arrow.scan import count, output_schema, scan
@@ -23,7 +22,8 @@ from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, leaves, root
 from lakebed.model.schema import Decimal, Primitive, Struct, Type
 from lakebed.model.values import Scalar
 from lakebed.plan.expression import to_arrow_expression
-from lakebed.plan.plan import DataFile, ScanPlan, plan
+from lakebed.plan.plan import DataFile, ScanPlan
+from lakebed.plan.search import plan
 from lakebed.store.base import Store
 
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
-from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.partitioning import admitted_values
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import TRUE, Predicate, bind
-from lakebed.plan.plan import plan
+from lakebed.plan.search import plan
 from lakebed.state.committing import CommitOptions
 from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_own_head

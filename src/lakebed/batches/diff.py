@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakebed.arrow.floats import with_one_zero_and_nan
+from lakebed.arrow.conform import with_one_zero_and_nan
 from lakebed.common.given import given_names
 from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.shown import counted

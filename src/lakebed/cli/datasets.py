@@ -31,10 +31,9 @@ from lakebed.cli.shared_options import (
 from lakebed.common.shown import counted, visible
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
-from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
-from lakebed.model.keys import BATCH_ID
+from lakebed.model.keys import BATCH_ID, BATCH_IDS, BatchIds
 from lakebed.model.locations import shell_address
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.partition.repeating import warn_of_repetition

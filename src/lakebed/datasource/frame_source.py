@@ -24,8 +24,7 @@ from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.schema import Field, Schema
 from lakebed.model.spark_types import schema_from_spark
-from lakebed.plan.data_file import DataFile
-from lakebed.plan.plan import Scan, ScanPlan
+from lakebed.plan.plan import DataFile, Scan, ScanPlan
 from lakebed.spark.planned_files import files_table, planned_files
 from lakebed.spark.task_results import table_from_bytes, table_to_bytes
 from lakebed.spark.through_arrow import to_spark_types

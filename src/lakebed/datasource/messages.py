@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from lakebed.arrow.kernel import BatchTarget
-from lakebed.arrow.write import write_batches
+from lakebed.arrow.kernel import BatchTarget, write_batches
 from lakebed.errors import LakebedError
 from lakebed.spark.task_results import encode_result, results, write_error
 from lakebed.state.written import Written

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakebed.plan.data_file import DataFile, Share
+from lakebed.plan.plan import DataFile, Share
 
 MIB = 2**20
 

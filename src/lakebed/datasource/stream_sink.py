@@ -27,7 +27,7 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.session import QUERY_ID
 from lakebed.spark.travel import Travels
 from lakebed.state.committing import CommitOptions
-from lakebed.state.streams import Epoch
+from lakebed.state.state import Epoch
 from lakebed.state.transaction import Suspended, Transaction
 from lakebed.store.base import Store
 from lakebed.work.cleanup import parse_age

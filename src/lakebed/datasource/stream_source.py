@@ -28,8 +28,8 @@ from lakebed.datasource.stream_options import StreamReadOptions
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.keys import batch_id_of
 from lakebed.model.predicate import TRUE, bind
-from lakebed.plan.data_file import DataFile
-from lakebed.plan.plan import plan
+from lakebed.plan.plan import DataFile
+from lakebed.plan.search import plan
 from lakebed.spark.planned_files import files_table
 from lakebed.spark.task_results import table_to_bytes
 from lakebed.spark.travel import Travels

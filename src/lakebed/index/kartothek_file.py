@@ -23,7 +23,7 @@ from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError, InvalidNameError, ObjectNotFoundError
 from lakebed.index.lookup import match_values
-from lakebed.index.merged_segments import MergeSource, merge_sources, merged_pairs
+from lakebed.index.postings_writer import MergeSource, merge_sources, merged_pairs
 from lakebed.index.segment import GROUP_ROWS, SMALL_BYTES, open_segment
 from lakebed.index.value_order import is_first, sorted_pairs
 from lakebed.model.arrow_types import type_to_arrow

@@ -31,9 +31,8 @@ from pyarrow import types as pat
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.index.value_order import is_first
 from lakebed.model.layout import postings_folder, segment_key
-from lakebed.store.base import Store
+from lakebed.store.base import SeekableReader, Store
 from lakebed.store.cache import PROCESS_CACHE
-from lakebed.store.seekable import SeekableReader
 from lakebed.store.segments import EncodedSegment, Segment
 
 GROUP_ROWS = 10_000

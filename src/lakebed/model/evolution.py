@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model import publishing
 from lakebed.model.allowed import DEFAULT_CAP, OneOf, includes
-from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import BatchIds
 from lakebed.model.partition import Dimension, PartitionFunction
 from lakebed.model.partition.function import find_type
 from lakebed.model.schema import (

@@ -26,9 +26,8 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan import indices
-from lakebed.plan.data_file import DataFile
-from lakebed.plan.explanation import Account
 from lakebed.plan.paths import Paths
+from lakebed.plan.plan import Account, DataFile, ScanPlan
 from lakebed.plan.statistics import Evidence, evidence_of
 from lakebed.state import file_table
 from lakebed.state.state import State
@@ -44,6 +43,48 @@ _FACTS_A_REQUEST = 25_000
 # A single file is opened in the time of a lookup, which might not even drop it.
 _FEW_FILES = 2
 _UNKNOWN = -1  # for an unknown number of rows
+
+
+def plan(
+    state: State, predicate: Predicate, *, requests: int, store: Store | None = None
+) -> ScanPlan:
+    """Choose the data files that may have matching rows.
+
+    The first step uses the partitions, which are in the head. The next steps use an index if the
+    predicate names values of its column, the file table if that is less work than opening the
+    remaining files, and other indices that may still help. The same state and predicate give the
+    same files, unless a segment is damaged: then its files are kept.
+
+    Args:
+        state: The version to read.
+        predicate: A predicate bound to the columns of the dataset.
+        requests: Number of requests for reading the state, for the account.
+        store: The store that holds the file table and the indices; None to use only the head.
+
+    Raises:
+        CorruptMetadataError: A directory of the head does not fit the schema.
+
+    Cost:
+        Time in proportion to the live files, a second or two for a million. One GET for each
+        segment of the file table, eight at a time, and a few for an index, unless the process has
+        read them before. Without a store no request.
+    """
+    search = Search(state, predicate)
+    search.ask_partitions()
+    if store is not None:
+        search.ask_indices(store, only_for_values=True)
+        search.ask_statistics(store)
+        search.ask_indices(store)
+    return ScanPlan(
+        layout=state.layout,
+        files=search.files(),
+        residual=search.residual(),
+        file_table=state.lists.files,
+        state=state,
+        predicate=predicate,
+        requests=requests + search.requests,
+        account=search.account(),
+    )
 
 
 class Search:

@@ -12,7 +12,7 @@ from lakebed.common.shown import shown
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.names import find_alike
 from lakebed.model.predicate import TRUE, Predicate
-from lakebed.plan.plan import plan
+from lakebed.plan.search import plan
 from lakebed.spark.planned_frame import read_frame
 from lakebed.spark.session import get_session
 from lakebed.state.reader import list_repository, read_head

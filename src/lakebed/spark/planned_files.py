@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lakebed.model.keys import split_label
 from lakebed.model.layout import Layout
-from lakebed.plan.data_file import DataFile, Share
+from lakebed.plan.plan import DataFile, Share
 from lakebed.state.facts import Recorded
 
 _SCHEMA = pa.schema(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakebed.arrow.conform import check_columns, check_types
-from lakebed.arrow.kernel import BatchTarget, KernelWriter
+from lakebed.arrow.kernel import BatchTarget, KernelWriter, write_batches
 from lakebed.arrow.workers import gather
-from lakebed.arrow.write import write_batches
 from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.admission import with_admitted

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakebed.arrow.kernel import BatchTarget, KernelWriter
-from lakebed.arrow.write import write_batches
+from lakebed.arrow.kernel import BatchTarget, KernelWriter, write_batches
 from lakebed.errors import ConflictError, LakebedError
 from lakebed.spark.few import Task
 from lakebed.spark.task_results import (

@@ -13,13 +13,16 @@ from lakebed.errors import CorruptMetadataError, FormatError, UnsupportedVersion
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import check_under
 from lakebed.model.layout import Layout, postings_folder
-from lakebed.state.descriptors import describe, read_descriptor
-from lakebed.state.head import METADATA_VERSION, HeadDocument, HeadFormat
+from lakebed.state.head import (
+    METADATA_VERSION,
+    HeadDocument,
+    HeadFormat,
+    encode_partitions,
+    labels_of,
+)
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
-from lakebed.state.partitions import encode_partitions, labels_of
 from lakebed.state.protections import Protection
-from lakebed.state.state import State
-from lakebed.state.streams import QueryProgress
+from lakebed.state.state import QueryProgress, State, describe, read_descriptor
 from lakebed.store.segments import Segment
 
 FORMAT_VERSION = 3  # of what Lakebed itself puts on storage

@@ -1,4 +1,4 @@
-"""The commit: the loop around the conditional put of the head.
+"""The commit: the loop around the conditional put of the head, and the state that is put.
 
 A stable commit id makes it safe to try again: before a lost race or a lost answer is called a
 conflict, the history is asked for the id.
@@ -11,8 +11,13 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
 
 from lakebed.common.given import check_given
 from lakebed.errors import (
@@ -21,19 +26,27 @@ from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
     LakebedError,
+    PreconditionFailedError,
     StorageError,
 )
-from lakebed.model.batch_ids import FIRST_MOMENT
-from lakebed.state import conflicts
+from lakebed.index.postings_writer import compact_list
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.keys import FIRST_MOMENT
+from lakebed.model.totals import known_total
+from lakebed.state import conflicts, file_table, history, index_files, runs, sources
 from lakebed.state.after import NotPublished
+from lakebed.state.codec import to_document
+from lakebed.state.conflicts import Terms
+from lakebed.state.head import encode_head
 from lakebed.state.history import Entry
-from lakebed.state.moving import read_settled_head
-from lakebed.state.reader import Head
+from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, Lists, Segments, column_of
+from lakebed.state.moving import remove_or_leave, settled
+from lakebed.state.reader import Head, read_head, remember
 from lakebed.state.reservation import LEASE
-from lakebed.state.state import State
-from lakebed.state.swap import Swaps
-from lakebed.state.terms import Terms
-from lakebed.store.base import Store
+from lakebed.state.scope import RunFiles, Scope
+from lakebed.state.state import Change, State, adopt, apply
+from lakebed.store.base import Store, StoredObject, delete_or_leave
+from lakebed.store.segments import EncodedSegment, Segment, compact
 
 _log = logging.getLogger(__name__)
 
@@ -138,7 +151,9 @@ def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swa
         try:
             # The order matters: first look for our own commit, then for conflicts. So the last
             # look comes after the last put, and what it does not find has not landed.
-            head = read_settled_head(store, base.name)
+            head = read_head(store, base.name)
+            if not head.is_settled:
+                head = settled(store, head)
             version = head.state.version
             since = _entries_since(store, terms, head, swaps)
             own = next((entry for entry in since if entry.commit_id == commit_id), None)
@@ -220,3 +235,245 @@ def _log_commit(dataset: str, entry: Entry, attempt: int) -> None:
         entry.row_count,
         attempt,
     )
+
+
+class Swaps:
+    """The attempts of one commit to swap the head, and what is known of them.
+
+    While a put may still land, nothing proves that the commit did not happen, and nothing is
+    deleted that its head would name.
+    """
+
+    def __init__(self, store: Store, terms: Terms) -> None:
+        self._store = store
+        self._terms = terms
+        # Etags, by key, of the heads under which a put of ours may still land, or has landed.
+        self._pending: dict[str, str] = {}
+        # Keys of segments that only heads name which did not win.
+        self.unused: list[str] = []
+
+    @property
+    def may_land(self) -> bool:
+        """Whether a put may still land, or has landed, that has not been seen."""
+        return bool(self._pending)
+
+    def settle(self, head: Head) -> None:
+        """Note what the head proves of the swaps before, since it does not have our commit."""
+        now = {copy.key: copy.etag for copy in (head, head.stale) if copy is not None}
+        # A condition that does not hold can never hold again; a head that has moved is gone.
+        self._pending = {key: etag for key, etag in self._pending.items() if now.get(key) == etag}
+        self._delete_unused()
+
+    def swap(self, head: Head) -> tuple[Entry, State] | None:
+        """Put the next head in the place of one; None if another was faster."""
+        written: list[str] = []
+        is_done = False
+        try:
+            state, entry = successor(self._store, head.state, self._terms, written)
+            is_done = self._replace(head, state)
+        finally:
+            if not is_done:
+                self.unused += written
+        if not is_done:
+            return None
+        if head.stale is not None and remove_or_leave(self._store, head.stale):
+            self._pending.pop(head.stale.key, None)
+        self._pending.pop(head.key, None)
+        self._delete_unused()
+        return entry, state
+
+    def _replace(self, head: Head, new: State) -> bool:
+        """Put the head under its condition; False if the race was lost."""
+        data = encode_head(to_document(new), new.head_format)
+        before = dict(self._pending)
+        self._pending[head.key] = head.etag
+        try:
+            etag = self._store.replace(head.key, data, if_match=head.etag)
+        except PreconditionFailedError:
+            # Refused, or landed by a put that the client repeated: the next look will tell.
+            return False
+        except StorageError as exc:
+            if not exc.retryable:
+                self._pending = before  # the store says that this one did not land
+            raise
+        if self._terms.change.descriptor is None:
+            remember(self._store, head.key, etag, new)
+        return True
+
+    def _delete_unused(self) -> None:
+        if self.unused and not self._pending:
+            delete_or_leave(self._store, self.unused)
+            self.unused.clear()
+
+
+def successor(store: Store, state: State, terms: Terms, written: list[str]) -> tuple[State, Entry]:
+    """Return the state after a change, to be named by the head, and the entry of the change.
+
+    Args:
+        store: Where the dataset is.
+        state: What the head says.
+        terms: With the change, already checked for conflicts.
+        written: Takes the key of each segment before it is written.
+
+    Cost:
+        One PUT for the history, one for the runs if there are any to note, what the lists cost
+        that have become too long, and the index files of other tools that are kept up. Of what
+        replaces files also the file table, of which there are few objects.
+    """
+    entries = []
+    foreign = foreign_entry(store, state)
+    if foreign is not None:
+        entries.append(foreign)
+        state = replace(state, version=foreign.version, committed_at=foreign.committed_at)
+    before, own = state, []
+    now = dt.datetime.now(dt.UTC)
+    changes = (*terms.change.earlier, _change_for(store, state, terms))
+    for change in changes:
+        following, entry = apply(state, change, now)
+        entry = _counted(store, state, entry)
+        own.append(entry)
+        state = following
+    if any(entry.added or entry.removed for entry in own):
+        indices = index_files.kept_up(store, before, state, changes, own, written)
+        state = replace(state, indices=indices)
+    return _with_segments(store, state, [*entries, *own], written), entry
+
+
+def _counted(store: Store, state: State, entry: Entry) -> Entry:
+    """Return an entry with the rows of the files that it took out, where nothing else tells them.
+
+    Args:
+        store: Where the dataset is.
+        state: Before the change.
+        entry: Of the change.
+    """
+    is_told = entry.removed_row_count is not None or entry.operation in runs.REWRITING
+    if not entry.removed or is_told:
+        return entry
+    labels = pa.array(entry.removed, pa.large_string())
+    known = file_table.find(store, state.lists.files, labels, {}).row_count
+    return msgspec.structs.replace(entry, removed_row_count=known_total(known.to_pylist()))
+
+
+def foreign_entry(store: Store, state: State) -> Entry | None:
+    """Return the entry for what other tools have changed since our last commit, if they have."""
+    if not state.is_changed_by_others:
+        return None
+    past = history.replay(history.read(store, state.lists.history), state.version)
+    return adopt(state, past.labels, dt.datetime.now(dt.UTC), uuid.uuid4().hex)
+
+
+def _change_for(store: Store, state: State, terms: Terms) -> Change:
+    """Return the change without what it knows of fields that are others by now.
+
+    A field that was dropped and added again has its old name, and in files of the base's schema
+    other values than the new field. Index files are of one schema, as `apply` has it.
+    """
+    base, change = terms.base.lineage.number, terms.change
+
+    def known(edit: Edit) -> Edit:
+        column = column_of(edit.name)
+        is_other = column is not None and state.lineage.lacks(column, base)
+        return replace(edit, added=()) if is_other else edit
+
+    indices = {
+        column: key
+        for column, key in change.indices.items()
+        if state.lineage.number == base and column in state.descriptor.index
+    }
+    return replace(
+        change,
+        edits=tuple(map(known, change.edits)),
+        indices=indices,
+        scope=_scope_for(store, state, change.scope),
+    )
+
+
+def _scope_for(store: Store, state: State, scope: Scope) -> Scope:
+    if not isinstance(scope, RunFiles) or not scope.replaces:
+        return scope
+    known = runs.read(store, state.lists)
+    return replace(scope, labels=frozenset(known.files_of(scope.run, state.labels)))
+
+
+def _with_segments(
+    store: Store, state: State, entries: Sequence[Entry], written: list[str]
+) -> State:
+    """Write down what the commit did, and merge the lists that have become too long."""
+
+    def put(segment: Segment, data: bytes) -> None:
+        written.append(segment.key)
+        store.put(segment.key, data)
+
+    lists = state.lists
+    first = Segment.new(history.folder(state.name), len(entries), history.SUFFIX)
+    put(first, history.encode(entries))
+    noted = runs.to_note(store, lists, entries)
+    lists = replace(lists, history=(*lists.history, first))
+    if noted.batches or noted.carried:
+        segment = runs.new_segment(state.name, noted)
+        put(segment, runs.encode(noted))
+        lists = replace(lists, runs=(*lists.runs, segment))
+    return replace(state, lists=merged_ends(store, replace(state, lists=lists), written))
+
+
+class ListCodec(Protocol):
+    """A module that knows what the segments of a list hold."""
+
+    SUFFIX: str  # of a key
+
+    def folder(self, dataset: str) -> str:
+        """Return where the segments of a dataset lie."""
+        ...
+
+    def decode(self, data: bytes, key: str) -> object:
+        """Read a segment; raise `CorruptMetadataError` if it is damaged."""
+        ...
+
+    def merge(self, parts: Sequence[StoredObject]) -> bytes:
+        """Return several segments as one; raise `CorruptMetadataError` if one is damaged."""
+        ...
+
+
+# Those of postings are of a type, that of their column: `lakebed.index` merges them.
+CODECS: Mapping[str, ListCodec] = {
+    HISTORY: history,
+    FILES: file_table,
+    SOURCES: sources,
+    RUNS: runs,
+}
+
+
+def merged_ends(store: Store, state: State, written: list[str]) -> Lists:
+    """Merge the end of each list whose levels are full, as far as a commit may take the time.
+
+    Args:
+        store: Where the dataset is.
+        state: That is about to be committed.
+        written: Takes the key of each merged segment before it is written.
+
+    Returns:
+        The lists to name in the head. What cannot be merged stays as it is.
+
+    Cost:
+        Nothing, or one GET a merged segment and one PUT for each list that has become too long.
+    """
+    types = state.descriptor.column_types
+
+    def merged_end(name: str, segments: Segments) -> Segments:
+        column = column_of(name)
+        if column is not None:
+            kind = type_to_arrow(types[column])
+            return compact_list(store, state.name, column, segments, kind, written)
+        codec = CODECS[name]
+
+        def merge(tail: Sequence[Segment]) -> EncodedSegment:
+            data = codec.merge([store.get(segment.key) for segment in tail])
+            weight = sum(segment.weight for segment in tail)
+            merged = Segment.new(codec.folder(state.name), weight, codec.SUFFIX)
+            return EncodedSegment(merged, data)
+
+        return compact(store, segments, merge, written)
+
+    lists = {name: merged_end(name, segments) for name, segments in state.lists.items()}
+    return Lists.by_name(lists)

@@ -1,16 +1,19 @@
-"""Conflicts: whether what happened since a base stands in the way of a commit. No I/O.
+"""Conflicts: whether what happened since a base stands in the way of a commit.
 
 Every rule looks at what happened, as the history tells it, and not at whether things are equal again:
 rows that were added and taken out meanwhile may have found their way into what is to be committed.
 What other tools did has no entry in the history, or a late one; there the files tell it.
+
+The rules do no I/O. `Terms` reads what they are asked about.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from lakebed.errors import (
     CommitConflictError,
@@ -21,8 +24,11 @@ from lakebed.errors import (
 from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import check_partitioning, check_schema, grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
+from lakebed.state import history, runs
 from lakebed.state import runs as run_list
+from lakebed.state import sources as source_list
 from lakebed.state.history import Entry
+from lakebed.state.readable import check_readable, is_readable
 from lakebed.state.runs import Runs
 from lakebed.state.scope import (
     Nothing,
@@ -34,9 +40,9 @@ from lakebed.state.scope import (
     WholeView,
 )
 from lakebed.state.sources import Sources, changed_meanwhile
-from lakebed.state.state import FOREIGN, Change, State, is_one_dataset
-from lakebed.state.streams import find_progress
+from lakebed.state.state import FOREIGN, Change, State, find_progress, is_one_dataset
 from lakebed.state.undone import ROLLBACK
+from lakebed.store.base import Store
 
 LONGER_LEASE = "Write the data again, with a longer lease."
 _BOTH = "Both change the descriptor."
@@ -473,3 +479,66 @@ def _concerns(entry: Entry, run: str, runs: Runs) -> bool:
 def named(entry: Entry) -> str:
     """Say which commit it is."""
     return f"the {entry.operation} that made version {entry.version} (commit {entry.commit_id})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """A change, and what it rests on.
+
+    Attributes:
+        base: The state that the change was computed from.
+        change: What is to be committed.
+        lease: Of its writer.
+        sources: What the segment of the change says of raw files.
+        reads: What else it rests on.
+        only_on: The state that it may be committed on; None for any without a conflict.
+        staged_until: When the lease of a batch ends that was staged before.
+    """
+
+    base: State
+    change: Change
+    lease: dt.timedelta
+    sources: Sources | None = None
+    reads: tuple[Read, ...] = ()
+    only_on: State | None = None
+    staged_until: dt.datetime | None = None
+
+    def with_runs(self, store: Store) -> Self:
+        """Note which run wrote what, where it matters who has touched what a run wrote."""
+
+        def known(read: Read) -> Read:
+            is_of_run = isinstance(read.scope, RunFiles)
+            return replace(read, runs=runs.read(store, self.base.lists)) if is_of_run else read
+
+        return replace(self, reads=tuple(map(known, self.reads)))
+
+    def entries_since(self, store: Store, now: State) -> tuple[Entry, ...]:
+        """Return what was committed since the base, and since what was read before."""
+        oldest = min((self.base.version, *(read.state.version for read in self.reads)))
+        if now.version == oldest:
+            return ()
+        return history.read(store, now.lists.history, after=oldest)
+
+    def check(self, store: Store, now: State, since: Sequence[Entry]) -> None:
+        """Check that nothing stands in the way.
+
+        Args:
+            store: Where the dataset is.
+            now: What the head says.
+            since: What `entries_since` gave.
+
+        Raises:
+            CommitConflictError: Something does.
+            PreconditionFailedError: It is not the state that the change is meant for.
+            VersionNotFoundError: A cleanup has given up the version that it restores.
+        """
+        base, change = self.base, self.change
+        check_in_time(base, now, change, self.lease, self.staged_until)
+        if change.restores is not None and not is_readable(now, change.restores):
+            check_readable(now, history.read(store, now.lists.history), change.restores)
+        if self.sources is not None and base.lists.sources != now.lists.sources:
+            known, latest = (source_list.read(store, state.lists.sources) for state in (base, now))
+            check_sources(base, now, change, self.sources, known, latest)
+        check(base, now, change, since, self.reads)
+        if self.only_on is not None:
+            check_unchanged(self.only_on, now, change)

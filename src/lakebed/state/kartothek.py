@@ -27,8 +27,13 @@ from lakebed.model.keys import split_label
 from lakebed.model.layout import TABLE, Folder, Layout, Naming, schema_key
 from lakebed.model.schema import Schema, Type
 from lakebed.state.codec import annotations_of, creation_time_of
-from lakebed.state.head import HeadDocument, HeadFormat
-from lakebed.state.partitions import PartitionEntry, checked_labels, read_entries
+from lakebed.state.head import (
+    HeadDocument,
+    HeadFormat,
+    PartitionEntry,
+    checked_labels,
+    read_entries,
+)
 from lakebed.state.state import State
 from lakebed.store.base import Store
 

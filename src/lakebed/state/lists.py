@@ -3,7 +3,7 @@
 What grows with every commit is not in the head but in segments, and the head names them: the
 history, the file table, which raw files were read in, which run wrote what, and the postings of
 each indexed column. How the segments of a list are written is said in
-`lakebed.state.list_codecs`.
+`lakebed.state.committing`.
 """
 
 from __future__ import annotations

@@ -60,6 +60,14 @@ _WAITS_S = (0.0, 0.1, 0.5, 2.0)  # after lost answers to the removal of a head
 def read_settled_head(store: Store, dataset: str) -> Head:
     """Read the head of a dataset to commit to it, and finish a hand-over that is under way.
 
+    See `settled`.
+    """
+    return settled(store, read_head(store, dataset))
+
+
+def settled(store: Store, head: Head) -> Head:
+    """Finish the hand-over that is under way, and return the head after it.
+
     Raises:
         DatasetNotFoundError: There is no such dataset.
         InvalidInputError: The head cannot be written in the other format.
@@ -67,15 +75,14 @@ def read_settled_head(store: Store, dataset: str) -> Head:
             the old head.
 
     Cost:
-        A read of the head; while a hand-over is under way, one conditional PUT, one DELETE and
-        two reads more.
+        Nothing, unless a hand-over is under way: one conditional PUT, one DELETE and two reads.
     """
     for _ in range(_MOST_LOOKS):
-        head = read_head(store, dataset)
-        if not _advance(store, head):
+        if head.is_settled or not _advance(store, head):
             return head
+        head = read_head(store, head.state.name)
     raise StorageError(
-        f"The head {head.key!r} of {dataset!r} changes while it moves to the other format.",
+        f"The head {head.key!r} of {head.state.name!r} changes while it moves to the other format.",
         hint="Stop the other tool that writes it.",
         retryable=True,
     )

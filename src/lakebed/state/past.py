@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from lakebed.model.layout import Folder
 from lakebed.state import history
-from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
-from lakebed.state.state import State
+from lakebed.state.state import State, descriptor_from
 from lakebed.store.base import Store
 
 

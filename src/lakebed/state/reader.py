@@ -58,6 +58,11 @@ class Head:
     requests: int = 1
     is_alone: bool = True
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no hand-over to the other format can be under way."""
+        return self.stale is None and self.state.moves_to is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:

@@ -21,8 +21,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     StorageError,
 )
-from lakebed.model.batch_ids import BatchIds
-from lakebed.model.keys import BatchId
+from lakebed.model.keys import BatchId, BatchIds
 from lakebed.model.layout import Folder
 from lakebed.model.schema import Type
 from lakebed.model.sql_predicates import parse_sql

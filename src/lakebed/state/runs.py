@@ -8,7 +8,7 @@ in segments that the head names, apart from the history: a rerun reads as much a
 and not as much as there were files.
 
 The epochs of a streaming query are runs, too, and there may be millions of them. Only the last of
-each query can be replaced; see `lakebed.state.streams`. Those before it are settled: nothing is
+each query can be replaced; see `lakebed.state.state`. Those before it are settled: nothing is
 known of them any more than of rows without a run, so that a compaction may join them.
 """
 
@@ -20,10 +20,11 @@ import msgspec
 
 from lakebed.model.keys import BATCH_ID, batch_id_of
 from lakebed.model.layout import Folder
-from lakebed.state import history, streams
+from lakebed.state import history
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
 from lakebed.state.packed import pack, unpack
+from lakebed.state.state import epoch_of, newest_epochs
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, read_segment
 
@@ -48,12 +49,12 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def settled(self) -> Runs:
         """Return the same without the epochs of streaming queries that can be replaced no more."""
-        last = streams.newest(self.batches)
+        last = newest_epochs(self.batches)
         if not last:
             return self
 
         def is_kept(run: str) -> bool:
-            epoch = streams.epoch_of(run)
+            epoch = epoch_of(run)
             known = None if epoch is None else last.get(epoch.query)
             return epoch is None or known is None or epoch.number >= known.epoch
 

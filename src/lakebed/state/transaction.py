@@ -21,15 +21,14 @@ from lakebed.errors import (
     LakebedError,
     PreconditionFailedError,
 )
-from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import schema_number_of
+from lakebed.model.keys import BatchIds, schema_number_of
 from lakebed.model.lineage import Lineage
 from lakebed.state import conflicts, file_table
 from lakebed.state import sources as source_list
 from lakebed.state.after import Gathered, Pending, after_commit, before_commit
-from lakebed.state.committing import CommitOptions, Committed, commit_change
-from lakebed.state.conflicts import Read
+from lakebed.state.committing import CommitOptions, Committed, Swaps, commit_change, foreign_entry
+from lakebed.state.conflicts import Read, Terms
 from lakebed.state.head import HeadFormat
 from lakebed.state.lists import Edit, Lists
 from lakebed.state.past import base_as_of
@@ -45,11 +44,7 @@ from lakebed.state.reservation import (
 )
 from lakebed.state.scope import Nothing, RewrittenFiles, Scope
 from lakebed.state.sources import Sources
-from lakebed.state.state import Change, State
-from lakebed.state.streams import Epoch, QueryProgress, epoch_of
-from lakebed.state.succession import foreign_entry
-from lakebed.state.swap import Swaps
-from lakebed.state.terms import Terms
+from lakebed.state.state import Change, Epoch, QueryProgress, State, epoch_of
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 

@@ -12,10 +12,9 @@ from lakebed.model.layout import Folder
 from lakebed.model.schema import Schema
 from lakebed.state import conflicts, history
 from lakebed.state.committing import CommitOptions, Committed
-from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import State
+from lakebed.state.state import State, descriptor_from
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 

@@ -9,8 +9,7 @@ from typing import Protocol, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.index import postings
-from lakebed.index.postings import Postings
+from lakebed.index.postings_writer import Postings, joined_postings, keys_of_postings
 from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import Schema
 from lakebed.state.caught import Caught, total
@@ -78,7 +77,7 @@ class Written:
 
     def keys(self, names: SupportsKey) -> tuple[str, ...]:
         """Return the keys of all objects that were written."""
-        return (*map(names.key, self.labels), *postings.keys_of(self.postings))
+        return (*map(names.key, self.labels), *keys_of_postings(self.postings))
 
     def without(self, labels: frozenset[str]) -> Written:
         """Return the same without some of the files; their postings stay."""
@@ -101,7 +100,7 @@ def joined(parts: Sequence[Written]) -> Written:
     """
     return Written(
         facts=pa.concat_tables([part.facts for part in parts]),
-        postings=postings.joined([part.postings for part in parts]),
+        postings=joined_postings([part.postings for part in parts]),
         caught=total(caught for part in parts for caught in part.caught),
         origins={label: origins for part in parts for label, origins in part.origins.items()},
         carried={label: run for part in parts for label, run in part.carried.items()},

@@ -13,8 +13,7 @@ from lakebed.model.keys import schema_number_of
 from lakebed.model.layout import Folder
 from lakebed.model.schema import Field, Kind, Primitive, Type
 from lakebed.state import history
-from lakebed.state.descriptors import descriptor_from
-from lakebed.state.state import State
+from lakebed.state.state import State, descriptor_from
 from lakebed.store.base import Store
 
 Widens = Callable[[Type, Type], bool]

@@ -10,7 +10,7 @@ from importlib import resources
 from lakebed.common.shown import counted, human_size
 from lakebed.model.schema import MISSING
 from lakebed.model.totals import known_total
-from lakebed.plan.explanation import Explanation
+from lakebed.plan.plan import Explanation
 from lakebed.state.sources import SourceFile
 from lakebed.web import charts, dataset_facts
 from lakebed.web.dataset_facts import DatasetFacts

@@ -31,11 +31,12 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import schema_from_arrow
-from lakebed.model.batch_ids import BATCH_IDS, BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import (
     BATCH_ID,
+    BATCH_IDS,
     NULL_VALUE,
+    BatchIds,
     adopted_file_name,
     encode_level,
     encode_path,

@@ -39,9 +39,9 @@ from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout, schema_key
 from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, kartothek, published, reservation, schema_file
+from lakebed.state.committing import CODECS
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
-from lakebed.state.list_codecs import CODECS
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, column_of, postings_of
 from lakebed.state.moving import find_leftover, remove_unchanged
 from lakebed.state.published import Shown

@@ -27,7 +27,8 @@ from lakebed.errors import CommitConflictError, InvalidInputError, noting
 from lakebed.model.keys import is_adopted, partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.model.schema import Decimal, Primitive
-from lakebed.plan.plan import DataFile, plan
+from lakebed.plan.plan import DataFile
+from lakebed.plan.search import plan
 from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, runs, sources
 from lakebed.state.committing import CommitOptions

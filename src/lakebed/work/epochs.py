@@ -18,13 +18,12 @@ from lakebed.errors import (
 )
 from lakebed.model.keys import BATCH_ID, partition_of_label
 from lakebed.model.predicate import TRUE
-from lakebed.plan.plan import plan
+from lakebed.plan.search import plan
 from lakebed.state import history, runs
 from lakebed.state.history import Entry
 from lakebed.state.reservation import ManifestFile, key_of, read_record
 from lakebed.state.scope import Nothing, RunFiles, Scope, TheseFiles, WholeView
-from lakebed.state.state import State
-from lakebed.state.streams import Epoch, QueryProgress, epoch_of, find_progress, newest
+from lakebed.state.state import Epoch, QueryProgress, State, epoch_of, find_progress, newest_epochs
 from lakebed.state.transaction import Transaction
 from lakebed.state.undone import ROLLBACK, Undone
 from lakebed.state.written import Written
@@ -119,7 +118,7 @@ def find_standing(store: Store, base: State, epoch: Epoch) -> EpochStanding:
     last = find_progress(base.streams, epoch.query)
     if last is not None and epoch.number > last.epoch:
         return EpochStanding(progress=last)
-    if last is None and epoch.query not in newest(runs.read(store, base.lists).batches):
+    if last is None and epoch.query not in newest_epochs(runs.read(store, base.lists).batches):
         return (
             EpochStanding()
         )  # else it has not committed for long, or a release that knows no streams has

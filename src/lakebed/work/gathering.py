@@ -15,7 +15,7 @@ from lakebed.arrow.rewrite import RewriteJob, rewrite_all, works_on
 from lakebed.arrow.workers import Threads
 from lakebed.model.keys import partition_of_label, split_label
 from lakebed.model.predicate import TRUE
-from lakebed.plan.plan import plan
+from lakebed.plan.search import plan
 from lakebed.state import runs
 from lakebed.state.after import Gathered, Pending
 from lakebed.state.reader import read_own_head

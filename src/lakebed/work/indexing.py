@@ -36,9 +36,14 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.index import kartothek_file as index_file
-from lakebed.index.merged_segments import groups_to_merge, merge_segments
-from lakebed.index.postings import Postings, joined, keys_of
-from lakebed.index.postings_writer import PostingsWriter
+from lakebed.index.postings_writer import (
+    Postings,
+    PostingsWriter,
+    groups_to_merge,
+    joined_postings,
+    keys_of_postings,
+    merge_segments,
+)
 from lakebed.index.segment import Footer, open_segment
 from lakebed.index.value_order import rank
 from lakebed.model.arrow_types import type_to_arrow
@@ -47,8 +52,8 @@ from lakebed.model.keys import file_ids
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
-from lakebed.plan.data_file import DataFile
-from lakebed.plan.plan import Scan, plan
+from lakebed.plan.plan import DataFile, Scan
+from lakebed.plan.search import plan
 from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table
 from lakebed.state.committing import CommitOptions, Committed
@@ -437,7 +442,7 @@ def _index_files(
 
     groups = balanced_groups(sizes, workers.count)
     parts = workers.map(index, groups, dict[str, tuple[Segment, ...]])
-    postings = joined(gather(store, parts, keys_of))
+    postings = joined_postings(gather(store, parts, keys_of_postings))
     tally.add(*sizes)
     return postings
 

@@ -12,14 +12,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.held_rows import HeldRows, StoredRows, data_batches, hold, put_part
-from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.kernel import BatchTarget, WriteOptions, write_batches
 from lakebed.arrow.matching import FileChanges, KeyValues, Matcher, Merging
+from lakebed.arrow.partitioning import admitted_values
 from lakebed.arrow.rewrite import RewriteJob, rewrite_all, works_on
 from lakebed.arrow.workers import Workers
-from lakebed.arrow.write import write_batches
 from lakebed.commit import Commit
 from lakebed.errors import (
     CommitConflictError,
@@ -46,7 +45,8 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Field, Primitive, Schema, Type, dotted_types
 from lakebed.model.values import TIMES, Scalar, is_nan
-from lakebed.plan.plan import DataFile, plan
+from lakebed.plan.plan import DataFile
+from lakebed.plan.search import plan
 from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table
 from lakebed.state.committing import CommitOptions

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import noting
 from lakebed.state import file_table, history
-from lakebed.state.committing import CommitOptions
-from lakebed.state.list_codecs import CODECS
+from lakebed.state.committing import CODECS, CommitOptions
 from lakebed.state.lists import FILES, HISTORY, Edit
 from lakebed.state.published import Shown
 from lakebed.state.reader import read_own_head

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.arrow import scan
-from lakebed.arrow.caps import admitted_values
+from lakebed.arrow.partitioning import admitted_values
 from lakebed.arrow.rewrite import Routed
 from lakebed.commit import Commit
 from lakebed.common.html import facts_to_html, shortened
@@ -39,7 +39,8 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
-from lakebed.plan.plan import DataFile, Scan, plan
+from lakebed.plan.plan import DataFile, Scan
+from lakebed.plan.search import plan
 from lakebed.spark.task_workers import workers_for
 from lakebed.state.committing import CommitOptions
 from lakebed.state.reader import read_head, read_own_head

@@ -29,7 +29,8 @@ from lakebed.model.keys import BATCH_ID, encode_level, encode_path, split_label
 from lakebed.model.layout import Layout
 from lakebed.model.partition import Dimension, PartitionFunction, PartitionStrategy
 from lakebed.model.predicate import TRUE
-from lakebed.plan.plan import DataFile, Scan, plan
+from lakebed.plan.plan import DataFile, Scan
+from lakebed.plan.search import plan
 from lakebed.spark.task_workers import workers_for
 from lakebed.state.committing import CommitOptions
 from lakebed.state.reader import read_head, read_own_head

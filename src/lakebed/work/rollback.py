@@ -18,13 +18,12 @@ from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list
 from lakebed.state.committing import CommitOptions, Committed
 from lakebed.state.conflicts import Read
-from lakebed.state.descriptors import descriptor_from
 from lakebed.state.history import Entry, PastState
 from lakebed.state.readable import check_readable
 from lakebed.state.runs import Runs
 from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
 from lakebed.state.sources import Restored, SourceFile, Sources
-from lakebed.state.state import State
+from lakebed.state.state import State, descriptor_from
 from lakebed.state.transaction import Transaction
 from lakebed.state.undone import ROLLBACK
 from lakebed.store.at_once import at_once

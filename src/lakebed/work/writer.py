@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Self
 
-from lakebed.arrow.caps import admitted_values
 from lakebed.arrow.entity_rows import EntityRows
 from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
+from lakebed.arrow.partitioning import admitted_values
 from lakebed.commit import Commit
 from lakebed.common.given import check_given
 from lakebed.common.shown import counted

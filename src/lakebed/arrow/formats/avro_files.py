@@ -20,8 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.arrow.avro_blocks import UncompressedAvro
-from lakebed.arrow.formats.file_content import Content
-from lakebed.arrow.formats.file_format import FileWriter, RunningFacts, WrittenFile
+from lakebed.arrow.formats.file_format import Content, FileWriter, RunningFacts, WrittenFile
 from lakebed.errors import (
     CorruptMetadataError,
     LakebedError,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lakebed.arrow.formats.avro_files import AvroReader, AvroWriter
-from lakebed.arrow.formats.file_content import Content
-from lakebed.arrow.formats.file_format import FileReader, FileWriter
+from lakebed.arrow.formats.file_format import Content, FileReader, FileWriter
 from lakebed.arrow.formats.parquet import ParquetWriter
 from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWriter
 from lakebed.model.arrow_types import schema_to_arrow

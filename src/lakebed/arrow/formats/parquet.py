@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.arrow.formats.file_content import Content
-from lakebed.arrow.formats.file_format import FileWriter, WrittenFile
+from lakebed.arrow.formats.file_format import Content, FileWriter, WrittenFile
 from lakebed.state.facts import ColumnFacts
 
 # Rows to inspect for the choice of an encoding: enough that values repeat, a part of the whole.

@@ -19,8 +19,7 @@ import zstandard
 
 from lakebed.arrow.documents import document_reader, is_cut_object
 from lakebed.arrow.entities import entities_to_batch, to_column
-from lakebed.arrow.formats.file_content import Content
-from lakebed.arrow.formats.file_format import FileWriter, RunningFacts, WrittenFile
+from lakebed.arrow.formats.file_format import Content, FileWriter, RunningFacts, WrittenFile
 from lakebed.arrow.many_streams import MANY_STREAM_CODECS, open_streams
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError

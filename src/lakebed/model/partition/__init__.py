@@ -3,9 +3,8 @@
 from lakebed.model.partition.calendar import CALENDAR_UNITS, CalendarPart, Date
 from lakebed.model.partition.date_format import DateFormat
 from lakebed.model.partition.dimension import Dimension
-from lakebed.model.partition.function import PartitionFunction
+from lakebed.model.partition.function import Identity, PartitionFunction
 from lakebed.model.partition.hash import Hash
-from lakebed.model.partition.identity import Identity
 from lakebed.model.partition.provided import Provided
 from lakebed.model.partition.ranges import FixedRange, Range
 from lakebed.model.partition.registry import build_function

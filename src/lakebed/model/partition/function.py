@@ -1,4 +1,4 @@
-"""What every partition function is.
+"""What every partition function is, and the simplest of them, the value itself.
 
 Each function is one class with a Python face (`value`) and an Arrow face (`array`) that agree
 value by value; tasks of Spark use the latter. It projects predicates on its source to predicates
@@ -15,7 +15,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -328,3 +328,37 @@ def _argument(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(_argument(item) for item in value)}]"
     return sql_literal(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity(PartitionFunction):
+    """The value itself. Under its own name the field leaves the data file for the path."""
+
+    type_name = "identity"
+    kinds = frozenset(Kind) - {Kind.BYTES}
+
+    @classmethod
+    def default_name(cls, type_name: str, source: str) -> str:  # noqa: ARG003 - see PartitionFunction
+        """Return the source's own name."""
+        return flat(source)
+
+    @property
+    def stores_source(self) -> bool:
+        """Whether the source stays in the data file."""
+        return self.name != self.source
+
+    def result_type(self, source: Type) -> Type:
+        """Return the type of the source."""
+        return source
+
+    def value(self, value: Scalar, source: Type) -> Scalar:  # noqa: ARG002 - see PartitionFunction
+        """Return the value."""
+        return value
+
+    def array(self, array: pa.Array, source: Type) -> pa.Array:  # noqa: ARG002 - see PartitionFunction
+        """Return the column."""
+        return array
+
+    def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:  # noqa: ARG002 - exact both ways
+        """Return the same condition: it holds for a partition as for its entities."""
+        return replace(leaf, column=self.name)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from lakebed.common.advice import warn
 from lakebed.model.partition.calendar import EPOCH_UNITS, TimeFunction
-from lakebed.model.partition.function import PartitionFunction, field_text, kind_of
-from lakebed.model.partition.identity import Identity
+from lakebed.model.partition.function import Identity, PartitionFunction, field_text, kind_of
 from lakebed.model.partition.provided import Provided
 from lakebed.model.partition.strategy import PartitionStrategy
 from lakebed.model.schema import Kind, Primitive, Schema, Type

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.errors import CorruptMetadataError, InvalidInputError, LakebedError, NotFoundError
-from lakebed.model.batch_ids import BatchIds
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import BatchIds
 from lakebed.model.layout import TABLE, Folder
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.store.at_once import at_once

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow import scan
+from lakebed.arrow.kernel import write_batches
 from lakebed.arrow.reading.sift import ENOUGH_REJECTS, REJECTS, Counts, Sifted, read_rejects
-from lakebed.arrow.write import write_batches
 from lakebed.commit import Commit
 from lakebed.common.given import check_run_name
 from lakebed.common.shown import counted
@@ -36,7 +36,8 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import batch_id_of, encode_path
 from lakebed.model.names import check_dataset_name
 from lakebed.model.predicate import Membership, all_of
-from lakebed.plan.plan import ScanPlan, plan
+from lakebed.plan.plan import ScanPlan
+from lakebed.plan.search import plan
 from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.creation import create, first_state

@@ -17,7 +17,8 @@ from lakebed.arrow.rewrite import RewriteJob, Work, file_partition, rewrite_all
 from lakebed.common.grouping import balanced_groups
 from lakebed.errors import InvalidInputError
 from lakebed.model.predicate import TRUE
-from lakebed.plan.plan import DataFile, plan
+from lakebed.plan.plan import DataFile
+from lakebed.plan.search import plan
 from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, history
 from lakebed.state.history import Entry
