@@ -828,3 +828,33 @@ def test_illegal_name_writes_nothing(store: Store, name: str) -> None:
 
     assert repr(name) in str(caught.value)
     assert objects(store) == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (1, "version=1"),
+        (1449784608123, "batch_id=1449784608123"),
+        ("2026-11-23", "time='2026-11-23'"),
+        (dt.date(2026, 11, 23), r"time=datetime.date\(2026, 11, 23\)"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["at", "rollback", "find_rollback", "protect", "unprotect"])
+def test_a_version_without_its_name_is_an_error_that_names_it(
+    flights: Dataset, verb: str, value: object, named: str
+) -> None:
+    with pytest.raises(
+        InvalidInputError, match=rf"does not say what .* is. Name it: {verb}\({named}"
+    ):
+        getattr(flights, verb)(value)
+
+    assert flights.version == 0
+
+
+def test_a_time_is_taken_as_text_as_the_command_line_does(flights: Dataset) -> None:
+    flights.append([row(1)])
+
+    assert flights.at(time="now").version == 1
+    assert flights.at(time=dt.datetime.now(UTC).isoformat()).version == 1
+    with pytest.raises(VersionNotFoundError, match="has no version at 2013-01-01"):
+        flights.at(time="2013-01-01")

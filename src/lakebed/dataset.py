@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 from lakebed import batches, work
 from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of, partitions_of
-from lakebed.common.given import FileNames, check_number, given_files, given_names
+from lakebed.common.given import (
+    FileNames,
+    check_number,
+    given_files,
+    given_names,
+    naming_moment,
+)
 from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.items import Items
 from lakebed.common.progress import NO_PROGRESS, OnProgress
@@ -166,6 +172,7 @@ class Dataset(View):
         """The fields of an entity. Reads the head."""
         return self.descriptor.schema
 
+    @naming_moment
     def at(
         self,
         *,
@@ -402,6 +409,7 @@ class Dataset(View):
             f"{side!r} is no version.", hint="Give a version or a batch id, or the value of one."
         )
 
+    @naming_moment
     def rollback(
         self,
         *,
@@ -461,6 +469,7 @@ class Dataset(View):
             return None
         return Commit.of(made, restoration.base, restoration.notes(hold=hold))
 
+    @naming_moment
     def find_rollback(
         self,
         *,
@@ -1058,6 +1067,7 @@ class Dataset(View):
         doomed = View(self._source, view.constraint)
         return doomed.delete(run=run, base=base, options=options, commit_options=commit_options)
 
+    @naming_moment
     def protect(
         self,
         *,
@@ -1101,6 +1111,7 @@ class Dataset(View):
         )
         return Commit.of(made, base)
 
+    @naming_moment
     def unprotect(
         self,
         *,

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import SupportsIndex
+from typing import ParamSpec, SupportsIndex, TypeVar
 
 from lakebed.common.shown import shown
 from lakebed.errors import FormatError, InvalidInputError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_LEAST_BATCH_ID = 10**6  # a smaller number is a version
 
 FileNames = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One file or several: paths, URLs or ids."""
@@ -74,6 +81,33 @@ def check_run_name(run: object) -> None:
         InvalidInputError: It is something else.
     """
     check_given("run", run, str, "Name it by a text, such as '2013-01'.")
+
+
+def naming_moment(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let a method whose arguments all have names say so by an error that names the right one.
+
+    A number alone may be a version or a batch, and a text a time.
+
+    Raises:
+        InvalidInputError: An argument has no name.
+    """
+
+    @functools.wraps(method)
+    def run(*given: _P.args, **named: _P.kwargs) -> _R:
+        if len(given) == 1:
+            return method(*given, **named)
+        value, verb = given[1], method.__name__
+        name = "version"
+        if isinstance(value, str | dt.date):
+            name = "time"
+        elif isinstance(value, SupportsIndex) and int(value) >= _LEAST_BATCH_ID:
+            name = "batch_id"
+        raise InvalidInputError(
+            f"{verb}({shown(value)}) does not say what {shown(value)} is.",
+            hint=f"Name it: {verb}({name}={shown(value)}).",
+        )
+
+    return run
 
 
 def check_number(name: str, value: object) -> None:
