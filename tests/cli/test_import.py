@@ -448,6 +448,8 @@ def test_an_import_of_garbage_or_of_a_truncated_file_commits_nothing_and_fails(
         assert (error["code"], error["exit_code"]) == ("rejects", 2)
         assert said in error["message"]
     assert (lake.open("pings").version, lake.exists("pings_quarantine")) == (0, False)
-    taken = cli.json("import", f"{lake.uri}/pings", cut, "--allow-truncated")
-    assert taken["rejected_count"] == 1
+    told = cli("import", f"{lake.uri}/pings", cut, "--allow-truncated", "--json")
+    taken = json.loads(told.stdout)
+    assert (taken["rejected_count"], taken["rest_count"]) == (1, 1)
+    assert "1 file could not be read to the end. See why with" in told.stderr
     assert 0 < lake.open("pings").count() <= 3_000

@@ -347,13 +347,15 @@ def _show(output: Output, repository: Repository, report: LoadReport, *, duratio
         output,
         f"{repository.uri}/{report.quarantine}",
         report.run,
-        line_count=report.rejected_count,
+        line_count=report.rejected_count - report.rest_count,
+        rest_count=report.rest_count,
     )
     note_ignored(output, report.ignored_row_count, report.ignored_file_count, report.ignored_fields)
     record = {
         **commit_record(report.commit),
         "run": report.run,
         "rejected_count": report.rejected_count,
+        "rest_count": report.rest_count,
         "ignored_row_count": report.ignored_row_count,
         "quarantine": report.quarantine if report.rejected_count else None,
         "file_count": report.file_count,

@@ -49,6 +49,7 @@ class LoadReport:
         file_count: Files that were read.
         size_bytes: Of the files, as they lie there.
         is_repeated: Whether the run had been loaded before, so that nothing was done now.
+        rest_count: Rests of truncated files among what was rejected; 0 if the run is repeated.
         ignored_file_count: Files of which fields were left out, as `unknown="ignore"` asks for.
         ignored_row_count: Rows that had a value in such a field.
         ignored_fields: Paths of these fields.
@@ -78,6 +79,7 @@ class LoadReport:
     file_count: int
     size_bytes: int
     is_repeated: bool = False
+    rest_count: int = 0
     ignored_file_count: int = 0
     ignored_row_count: int = 0
     ignored_fields: tuple[str, ...] = ()
@@ -192,6 +194,7 @@ def load(
         file_count=len(files),
         size_bytes=sum(file.size_bytes for file in files),
         is_repeated=is_repeated,
+        rest_count=done.rejects.rest_count,
         ignored_file_count=done.ignored.file_count,
         ignored_row_count=done.ignored.row_count,
         ignored_fields=done.ignored.fields,
