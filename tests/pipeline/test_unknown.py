@@ -210,7 +210,7 @@ def test_fields_of_submissions_are_kept(folder: Folder) -> None:
 def test_a_value_that_is_nested_too_deep_makes_no_field(
     folder: Folder, text: tuple[str, str], depth: int
 ) -> None:
-    deep = f"{text[0] * depth}{'' if text[0] == '[' else 1}{text[1] * depth}"
+    deep = f"{text[0] * depth}1{text[1] * depth}"
     folder.put("a.jsonl", objects(range(30)) + f'{{"id": 30, "note": {deep}}}\n')
 
     report = folder.run(unknown="keep")
@@ -327,6 +327,49 @@ def test_another_run_that_creates_the_dataset_and_adds_a_field_is_no_conflict(
     report = run_through(FasterStore(open_store(folder.lake)), keep)
 
     assert (report.unchanged_count, notes_of(folder)) == (1, [(1, "x")])
+
+
+@pytest.mark.parametrize(
+    ("empty", "value", "kind"),
+    [
+        ([], [1], "list<long>"),
+        ([[], {}], [{"a": 2}], "list<struct<a: long>>"),
+        ({}, {"a": 1}, "struct<a: long>"),
+        ({"a": []}, {"a": ["x"]}, "struct<a: list<string>>"),
+        ({"a": None, "b": {}}, {"b": {"c": True}}, "struct<b: struct<c: boolean>>"),
+    ],
+)
+def test_empty_list_or_object_decides_no_type(
+    folder: Folder, empty: object, value: object, kind: str
+) -> None:
+    keep = dataclasses.replace(folder.ingest, unknown="keep")
+    folder.put("a.jsonl", json.dumps({"id": 1, "amount": 1, "note": empty}))
+    assert (keep.run().schema_changes, folder.quarantined()) == ((), [])
+    folder.put("b.jsonl", json.dumps({"id": 2, "amount": 2, "note": value}))
+
+    report = keep.run()
+
+    assert (report.schema_changes, report.kept_back) == ((f"+note: {kind}",), ())
+    assert notes_of(folder) == [(1, None), (2, value)]
+
+
+@pytest.mark.parametrize(("unknown", "ids"), [("ignore", [1, 2]), ("keep", [2]), ("reject", [])])
+def test_parquet_whose_further_column_stands_there_twice_stops_no_other_file(
+    folder: Folder, unknown: str, ids: list[int]
+) -> None:
+    twice = pa.Table.from_arrays(
+        [pa.array([1]), pa.array([1]), pa.array(["x"]), pa.array([None, ], pa.string())],
+        names=["id", "amount", "note", "note"],
+    )  # fmt: skip
+    file = io.BytesIO()
+    pq.write_table(twice, file)
+    folder.put("a.parquet", file.getvalue())
+    folder.put("b.parquet", parquet_of([2], note="x"))
+
+    report = folder.run(unknown=unknown)
+
+    assert folder.ids() == ids
+    assert len(report.kept_back) == 2 - len(ids)
 
 
 def test_a_load_has_the_same_rule(folder: Folder) -> None:

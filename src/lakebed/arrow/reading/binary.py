@@ -52,9 +52,12 @@ class _RowChunk(Chunk):
     def batch(self) -> pa.RecordBatch:
         if not self._left_out:
             return self._rows
-        self.ignored = values_of((name, self._rows.column(name)) for name in self._left_out)
-        names = self._rows.schema.names
-        return self._rows.select([name for name in names if name not in self._left_out])
+        # By position: what is left out may stand there twice.
+        columns = list(enumerate(self._rows.schema.names))
+        self.ignored = values_of(
+            (name, self._rows.column(i)) for i, name in columns if name in self._left_out
+        )
+        return self._rows.select([i for i, name in columns if name not in self._left_out])
 
     def part(self, start: int, end: int) -> Chunk:
         rows = self._rows.slice(start, end - start)
@@ -72,6 +75,10 @@ def _row_as_json(row: Mapping[str, Any]) -> bytes:
     return json.dumps(row, default=plain, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
+def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([column for column in schema if column.name not in names])
+
+
 class ParquetReader(FormatReader):
     """Parquet files, whose columns are typed already."""
 
@@ -86,8 +93,7 @@ class ParquetReader(FormatReader):
         if self._unknown == "reject":
             Conformer(schema, self._descriptor)
             return
-        left_out = set(self._left_out(schema))
-        given = pa.schema([column for column in schema if column.name not in left_out])
+        given = _without(schema, self._left_out(schema))
         if not self._is_nested(given):
             Conformer(given, self._descriptor)
             return
@@ -131,7 +137,8 @@ class ParquetReader(FormatReader):
                 pq.ParquetFile(raw, page_checksum_verification=True) as opened,
             ):
                 left_out = [] if self._unknown == "reject" else self._left_out(opened.schema_arrow)
-                is_nested = self._unknown != "reject" and self._is_nested(opened.schema_arrow)
+                given = _without(opened.schema_arrow, left_out)
+                is_nested = self._unknown != "reject" and self._is_nested(given)
                 for rows in opened.iter_batches():
                     if is_nested:
                         entities = rows.to_pylist(maps_as_pydicts="lossy")

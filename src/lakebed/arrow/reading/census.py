@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import types as pat
 
 from lakebed.arrow.conform import check_types
-from lakebed.arrow.reading.unknown import LIST, MAP
+from lakebed.arrow.reading.unknown import LIST, MAP, holds_value
 from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import MAX_DEPTH, schema_from_avro, schema_to_avro
@@ -67,7 +67,7 @@ class Census:
                 for name, inner in value.items():
                     if name in types:
                         self._note_known(inner, types[name], (*path, name))
-                    elif _is_at_most(inner, MAX_DEPTH):
+                    elif holds_value(inner) and _is_at_most(inner, MAX_DEPTH):
                         self._note_value(inner, (*path, name))
             case ListOf(element), list():
                 for inner in value:
@@ -82,12 +82,14 @@ class Census:
                 return
             case list():
                 self.note(path, "list")
-                for inner in value:
+                for inner in filter(holds_value, value):
                     self._note_value(inner, (*path, LIST))
             case Mapping():
                 self.note(path, "object")
                 for name, inner in value.items():
-                    self._note_value(inner, (*path, str(name)))
+                    # What an empty value would hold is not known, and its type would stay.
+                    if holds_value(inner):
+                        self._note_value(inner, (*path, str(name)))
             case bool():
                 self.note(path, "boolean")
             case int():

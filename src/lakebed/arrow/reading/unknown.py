@@ -65,11 +65,31 @@ def _known_of(
         if name in types:
             path = f"{place}{name}"
             known[name] = _known_value(value, types[name], unknown, left_out, path)
-        elif value is not None:
+        elif value is not None and (unknown == "ignore" or holds_value(value)):
             if unknown == "keep":
                 known[name] = value  # does not fit, and is refused by name later
             left_out.add(f"{place}{name}")
     return known
+
+
+def holds_value(value: Any) -> bool:
+    """Return whether something but nulls, empty lists and empty objects stands in a JSON value.
+
+    >>> holds_value([[], {"a": None}]), holds_value([0])
+    (False, True)
+    """
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case None:
+                continue
+            case list() as elements:
+                waiting += elements
+            case Mapping() as members:
+                waiting += members.values()
+            case _:
+                return True
+    return False
 
 
 def _known_value(value: Any, kind: Type, unknown: Unknown, left_out: set[str], place: str) -> Any:
