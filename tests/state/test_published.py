@@ -248,3 +248,11 @@ def test_publisher_that_was_at_work_as_the_table_was_given_up_looks_again() -> N
     publisher.read()
     assert publisher.given_up == 7
     assert not other.give_table_up(9)
+
+
+def test_table_that_was_never_published_is_of_no_version():
+    table = published.PublishedTable(
+        kind="hive", table="lake.days", version=None, latest_version=3, is_automatic=True
+    )
+
+    assert str(table) == "hive lake.days was never published"

@@ -148,8 +148,10 @@ class PublishedTable:
         return self.is_automatic and not self.is_in_step
 
     def __str__(self) -> str:
-        shown = "was never published" if self.version is None else f"shows version {self.version}"
-        return f"{self.title} {shown}" + ("" if self.is_in_step else f" of {self.latest_version}")
+        if self.version is None:
+            return f"{self.title} was never published"
+        behind = "" if self.is_in_step else f" of {self.latest_version}"
+        return f"{self.title} shows version {self.version}{behind}"
 
     def _row_(self) -> dict[str, object]:
         return {
