@@ -268,10 +268,10 @@ def test_damaged_postings_are_built_anew(dataset, lake) -> None:
 
 
 def test_row_group_of_postings_is_looked_at_by_the_deep_check(dataset, lake) -> None:
-    from lakebed.index.postings_writer import keys_of
+    from lakebed.index.postings_writer import keys_of_postings
     from lakebed.state.reader import read_head
 
-    key = keys_of(read_head(lake.store, "d").state.lists.postings)[0]
+    key = keys_of_postings(read_head(lake.store, "d").state.lists.postings)[0]
     data = bytearray(lake.store.get(key).data)
     data[8] ^= 1
     lake.store.put(key, bytes(data))

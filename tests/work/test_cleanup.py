@@ -269,10 +269,10 @@ def test_segments_of_an_index_are_references_too(lake, tmp_path) -> None:
 
     report = sweep(dataset)
 
-    from lakebed.index.postings_writer import keys_of
+    from lakebed.index.postings_writer import keys_of_postings
     from lakebed.state.reader import read_head
 
-    named = set(keys_of(read_head(lake.store, "d").state.lists.postings))
+    named = set(keys_of_postings(read_head(lake.store, "d").state.lists.postings))
     assert named <= {one.key for one in lake.store.list("d/postings")}
     assert not named & {file.key for file in report.files}
     assert dataset.check(deep=True).is_ok
