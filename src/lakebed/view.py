@@ -337,7 +337,7 @@ class View(Readable):
             counted, but for those that the file table does not know.
         """
         from lakebed.arrow import scan
-        from lakebed.plan.counting import take_known_rows
+        from lakebed.plan.search import take_known_rows
 
         chosen = self.plan()
         known, rest = take_known_rows(self._source.store, chosen)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.datasource.splits import split
+from lakebed.datasource.frame_source import split
 from lakebed.plan.plan import DataFile, Share
 
 MIB = 2**20

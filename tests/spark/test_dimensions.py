@@ -17,7 +17,7 @@ from lakebed import by
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.partition import Dimension
 from lakebed.model.schema import Field, Kind, Primitive, Schema
-from lakebed.spark.dimension_columns import dimension_column
+from lakebed.spark.admission import dimension_column
 from lakebed.spark.types import struct_type
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakebed.spark.jars import without_jars
+from lakebed.spark.travel import without_jars
 
 ROWS = pa.record_batch({"n": [1, 2]})
 

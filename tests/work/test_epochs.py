@@ -16,7 +16,7 @@ from lakebed.errors import CommitConflictError, InvalidInputError, StaleRerunErr
 from lakebed.state import runs, state
 from lakebed.state.reader import read_head
 from lakebed.state.transaction import Transaction
-from lakebed.work import beside, epochs
+from lakebed.work import epochs
 
 DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("n", pa.int64())]), partition_by="p"
@@ -220,7 +220,7 @@ def test_small_files_are_compacted_beside_the_query(dataset):
     for n in range(12):
         dataset.sink(rows(n), n, query="q", compact_every=4)
         if n % 4 == 3:
-            beside.wait_for(store, "numbers")
+            epochs.wait_for(store, "numbers")
 
     assert numbers_of(dataset) == list(range(12))
     # What is left: the compacted file of each of two partitions, and the last epoch.
@@ -236,7 +236,7 @@ def test_a_compaction_that_fails_does_not_fail_the_epoch(dataset, caplog):
         path.write_bytes(path.read_bytes()[:-20])
 
     commit = dataset.sink(rows(6), 2, query="q", compact_every=1)
-    beside.wait_for(store, "numbers")
+    epochs.wait_for(store, "numbers")
 
     assert commit.version == 3
     assert "compaction failed dataset=numbers" in caplog.text
@@ -246,7 +246,7 @@ def test_epochs_that_fall_into_one_compaction_do_not_wait_for_it(dataset):
     store = store_of(dataset)
     for n in range(8):
         dataset.sink(rows(n), n, query="q", compact_every=1)
-    beside.wait_for(store, "numbers")
+    epochs.wait_for(store, "numbers")
 
     assert numbers_of(dataset) == list(range(8))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import click
 import pyarrow as pa
 
-from lakebed.cli import tree
 from lakebed.cli.lakes import find_lake, show_lake
 from lakebed.cli.output import Output, next_commands
 from lakebed.cli.records import (
@@ -28,7 +27,8 @@ from lakebed.cli.shared_options import (
     takes_place,
     verb,
 )
-from lakebed.common.shown import counted, visible
+from lakebed.commit import Partition
+from lakebed.common.shown import counted, human_size, visible
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
@@ -38,6 +38,7 @@ from lakebed.model.locations import shell_address
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.partition.repeating import warn_of_repetition
 from lakebed.model.schema import Schema
+from lakebed.model.totals import known_total
 from lakebed.repository import Repository, open_repository
 from lakebed.state import published
 from lakebed.state.head import HeadFormat
@@ -310,7 +311,7 @@ def _show_dataset(output: Output, dataset: Dataset, *, is_by_partition: bool) ->
             output.note(_next_step(dataset))
         return
     if output.is_table:
-        output.rows(tree.COLUMNS, tree.tree_rows(dataset.name, dataset.partitions()))
+        output.rows(_TREE_COLUMNS, _tree_rows(dataset.name, dataset.partitions()))
         return
     columns = ("partition", "values", "file_count", "row_count", "size_bytes")
     rows = (
@@ -441,3 +442,39 @@ def _objects_of(repository: Repository, name: str) -> dict[str, int]:
     sizes = {info.key: info.size_bytes for info in store.list(recursive=False) if info.key in heads}
     sizes.update((info.key, info.size_bytes) for info in store.list(f"{name}/"))
     return sizes
+
+
+_TREE_COLUMNS = ("partition", "files", "rows", "bytes", "size")
+
+
+def _tree_rows(name: str, partitions: Sequence[Partition]) -> Iterator[dict[str, object]]:
+    """Yield the dataset, then each directory level with its totals, indented by depth.
+
+    Args:
+        name: Of the dataset.
+        partitions: In order of path.
+    """
+    yield _tree_row(name, partitions)
+    yield from _below_in_tree(partitions, depth=0)
+
+
+def _below_in_tree(partitions: Sequence[Partition], depth: int) -> Iterator[dict[str, object]]:
+    groups: dict[str, list[Partition]] = {}
+    for partition in partitions:
+        levels = partition.path.split("/") if partition.path else []
+        if len(levels) > depth:
+            groups.setdefault(levels[depth], []).append(partition)
+    for level, inside in groups.items():
+        yield _tree_row("  " * (depth + 1) + level, inside)
+        yield from _below_in_tree(inside, depth + 1)
+
+
+def _tree_row(label: str, partitions: Sequence[Partition]) -> dict[str, object]:
+    size_bytes = known_total([partition.size_bytes for partition in partitions])
+    return {
+        "partition": label,
+        "files": sum(partition.file_count for partition in partitions),
+        "rows": known_total([partition.row_count for partition in partitions]),
+        "bytes": size_bytes,
+        "size": None if size_bytes is None else human_size(size_bytes),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +18,13 @@ from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import output_schema, scan
 from lakebed.datasource.addresses import Opened, open_to_read
 from lakebed.datasource.options import ReadOptions
-from lakebed.datasource.splits import split
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.schema import Field, Schema
 from lakebed.model.spark_types import schema_from_spark
-from lakebed.plan.plan import DataFile, Scan, ScanPlan
+from lakebed.plan.plan import DataFile, Scan, ScanPlan, Share
 from lakebed.spark.planned_files import files_table, planned_files
 from lakebed.spark.task_results import table_from_bytes, table_to_bytes
 from lakebed.spark.through_arrow import to_spark_types
@@ -269,3 +269,62 @@ def shared_out(store: Store, plan: ScanPlan, split_bytes: int | None) -> list[li
     ]
     sizes = facts.size_bytes.to_pylist()
     return split(known, sizes, split_bytes=split_bytes, is_divisible=is_parquet)
+
+
+MIB = 2**20
+
+# Without a say: a task for each 64 MiB, but for a dataset that would keep few cores busy so. How
+# many there are, the process that plans does not know.
+_SPLIT_BYTES = 64 * MIB
+_LEAST_SPLIT_BYTES = 4 * MIB
+_ENOUGH_TASKS = 32
+# Opening a file takes about as long as reading so much of one.
+_OPENING_BYTES = MIB // 2
+_MOST_SHARES = 1024
+
+
+def split(
+    files: Sequence[DataFile],
+    sizes: Sequence[int | None],
+    *,
+    split_bytes: int | None,
+    is_divisible: bool,
+) -> list[list[DataFile]]:
+    """Share files out to tasks.
+
+    Args:
+        files: To read.
+        sizes: Of the files in bytes; of one that nobody knows the size of, None.
+        split_bytes: About so many bytes go to one task; None to judge by the files.
+        is_divisible: Whether a part of a file can be read without the rest.
+
+    Returns:
+        For each task its files, or parts of them.
+    """
+    known = [size for size in sizes if size is not None]
+    usual = sum(known) // len(known) if known else _SPLIT_BYTES // 8
+    weights = [usual if size is None else size for size in sizes]
+    total = sum(weights) + _OPENING_BYTES * len(files)
+    target = split_bytes or max(_LEAST_SPLIT_BYTES, min(_SPLIT_BYTES, total // _ENOUGH_TASKS))
+    units: list[tuple[int, DataFile]] = []
+    for file, weight, size in zip(files, weights, sizes, strict=True):
+        count = min(-(-weight // target), _MOST_SHARES)
+        if not is_divisible or size is None or count < 2:
+            units.append((weight + _OPENING_BYTES, file))
+            continue
+        units += [
+            (weight // count + _OPENING_BYTES, replace(file, share=Share(number, count)))
+            for number in range(count)
+        ]
+    return _balanced(units, -(-total // target))
+
+
+def _balanced(units: list[tuple[int, DataFile]], count: int) -> list[list[DataFile]]:
+    """Give the largest unit that is left to the task that has the least, again and again."""
+    tasks: list[list[DataFile]] = [[] for _ in range(max(1, min(count, len(units))))]
+    loads = [(0, number) for number in range(len(tasks))]
+    for weight, file in sorted(units, key=lambda unit: -unit[0]):
+        load, number = heapq.heappop(loads)
+        tasks[number].append(file)
+        heapq.heappush(loads, (load + weight, number))
+    return [files for files in tasks if files]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from lakebed.model.predicate import (
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan import indices
 from lakebed.plan.paths import Paths
-from lakebed.plan.plan import Account, DataFile, ScanPlan
+from lakebed.plan.plan import Account, DataFile, Scan, ScanPlan
 from lakebed.plan.statistics import Evidence, evidence_of
 from lakebed.state import file_table
 from lakebed.state.state import State
@@ -566,3 +566,25 @@ def facts_take_less(segments: Sequence[Segment], file_count: int) -> bool:
         return False
     weight = sum(segment.weight for segment in segments)
     return len(segments) + weight // _FACTS_A_REQUEST < file_count * _REQUESTS_A_FILE
+
+
+def take_known_rows(store: Store, plan: Scan) -> tuple[int, Scan]:
+    """Count the rows of unfiltered files from the file table.
+
+    Returns:
+        The number, and the plan of the files that remain to be counted.
+
+    Cost:
+        Nothing if planning has read the facts, else one GET for each segment of the file table,
+        which is not read if that would be more work than opening the files.
+    """
+    whole = [file for file in plan.files if not file.is_filtered]
+    counts = {file.label: file.row_count for file in whole}
+    unknown = [label for label, count in counts.items() if count is None]
+    if facts_take_less(plan.file_table, len(unknown)):
+        labels = pa.array(unknown, pa.large_string())
+        facts = file_table.find(store, plan.file_table, labels, {})
+        counts.update(zip(unknown, facts.row_count.to_pylist(), strict=True))
+    files = tuple(file for file in plan.files if counts.get(file.label) is None)
+    known = sum(count for count in counts.values() if count is not None)
+    return known, replace(plan, files=files)

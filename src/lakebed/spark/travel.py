@@ -14,19 +14,22 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+import zipimport
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakebed.errors import WorkerEnvironmentError
-from lakebed.spark.jars import without_jars
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from lakebed.spark.few import Task
+
 
 # By its name: to import the package would be to import all that it shows.
 _RELEASE: str = import_module("lakebed").__version__
@@ -176,3 +179,31 @@ def _problem_in(text: str) -> str:
     if (told := _NO_MODULE.search(text)) or (told := _NO_PACKAGE.search(text)):
         return f"Spark's workers lack what Lakebed {_RELEASE} needs: {told[1]}."
     return ""
+
+
+def without_jars(task: Task) -> Task:
+    """Return a task after which the next one in its worker does not read the jars again.
+
+    What `spark.jars.packages` names comes to lie on `sys.path` of the workers, since a jar may hold
+    Python too. A worker forgets at the beginning of each task what it knows of its path, and Python
+    before 3.13 then reads the directory of each jar at once: a third of a second a task for the jars
+    of two table formats. A jar does not change while Spark runs.
+
+    What looks for a module in a jar finds it as before: Python keeps their directories elsewhere.
+    """
+
+    @wraps(task)
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from task(batches)
+        finally:
+            forget_jars()
+
+    return run
+
+
+def forget_jars() -> None:
+    """Take jars out of what Python asks to forget what it knows."""
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimport.zipimporter) and path.endswith(".jar"):
+            sys.path_importer_cache.pop(path, None)

@@ -25,7 +25,7 @@ from lakebed.common.redaction import StorageOptions, is_option_name
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.store.object_options import SERVICE_ALIASES, SERVICES, Service
-from lakebed.store.user_files import find_user_file
+from lakebed.store.profile import find_user_file
 
 OPTIONS_VARIABLE = "LAKEBED_STORAGE_OPTIONS"
 CONFIG_VARIABLE = "LAKEBED_CONFIG"

@@ -18,9 +18,7 @@ from pathlib import Path
 
 from lakebed.errors import MissingDependencyError
 from lakebed.store.object_options import Settings
-from lakebed.store.profile import find_profile
-from lakebed.store.provider import LateProvider, Provider
-from lakebed.store.user_files import find_user_file
+from lakebed.store.profile import LateProvider, Provider, find_profile, find_user_file
 
 _log = logging.getLogger(__name__)
 

@@ -51,7 +51,7 @@ from lakebed.store.object_options import (
     known_options,
     parse_url,
 )
-from lakebed.store.provider import Provider
+from lakebed.store.profile import Provider
 
 _log = logging.getLogger(__name__)
 

@@ -3,6 +3,8 @@
 botocore reads them: keys, single sign-on, roles to assume, a `credential_process`. It is used if
 neither the options nor the environment hold credentials, and the user has profiles; otherwise
 obstore uses the role of the machine, the container or the pod.
+
+The base class of providers that obstore calls is here, too, since all of them look at such files.
 """
 
 from __future__ import annotations
@@ -10,13 +12,50 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from lakebed.errors import InvalidInputError, MissingDependencyError
 from lakebed.store.object_options import Settings
-from lakebed.store.provider import LateProvider, Provider
-from lakebed.store.user_files import find_user_file
+
+
+def find_user_file(path: str) -> Path | None:
+    """Return the path of an optional file, with `~` expanded; None if there is none.
+
+    It is also None if the user has no home directory, or if the process may not read the home of
+    the user who started it.
+    """
+    try:
+        expanded = Path(path).expanduser()
+        return expanded if expanded.is_file() else None
+    except (OSError, RuntimeError):
+        return None
+
+
+Provider = Callable[[], Mapping[str, Any]]
+
+
+class LateProvider(ABC):
+    """Credentials that are looked up at the first request. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: Provider | None = None
+
+    def __call__(self) -> Mapping[str, Any]:
+        """Return the credentials for a request in the form that obstore takes."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open()
+        return self._opened()
+
+    @abstractmethod
+    def _open(self) -> Provider: ...
+
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from lakebed.errors import CorruptMetadataError, LakebedError, ObjectNotFoundError
 from lakebed.state.published import LEASE, LEASE_MARGIN, OldMetadata
 from lakebed.store.base import ObjectInfo, Store
-from lakebed.tables.iceberg.importing import importing_pyiceberg
+from lakebed.tables.iceberg.library_errors import importing_pyiceberg
 from lakebed.tables.iceberg.metadata_names import metadata_folder, number_of
 
 _log = logging.getLogger(__name__)

@@ -7,10 +7,12 @@ one is first.
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import msgspec
@@ -29,6 +31,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -53,10 +56,9 @@ from lakebed.store.base import Store
 from lakebed.tables import pointers
 from lakebed.tables.giving_up import give_up
 from lakebed.tables.iceberg.iceberg_schema import BEGINS_AT
+from lakebed.tables.iceberg.library_errors import reading
 from lakebed.tables.iceberg.metadata_names import hint_key, metadata_folder, number_of
-from lakebed.tables.iceberg.read_errors import reading
 from lakebed.tables.iceberg.store_io import StoreIO
-from lakebed.tables.iceberg.unnamed import delete_unnamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,3 +507,62 @@ def named_manifests(store: Store, key: str) -> list[str]:
     with reading(key, "a list of manifests"):
         listed = read_manifest_list(StoreIO(store, "").new_input(f"/{key}"))
         return [manifest.manifest_path for manifest in listed]
+
+
+_log = logging.getLogger(__name__)
+
+
+def delete_unnamed(
+    io: FileIO, before: TableMetadata, after: TableMetadata | None, *, also: Sequence[str] = ()
+) -> None:
+    """Delete lists, manifests and metadata files that one version of a table named last.
+
+    No data file is deleted. What cannot be deleted stays, and is told to the log.
+
+    Args:
+        io: Where they are.
+        before: The table.
+        after: The version that has taken its place; None if the table is gone.
+        also: Metadata files that go, too.
+
+    Cost:
+        Nothing where nothing went; else the list of manifests of each snapshot that did, and of the
+        oldest one that stays.
+    """
+    kept = () if after is None else tuple(after.snapshots)
+    kept_ids = {snapshot.snapshot_id for snapshot in kept}
+    gone = [snapshot for snapshot in before.snapshots if snapshot.snapshot_id not in kept_ids]
+    logged = set() if after is None else {entry.metadata_file for entry in after.metadata_log}
+    unnamed = {entry.metadata_file for entry in before.metadata_log} - logged | set(also)
+    try:
+        if gone:
+            unnamed |= _named(gone, io) - _named(_witnesses(kept, gone), io)
+        for location in sorted(unnamed):
+            io.delete(location)
+    except Exception as exc:  # noqa: BLE001 - of any store; the table is as it shall be
+        _log.warning("old metadata of an Iceberg table is left at %s: %s", before.location, exc)
+
+
+def _named(snapshots: Iterable[Snapshot], io: FileIO) -> set[str]:
+    """Return where the lists of snapshots are, and the manifests that they name."""
+    named = set()
+    for snapshot in snapshots:
+        named.add(snapshot.manifest_list)
+        named.update(manifest.manifest_path for manifest in snapshot.manifests(io))
+    return named
+
+
+def _witnesses(kept: Sequence[Snapshot], gone: Sequence[Snapshot]) -> Sequence[Snapshot]:
+    """Return the snapshots that name whatever is named both by one that stays and one that went.
+
+    A manifest that a snapshot leaves out does not come back in those that follow. So where they
+    follow one another, that is the first one that stays; where they do not, such as with branches
+    of others, it is all of them.
+    """
+    line = sorted((*gone, *kept), key=lambda snapshot: snapshot.sequence_number or 0)
+    is_one_line = all(
+        later.parent_snapshot_id == earlier.snapshot_id for earlier, later in pairwise(line)
+    )
+    first = line[len(gone) : len(gone) + 1]
+    are_gone_before = all(snapshot in gone for snapshot in line[: len(gone)])
+    return first if is_one_line and are_gone_before else kept

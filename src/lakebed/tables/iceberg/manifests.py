@@ -35,7 +35,7 @@ from pyiceberg.types import DecimalType, PrimitiveType
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.tables.iceberg.iceberg_schema import bound, internal
-from lakebed.tables.iceberg.read_errors import REMEDY, reading
+from lakebed.tables.iceberg.library_errors import REMEDY, reading
 from lakebed.tables.shown_facts import ShownFiles
 
 FILES_A_MANIFEST = 1000

@@ -31,8 +31,7 @@ from lakebed.store.base import Store
 from lakebed.store.root import root_of
 from lakebed.tables.compatibility import check_compatible, dropped_fields, unknown_fields
 from lakebed.tables.engine import Wish, bring_into_step, check_deadline
-from lakebed.tables.iceberg.importing import importing_pyiceberg
-from lakebed.tables.iceberg.read_errors import reading
+from lakebed.tables.iceberg.library_errors import importing_pyiceberg, reading
 from lakebed.tables.outcome import TablePublication
 from lakebed.tables.shown_facts import shown_files
 from lakebed.tables.since import Since, find_since
@@ -52,7 +51,7 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "false",
 }
-# No cleanup of the dataset looks there; see `lakebed.tables.iceberg.unnamed`.
+# No cleanup of the dataset looks there; see `lakebed.tables.iceberg.homes`.
 _PROPERTIES_IN_A_CATALOG = _PROPERTIES | {"write.metadata.delete-after-commit.enabled": "true"}
 
 

@@ -15,7 +15,7 @@ from lakebed.errors import InvalidInputError, NotFoundError
 from lakebed.model.keys import encode_path
 from lakebed.store.base import Store
 from lakebed.tables import delta
-from lakebed.tables.iceberg.importing import importing_pyiceberg
+from lakebed.tables.iceberg.library_errors import importing_pyiceberg
 from lakebed.work.adoption import OWN_FOLDERS, Adoption, proven
 from lakebed.work.batch_directories import AdoptedBatch, FoundFile
 from lakebed.work.foreign import ForeignTable, cannot_adopt

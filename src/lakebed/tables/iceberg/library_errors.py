@@ -1,11 +1,16 @@
-"""The import of pyiceberg, which is optional, and reads its configuration as it is imported."""
+"""Errors of pyiceberg as ours: when it is imported, which reads its configuration, and when it reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakebed.errors import InvalidInputError, LakebedError, MissingDependencyError
+from lakebed.errors import (
+    CorruptMetadataError,
+    InvalidInputError,
+    LakebedError,
+    MissingDependencyError,
+)
 
 
 @contextmanager
@@ -31,3 +36,31 @@ def importing_pyiceberg() -> Iterator[None]:
             hint="Mend the file .pyiceberg.yaml in PYICEBERG_HOME, the home directory or the "
             "current one.",
         ) from None
+
+
+REMEDY = "Publish with repair, which begins the table again; the dataset itself is not affected."
+
+
+@contextmanager
+def reading(key: str, content: str) -> Iterator[None]:
+    """Name what cannot be read.
+
+    Args:
+        key: Of the object, or where it is.
+        content: Of which it should be.
+
+    Raises:
+        CorruptMetadataError: It cannot be read.
+    """
+    try:
+        yield
+    except LakebedError:
+        raise
+    except OSError as exc:
+        if not isinstance(exc, FileNotFoundError):
+            raise
+        raise CorruptMetadataError(f"{key!r}, {content}, is missing.", hint=REMEDY) from exc
+    except Exception as exc:
+        raise CorruptMetadataError(
+            f"{key!r} cannot be read as {content}: {exc or type(exc).__name__}.", hint=REMEDY
+        ) from exc
