@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import lakebed
 from lakebed import Commit, Dataset, DatasetDescriptor, FromFiles, Ingest
 from lakebed.commit import ChangedRows
+from lakebed.state import committing
 from lakebed.state.history import Entry
 
 SCHEMA = pa.schema([("p", pa.string()), ("id", pa.int64()), ("n", pa.int64())])
@@ -266,3 +267,17 @@ def test_counts_are_those_of_the_rows_before_and_after(steps) -> None:
         if verb == "upsert":
             assert updated >= (before - after).total()
         start = dataset.version
+
+
+def test_rows_that_an_overwrite_replaces_are_not_counted_in_a_large_dataset(
+    numbers: Dataset, monkeypatch
+) -> None:
+    monkeypatch.setattr(committing, "MOST_COUNTED_FILES", 2)
+    counted = numbers.overwrite(rows("a", range(3)))
+    numbers.append(rows("b", range(50, 60)))
+
+    uncounted = numbers.overwrite(rows("a", range(4)))
+
+    assert counts(counted) == (3, 0, 100, 0)
+    assert counts(uncounted) == (4, None, None, None)
+    assert "4 rows inserted" in repr(uncounted)

@@ -785,7 +785,8 @@ class Dataset(View):
             PredicateError: The view is not aligned with partition boundaries.
 
         Cost:
-            As `append`, and the file table, which says how many rows are replaced.
+            As `append`; of a dataset of up to 100,000 files also the file table, for the number
+            of replaced rows.
         """
         if view is not None:
             self._check_own(view)

@@ -598,7 +598,8 @@ class View(Readable):
             PredicateError: The view is not aligned with partition boundaries.
 
         Cost:
-            As `append`, and the file table, which says how many rows are replaced.
+            As `append`; of a dataset of up to 100,000 files also the file table, for the number
+            of replaced rows.
         """
         scope = self._whole()
         return self._write("overwrite", data, run, scope, options, commit_options, base)

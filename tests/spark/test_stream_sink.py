@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
+from pyspark.sql.types import StructType
 from stream_rows import (
     DESCRIPTOR,
     forget_commits,
@@ -19,6 +23,7 @@ from stream_rows import (
 )
 
 import lakebed
+from lakebed.datasource.source import LakebedDataSource
 
 pytestmark = pytest.mark.spark
 
@@ -55,6 +60,36 @@ def test_each_epoch_is_a_batch_of_its_own_under_the_id_of_the_query(
     history = dataset.history()[1:]
     assert [commit.operation for commit in history] == ["append"] * 3
     assert [commit.run for commit in history] == [f"stream:{query.id}:{n}" for n in range(3)]
+
+
+def test_each_epoch_reserves_one_batch_and_leaves_none_behind(
+    spark, tmp_path, dataset, incoming, checkpoint
+):
+    for place in range(3):
+        push(incoming, str(place), place)
+
+    run(frames(spark, incoming), dataset.uri, checkpoint)
+
+    committed = {commit.batch_id for commit in dataset.history()[1:]}
+    directories = tmp_path.glob("lake/numbers/**/batch_id=*")
+    records = tmp_path.glob("lake/numbers/batches/*")
+    assert len(committed) == 3
+    assert {int(path.name.partition("=")[2]) for path in directories} == committed
+    assert len(list(records)) <= 3
+
+
+def test_a_writer_is_pickled_without_a_request(tmp_path, dataset):
+    schema = StructType().add("p", "string").add("n", "long")
+    source = LakebedDataSource({"path": dataset.uri})
+    writer = source.streamWriter(schema, overwrite=False)
+    before = sorted(tmp_path.rglob("*"))
+
+    copy = cloudpickle.loads(cloudpickle.dumps(writer))
+
+    assert sorted(tmp_path.rglob("*")) == before
+    message = copy.write(iter([pa.record_batch({"p": ["x"], "n": [1]})]))
+    copy.commit([replace(message, query="q")], 0)
+    assert dataset.count() == 1
 
 
 def test_an_epoch_that_spark_begins_again_comes_once(spark, dataset, incoming, checkpoint):

@@ -112,6 +112,7 @@ class LakebedDataSource(DataSource):
         overwrite: bool,  # noqa: FBT001 - Spark's signature
     ) -> DataSourceStreamWriter:
         """Return what writes the epochs of a stream."""
-        from lakebed.datasource.stream_sink import LakebedStreamWriter
+        from lakebed.datasource.stream_sink import LakebedStreamWriter, is_committing
 
-        return LakebedStreamWriter(self._texts, schema, is_overwrite=overwrite)
+        writer = LakebedStreamWriter(self._texts, schema, is_overwrite=overwrite)
+        return writer if is_committing() else writer.reserve()

@@ -1,16 +1,16 @@
 """The sink of `writeStream.format("lakebed")`: each epoch is one batch, committed exactly once.
 
 For each epoch Spark makes a writer in a Python process of its driver and sends it to the tasks, and
-then another one in another process, which is given the messages of the tasks and commits. All that
-the second one knows of the first has come through the tasks; they also know the query, which Spark
-tells nobody else.
+then another one in another process, which receives the messages of the tasks and commits. All that
+the second writer knows of the first has come through the tasks; only they know the query.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _ArrowWriter: Any = getattr(
     datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter
 )
+_COMMITTING_RUNNER = ".python_streaming_sink_runner"  # Spark's module
 _TAKES_ARROW = _ArrowWriter is not datasource.DataSourceStreamWriter
 
 
@@ -82,19 +83,15 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what 
         self._target: BatchTarget | None = None
         self._begun: Suspended | None = None
 
-    def __getstate__(self) -> dict[str, object]:
-        """Reserve the batch of the epoch, once, on the way to the tasks.
-
-        Only here it is known that this is the writer that writes, and not the one that commits.
-        """
-        if self._target is None:
-            write = self._options.write
-            transaction = Transaction.begin(
-                self._store, write.address.name, "append", options=self._commit_options
-            )
-            self._target = target_of(transaction, write.files)
-            self._begun = transaction.suspend()
-        return self.__dict__
+    def reserve(self) -> Self:
+        """Reserve the batch of the epoch, for the tasks; the writer that commits needs none."""
+        write = self._options.write
+        transaction = Transaction.begin(
+            self._store, write.address.name, "append", options=self._commit_options
+        )
+        self._target = target_of(transaction, write.files)
+        self._begun = transaction.suspend()
+        return self
 
     @property
     def _commit_options(self) -> CommitOptions:
@@ -168,6 +165,15 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what 
         return Transaction.resume(
             self._store, message.begun, epoch=epoch, options=self._commit_options
         )
+
+
+def is_committing() -> bool:
+    """Return whether Spark has started this process to commit epochs.
+
+    Spark makes both writers of an epoch by the same call. A process that is not recognised reserves
+    a batch that a cleanup will delete; nothing else goes wrong.
+    """
+    return any(name.endswith(_COMMITTING_RUNNER) for name in sys.modules)
 
 
 def _first(messages: Sequence[datasource.WriterCommitMessage | None]) -> EpochMessage | None:

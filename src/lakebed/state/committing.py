@@ -50,6 +50,7 @@ from lakebed.store.segments import EncodedSegment, Segment, compact
 
 _log = logging.getLogger(__name__)
 
+MOST_COUNTED_FILES = 100_000  # entries of a file table that a commit reads to count removed rows
 _MOST_AHEAD = dt.timedelta(days=1)  # of the clock of a scheduler, or by a wrong zone
 
 
@@ -318,7 +319,7 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
     Cost:
         One PUT for the history, one for the runs if there are any to note, what the lists cost
         that have become too long, and the index files of other tools that are kept up. Of what
-        replaces files also the file table, of which there are few objects.
+        replaces files in a dataset of up to `MOST_COUNTED_FILES` also the file table.
     """
     entries = []
     foreign = foreign_entry(store, state)
@@ -340,15 +341,18 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
 
 
 def _counted(store: Store, state: State, entry: Entry) -> Entry:
-    """Return an entry with the rows of the files that it took out, where nothing else tells them.
+    """Return an entry with the number of rows in the files that it took out, where it lacks that.
+
+    The file table of a large dataset is not read for it: a commit should not wait for that.
 
     Args:
-        store: Where the dataset is.
-        state: Before the change.
-        entry: Of the change.
+        store: The store that holds the dataset.
+        state: The state before the change.
+        entry: The entry of the change.
     """
-    is_told = entry.removed_row_count is not None or entry.operation in runs.REWRITING
-    if not entry.removed or is_told:
+    is_known = entry.removed_row_count is not None or entry.operation in runs.REWRITING
+    size = sum(segment.weight for segment in state.lists.files)
+    if not entry.removed or is_known or size > MOST_COUNTED_FILES:
         return entry
     labels = pa.array(entry.removed, pa.large_string())
     known = file_table.find(store, state.lists.files, labels, {}).row_count
