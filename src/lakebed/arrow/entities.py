@@ -40,6 +40,9 @@ _PLAIN: dict[Kind, tuple[type, _Fits]] = {
     Kind.TIMESTAMP_NTZ: (dt.datetime, lambda value: value.tzinfo is None),
 }
 
+# Other libraries may give all rows as one batch, and a plain column of text ends at 2 GiB.
+_ROWS_AT_ONCE, _ALL_ROWS = 131_072, 2**62
+
 
 def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.RecordBatch]:
     """Yield record batches of rows in any supported form.
@@ -322,10 +325,6 @@ def _no_fit(value: object, kind: Type, place: str) -> SchemaMismatchError:
         f"of type {kind}.",
         hint=f"Give a value of type {kind}.",
     )
-
-
-# Other libraries may give all rows as one batch, and a plain column of text ends at 2 GiB.
-_ROWS_AT_ONCE, _ALL_ROWS = 131_072, 2**62
 
 
 def is_arrow(data: object) -> bool:

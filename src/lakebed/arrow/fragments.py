@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from pyarrow import fs
 
+OpenInput = Callable[[str], pa.NativeFile]
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -202,9 +204,6 @@ def _constants(
         for name, value in values.items()
     ]
     return reduce(operator.and_, terms) if terms else None
-
-
-OpenInput = Callable[[str], pa.NativeFile]
 
 
 class _StoreHandler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow's classes are untyped

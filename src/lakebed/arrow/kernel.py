@@ -51,6 +51,10 @@ _MAX_OPEN_FILES = 64  # on disk; systems allow a process some hundreds
 _ONE = np.zeros(1, dtype=np.int32)
 _SOURCE = "lakebed.source"  # no field has a dot in its name
 
+# A store has a high latency, but serves many requests at a time.
+_UPLOAD_THREADS = 8
+_MAX_UPLOADS = 64  # that wait
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
@@ -469,11 +473,6 @@ def write_batches(store: Store, target: BatchTarget, batches: Iterable[pa.Record
     except BaseException:
         writer.abort()
         raise
-
-
-# A store has a high latency, but serves many requests at a time.
-_UPLOAD_THREADS = 8
-_MAX_UPLOADS = 64  # that wait
 
 
 class Uploads:

@@ -17,6 +17,9 @@ from lakebed.model.values import Scalar
 from lakebed.state.caught import MAX_SAMPLE, Caught
 from lakebed.state.state import State
 
+# Up to this many combinations of values, a table of them is faster than sorting.
+_TABLE_SIZE = 2**20
+
 
 def admitted_values(state: State) -> dict[str, frozenset[str]]:
     """Return, for each capped dimension, the values that have a partition.
@@ -119,10 +122,6 @@ class CapKeeper:
             for name, count in self._row_counts.items()
             if count
         )
-
-
-# Up to this many combinations of values, a table of them is faster than sorting.
-_TABLE_SIZE = 2**20
 
 
 class PartitionNumbers:

@@ -43,6 +43,8 @@ from lakebed.repository import Repository, open_repository
 from lakebed.state import published
 from lakebed.state.head import HeadFormat
 
+_TREE_COLUMNS = ("partition", "files", "rows", "bytes", "size")
+
 
 def read_strategy(text: str) -> PartitionStrategy:
     """Read a partition strategy from its short form, or from a file of Kite's JSON.
@@ -442,9 +444,6 @@ def _objects_of(repository: Repository, name: str) -> dict[str, int]:
     sizes = {info.key: info.size_bytes for info in store.list(recursive=False) if info.key in heads}
     sizes.update((info.key, info.size_bytes) for info in store.list(f"{name}/"))
     return sizes
-
-
-_TREE_COLUMNS = ("partition", "files", "rows", "bytes", "size")
 
 
 def _tree_rows(name: str, partitions: Sequence[Partition]) -> Iterator[dict[str, object]]:

@@ -44,6 +44,8 @@ _Line = dict[str, str | None]
 
 _COLUMNS = ("name", "status", "value", "detail")
 
+_ENDS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
 
 def _spark_option(function: Verb) -> Verb:
     """Add `--spark`, which a master may follow."""
@@ -134,9 +136,6 @@ def _look_for_java() -> _Line:
 def _line_of(name: str, status: str, value: str | None, detail: str | None = None) -> _Line:
     """Return a line: what was looked at, how it is, and what there is to know of it."""
     return {"name": name, "status": status, "value": value, "detail": detail}
-
-
-_ENDS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def _look_at_store(url: str, storage_options: Mapping[str, str]) -> _Line:

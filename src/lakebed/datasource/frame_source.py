@@ -44,6 +44,16 @@ _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _SAFE_SINCE = "pushLimit"
 _CONSTANT_ROWS = 2**16  # of a batch that is made without reading
 
+MIB = 2**20
+# Without a say: a task for each 64 MiB, but for a dataset that would keep few cores busy so. How
+# many there are, the process that plans does not know.
+_SPLIT_BYTES = 64 * MIB
+_LEAST_SPLIT_BYTES = 4 * MIB
+_ENOUGH_TASKS = 32
+# Opening a file takes about as long as reading so much of one.
+_OPENING_BYTES = MIB // 2
+_MOST_SHARES = 1024
+
 
 def declared_schema(texts: Mapping[str, str]) -> StructType:
     """Return the columns of a read whose schema the caller has not declared.
@@ -269,18 +279,6 @@ def shared_out(store: Store, plan: ScanPlan, split_bytes: int | None) -> list[li
     ]
     sizes = facts.size_bytes.to_pylist()
     return split(known, sizes, split_bytes=split_bytes, is_divisible=is_parquet)
-
-
-MIB = 2**20
-
-# Without a say: a task for each 64 MiB, but for a dataset that would keep few cores busy so. How
-# many there are, the process that plans does not know.
-_SPLIT_BYTES = 64 * MIB
-_LEAST_SPLIT_BYTES = 4 * MIB
-_ENOUGH_TASKS = 32
-# Opening a file takes about as long as reading so much of one.
-_OPENING_BYTES = MIB // 2
-_MOST_SHARES = 1024
 
 
 def split(

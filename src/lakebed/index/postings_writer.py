@@ -39,6 +39,14 @@ LARGE_BYTES = 256 * 2**20
 _CHUNK_BYTES = 32 * 2**20  # memory for values of all segments during a merge
 _THREADS = 8
 
+Postings = Mapping[str, tuple[Segment, ...]]
+"""Segments by indexed column."""
+# Above this size the values of a file are sorted and encoded part by part: a data file of a few
+# MiB can contain GiB of texts.
+PART_BYTES = 128 * 2**20
+_PART = "part"
+_MOST_BYTES = 2**30  # of texts in one array, which Arrow limits to 2 GiB
+
 
 class MergeSource:
     """The pairs of one segment, a few row groups at a time."""
@@ -293,10 +301,6 @@ def groups_to_merge(segments: Sequence[Segment]) -> list[list[Segment]]:
     return [group for group in groups if len(group) > 1]
 
 
-Postings = Mapping[str, tuple[Segment, ...]]
-"""Segments by indexed column."""
-
-
 def keys_of_postings(postings: Postings) -> tuple[str, ...]:
     """Return the keys of all segments."""
     return tuple(segment.key for segments in postings.values() for segment in segments)
@@ -309,13 +313,6 @@ def joined_postings(parts: Sequence[Postings]) -> dict[str, tuple[Segment, ...]]
         for column, segments in part.items():
             by_column[column] = (*by_column.get(column, ()), *segments)
     return by_column
-
-
-# Above this size the values of a file are sorted and encoded part by part: a data file of a few
-# MiB can contain GiB of texts.
-PART_BYTES = 128 * 2**20
-_PART = "part"
-_MOST_BYTES = 2**30  # of texts in one array, which Arrow limits to 2 GiB
 
 
 class ColumnValues:

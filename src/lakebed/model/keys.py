@@ -43,6 +43,12 @@ _OWN_FILE_NAME = re.compile(
 )
 MAX_COMPONENT_BYTES = 255  # longest file name on POSIX systems
 
+BATCH_IDS = "batch.ids"
+"""The property of a dataset that names the form of its batch ids."""
+FIRST_MOMENT = dt.datetime(int(FIRST_YEAR), 1, 1, tzinfo=dt.UTC)
+"""Before it ids are ambiguous: milliseconds look like seconds, and dates like milliseconds."""
+_DIGITS_OF_MINUTES, _DIGITS_OF_SECONDS = 12, 14
+
 
 def encode_level(name: str, value: Scalar) -> str:
     """Return one directory level, `name=value`.
@@ -288,15 +294,6 @@ def check_under(key: str, prefix: str) -> str:
             hint="A dataset refers to its own objects only; nothing was read.",
         )
     return key
-
-
-BATCH_IDS = "batch.ids"
-"""The property of a dataset that names the form of its batch ids."""
-
-FIRST_MOMENT = dt.datetime(int(FIRST_YEAR), 1, 1, tzinfo=dt.UTC)
-"""Before it ids are ambiguous: milliseconds look like seconds, and dates like milliseconds."""
-
-_DIGITS_OF_MINUTES, _DIGITS_OF_SECONDS = 12, 14
 
 
 class BatchIds(StrEnum):

@@ -22,6 +22,8 @@ from lakebed.spark.types import struct_type
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_STRING = Primitive(Kind.STRING)
+
 
 def with_admitted(frame: DataFrame, target: BatchTarget) -> BatchTarget:
     """Return the target with all values that may have a partition; tasks admit no others.
@@ -115,9 +117,6 @@ def _most_frequent(
         is_kept = is_kept | ((F.col("name") == name) & (F.col("turn") <= room[name]))
     ranked = counted.select("name", "value", F.row_number().over(in_turn).alias("turn"))
     return [(row["name"], row["value"]) for row in ranked.where(is_kept).collect()]
-
-
-_STRING = Primitive(Kind.STRING)
 
 
 def dimension_column(function: Dimension, column: Column, kind: Type) -> Column:

@@ -3,6 +3,10 @@
 Both give the same rows; they differ in what Spark does before it reads. Given paths, it looks at
 each file. A prepared list it takes as it is, wherever the files lie. Whole directories, which it
 would list and read whatever lies there, are never faster than such a list; see bench/reading.py.
+
+The sizes are what the storage says now. The file table knows sizes too, but from one that is too
+small Spark drops rows without a word. A listing gives those of a thousand files at a time, where the
+files lie together.
 """
 
 from __future__ import annotations
@@ -34,6 +38,26 @@ _FEW_SIZES = 32  # a look at each takes one round of requests, and a listing no 
 _FILES_A_FOLDER = 8  # on average, for which each folder is worth a request
 _PAGE = 1_000  # objects that one request lists
 _SHOWN_A_FILE = 4  # objects in a listing, before a look at each file costs less
+
+_log = logging.getLogger(__name__)
+
+NativeWay = Literal["paths", "prepared"]
+# Of 64 files Spark looks at each faster than a list is made, of 256 no longer surely; see
+# bench/reading.py, action `create`.
+_FEW_FILES = 200
+# Whatever the session says: a file that is missing or damaged is an error, which only checksums of
+# pages tell for sure, and dates and times are those of one calendar, the Gregorian, as Arrow reads
+# them.
+_STRICT = {
+    "parquet.page.verify-checksum.enabled": "true",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+}
+# What a file sink of Spark's own streams leaves beside its files, and every read of them obeys.
+_SINK_LOG, _SINK_LOG_VERSION = "_spark_metadata", "v1"
+_BLOCK_BYTES = 2**27  # only a hint on locality, which neither a directory nor a bucket has
+_UNQUOTED = "/:@"  # what parts a URI, whose path is text that is quoted here
 
 
 def look_at(store: Store, keys: Sequence[str]) -> list[ObjectInfo]:
@@ -89,29 +113,6 @@ def _listed(store: Store, keys: Sequence[str]) -> dict[str, ObjectInfo]:
     for found in at_once(listed, list(folders), _THREADS):
         every |= found
     return every
-
-
-_log = logging.getLogger(__name__)
-
-NativeWay = Literal["paths", "prepared"]
-
-# Of 64 files Spark looks at each faster than a list is made, of 256 no longer surely; see
-# bench/reading.py, action `create`.
-_FEW_FILES = 200
-
-# Whatever the session says: a file that is missing or damaged is an error, which only checksums of
-# pages tell for sure, and dates and times are those of one calendar, the Gregorian, as Arrow reads
-# them.
-_STRICT = {
-    "parquet.page.verify-checksum.enabled": "true",
-    "ignoreMissingFiles": "false",
-    "ignoreCorruptFiles": "false",
-    "datetimeRebaseMode": "CORRECTED",
-}
-# What a file sink of Spark's own streams leaves beside its files, and every read of them obeys.
-_SINK_LOG, _SINK_LOG_VERSION = "_spark_metadata", "v1"
-_BLOCK_BYTES = 2**27  # only a hint on locality, which neither a directory nor a bucket has
-_UNQUOTED = "/:@"  # what parts a URI, whose path is text that is quoted here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

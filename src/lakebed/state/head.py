@@ -31,6 +31,9 @@ _NULL = {b"null", b"\xc0"}
 _LEVEL = 1  # zstd; above it, hex digits are taken for repetitions: slower, and larger
 _T = TypeVar("_T")
 
+_CHUNK = 10_000  # labels at a time, which keeps a proof within a few megabytes
+_FIXSTR, _STR16 = 32, 2**16  # msgpack: lengths from which the next header is needed
+
 
 class HeadFormat(StrEnum):
     """How a head is written; chosen at creation, never both at once."""
@@ -180,10 +183,6 @@ def _decompress(data: bytes, key: str) -> bytes:
             f"Head {key!r} is no zstd frame of a head: {exc}.",
             hint="Restore the object from a copy; no data file was touched.",
         ) from exc
-
-
-_CHUNK = 10_000  # labels at a time, which keeps a proof within a few megabytes
-_FIXSTR, _STR16 = 32, 2**16  # msgpack: lengths from which the next header is needed
 
 
 class PartitionEntry(msgspec.Struct, gc=False):

@@ -35,6 +35,11 @@ MOST_QUERIES = 256
 _RUN = re.compile(r"stream:(.+):([0-9]{1,18})", re.DOTALL)
 _LONGEST_QUERY = 200  # it is part of every entry of the history
 
+FOREIGN = "foreign"  # the operation of what other tools have changed
+UNCONFIRMED = " unconfirmed"  # at the end of `moved_from`
+CREATION = "creation"  # as `moved_from`, until the creator has looked for a namesake
+COMMITTED = 2  # the least claim of a head that somebody has committed to
+
 
 class Epoch(msgspec.Struct, frozen=True, order=True):
     """One epoch of a streaming query.
@@ -163,12 +168,6 @@ def _unreadable(key: str, cause: Exception) -> CorruptMetadataError:
         f"{key!r} holds a descriptor ('lakebed.descriptor') that cannot be read: {cause}.",
         hint="Restore the object from a copy, or upgrade Lakebed.",
     )
-
-
-FOREIGN = "foreign"  # the operation of what other tools have changed
-UNCONFIRMED = " unconfirmed"  # at the end of `moved_from`
-CREATION = "creation"  # as `moved_from`, until the creator has looked for a namesake
-COMMITTED = 2  # the least claim of a head that somebody has committed to
 
 
 class _Memo:

@@ -33,6 +33,10 @@ from lakebed.store.last_reads import READS
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_log = logging.getLogger(__name__)
+
+MAX_COMPONENT_BYTES = 255  # NAME_MAX of the common POSIX file systems
+
 
 class SeekableReader(io.RawIOBase):
     """A seekable stream with a position; subclasses implement `read`."""
@@ -59,11 +63,6 @@ class SeekableReader(io.RawIOBase):
         origin = {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size_bytes}
         self.position = max(0, origin[whence] + offset)
         return self.position
-
-
-_log = logging.getLogger(__name__)
-
-MAX_COMPONENT_BYTES = 255  # NAME_MAX of the common POSIX file systems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

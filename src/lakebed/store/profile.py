@@ -22,6 +22,26 @@ from typing import Any
 from lakebed.errors import InvalidInputError, MissingDependencyError
 from lakebed.store.object_options import Settings
 
+_log = logging.getLogger(__name__)
+
+Provider = Callable[[], Mapping[str, Any]]
+# botocore returns credentials that are valid for at least ten minutes; obstore asks again after
+# half of that time.
+_TTL = timedelta(minutes=10)
+_PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+_FILES = {
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+    "AWS_CONFIG_FILE": "~/.aws/config",
+}
+_KEYS = ("access_key_id", "secret_access_key", "skip_signature")
+# As options they take precedence over a profile; in the environment a profile takes precedence
+# over them, as in the tools of AWS.
+_ROLES = (
+    "web_identity_token_file",
+    "container_credentials_relative_uri",
+    "container_credentials_full_uri",
+)
+
 
 def find_user_file(path: str) -> Path | None:
     """Return the path of an optional file, with `~` expanded; None if there is none.
@@ -34,9 +54,6 @@ def find_user_file(path: str) -> Path | None:
         return expanded if expanded.is_file() else None
     except (OSError, RuntimeError):
         return None
-
-
-Provider = Callable[[], Mapping[str, Any]]
 
 
 class LateProvider(ABC):
@@ -55,26 +72,6 @@ class LateProvider(ABC):
 
     @abstractmethod
     def _open(self) -> Provider: ...
-
-
-_log = logging.getLogger(__name__)
-
-# botocore returns credentials that are valid for at least ten minutes; obstore asks again after
-# half of that time.
-_TTL = timedelta(minutes=10)
-_PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
-_FILES = {
-    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
-    "AWS_CONFIG_FILE": "~/.aws/config",
-}
-_KEYS = ("access_key_id", "secret_access_key", "skip_signature")
-# As options they take precedence over a profile; in the environment a profile takes precedence
-# over them, as in the tools of AWS.
-_ROLES = (
-    "web_identity_token_file",
-    "container_credentials_relative_uri",
-    "container_credentials_full_uri",
-)
 
 
 class ProfileCredentials(LateProvider):

@@ -38,6 +38,9 @@ from lakebed.work.defaults import TARGET_BYTES
 
 _log = logging.getLogger(__name__)
 
+_running: dict[tuple[str, str], threading.Thread] = {}
+_lock = threading.Lock()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
@@ -340,10 +343,6 @@ def _digest(store: Store, base: State, files: Sequence[ManifestFile]) -> RowDige
         for batch in batches:
             digest += RowDigest.of(row_hashes(batch))
     return digest
-
-
-_running: dict[tuple[str, str], threading.Thread] = {}
-_lock = threading.Lock()
 
 
 def compact_beside(store: Store, dataset: str, target_bytes: int | None = None) -> None:

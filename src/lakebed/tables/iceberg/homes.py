@@ -60,6 +60,8 @@ from lakebed.tables.iceberg.library_errors import reading
 from lakebed.tables.iceberg.metadata_names import hint_key, metadata_folder, number_of
 from lakebed.tables.iceberg.store_io import StoreIO
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class IcebergTable:
@@ -509,15 +511,15 @@ def named_manifests(store: Store, key: str) -> list[str]:
         return [manifest.manifest_path for manifest in listed]
 
 
-_log = logging.getLogger(__name__)
-
-
 def delete_unnamed(
     io: FileIO, before: TableMetadata, after: TableMetadata | None, *, also: Sequence[str] = ()
 ) -> None:
     """Delete lists, manifests and metadata files that one version of a table named last.
 
-    No data file is deleted. What cannot be deleted stays, and is told to the log.
+    A cleanup of the dataset knows no catalogs, and nobody lists what a catalog keeps elsewhere. So
+    whoever takes snapshots out of a table deletes right then what only these have named.
+
+    No data file is deleted. What cannot be deleted stays, and is logged.
 
     Args:
         io: Where they are.
