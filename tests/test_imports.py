@@ -96,6 +96,7 @@ def test_help_loads_no_verb_and_nothing_that_reads_data() -> None:
 
     assert packages(loaded) == {"click", "lakebed"}
     assert {module for module in loaded if module.startswith("lakebed.cli.")} == {
+        "lakebed.cli.folding",
         "lakebed.cli.group",
         "lakebed.cli.main",
         "lakebed.cli.output",
