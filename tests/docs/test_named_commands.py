@@ -121,7 +121,7 @@ def test_every_whole_command_line_in_backticks_parses() -> None:
     wrong = []
     for where, text in WRITTEN:
         for found in re.findall(r"(?<!`)`lakebed ([^`\n]+)`(?!`)", text):
-            words = shlex.split(found.partition("|")[0].replace("{}", "1"))
+            words = shlex.split(re.split(r"\\?[|]", found)[0].replace("{}", "1"))
             command = command_of(words)
             arguments = words[2:] if command is COMMANDS.get(" ".join(words[:2])) else words[1:]
             positional = [word for word in arguments if not word.startswith("-")]
