@@ -246,7 +246,7 @@ class Dataset(View):
         else:
             versions = [entry.version for entry in entries if entry.batch_id == batch_id]
             wanted = f"with batch {batch_id}"
-            hint = "`history` lists the batches."
+            hint = "`batches` lists those that there are."
         if not versions:
             raise VersionNotFoundError(f"Dataset {self.name!r} has no version {wanted}.", hint=hint)
         return versions[-1]

@@ -387,7 +387,8 @@ class Repository:
         if if_exists == "error":
             raise DatasetExistsError(
                 f"Dataset {existing.name!r} exists in {self.uri}.",
-                hint="Open it, choose another name, or let `create` open what exists (if_exists: open).",
+                hint="Open it, choose another name, or let `create` open what exists: if_exists or "
+                "--if-exists, open.",
             )
         if existing.descriptor != descriptor:
             raise DatasetExistsError(

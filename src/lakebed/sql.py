@@ -145,13 +145,13 @@ def _check_kind(query: str) -> None:
     except duckdb.Error as exc:
         raise _unreadable(exc) from exc
     if kinds == [duckdb.StatementType.EXPLAIN]:
-        raise _no_select("To see which files a condition reads, use explain().")
+        raise _no_select("To see which files a condition reads, use `explain`.")
     if kinds != [duckdb.StatementType.SELECT]:
         raise _no_select()
 
 
 def _no_select(
-    hint: str = "To write, use append, overwrite, merge or delete.",
+    hint: str = "To write, use append, overwrite, merge or delete; `list` names the datasets.",
 ) -> InvalidInputError:
     return InvalidInputError("Only a single SELECT is allowed; SQL is read-only.", hint=hint)
 

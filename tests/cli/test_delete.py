@@ -101,7 +101,7 @@ class TestUris:
     def test_dataset_uri_names_a_dataset(self, cli, flights) -> None:
         assert cli.json("show", flights.dataset_uri)["name"] == "flights"
 
-    @pytest.mark.parametrize("verb", ["drop", "show", "append"])
+    @pytest.mark.parametrize("verb", ["drop", "history", "append"])
     def test_other_uris_are_refused(self, cli, flights, lake, verb: str) -> None:
         files = ["-"] if verb == "append" else []
         uris = [

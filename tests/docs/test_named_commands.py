@@ -111,7 +111,12 @@ def test_every_option_that_is_named_alone_is_one_of_some_command() -> None:
         for each in command.params
         for one in (*each.opts, *each.secondary_opts)
     }
-    named = {(where, one) for where, text in WRITTEN for one in OPTION.findall(text)}
+    named = {
+        (where, one)
+        for where, text in WRITTEN
+        if not where.startswith("cli/other_words.py")
+        for one in OPTION.findall(text)
+    }
 
     unknown = {(where, one) for where, one in named if one not in options | {"--help", "--version"}}
     assert {one for _, one in unknown} == FOREIGN, sorted(unknown)

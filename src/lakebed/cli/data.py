@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import functools
+import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ from lakebed.cli.inputs import Inputs, find_inputs
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record
 from lakebed.cli.shared_options import (
+    REPOSITORY_VARIABLE,
     Verb,
     parse_time,
     split_address,
@@ -317,7 +320,7 @@ def files(output: Output, *, dataset: Dataset, where: str | None) -> None:
 @verb("sql", example='lakebed sql lake "SELECT carrier, count(*) AS n FROM flights GROUP BY ALL"')
 @click.argument("location", metavar="REPOSITORY")
 @storage_option
-@click.argument("query")
+@click.argument("query", required=False)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -328,15 +331,17 @@ def sql(
     *,
     location: str,
     storage_options: Mapping[str, str],
-    query: str,
+    query: str | None,
     limit: int | None,
 ) -> None:
     """Ask in SQL, by DuckDB; nothing can be changed.
 
     QUERY is one SELECT in DuckDB's dialect. The datasets of the repository are its tables; only
     those that it names are opened, and only files that its conditions leave are read. A name with
-    - or + needs double quotes.
+    - or + needs double quotes. REPOSITORY may be left out where LAKEBED_REPOSITORY names it.
     """
+    if query is None:
+        location, query = _named_repository(location), location
     with output.progress("Asking DuckDB"):
         try:
             answer = open_repository(location, storage_options=storage_options).sql(query)
@@ -348,6 +353,16 @@ def sql(
     output.rows(names, _plain_rows(rows.rename_columns(names)), null="null")
     if limit is None and rows.num_rows < answer.num_rows:
         output.note(f"The first {shown} rows; for more give --limit, or -o jsonl for all.")
+
+
+def _named_repository(query: str) -> str:
+    """Return the repository that the environment names, for a question that names none."""
+    location = os.environ.get(REPOSITORY_VARIABLE, "")
+    if not location:
+        words = f"REPOSITORY {shlex.quote(query)}" if " " in query else f'{query} "SELECT …"'
+        message = f"A repository and a question are needed: lakebed sql {words}"
+        raise click.UsageError(message, click.get_current_context())
+    return location
 
 
 def _naming_repository(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -67,9 +68,20 @@ class VerbGroup(click.Group):
                 # As other tools have it; what stands behind it may be a verb of ours.
                 words = " ".join([ctx.command_path, *(word for word in args[1:2] if word in known)])
                 ctx.fail(f"There is no command 'help'. See `{words} --help`.")
-            hint = self._meant(ctx, args[0]) or f"See `{ctx.command_path} --help` for all."
+            hint = self._in_order(ctx, args) or self._meant(ctx, args[0])
+            hint = hint or f"See `{ctx.command_path} --help` for all."
             ctx.fail(f"There is no command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
+
+    def _in_order(self, ctx: click.Context, args: list[str]) -> str:
+        """Say where the verb stands, if an address or a file has its place."""
+        if not any(sign in args[0] for sign in "/."):
+            return ""
+        known = self.list_commands(ctx)
+        default = "show" if "show" in known else "COMMAND"
+        verb = next((word for word in args[1:] if word in known), default)
+        words = shlex.join(word for word in args if word != verb)
+        return f"The command comes first: {ctx.command_path} {verb} {words}"
 
     def _meant(self, ctx: click.Context, word: str) -> str:
         """Say which verb may have been meant, ours or the word of another tool for it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lakebed.model.names import nearest
 
@@ -71,6 +71,52 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "update": "evolve alter set change add add-column",
     },
 }
+
+
+# Options of other tools, by ours; of several the first that the verb has is meant.
+OPTIONS: Mapping[str, str] = {
+    "--on": "--key --keys --primary-key --unique-key",
+    "--where": "--filter --condition --predicate --query",
+    "--columns": "--select --fields --cols --column",
+    "--limit": "--head --top --rows --max-rows --last -n",
+    "--last": "--limit --head --max-count",
+    "--time": "--as-of --at --timestamp --timestamp-as-of",
+    "--version": "--version-as-of --snapshot --snapshot-id --rev --revision",
+    "--output": "--format --output-format --out",
+    "--delete": "--apply --force --no-dry-run",
+    "--yes": "--force --assume-yes --no-confirm -y -f",
+    "--older-than": "--retain --retention --days --age --min-age",
+    "--dry-run": "--simulate --preview --plan -n",
+    "--partition-by": "--partition --partitioned-by --partition-columns",
+    "--delimiter": "--sep --separator --delim",
+    "--null-text": "--na --null --null-value --null-values",
+    "--repair": "--fix",
+    "--schema": "--schema-file --avsc",
+    "--like": "--sample --infer-from --infer-schema",
+    "--if-exists": "--if-not-exists --exist-ok --ignore-existing",
+    "--reason": "--comment --message -m",
+    "--into": "--to --dest --destination --target --dataset",
+    "--sort-by": "--zorder --z-order --cluster-by --order-by",
+    "--target-size": "--target-bytes --file-size --target-file-size",
+    "--storage-option": "--region --endpoint --profile",
+    "--storage": "--archive --url --uri",
+}
+
+
+def option_here(name: str, known: Collection[str]) -> str:
+    """Return what the option of another tool is called here; empty if nothing is.
+
+    Args:
+        name: The option there.
+        known: Ours that the verb has.
+
+    >>> option_here("--filter", ["--where", "--limit"])
+    '--where'
+    """
+    for ours, names in OPTIONS.items():
+        if name in names.split() and ours in known:
+            return f"{ours} {name.lstrip('-')}=VALUE" if ours == "--storage-option" else ours
+    return ""
 
 
 def command_here(group: str, word: str, commands: Iterable[str]) -> str:

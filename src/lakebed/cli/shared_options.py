@@ -6,8 +6,9 @@ import datetime as dt
 import functools
 import logging
 import os
+import shlex
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -57,18 +58,50 @@ class _VerbCommand(click.Command):
         }
         end = args.index("--") if "--" in args else len(args)
         own = [f"{word}=" if word in attached else word for word in args[:end]]
-        takes_predicate = any("--where" in parameter.opts for parameter in self.params)
+        known = {option for parameter in self.params for option in parameter.opts}
+        ctx.allow_extra_args = True
         try:
-            return super().parse_args(ctx, [*own, *args[end:]])
-        except click.UsageError as error:
-            # Its subclasses are of options and missing arguments; this one is of words too many.
-            if type(error) is not click.UsageError or not takes_predicate:
+            super().parse_args(ctx, [*own, *args[end:]])
+        except click.NoSuchOption as error:
+            # Here, not above: a command line that is right needs none of it.
+            from lakebed.cli.other_words import option_here
+
+            meant = option_here(error.option_name, known)
+            if not meant:
                 raise
-            message = (
-                f"{error.message}. A predicate is one word for the shell: "
-                "--where \"carrier = 'UA'\", in double quotes."
-            )
+            message = f"No such option {error.option_name!r}. In Lakebed it is {meant}."
             raise click.UsageError(message, ctx) from error
+        if ctx.args and not ctx.resilient_parsing:
+            raise click.UsageError(_too_many(ctx.args, known), ctx)
+        return ctx.args
+
+
+def _too_many(words: Sequence[str], known: Collection[str]) -> str:
+    """Say what words may be that a verb has no argument for, by the options that are known to it."""
+    ending = "" if len(words) == 1 else "s"
+    message = f"Got unexpected extra argument{ending} ({' '.join(words)})"
+    if "--version" in known and words[0].isdecimal():
+        return f"{message}. A version has an option: --version {words[0]}"
+    if "--where" not in known:
+        return message
+    predicate = words[0] if " " in words[0] and '"' not in words[0] else "carrier = 'UA'"
+    return (
+        f"{message}. A predicate is one word for the shell: "
+        f'--where "{predicate}", in double quotes.'
+    )
+
+
+class _FormChoice(click.Choice[OutputFormat]):
+    """The forms of a result; the name of a file is told how to get there."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> OutputFormat:
+        """Return the form of a name."""
+        if isinstance(value, str) and "." in value:
+            name = shlex.quote(value)
+            self.fail(f"{value!r} is a file; name a form: -o csv > {name}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
@@ -144,7 +177,7 @@ def _shared_options() -> list[click.Parameter]:
     return [
         click.Option(
             ["-o", "--output", "output_format"],
-            type=click.Choice(OutputFormat, case_sensitive=False),
+            type=_FormChoice(OutputFormat, case_sensitive=False),
             default=OutputFormat.TABLE,
             help="Form of the result.  [default: table]",
         ),

@@ -285,6 +285,10 @@ class Ingest:
             dataset = repository.open(name)
         except DatasetNotFoundError as missing:
             if self.create is None:
+                missing.hint += (
+                    " To create it, give its schema, by `create` or --schema; `lakebed schema infer` "
+                    "finds one."
+                )
                 raise
             check_place(repository.store, name, missing)
             self._check_descriptor(self.create)

@@ -74,12 +74,13 @@ def check_plain(store: Store, name: str, open_store: OpenStore, known: TableForm
 
 def _not_plain(home: str, sign: TableSign) -> InvalidInputError:
     parent, _, directory = sign.home.rpartition("/")
-    place = "" if sign.home == home else f" {directory!r} in the repository {parent}"
+    is_elsewhere = sign.home != home
+    place = f" {directory!r} in the repository {parent}" if is_elsewhere else ""
     remedy = _REMEDIES.get(sign.format)
     if remedy is not None:
         hint = f"Take over the live files of the table{place}: {remedy}."
     elif sign.format is TableFormat.LAKEBED:
-        hint = f"Open it{place} instead; restore its head if that is missing."
+        hint = f"Open{place or ' it'} instead; restore its head if that is missing."
     else:
         hint = f"Read its rows by Spark with the jar of {sign.format}, and append them."
     return InvalidInputError(

@@ -187,7 +187,7 @@ class CommitStream:
                 return replace(self.end(), version=entry.version)
         raise VersionNotFoundError(
             f"Dataset {self.state.name!r} has no batch {batch_id}, where the stream is to begin.",
-            hint="`history` lists the batches.",
+            hint="`batches` lists those that there are.",
         )
 
     def limited(

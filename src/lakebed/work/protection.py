@@ -132,7 +132,7 @@ def _check_kept(state: State, entries: Sequence[Entry], target: Protection) -> N
     if not committed:
         raise VersionNotFoundError(
             f"Dataset {state.name!r} has no batch {target.batch_id}.",
-            hint="`history` lists the batches that were committed.",
+            hint="`batches` lists those that were committed.",
         )
     if target.batch_id in protected_batches(state):
         return

@@ -55,7 +55,7 @@ def _read(store: Store, state: State, batch_id: int) -> tuple[BatchRecord, Stagi
 def _not_staged(state: State, batch_id: int) -> VersionNotFoundError:
     return VersionNotFoundError(
         f"Dataset {state.name!r} has no staged batch {batch_id}.",
-        hint="`staged` lists those that there are. After its lease, a cleanup takes a batch.",
+        hint="`staged` lists the staged batches. A cleanup deletes a batch after its lease.",
     )
 
 
