@@ -1,10 +1,12 @@
 """Imports go down only, and the check that says so does see the ones that do not."""
 
+import ast
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,9 @@ OFFENDERS = [
     ("archive", "from pyspark.sql import SparkSession", "pyspark"),
     ("state", "import obstore", "obstore"),
     ("plan", "import starlette", "starlette"),
+    ("common", "from lakebed.model.schema import Schema", "lakebed.model"),
+    ("work", "import lakebed.tables.engine", "lakebed.tables"),
+    ("web", "from lakebed.repository import Repository", "lakebed.repository"),
 ]
 CONTRACTS = [
     "Imports go down only",
@@ -92,3 +97,35 @@ def test_import_that_goes_up_is_caught(
 
 def test_room_without_a_place_is_caught(broken: str) -> None:
     assert "attic" in broken
+
+
+def layers() -> dict[str, int]:
+    """Return the floor of each room, from the top down."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    checked = next(one["layers"] for one in contracts if one["id"] == "layers")
+    return {
+        room: floor for floor, layer in enumerate(checked) for room in re.findall(r"\w+", layer)
+    }
+
+
+def test_rooms_are_few() -> None:
+    assert len(layers()) <= 30
+
+
+def test_one_module_alone_names_a_higher_room_that_it_loads() -> None:
+    """A text of two parts, such as `lakebed.dataset`, is a property of a published table."""
+    floors, source = layers(), ROOT / "src" / "lakebed"
+    upwards = set()
+    for path in source.rglob("*.py"):
+        relative = path.relative_to(source).with_suffix("")
+        own = floors.get(relative.parts[0])
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if own is None or not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                continue
+            named = re.fullmatch(r"lakebed\.(\w+)(\.\w+)+", node.value)
+            is_module = named and source.joinpath(*node.value.split(".")[1:]).with_suffix(".py")
+            if is_module and is_module.is_file() and floors[named[1]] < own:
+                upwards.add((str(relative), node.value))
+
+    assert upwards == {("state/after", "lakebed.tables.automatic")}
