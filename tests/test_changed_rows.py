@@ -280,4 +280,4 @@ def test_rows_that_an_overwrite_replaces_are_not_counted_in_a_large_dataset(
 
     assert counts(counted) == (3, 0, 100, 0)
     assert counts(uncounted) == (4, None, None, None)
-    assert "4 rows inserted" in repr(uncounted)
+    assert "4 rows inserted, an unknown number deleted in 1 partition" in repr(uncounted)

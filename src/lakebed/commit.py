@@ -91,6 +91,7 @@ class ChangedRows:
         return cls()
 
 
+_REPLACING = frozenset({"overwrite", "rerun"})  # all that they delete was in these partitions
 _CHANGES = ("inserted", "updated", "deleted", "rewritten")
 
 
@@ -161,7 +162,19 @@ class Commit:
         )
 
     def rows_in_words(self) -> str:
-        """Return what became of rows, in words: `50 rows deleted, 950 rewritten`."""
+        """Return what became of rows, in words: `1 row inserted, 365 deleted in 1 partition`.
+
+        Of an overwrite and a rerun they say in how many partitions rows were deleted.
+        """
+        words = self._counts_in_words()
+        is_replacing = self.operation in _REPLACING and any(self.replaced_partitions)
+        if not is_replacing or self.deleted_row_count == 0:
+            return words
+        where = counted(len(self.replaced_partitions), "partition")
+        unknown = ", an unknown number deleted" if self.deleted_row_count is None else ""
+        return f"{words}{unknown} in {where}"
+
+    def _counts_in_words(self) -> str:
         counts = [(name, getattr(self, f"{name}_row_count")) for name in _CHANGES]
         known = [(name, count) for name, count in counts if count]
         if not known:
@@ -179,9 +192,10 @@ class Commit:
             "committed at": self.committed_at,
             "batch_id": self.batch_id,
             "run": self.run,
-            "rows": self.rows_in_words(),
+            "rows": self._counts_in_words(),
             "files added": f"{len(self.files_added):,}",
             "removed": f"{len(self.files_removed):,}",
+            "of partitions": f"{len(self.replaced_partitions):,}",
         }
 
     def _repr_html_(self) -> str:
@@ -196,6 +210,7 @@ class Commit:
                 "rows in added files": f"{self.row_count:,}",
                 "files added": f"{len(self.files_added):,}",
                 "files removed": f"{len(self.files_removed):,}",
+                "of partitions": shortened(map(_shown_path, self.replaced_partitions)) or "none",
                 "partitions": shortened(self.partitions),
                 "sent to OTHER by a cap": shortened(map(str, self.caught)) or "nothing",
                 "not published": shortened(map(str, self.not_published)) or "nothing",
@@ -230,6 +245,10 @@ class Commit:
             not_published=() if isinstance(made, Entry) else made.not_published,
             notes=notes,
         )
+
+
+def _shown_path(partition: str) -> str:
+    return partition or "(all)"
 
 
 def _count_of(commit: Commit, name: str) -> str:

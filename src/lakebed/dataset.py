@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from lakebed.work.ingest.load_options import LoadOptions
     from lakebed.work.inventory import AskTables
     from lakebed.work.metadata_compaction import MergedList
+    from lakebed.work.overwriting import Replacement
     from lakebed.work.promotion import Allowed, PromotionReport
     from lakebed.work.rollback import Restoration
 
@@ -795,6 +796,30 @@ class Dataset(View):
                 data, run=run, base=base, options=options, commit_options=commit_options
             )
         return self._write("overwrite", data, run, None, options, commit_options, base)
+
+    def find_overwrite(self, data: object, view: View | None = None) -> Replacement:
+        """Return what `overwrite` would replace, with its partitions and rows; nothing is written.
+
+        Then `overwrite` with `base=found.version` replaces that and nothing else.
+
+        Args:
+            data: As for `overwrite`. An iterator or a reader is used up.
+            view: As for `overwrite`.
+
+        Raises:
+            SchemaMismatchError: The data does not fit.
+            InvalidInputError: As for `overwrite`.
+            PredicateError: As for `overwrite`.
+            ReadOnlyError: The dataset cannot be written.
+
+        Cost:
+            A read of the head, and the file table. The data is read once; of a DataFrame by one
+            Spark job, and another one where dimensions have a cap.
+        """
+        if view is None:
+            return self._find_overwrite(data, None)
+        self._check_own(view)
+        return View(self._source, view.constraint).find_overwrite(data)
 
     def rerun(
         self,

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from lakebed.state.written import Written
     from lakebed.tables.trees.telemetry import TelemetryExport, TelemetryOptions
     from lakebed.work.merge import MergeReport
+    from lakebed.work.overwriting import Replacement
     from lakebed.work.writer import EntityWriter
 
 
@@ -92,7 +93,16 @@ class View(Readable):
     """
 
     _NOT_OF_PINNED = frozenset(
-        ("append", "delete", "merge", "overwrite", "signal_ready", "upsert", "writer")
+        (
+            "append",
+            "delete",
+            "find_overwrite",
+            "merge",
+            "overwrite",
+            "signal_ready",
+            "upsert",
+            "writer",
+        )
     )
 
     def __init__(self, source: Source, constraint: Predicate = TRUE) -> None:
@@ -604,6 +614,36 @@ class View(Readable):
         scope = self._whole()
         return self._write("overwrite", data, run, scope, options, commit_options, base)
 
+    def find_overwrite(self, data: object) -> Replacement:
+        """Return what `overwrite` would replace, with its partitions and rows; nothing is written.
+
+        Args:
+            data: As for `overwrite`. An iterator or a reader is used up.
+
+        Raises:
+            SchemaMismatchError: The data does not fit.
+            InvalidInputError: An entity lies outside the view.
+            PredicateError: The view is not aligned with partition boundaries.
+            ReadOnlyError: The dataset cannot be written.
+
+        Cost:
+            A read of the head, and the file table. The data is read once; of a DataFrame by one
+            Spark job, and another one where dimensions have a cap.
+        """
+        return self._find_overwrite(data, self._whole_of)
+
+    def _find_overwrite(self, data: object, scope: Callable[[State], Scope] | None) -> Replacement:
+        from lakebed.arrow.kernel import WriteOptions
+        from lakebed.state.reader import read_own_head
+
+        self._check_writable()
+        store = self._source.store
+        base = read_own_head(store, self._source.name).state
+        target = self._narrowed(work.writer.target_in(base, 0, WriteOptions()), base)
+        replaced = None if scope is None else scope(base)
+        counts = self._count(data, target)
+        return work.overwriting.find_replacement(store, base, counts, replaced)
+
     def _whole(self) -> WholeView:
         """Return the view as a scope: whole partitions."""
         self._check_writable()
@@ -1001,11 +1041,11 @@ class View(Readable):
         )
 
     def _narrow_target(self, transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
-        base = transaction.base
+        return self._narrowed(work.writer.target_of(transaction, options), transaction.base)
+
+    def _narrowed(self, target: BatchTarget, base: State) -> BatchTarget:
         constraint = bind(self._constraint, base.layout.predicate_types)
-        provided = self._supplied(base)
-        target = work.writer.target_of(transaction, options)
-        return replace(target, constraint=constraint, provided=provided)
+        return replace(target, constraint=constraint, provided=self._supplied(base))
 
     def _stage(self, data: object, target: BatchTarget) -> Written:
         if type(data).__module__.startswith("pyspark."):
@@ -1017,6 +1057,20 @@ class View(Readable):
         from lakebed.arrow.kernel import write_batches
 
         return write_batches(self._source.store, target, to_batches(data, target.descriptor))
+
+    def _count(self, data: object, target: BatchTarget) -> dict[str, int]:
+        """Return how many rows `_stage` would write into each partition."""
+        if type(data).__module__.startswith("pyspark."):
+            from lakebed.spark.frame_counts import count_frame_by_partition
+            from lakebed.spark.task_kernel import is_spark_frame
+
+            if is_spark_frame(data):
+                return count_frame_by_partition(data, self._source.store, target)  # type: ignore[arg-type]  # checked
+        from lakebed.arrow.entities import to_batches
+        from lakebed.arrow.partition_counts import count_by_partition
+
+        batches = to_batches(data, target.descriptor)
+        return count_by_partition(self._source.store, target, batches)
 
 
 class PartitionView(View):

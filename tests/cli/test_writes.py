@@ -283,3 +283,46 @@ def test_cell_of_csv_that_does_not_fit_is_told_with_its_line_and_column(
 
     assert re.search(f"rows.csv: Line 3: .*{message}", error["message"])
     assert "CSV column" not in error["message"]
+
+
+class TestDryRun:
+    """overwrite --dry-run tells what would be replaced."""
+
+    def test_partitions_and_rows_are_told_and_nothing_is_written(
+        self, cli, flights, address, write
+    ) -> None:
+        rows = write("rows.csv", "time_hour,carrier\n2013-01-01 10:00,AA\n2013-05-01 10:00,AA\n")
+
+        dry = cli("overwrite", address, rows, "--dry-run", "-o", "json")
+
+        assert json.loads(dry.stdout) == [
+            {
+                "partition": "dt=2013-01-01",
+                "inserted_row_count": 1,
+                "deleted_row_count": 2,
+                "removed_file_count": 1,
+            },
+            {
+                "partition": "dt=2013-05-01",
+                "inserted_row_count": 1,
+                "deleted_row_count": 0,
+                "removed_file_count": 0,
+            },
+        ]
+        assert "Would write 2 rows in place of 2 rows in 1 file of 1 partition." in dry.stderr
+        assert flights.version == 1
+
+    def test_view_is_told_as_a_whole(self, cli, flights, address) -> None:
+        where = ("--where", "dt = '2013-01-02'")
+
+        dry = cli("overwrite", address, *where, "--dry-run")
+        done = cli.json("overwrite", address, *where)
+
+        assert "Would write 0 rows in place of 2 rows in 1 file of 1 partition." in dry.stderr
+        assert (done["deleted_row_count"], done["replaced_partition_count"]) == (2, 1)
+        assert "2 rows deleted in 1 partition" in cli("history", address).stdout
+
+    def test_rows_that_do_not_fit_are_refused_as_by_the_write(self, cli, address, write) -> None:
+        rows = write("rows.csv", "time_hour,carrier\nsoon,AA\n")
+
+        assert cli.error("overwrite", address, rows, "--dry-run")["code"] == "schema-mismatch"

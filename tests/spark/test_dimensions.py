@@ -156,6 +156,18 @@ def test_values_of_earlier_writes_come_first(spark, pings) -> None:
     assert {one.values for one in (*commit.caught, *again.caught)} == {("x",)}
 
 
+def test_overwrite_is_counted_with_the_values_that_the_cap_admits(spark, pings) -> None:
+    pings.append([{"n": 0, "version": v, "channel": "beta"} for v in ("a", "b", "c")])
+    rows = [(n, version, "beta") for n, version in enumerate("xxyyyac")]
+    frame = spark.createDataFrame(rows, "n long, version string, channel string").repartition(3)
+
+    found = pings.find_overwrite(frame)
+    commit = pings.overwrite(frame)
+
+    assert {one.partition for one in found.partitions} == set(commit.partitions)
+    assert found.deleted_row_count == commit.deleted_row_count == 2
+
+
 def test_frame_that_changes_with_each_computation_stays_under_the_cap(spark, pings) -> None:
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 

@@ -110,6 +110,25 @@ def test_every_row_lands_where_the_local_writer_puts_it(spark, repository, name)
         assert comparable(dataset.arrow()) == comparable(data), cluster
 
 
+@pytest.mark.parametrize("name", ["derived", "dimension"])
+def test_what_an_overwrite_replaces_is_counted_by_tasks(spark, repository, name):
+    dataset = new_dataset(repository, STRATEGIES[name])
+    dataset.append(rows(150))
+    frame = frame_of(spark, rows(60)).repartition(3)
+
+    before = {info.key for info in repository.store.list("")}
+    found = dataset.find_overwrite(frame)
+    assert {info.key for info in repository.store.list("")} == before
+    view = dataset.where("id < 50" if name == "derived" else "text = 'plain'")
+    with pytest.raises(InvalidInputError, match=r"outside|aligned"):
+        view.find_overwrite(frame)
+    commit = dataset.overwrite(frame)
+
+    assert {one.partition for one in found.partitions} == set(commit.partitions)
+    assert found.inserted_row_count == commit.inserted_row_count == 60
+    assert found.deleted_row_count == commit.deleted_row_count
+
+
 values = st.one_of(st.none(), st.sampled_from(TEXTS[1:]), st.text(max_size=6))
 encodable = values.filter(lambda one: one is None or _is_unicode(one))
 

@@ -238,7 +238,7 @@ class DatasetTransaction(View):
             written = self._stage(data, self._target(started, options))
             started.add(written)
             try:
-                settled = settled_scope(self._source.name, written, scope)
+                settled = settled_scope(self._source.name, written.partitions, scope)
                 if not isinstance(settled, Nothing):
                     self._check_first(written.partitions, settled)
             except Exception:

@@ -37,6 +37,12 @@ from lakebed.repository import Repository, open_repository
 from lakebed.state.committing import CommitOptions
 from lakebed.view import View
 
+_REPLACED_COLUMNS = (
+    "partition",
+    "inserted_row_count",
+    "deleted_row_count",
+    "removed_file_count",
+)
 TABLE_LIMIT = 20  # rows of a table; more are for programs
 
 
@@ -170,6 +176,7 @@ def append(
     metavar="SQL",
     help="Replace all of this view, even by no rows. It must consist of whole partitions.",
 )
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be replaced.")
 @run_option
 @base_option
 @begun_option
@@ -180,6 +187,7 @@ def overwrite(
     name: str,
     inputs: Inputs | None,
     where: str | None,
+    is_dry_run: bool,
     run: str | None,
     base: int | None,
     begun_at: dt.datetime | None,
@@ -189,12 +197,25 @@ def overwrite(
     Replaced are the partitions that the rows touch, or all of a view.
 
     FILES are as for append. With --where they may be left out: the view is then empty.
+
+    The result of --dry-run is the partitions concerned, with the number of rows that would come in
+    and go.
     """
     if inputs is None and where is None:
         message = "Give FILES, or --where to say what shall be empty."
         raise click.UsageError(message, click.get_current_context())
     dataset = repository.open(name)
     view = None if where is None else dataset.where(where)
+    if is_dry_run:
+        with output.progress(f"Reading {inputs.label if inputs else 'the dataset'}"):
+            rows: object = [] if inputs is None else rows_of(inputs, dataset)
+            found = dataset.find_overwrite(rows, view)
+        output.note(f"Would write {found}.")
+        output.rows(
+            _REPLACED_COLUMNS,
+            ({name: getattr(one, name) for name in _REPLACED_COLUMNS} for one in found.partitions),
+        )
+        return
     options = commit_options(begun_at)
     if inputs is None:
         show_commit(output, dataset.overwrite([], view, run=run, base=base, commit_options=options))

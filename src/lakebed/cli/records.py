@@ -29,6 +29,7 @@ COMMIT_COLUMNS = (
     "added_file_count",
     "removed_file_count",
     "partition_count",
+    "replaced_partition_count",
     "caught",
     "commit_id",
 )
@@ -38,7 +39,11 @@ HISTORY_COLUMNS = (
     "version",
     "operation",
     "rows",
-    *(column for column in COMMIT_COLUMNS[2:] if column not in (*_COUNTS, "row_count")),
+    *(
+        column
+        for column in COMMIT_COLUMNS[2:]
+        if column not in (*_COUNTS, "row_count", "replaced_partition_count")
+    ),
 )
 
 
@@ -55,6 +60,7 @@ def commit_record(commit: Commit) -> dict[str, object]:
         "added_file_count": len(commit.files_added),
         "removed_file_count": len(commit.files_removed),
         "partition_count": len(commit.partitions),
+        "replaced_partition_count": len(commit.replaced_partitions),
         "caught": [
             {
                 "dimension": entry.dimension,

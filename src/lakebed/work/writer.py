@@ -24,7 +24,6 @@ from lakebed.state.history import Entry
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, WholeView
 from lakebed.state.state import State
 from lakebed.state.transaction import Transaction
-from lakebed.state.written import Written
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
@@ -41,12 +40,16 @@ def target_of(transaction: Transaction, options: WriteOptions | None) -> BatchTa
         InvalidInputError: The options are none.
     """
     check_given("options", options, WriteOptions, "Give WriteOptions, or leave it out.")
-    base = transaction.base
+    return target_in(transaction.base, transaction.batch_id, options or WriteOptions())
+
+
+def target_in(base: State, batch_id: int, options: WriteOptions) -> BatchTarget:
+    """Return where the files of a batch go."""
     return BatchTarget(
         dataset=base.name,
-        batch_id=transaction.batch_id,
+        batch_id=batch_id,
         descriptor=base.descriptor,
-        options=options or WriteOptions(),
+        options=options,
         schema_number=base.lineage.number,
         admitted=admitted_values(base),
     )
@@ -68,7 +71,7 @@ def commit_staged(
         LakebedError: See `Transaction.commit`.
     """
     written = transaction.written
-    settled = settled_scope(transaction.base.name, written, scope)
+    settled = settled_scope(transaction.base.name, written.partitions, scope)
     reads = []
     if base is not None:
         is_append = isinstance(settled, Nothing)
@@ -150,17 +153,16 @@ def keep_staged(
         InvalidInputError: As for `commit_staged`.
         LakebedError: See `Transaction.stage`.
     """
-    settled = settled_scope(transaction.base.name, transaction.written, scope)
+    settled = settled_scope(transaction.base.name, transaction.written.partitions, scope)
     transaction.stage(settled, lease, base)
 
 
-def settled_scope(dataset: str, written: Written, scope: Scope | None) -> Scope:
-    """Return what files replace; see `commit_staged`.
+def settled_scope(dataset: str, touched: frozenset[str], scope: Scope | None) -> Scope:
+    """Return what rows of some partitions replace; see `commit_staged`.
 
     Raises:
         InvalidInputError: They lie outside the scope, or there are none to say what it is.
     """
-    touched = written.partitions
     if scope is None:
         if not touched:
             raise InvalidInputError(

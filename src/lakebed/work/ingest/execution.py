@@ -286,7 +286,7 @@ class _Reading:
         if not due.files:
             return Done(due=due, run=self.run, rejects=self.rejects.totals)
         scope = settled_scope(
-            base.name, sifted.written, TheseFiles.of(labels) if labels else due.scope
+            base.name, sifted.written.partitions, TheseFiles.of(labels) if labels else due.scope
         )
         if first is not None:
             self._create(first)

@@ -1,0 +1,154 @@
+"""The partitions and rows that an overwrite would replace, found without a write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.common.html import facts_to_html
+from lakebed.common.items import Items
+from lakebed.common.shown import counted
+from lakebed.model.keys import partition_of_label
+from lakebed.model.totals import known_total
+from lakebed.state import file_table
+from lakebed.state.scope import Scope
+from lakebed.state.state import State
+from lakebed.store.base import Store
+from lakebed.work.writer import settled_scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacedPartition:
+    """A partition that an overwrite replaces, or fills.
+
+    Attributes:
+        partition: Its path; empty if unpartitioned.
+        inserted_row_count: Entities that come in.
+        deleted_row_count: Entities that go; None where another tool wrote a file.
+        removed_file_count: Data files that they are in.
+    """
+
+    partition: str
+    inserted_row_count: int
+    deleted_row_count: int | None
+    removed_file_count: int
+
+    def _row_(self) -> dict[str, object]:
+        deleted = self.deleted_row_count
+        return {
+            "partition": self.partition or "(all)",
+            "rows inserted": f"{self.inserted_row_count:,}",
+            "deleted": None if deleted is None else f"{deleted:,}",
+            "files removed": f"{self.removed_file_count:,}",
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """What an overwrite would replace.
+
+    Attributes:
+        dataset: Name of the dataset.
+        version: The version that was looked at. As the `base` of the overwrite it keeps what others
+            commit meanwhile from being replaced.
+        partitions: The partitions concerned, in order of path; also those that are new.
+    """
+
+    dataset: str
+    version: int
+    partitions: Items[ReplacedPartition]
+
+    @property
+    def inserted_row_count(self) -> int:
+        """Entities that come in."""
+        return sum(one.inserted_row_count for one in self.partitions)
+
+    @property
+    def deleted_row_count(self) -> int | None:
+        """Entities that go; None where another tool wrote a file."""
+        return known_total([one.deleted_row_count for one in self.partitions])
+
+    @property
+    def removed_file_count(self) -> int:
+        """Data files that go."""
+        return sum(one.removed_file_count for one in self.partitions)
+
+    @property
+    def replaced_partitions(self) -> tuple[str, ...]:
+        """Paths of the partitions that lose files, as `Commit.replaced_partitions`."""
+        return tuple(one.partition for one in self.partitions if one.removed_file_count)
+
+    def __str__(self) -> str:
+        """Return it in words: `1 row in place of 365 rows in 365 files of 1 partition`."""
+        deleted = self.deleted_row_count
+        rows = "an unknown number of rows" if deleted is None else counted(deleted, "row")
+        return (
+            f"{counted(self.inserted_row_count, 'row')} in place of {rows} in "
+            f"{counted(self.removed_file_count, 'file')} of "
+            f"{counted(len(self.replaced_partitions), 'partition')}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Replacement in {self.dataset!r} at version {self.version}: {self}>"
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(
+            f"Replacement in {self.dataset}",
+            {
+                "version": self.version,
+                "rows inserted": f"{self.inserted_row_count:,}",
+                "rows deleted": "unknown"
+                if self.deleted_row_count is None
+                else f"{self.deleted_row_count:,}",
+                "files removed": f"{self.removed_file_count:,}",
+                "partitions replaced": f"{len(self.replaced_partitions):,}",
+            },
+        )
+
+
+def find_replacement(
+    store: Store, base: State, inserted: Mapping[str, int], scope: Scope | None
+) -> Replacement:
+    """Find what an overwrite would replace; see `View.find_overwrite`.
+
+    Args:
+        store: The store of the dataset.
+        base: The state of the dataset.
+        inserted: Rows of the data by path of their partition.
+        scope: What is replaced; None for the partitions of the data.
+
+    Raises:
+        InvalidInputError: The data lies outside the scope, or has no rows to say what it is.
+
+    Cost:
+        The file table, of which there are few objects.
+    """
+    settled = settled_scope(base.name, frozenset(inserted), scope)
+    labels = [label for label in base.labels if settled.removes(label)]
+    removed: dict[str, list[int | None]] = {path: [] for path in inserted}
+    for label, row_count in zip(labels, _row_counts(store, base, labels), strict=True):
+        removed.setdefault(partition_of_label(label), []).append(row_count)
+    return Replacement(
+        dataset=base.name,
+        version=base.version,
+        partitions=Items(
+            ReplacedPartition(
+                partition=path,
+                inserted_row_count=inserted.get(path, 0),
+                deleted_row_count=known_total(removed[path]),
+                removed_file_count=len(removed[path]),
+            )
+            for path in sorted(removed)
+        ),
+    )
+
+
+def _row_counts(store: Store, base: State, labels: Sequence[str]) -> list[int | None]:
+    """Return the rows of files; None where another tool wrote one."""
+    if not labels:
+        return []
+    known = file_table.find(store, base.lists.files, pa.array(labels, pa.large_string()), {})
+    counts: list[int | None] = known.row_count.to_pylist()
+    return counts
