@@ -67,13 +67,23 @@ class _VerbCommand(click.Command):
             from lakebed.cli.other_words import option_here
 
             meant = option_here(error.option_name, known)
-            if not meant:
+            told = f"In Lakebed it is {meant}." if meant else self._as_argument(ctx, error)
+            if not told:
                 raise
-            message = f"No such option {error.option_name!r}. In Lakebed it is {meant}."
+            message = f"No such option {error.option_name!r}. {told}"
             raise click.UsageError(message, ctx) from error
         if ctx.args and not ctx.resilient_parsing:
             raise click.UsageError(_too_many(ctx.args, known), ctx)
         return ctx.args
+
+    def _as_argument(self, ctx: click.Context, error: click.NoSuchOption) -> str:
+        """Say where the value of an option stands that is an argument of the verb."""
+        name = error.option_name.lstrip("-").replace("-", "_").removesuffix("s")
+        arguments = [one for one in self.params if isinstance(one, click.Argument)]
+        if name not in {(one.name or "").removesuffix("s") for one in arguments}:
+            return ""
+        words = " ".join(piece for one in arguments for piece in one.get_usage_pieces(ctx))
+        return f"It is an argument, which has no name: {ctx.command_path} {words}"
 
 
 def _too_many(words: Sequence[str], known: Collection[str]) -> str:
@@ -260,6 +270,12 @@ def split_address(text: str) -> tuple[str, str]:
             )
         return address.location, address.name
     stripped = text.rstrip("/")
+    named, _, version = stripped.rpartition("@")
+    if named and version.removeprefix("v").isdecimal():
+        raise InvalidInputError(
+            f"{text!r} names no dataset.",
+            hint=f"A version has an option: {named} --version {version.removeprefix('v')}",
+        )
     location, slash, name = stripped.rpartition("/")
     if slash and name and not location.endswith((":", ":/")):
         return location or "/", name

@@ -171,7 +171,7 @@ class Source:
         committed = [entry for entry in entries if entry.batch_id == batch_id]
         if not committed:
             raise VersionNotFoundError(
-                f"Dataset {self.name!r} has no batch {batch_id}.", hint="`history` lists them."
+                f"Dataset {self.name!r} has no batch {batch_id}.", hint="`batches` lists them."
             )
         (entry,) = committed
         is_protected = batch_id in protected_batches(state)
