@@ -24,7 +24,7 @@ OLDER_SPARKS := 40 41 42
 BIN := $(VENV)/bin/python
 # By marker: what `make test` leaves to other targets, and what `make quick` takes.
 OUTSIDE := thorough or compat or browser or long
-FAST := not ($(OUTSIDE) or spark or slow)
+FAST := not ($(OUTSIDE) or spark)
 SLOWEST := --durations=10
 PYTEST := $(BIN) -m pytest $(SLOWEST)
 # A worker a core. ARGS='-n 0' takes none.
@@ -47,7 +47,7 @@ help:
 	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
 	@echo "make quick      half a minute: what tests the changes since main, and a core of fast tests"
 	@echo "make test       everything that is not below, in $(VENV) alone (ARGS='-k head -x' narrows it)"
-	@echo "make thorough   killed processes, many processes at once, failures at each call, pages that start Spark"
+	@echo "make thorough   what takes long for what it shows: killed processes, failures at each call, servers, pages"
 	@echo "make compat     comparisons with plateau, kartothek, datalake, Kite and telemetry, as a table"
 	@echo "make browser    report, server and site in Chromium, with the pictures of the documentation"
 	@echo "make browser-env  installs Chromium by apt-get, as root, where there is none"
@@ -138,7 +138,7 @@ quick: setup
 		$$($(BIN) tests/quick_selection.py)
 
 test: setup
-	$(PYTEST) $(PARALLEL) -m 'not ($(OUTSIDE))' $(ARGS)
+	HYPOTHESIS_PROFILE=test $(PYTEST) $(PARALLEL) -m 'not ($(OUTSIDE))' $(ARGS)
 
 thorough: setup
 	$(PYTEST) $(PARALLEL) -m 'thorough and not long' $(ARGS)

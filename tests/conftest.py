@@ -33,6 +33,7 @@ settings.register_profile(
 settings.register_profile(
     "ci", settings.get_profile("long"), derandomize=True, database=None, max_examples=100
 )
+settings.register_profile("test", settings.get_profile("ci"), max_examples=30)
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
@@ -59,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep on one worker the tests that share what is dear to start, and mark those of a tier."""
     for item in items:
         if _asks_a_server(item):
-            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.thorough)
         if item.path.parent.name in _COMPARISONS:
             item.add_marker(pytest.mark.compat)
         if item.get_closest_marker("crash") or item.get_closest_marker("install"):

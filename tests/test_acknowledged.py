@@ -131,7 +131,7 @@ ONE_COMMIT: dict[str, Callable[[lakebed.Dataset], object]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", ONE_COMMIT)
 def test_a_verb_of_one_commit_has_succeeded_with_it(store: Store, verb: str) -> None:
     silent = Silent(store)
@@ -157,7 +157,7 @@ BY_PARTS: dict[str, tuple[Callable[[lakebed.Dataset], object], str]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", BY_PARTS)
 def test_a_verb_of_several_parts_says_what_has_landed(store: Store, verb: str) -> None:
     act, told = BY_PARTS[verb]

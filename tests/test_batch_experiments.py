@@ -19,7 +19,7 @@ import lakebed
 from lakebed import Dataset, DatasetDescriptor, by
 from lakebed.errors import LakebedError
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 COUNT = 150
 SCHEMA = pa.schema([("dt", pa.string()), ("n", pa.int64())])

@@ -148,6 +148,7 @@ def check_reads(root: Path, kind: str, compression: str, flips: int, seed: int) 
 
 
 @pytest.mark.parametrize(("kind", "compression"), CASES)
+@pytest.mark.thorough
 def test_a_read_after_a_bit_has_flipped_is_right_or_names_the_file(
     kind: str, compression: str, tmp_path: Path
 ) -> None:
@@ -278,7 +279,7 @@ def without_page_checksums(path: Path) -> None:
     pq.write_table(table.set_column(position, "x", other), path, compression="snappy")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("damage", [damage_page, without_page_checksums])
 @pytest.mark.parametrize("rewrite", REWRITES)
 def test_no_call_writes_rows_of_a_damaged_file_anew(

@@ -170,7 +170,7 @@ def raises_headings() -> Iterator[tuple[str, str]]:
                     yield f"{path.name}:{node.name}", name
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_error_that_a_docstring_promises_exists() -> None:
     promised = list(raises_headings())
 

@@ -377,7 +377,7 @@ def test_properties_and_compression_change_without_a_new_schema() -> None:
     assert metadata.row_group(0).column(0).compression == "SNAPPY"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_twenty_versions_are_kept() -> None:
     """Behaviour 35."""
     fields = [ID]
@@ -395,7 +395,7 @@ def test_twenty_versions_are_kept() -> None:
     assert {len(dataset.where(f"f{n} = {n}").plan()) for n in range(20)} == {20}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_thousand_fields_evolve() -> None:
     """Behaviour 38."""
     fields = [one(f"f{number}", maybe("int")) for number in range(999)]

@@ -13,7 +13,7 @@ import pytest
 import lakebed
 from lakebed import by
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 ALLOWED = ["ATL", "BOS", "LAX", "ORD", "SFO"]
 COLUMNS = {

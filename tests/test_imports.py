@@ -175,7 +175,7 @@ def test_type_checkers_see_what_is_loaded(package: ModuleType) -> None:
     assert set(package.__all__) <= set(dir(package))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_names_can_be_asked_for_before_they_are_loaded() -> None:
     statement = (
         "import lakebed; names = dir(lakebed); assert set(lakebed.__all__) <= set(names), names\n"
@@ -185,7 +185,7 @@ def test_names_can_be_asked_for_before_they_are_loaded() -> None:
     assert "lakebed.repository" in loaded_by(statement)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [
@@ -197,7 +197,7 @@ def test_modules_need_no_import_of_their_own(name: str) -> None:
     assert loaded_by(f"import lakebed; lakebed.{name}")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_all_names_load_from_bytecode_alone(tmp_path: Path) -> None:
     shutil.copytree(
         SOURCE, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
@@ -254,7 +254,7 @@ def imported_at_once(body: list[ast.stmt], known: set[str]) -> set[str]:
     return found & known
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_module_can_be_the_first_that_is_imported() -> None:
     trees = modules_by_name()
     graph = {name: imported_at_once(tree.body, set(trees)) for name, tree in trees.items()}

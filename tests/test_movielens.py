@@ -9,7 +9,7 @@ import pytest
 
 import lakebed
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 _script = runpy.run_path(str(Path(__file__).parents[1] / "bench" / "movielens.py"))
 DAY_S = 86_400

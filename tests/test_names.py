@@ -33,7 +33,7 @@ def public_types(tree: ast.Module) -> Iterator[str]:
                 yield name
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_two_types_have_one_name() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for path in sorted((SOURCE / "lakebed").rglob("*.py")):

@@ -69,7 +69,7 @@ def test_private_names_are_found(code: str, expected: list[str]):
     assert list(private_names(ast.parse(code))) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_few_modules_of_tests_reach_into_private_names():
     reaching = [
         path.relative_to(TESTS).as_posix()

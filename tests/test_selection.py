@@ -266,7 +266,7 @@ def test_spark_takes_columns_and_limit_along(spark, tmp_path: Path) -> None:
     assert letters.where("n < 5").select("n").spark(spark).count() == 5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("given", ["view", "view.dataset()", "view.where('f > 3').dataset()"])
 def test_process_that_stops_in_the_middle_of_a_read_ends_cleanly(tmp_path, given: str) -> None:
     numbers = pa.table({"n": range(300_000), "f": pa.array(range(300_000), pa.float64())})

@@ -129,7 +129,7 @@ def test_compressed_content_is_gzip_with_its_own_hash(archive: Archive, push) ->
     assert push(b"a" * 100_000, compress=True).hash == record.hash
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_file_is_pushed_in_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
@@ -535,7 +535,7 @@ def test_missing_boto3_is_told_with_its_extra(monkeypatch) -> None:
         open_index("dynamodb://raw")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_processes_push_into_one_index(tmp_path: Path) -> None:
     worker = Path(__file__).with_name("archive_worker.py")
     processes = [

@@ -207,7 +207,7 @@ def test_bad_question_is_refused_with_the_code_of_datalake(server: Server) -> No
     assert codes == {text: (400, code) for text, code in BAD_QUESTIONS.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("archive", ["directory", "s3-dynamodb"], indirect=True)
 def test_pages_hold_100_files_and_each_file_comes_once(server: Server, archive, record_of) -> None:
     small = dt.datetime(1970, 1, 1, 0, 0, 1)  # its milliseconds would be seconds
@@ -673,7 +673,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Process]]:
         yield start
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @on_a_directory
 def test_big_file_is_streamed_in_little_memory(archive, push, run, tmp_path: Path) -> None:
     if not Path("/proc/self/status").exists():
@@ -700,7 +700,7 @@ def test_big_file_is_streamed_in_little_memory(archive, push, run, tmp_path: Pat
     assert running.peak_bytes() - before < 48 * MIB
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @on_a_directory
 def test_process_tells_its_url_and_ends_when_asked(archive, push, run, tmp_path: Path) -> None:
     record = push(b"content")

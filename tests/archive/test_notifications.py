@@ -370,7 +370,7 @@ def test_message_that_cannot_be_read_is_put_aside(archive, tmp_path, monkeypatch
     assert (tmp_path / "failed" / "1.json").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_comes_later_is_ingested_too_until_the_time_is_up(archive, store_file, tmp_path):
     key = store_file(f"{SYSLOG_ID}/data", SYSLOG)
     reports = ingest_again(lambda: ingest_directory(archive, tmp_path), timeout_s=3)
@@ -382,7 +382,7 @@ def test_what_comes_later_is_ingested_too_until_the_time_is_up(archive, store_fi
     assert list(reports) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_failure_that_passes_is_waited_for_and_another_ends_it(
     archive, store_file, tmp_path
 ) -> None:

@@ -248,7 +248,7 @@ def test_failed_upload_is_done_again(tmp_path, queue, operation: str, landed: bo
     good.index.close()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_watch_uploads_what_comes_and_tells_of_invalid_ones_once(tmp_path, queue) -> None:
     archive = lakebed.open_archive(tmp_path / "raw")
     enqueue(queue, b"before")
@@ -285,7 +285,7 @@ def test_bundle_that_cannot_be_read_does_not_stop_the_others(
     assert outcomes(queue.upload(archive)) == ["uploaded"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_bundle_whose_mode_has_changed_is_looked_at_again(tmp_path, queue) -> None:
     archive = lakebed.open_archive(tmp_path / "raw")
     queue.directory.mkdir()

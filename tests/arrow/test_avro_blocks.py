@@ -54,7 +54,7 @@ def test_file_without_rows_or_codec_is_read() -> None:
     assert list(fastavro.reader(UncompressedAvro(io.BytesIO(bare)))) == ROWS
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("codec", PACKED)
 def test_block_that_unpacks_to_too_much_is_refused_and_takes_no_more(
     codec: str, monkeypatch: pytest.MonkeyPatch

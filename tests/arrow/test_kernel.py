@@ -138,7 +138,7 @@ def test_field_in_the_path_is_not_in_the_file(store: Store) -> None:
     assert read(store, facts["label"]).column_names == ["ts", "n", "x"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_partitions_of_one_large_batch(store: Store) -> None:
     batch = numbers(20_000, n=[i % 300 for i in range(20_000)])
 
@@ -154,7 +154,7 @@ def test_no_rows_make_no_file(store: Store) -> None:
     assert keys(store) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("chunk", [500, 200_000])
 def test_files_are_near_the_target_size(store: Store, chunk: int) -> None:
     table = pa.Table.from_batches([numbers(200_000)])
@@ -199,7 +199,7 @@ def test_memory_bound_closes_the_largest_file_early(store: Store) -> None:
     assert len(sizes["k=large"]) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_partitions_beyond_the_memory_make_one_file_each(store: Store) -> None:
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by="identity(n) as part")
     bound = 400_000
@@ -253,7 +253,7 @@ def deleted_files_that_are_open() -> int:
     return sum(str(link.readlink()).endswith("(deleted)") for link in links)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("format_", "partition_by", "row_count"),
     [("parquet", (), 1_000_000), ("parquet", "hash(n, 2)", 1_000_000), ("avro", (), 300_000)],

@@ -220,7 +220,7 @@ def test_last_value_of_a_name_that_stands_twice_counts(pings) -> None:
     assert pings.arrow(["build"]).to_pylist() == [{"build": 2}]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_large_documents(pings) -> None:
     text = json.dumps({"reason": "big", "text": "é" * 1_000_000})
 

@@ -17,7 +17,7 @@ from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 QUICK = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)

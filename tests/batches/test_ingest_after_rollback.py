@@ -106,7 +106,7 @@ def test_a_file_that_is_again_what_a_rollback_brought_back_is_not_read(folder: F
     assert (report.unchanged_count, report.version) == (1, 3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_a_rollback_made_current_is_known_over_many_commits(folder: Folder) -> None:
     folder.read("a", ("x", 1))
     first = (folder.raw / "a.jsonl").stat().st_mtime

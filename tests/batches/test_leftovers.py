@@ -20,7 +20,7 @@ from lakebed.store.memory import MemoryStore
 from lakebed.testing import FailingStore
 from lakebed.work import compaction
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 SCHEMA = pa.schema([("kind", pa.string()), ("n", pa.int64())])
 EVENTS = DatasetDescriptor(schema=SCHEMA, partition_by=[by.dimension("kind", ["a"])], index=["n"])

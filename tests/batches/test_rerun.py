@@ -346,7 +346,7 @@ def test_rewriting_operations_are_never_the_run_that_they_are_called() -> None:
     assert Runs(batches={5: "daily"}).of("p=a/file-of-another-tool") is None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rerun_reads_as_much_however_many_files_there_are() -> None:
     def cost(partitions: int) -> int:
         counting = CountingStore(MemoryStore(uuid.uuid4().hex))
@@ -382,7 +382,7 @@ def test_batch_ids_increase_and_are_unique_while_the_clock_steps_back(
     assert ids[1] == ids[0] + 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_parallel_runs_of_one_millisecond_have_ids_of_their_own(store: Store) -> None:
     ids: list[int] = []
     start = threading.Barrier(8)

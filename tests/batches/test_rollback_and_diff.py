@@ -324,6 +324,7 @@ def test_diff_and_batch_show_themselves(dataset: Dataset) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_spark_finds_the_same_rows(dataset: Dataset, spark: Any) -> None:
     dataset.overwrite(rows(("a", 2), ("a", 2), ("a", 5)))
     diff: Diff = dataset.diff(1, 4)

@@ -158,7 +158,7 @@ def test_what_cannot_be_staged_is_refused_and_leaves_nothing(
     assert keys(store) == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_survives_the_process_and_can_be_committed_by_another(tmp_path: Path) -> None:
     repository = lakebed.open_repository(tmp_path)
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")], index=["n"])

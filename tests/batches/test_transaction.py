@@ -403,7 +403,7 @@ def test_cap_of_a_dimension_counts_what_the_transaction_has_written(store: Store
     assert [one.dimension for one in t.commit.caught] == ["p_dimension"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("landed", [False, True])
 @pytest.mark.parametrize(
     ("name", "nth"),

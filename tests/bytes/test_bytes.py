@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from operations import listing
 
-pytestmark = pytest.mark.slow
-
 GOLDEN = Path(__file__).with_name("golden.txt")
 _TOLD = 20
 

@@ -74,7 +74,7 @@ def test_every_verb_is_called_in_every_form() -> None:
     "output",
     [
         *("table", "json"),
-        *(pytest.param(output, marks=pytest.mark.slow) for output in ("jsonl", "csv")),
+        *(pytest.param(output, marks=pytest.mark.thorough) for output in ("jsonl", "csv")),
     ],
 )
 @pytest.mark.parametrize("verb", CALLS)
@@ -88,7 +88,7 @@ def test_result_is_valid(cli, root: str, file: Path, verb: str, output: str) -> 
     check_rows(result.stdout, output)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("output", ["table", "json", "jsonl", "csv"])
 def test_server_tells_where_it_is(root: str, output: str) -> None:
     lakebed_ = Path(sys.executable).parent / "lakebed"
@@ -198,7 +198,7 @@ def test_upload_ends_with_1_if_a_bundle_stays(cli, root: str, tmp_path: Path) ->
     assert (row["outcome"], row["url"]) == ("invalid", None)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_watching_upload_ends_with_0_if_what_had_failed_is_uploaded_at_last(
     cli, root: str, file: Path, tmp_path: Path
 ) -> None:

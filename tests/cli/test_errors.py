@@ -166,7 +166,7 @@ def test_list_of_a_missing_directory_is_an_error(cli, tmp_path) -> None:
     assert empty.exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hints_are_for_the_command_line_as_well_as_for_python() -> None:
     """A hint names verbs, which both have; calls and keywords are those of Python alone."""
     # Partition functions, directories and constraints of URIs are written alike in both.

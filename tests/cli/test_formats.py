@@ -150,7 +150,7 @@ def test_every_verb_and_every_format_is_checked() -> None:
 @pytest.mark.parametrize(
     "output",
     [
-        pytest.param(output, marks=[pytest.mark.slow] if output in ("jsonl", "csv") else [])
+        pytest.param(output, marks=[pytest.mark.thorough] if output in ("jsonl", "csv") else [])
         for output in CHECKS
     ],
 )

@@ -28,7 +28,7 @@ def test_what_is_done_at_once_tells_nothing(cli, address):
     assert "progress" not in cli("check", address, "--deep").stderr
 
 
-@pytest.mark.slow  # asks a process
+@pytest.mark.thorough  # asks a process
 def test_interrupt_leaves_the_terminal_as_it_was_and_nothing_half_written(flights, write, tmp_path):
     address = str(tmp_path / "lake" / "flights")
     raw = write("many.csv", "time_hour,carrier\n" + "2013-01-01T05:00:00Z,UA\n" * 2_000_000)

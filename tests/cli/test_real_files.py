@@ -87,7 +87,7 @@ def stored(cli) -> Rows:
     return Counter(tuple(row[name] for name in COLUMNS) for row in cli.json("query", "lake/planes"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_in_are_rows_out_over_damage_replacement_and_rollback(cli, files: Files) -> None:
     cli("archive", "push", *files.names, *PUSH)
     told = cli.json(*INGEST)

@@ -11,7 +11,7 @@ import pytest
 
 import lakebed
 
-pytestmark = pytest.mark.slow  # each asks a process
+pytestmark = pytest.mark.thorough  # each asks a process
 
 TEXT = "é日 \u202e"
 

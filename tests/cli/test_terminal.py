@@ -16,7 +16,7 @@ import pytest
 
 import lakebed
 
-pytestmark = pytest.mark.slow  # each asks a process
+pytestmark = pytest.mark.thorough  # each asks a process
 
 
 @pytest.fixture(scope="module")

@@ -310,7 +310,7 @@ class TestAddress:
         assert "region" in error["message"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 class TestProcess:
     """The command as the shell sees it."""
 

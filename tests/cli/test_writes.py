@@ -235,7 +235,7 @@ class TestOverwrite:
         assert cli.error("overwrite", address)["exit_code"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_file_of_many_rows_is_streamed(cli, flights, address, tmp_path) -> None:
     n = 200_000
     table = pa.table({"flight": range(n), "time_hour": ["2013-01-05T00:00:00Z"] * n})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 DEMO = Path(__file__).parents[2] / "examples" / "flights.py"
 

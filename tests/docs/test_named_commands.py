@@ -16,7 +16,7 @@ from lakebed.cli.other_words import WORDS
 from lakebed.dataset import Dataset
 from lakebed.view import EntityReader
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 SOURCES = Path(lakebed.__file__).parent
 ROOT = SOURCES.parent.parent

@@ -63,7 +63,7 @@ def test_every_query_selects_the_right_rows(golden):
     assert found == {query.sql: query.ids for query in golden.queries}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_query_counts_the_right_rows(golden):
     dataset = golden.open()
 
@@ -72,7 +72,7 @@ def test_every_query_counts_the_right_rows(golden):
     assert found == {query.sql: len(query.ids) for query in golden.queries}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_query_as_sql_selects_the_same_rows(golden):
     dataset = golden.open()
 

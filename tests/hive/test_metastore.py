@@ -36,6 +36,7 @@ def publish(hive, lake, days):
     return publish
 
 
+@pytest.mark.thorough
 def test_a_rerun_is_seen_at_once_and_the_old_batch_stays(hive, publish, days):
     odd = ["a/b", "ä€", "q'uo\\te", "100%"]
     fill(days, 1, [*odd, "x"])

@@ -378,6 +378,7 @@ def dying_at(number: int, *, is_done: bool):
     "is_done",
     [pytest.param(False, id="before", marks=pytest.mark.long), pytest.param(True, id="after")],
 )
+@pytest.mark.thorough
 def test_a_crash_at_any_call_is_made_good_by_the_next_publication(
     spark, days, table, monkeypatch, is_done
 ):
@@ -517,6 +518,7 @@ def test_publisher_that_dies_when_it_is_overtaken_is_made_good(spark, days, tabl
     assert told(spark, table) == dict.fromkeys("ab", (3, 3))
 
 
+@pytest.mark.thorough
 def test_several_publishers_at_once_all_end_well(spark, way, lake, days, table):
     def race() -> None:
         """Publish three times at once, each with a dataset of its own."""

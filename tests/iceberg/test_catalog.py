@@ -209,6 +209,7 @@ def a_day_later(monkeypatch):
     monkeypatch.setattr("lakebed.tables.iceberg.snapshots._READ_BY_MS", -1)
 
 
+@pytest.mark.thorough
 def test_what_only_snapshots_named_that_were_given_up_is_deleted(known_catalog, days, monkeypatch):
     """A cleanup of the dataset knows no catalog: the next publication tidies up."""
     for n in range(6):
@@ -234,6 +235,7 @@ def test_what_only_snapshots_named_that_were_given_up_is_deleted(known_catalog, 
     assert days.publish_iceberg(**known_catalog.place, check=True).was_in_step
 
 
+@pytest.mark.thorough
 def test_metadata_of_old_versions_is_deleted(known_catalog, days, monkeypatch):
     monkeypatch.setitem(
         to_iceberg._PROPERTIES_IN_A_CATALOG, "write.metadata.previous-versions-max", "3"
@@ -276,7 +278,7 @@ def test_unpublished_table_leaves_no_metadata(known_catalog, days):
     assert not names_in(location)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_catalog_is_the_one_that_the_configuration_of_pyiceberg_names(
     known_catalog, days, tmp_path
 ):

@@ -141,7 +141,7 @@ def put_million(store: Store) -> Segment:
     return put_segment(store, LONG, {n: numbers[n::100].tolist() for n in range(100)})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_lookup_of_one_value_reads_the_footer_and_one_row_group():
     store = CountingStore(a_store())
     segment = put_million(store)
@@ -156,7 +156,7 @@ def test_a_lookup_of_one_value_reads_the_footer_and_one_row_group():
     assert used.bytes_read < 0.1 * size_of(segment)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_was_read_of_a_footer_is_not_asked_for_again():
     store = CountingStore(a_store())
     segment = put_million(store)
@@ -169,7 +169,7 @@ def test_what_was_read_of_a_footer_is_not_asked_for_again():
     assert answer.requests == store.counts.total == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_thousand_values_are_found_by_few_requests():
     store = CountingStore(a_store())
     segment = put_million(store)
@@ -282,7 +282,7 @@ def test_two_bounds_are_met_by_one_value(values: list[int], low: int, high: int)
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_range_that_all_files_meet_reads_little_of_the_index():
     store = CountingStore(a_store())
     segment = put_million(store)
@@ -309,7 +309,7 @@ def test_segments_with_too_many_values_that_match_are_not_read():
     assert answer.requests == store.counts.get == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_row_groups_of_long_texts_are_small_in_memory():
     store = a_store()
     texts = [f"{n:05d}" + "x" * 20_000 for n in range(2_000)]

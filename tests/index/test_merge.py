@@ -65,7 +65,7 @@ def test_a_merged_segment_answers_as_its_parts_do(kind: Type, data: st.DataObjec
     assert merged.segment.weight == sum(segment.weight for segment in segments)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_merge_of_many_row_groups_is_the_segment_of_all_files():
     store = a_store()
     files = {n: list(range(n, 300_000, 7 + n)) for n in range(6)}
@@ -166,7 +166,7 @@ def test_small_segments_behind_large_ones_merge_when_they_are_due(large: Segment
     assert merged[-1].weight == FANOUT
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_long_texts_are_left_to_a_compaction_however_small_their_segments_are():
     store = a_store()
     count = COMMIT_RAW_BYTES // (4 * 20_000)

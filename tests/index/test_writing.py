@@ -148,7 +148,7 @@ def test_an_overwrite_leaves_no_trace_of_what_was_there():
     assert not live & set(answer.found.tolist())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_commits_leave_few_segments():
     repository = a_repository()
     dataset = a_dataset(repository)

@@ -66,7 +66,7 @@ def test_every_defect_has_a_test() -> None:
     assert numbers_of(globals(), "d") | set(ELSEWHERE) == set(range(1, 17))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", ELSEWHERE)
 def test_tests_elsewhere_are_there(number: int) -> None:
     assert ELSEWHERE[number]
@@ -199,7 +199,7 @@ def test_d06_nothing_is_hidden_by_its_name() -> None:
     assert ids(lake.open("_events")) == [1, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("partition_by", ["", "hash(id, 1)"])
 def test_d08_files_roll_with_and_without_partitions(partition_by: str) -> None:
     events = create(partition_by)

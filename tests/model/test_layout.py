@@ -46,7 +46,7 @@ def names(module: str) -> list[str]:
     return [f"{line}: {text!r}" for line, text in texts(module) if NAME.fullmatch(text)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_other_module_spells_a_name_of_a_folder_or_an_object() -> None:
     spelt = {}
     for path in SOURCE.rglob("*.py"):

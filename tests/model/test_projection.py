@@ -143,7 +143,7 @@ def test_strict_implies_predicate_implies_permissive(data) -> None:
     check_law(strategy, predicate, entity)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", STRATEGIES)
 def test_law_holds_for_every_comparison_by_brute_force(text: str) -> None:
     strategy = PartitionStrategy.parse(text)

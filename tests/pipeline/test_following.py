@@ -175,7 +175,7 @@ def test_a_look_that_has_begun_is_finished_before_the_query_stops():
     assert [progress.number for progress in query.recent_progress] == [0]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_follows_until_it_is_interrupted(tmp_path, incoming):
     schema = tmp_path / "n.avsc"
     fields = [{"name": "n", "type": ["null", "long"]}]

@@ -29,7 +29,7 @@ def reasons(report: lakebed.IngestReport) -> list[str]:
     return [one.why for one in report.left_out]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_all_files_of_one_start_are_read(raw: Raw) -> None:
     for n in range(12):
         raw.push(0, lines(0, [n]), path=f"/log/{n}.jsonl")

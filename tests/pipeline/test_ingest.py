@@ -220,7 +220,7 @@ def test_the_dataset_always_holds_what_the_last_push_of_each_day_held(
         assert raw.rejected() == sorted(rejects)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_keep_their_source_over_spilling_and_several_row_groups(raw) -> None:
     for day in range(5):
         raw.push(day, lines(day, range(400)))
@@ -259,7 +259,7 @@ def test_it_is_known_which_files_went_into_which_batch_and_the_reverse(raw) -> N
     assert raw.ingest.batches_of("nothing") == ()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_was_read_is_known_over_many_commits(raw) -> None:
     for day in range(12):  # more than make the list of segments merge
         raw.push(day, lines(day, [day]))
@@ -323,7 +323,7 @@ def test_a_file_of_which_some_rows_were_deleted_is_replaced_all_the_same(raw) ->
     assert raw.rows() == [(0, 0), (0, 1), (1, 1), (1, 2)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("sort_by", [None, "n"])
 def test_a_file_whose_rows_were_compacted_or_promoted_is_replaced_all_the_same(
     raw, sort_by: str | None
@@ -391,7 +391,7 @@ def test_ingests_of_other_files_at_once_do_not_conflict(raw) -> None:
     assert Counter(day for day, _ in raw.rows()) == {0: 8, 7: 3}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("nth", range(1, 8))
 def test_a_store_that_fails_leaves_old_or_new_and_the_next_run_completes(
     raw, nth, monkeypatch

@@ -146,6 +146,7 @@ def test_a_file_of_several_streams_of_bz2_is_read_to_its_end(folder: Folder) -> 
 
 
 @pytest.mark.parametrize("name", CUT)
+@pytest.mark.thorough
 def test_a_truncated_file_is_kept_back_and_named_so(folder: Folder, name: str) -> None:
     path = folder.put(name, CUT[name]())
 
@@ -371,7 +372,7 @@ def test_the_log_tells_lines_rests_and_files_apart(
     assert "rows=20 rejected_lines=1 rests=1 rejected_files=0 ignored_rows=0 kept_back=1" in line
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("landed", [True, False])
 @pytest.mark.parametrize("operation", ["put", "replace"])
 @pytest.mark.parametrize("unknown", ["reject", "keep"])

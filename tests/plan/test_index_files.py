@@ -255,7 +255,7 @@ def test_index_under_a_key_that_no_store_takes_is_left_out(store, key):
     assert repr(key) in reason
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_index_that_takes_more_than_the_files_is_not_read(store):
     store.index("n", more={number: ["dead" * 8] for number in range(100, 200_100)})
 

@@ -435,7 +435,7 @@ def test_values_that_or_joins_are_looked_up_at_once() -> None:
     assert str(apart.residual) == "id IN (30, 31, 1000, 2000, 3000)"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_range_that_takes_longer_to_look_up_than_its_files_to_open_is_not() -> None:
     dataset = scattered(["id"], commits=2)
     count = 200_000

@@ -649,6 +649,7 @@ class Dying(DelegatingStore):
 
 @pytest.mark.parametrize("is_done", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
+@pytest.mark.thorough
 def test_reader_sees_one_version_whole_wherever_a_publisher_dies(
     door, lake, tmp_path, is_done, is_first
 ):

@@ -625,6 +625,7 @@ _ICEBERG_OBJECTS = ("v3.metadata.json", "v1.metadata.json", "snap-*.avro", "*-m0
 
 
 @pytest.mark.parametrize("which", _ICEBERG_OBJECTS)
+@pytest.mark.thorough
 def test_damaged_metadata_of_iceberg_has_a_named_error_and_stops_nothing(days, which):
     days.append(rows(0, "a"))
     for damage in damaged(b"x" * 100):

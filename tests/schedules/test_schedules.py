@@ -35,7 +35,7 @@ def tell(failing: list[Played]) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_schedule_breaks_a_rule() -> None:
     failing = list(failures(SHORT))
 
@@ -50,7 +50,7 @@ def test_no_schedule_of_many_breaks_a_rule(first: int) -> None:
     assert not failing, tell(failing)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("theme", sorted(THEMES))
 def test_a_schedule_is_a_function_of_its_seed(theme: str) -> None:
     with simulated():

@@ -16,7 +16,7 @@ from lakebed.work import indexing, staging
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 MOST_SEEDS = 200
 UNDONE = {

@@ -10,6 +10,7 @@ import pytest
 
 @pytest.mark.spark
 @pytest.mark.classic("it starts a server of its own")
+@pytest.mark.thorough
 def test_batches_are_written_and_read_over_spark_connect(tmp_path):
     worker = Path(__file__).with_name("connect_worker.py")
 

@@ -63,6 +63,7 @@ def lake(
 
 
 @pytest.mark.parametrize("check", CASES.values(), ids=CASES)
+@pytest.mark.thorough
 def test_near(check: Callable[[Any, lakebed.Repository], None], spark: Any, lake: Any) -> None:
     check(spark, lake)
 

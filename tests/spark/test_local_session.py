@@ -35,6 +35,7 @@ spark.stop()
 FROM_THE_JVM = "WARNING: Using incubator modules: jdk.incubator.vector"
 
 
+@pytest.mark.thorough
 def test_fresh_session_is_quiet_and_adds_java_options_of_the_caller(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FRESH]
 

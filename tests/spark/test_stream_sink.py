@@ -195,6 +195,7 @@ def test_an_option_that_is_none_is_refused_with_the_nearest_one(
         run(frames(spark, incoming), dataset.uri, checkpoint, compactEvry=5)
 
 
+@pytest.mark.thorough
 def test_streams_run_over_spark_connect(tmp_path):
     worker = Path(__file__).with_name("stream_connect_worker.py")
 

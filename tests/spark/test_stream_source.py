@@ -124,6 +124,7 @@ def test_columns_and_a_condition_narrow_what_is_read(spark, dataset, checkpoint)
 
 
 @gathers
+@pytest.mark.thorough
 def test_a_stream_from_a_version_that_was_cleaned_up_says_so(spark, dataset, checkpoint):
     dataset.append(rows(0))
     dataset.append(rows(2))
@@ -135,6 +136,7 @@ def test_a_stream_from_a_version_that_was_cleaned_up_says_so(spark, dataset, che
 
 
 @gathers
+@pytest.mark.thorough
 def test_a_schema_that_changes_ends_the_query_and_the_next_one_reads_it(spark, dataset, checkpoint):
     dataset.append(rows(0))
     query = (

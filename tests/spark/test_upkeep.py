@@ -55,6 +55,7 @@ def sizes(dataset: Dataset) -> int:
     return sum(file.size_bytes or 0 for file in dataset.files())
 
 
+@pytest.mark.thorough
 def test_a_deep_check_finds_what_threads_find(
     spark: SparkSession, repository: Repository, events: Dataset
 ) -> None:

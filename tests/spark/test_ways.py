@@ -179,6 +179,7 @@ def location(frame: Any, capsys: Any) -> str:
     return capsys.readouterr().out.partition("Location: ")[2].partition(",")[0].partition("[")[0]
 
 
+@pytest.mark.thorough
 def test_files_of_a_failed_task_in_the_directory_are_not_read(
     spark: Any, dataset: lakebed.Dataset, tmp_path: Path
 ) -> None:
@@ -199,6 +200,7 @@ def test_the_way_is_chosen_by_the_files(spark: Any, dataset: lakebed.Dataset, ca
 
 
 @needs_prepared
+@pytest.mark.thorough
 def test_a_prepared_list_is_not_lost_when_spark_refreshes_it(
     spark: Any, dataset: lakebed.Dataset
 ) -> None:
@@ -281,6 +283,7 @@ def test_a_task_carries_no_files_but_its_own(dataset: lakebed.Dataset) -> None:
     assert sizes[0] < sizes[1] + 100
 
 
+@pytest.mark.thorough
 def test_each_task_of_many_scattered_files_reads_a_few(
     spark: Any, dataset: lakebed.Dataset
 ) -> None:
@@ -441,6 +444,7 @@ def old_days(tmp_path_factory: pytest.TempPathFactory) -> lakebed.Dataset:
 )
 @pytest.mark.parametrize("column", ["d", "t", "w"])
 @pytest.mark.parametrize("way", ["native", "arrow"])
+@pytest.mark.thorough
 def test_conditions_on_days_of_any_year_are_read_in_every_way(
     spark: Any, old_days: lakebed.Dataset, condition: str, column: str, way: Any
 ) -> None:

@@ -354,7 +354,7 @@ def test_msgpack_that_is_none(data: bytes) -> None:
     assert_refused(store, error=CorruptMetadataError, match=r"by-dataset-metadata\.msgpack")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_size_known", [True, False])
 def test_a_head_that_unpacks_to_too_much(
     monkeypatch: pytest.MonkeyPatch,

@@ -30,7 +30,7 @@ from lakebed.state import reservation
 from lakebed.store import Store, open_store, segments
 from lakebed.testing import DelegatingStore, FailingStore
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("tag", pa.string())]), partition_by=[by.identity("p")]

@@ -61,7 +61,7 @@ def test_predicates_prune_it(dataset: lakebed.Dataset) -> None:
     assert dataset.where("carrier IS NULL AND delay >= 30").count() == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_takes_the_next_commits(dataset: lakebed.Dataset) -> None:
     for _ in range(20):  # enough that segments of then and now merge
         dataset.append(SECOND)

@@ -84,7 +84,7 @@ def test_frame_that_says_more_than_its_bytes_can_hold_is_refused(decode) -> None
         decode(frame(1, claimed=2**29))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @DECODERS
 def test_frame_that_does_not_say_is_unpacked_up_to_the_limit(
     decode, monkeypatch: pytest.MonkeyPatch
@@ -216,7 +216,7 @@ def bundle_with(path: Path, *extra: tarfile.TarInfo) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_bundle_with_any_number_of_members_is_looked_at_no_further_than_a_few(
     tmp_path: Path,
 ) -> None:

@@ -86,7 +86,7 @@ def test_b1_an_update_of_what_somebody_else_has_changed_is_refused(
     assert values_of(dataset) == [1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_b2_no_reader_sees_a_torn_head(tmp_path: Path) -> None:
     store = PosixStore(tmp_path, durable=False)
     lakebed.Repository(store).create("d", partitioned_by(pa.int64()))

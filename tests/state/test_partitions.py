@@ -78,7 +78,7 @@ def test_labels_of_every_length_survive(head_format: HeadFormat, length: int) ->
     assert labels_of(head_with(written.encoded, head_format), NAMING, "k") == tuple(names)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @both_formats
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
 def test_any_number_of_labels_survives(head_format: HeadFormat, count: int) -> None:

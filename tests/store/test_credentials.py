@@ -213,7 +213,7 @@ def test_nobody_who_is_logged_in_is_told_with_a_remedy(
         opened("az://lake", service, account_name="acc").get("a")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_without_the_packages_of_the_clouds_stores_open_and_what_needs_them_says_so(
     tmp_path: Path,
 ) -> None:

@@ -336,7 +336,7 @@ def test_other_services_know_no_profile(profiles: Path) -> None:
         open_store("gs://lake", storage_options={"profile": "work"})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_without_boto3_a_named_profile_says_what_is_missing_and_files_are_left_alone(
     profiles: Path,
 ) -> None:
@@ -364,7 +364,7 @@ except MissingDependencyError as error:
     assert "lakebed[s3]" in missing
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_boto3_is_not_imported_where_no_profile_is_used() -> None:
     program = """
 import sys

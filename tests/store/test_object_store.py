@@ -486,7 +486,7 @@ def test_pickled_store_keeps_its_options_and_no_display_shows_them(service: Any)
     assert "very-secret" not in repr(store) + str(store)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("scheme", "extra"), [("s3", "s3"), ("gs", "gcs"), ("az", "azure")])
 def test_missing_package_is_told_with_the_extra_that_brings_it(scheme: str, extra: str) -> None:
     program = f"""

@@ -123,7 +123,7 @@ def test_delete_removes_directories_that_it_empties(tmp_path: Path) -> None:
     assert tmp_path.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_writers_go_on_while_their_directory_is_removed_under_them(tmp_path: Path) -> None:
     store = PosixStore(tmp_path, durable=False)
     failures: list[LakebedError] = []

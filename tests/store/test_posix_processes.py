@@ -17,7 +17,7 @@ import pytest
 import lakebed.store
 from lakebed.store.posix import PosixStore
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 WORKER = Path(__file__).with_name("posix_worker.py")
 SOURCE = Path(lakebed.store.__file__).parents[2]

@@ -293,7 +293,7 @@ dataset.export_telemetry(sys.argv[3], if_changed="replace")
 
 
 @pytest.mark.crash
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_export_that_is_killed_at_any_write_shows_no_half_day_and_is_finished(
     tmp_path: Path,
 ) -> None:

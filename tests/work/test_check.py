@@ -320,7 +320,7 @@ def test_index_of_plateau_that_is_not_right_is_taken_out(dataset, lake, trouble)
     assert not json.loads(lake.store.get("d.by-dataset-metadata.json").data).get("indices")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_index_file_is_checked_where_facts_of_many_dead_files_are_known_too(
     dataset, lake, is_complete: bool

@@ -180,7 +180,7 @@ def test_writer_that_is_complete_and_comes_too_late_fails_too(dataset, lake) -> 
     assert content(dataset) == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_long_write_keeps_its_lease(dataset, lake) -> None:
     # Longer than a round may take on a busy machine, shorter than all of them.
     options = lakebed.CommitOptions(lease=dt.timedelta(seconds=2))
@@ -363,7 +363,7 @@ def test_what_was_deleted_is_written_down(dataset, lake) -> None:
     assert [one["key"] for one in document["files"]] == [file.key for file in report.files]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_deletion_is_in_bulk_and_tells_of_its_progress() -> None:
     lake = lakebed.open_repository("memory://cleanup-in-bulk")
     dataset = lake.create("d", DESCRIPTOR)

@@ -32,7 +32,7 @@ from lakebed.state.transaction import Transaction
 from lakebed.testing import FailingStore
 from lakebed.work.writer import target_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 # Where somebody else comes in: an operation, a part of its key, and whether before or after it.
 WRITER_STEPS = [

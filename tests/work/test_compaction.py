@@ -201,7 +201,7 @@ def test_files_that_are_large_enough_stay() -> None:
     assert files_in(dataset, "p=b") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_files_come_near_the_target_size() -> None:
     dataset = make()
     dice = random.Random(7)
@@ -255,7 +255,7 @@ def test_rows_that_differ_much_in_length_are_sorted_too(monkeypatch: pytest.Monk
     assert numbers == sorted(numbers)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_sorting_needs_no_more_memory_for_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewrite, "_SORTED_BYTES", MIB)
     peaks = []
@@ -340,7 +340,7 @@ def random_numbers(dice: np.random.Generator, count: int) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_small_files_that_pieces_leave_are_put_together_in_the_same_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -359,7 +359,7 @@ def test_small_files_that_pieces_leave_are_put_together_in_the_same_call(
     assert dataset.compact(target_bytes=115_000).commits == ()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_files_are_not_closed_so_early_that_they_are_small_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -475,7 +475,7 @@ PHASES: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("phase", PHASES)
 def test_append_at_any_moment_hinders_nobody(phase: str) -> None:
     dataset = scattered()
@@ -492,7 +492,7 @@ def test_append_at_any_moment_hinders_nobody(phase: str) -> None:
     assert (report.files_before, report.skipped) == (12, ())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", ["overwrite", "delete", "rows", "rerun", "compact"])
 def test_whoever_takes_files_out_wins_and_the_rest_is_compacted(phase: str, operation: str) -> None:
@@ -525,7 +525,7 @@ def test_whoever_takes_files_out_wins_and_the_rest_is_compacted(phase: str, oper
     assert data_keys(store_of(dataset)) == known
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", ["overwrite", "rerun", "view"])
 def test_compaction_does_not_keep_others_from_replacing(phase: str, operation: str) -> None:
@@ -640,7 +640,7 @@ def calls_of_a_compaction() -> list[tuple[str, int]]:
     return writing_calls(store_of(scattered(3)), lambda lake: lake.open("d").compact())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("landed", [False, True])
 def test_on_a_failing_store_it_happens_once_or_not_at_all(
     subtests: pytest.Subtests, landed: bool
@@ -672,7 +672,7 @@ def compact_on_a_failing_store(name: Any, nth: int, *, landed: bool) -> None:
     assert content(dataset) == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_any_call_every_row_is_there_and_it_can_be_done_again(after: bool) -> None:
     outcomes = []
@@ -697,7 +697,7 @@ def test_killed_at_any_call_every_row_is_there_and_it_can_be_done_again(after: b
     assert died_at >= {"_get", "_create", "_put", "_replace"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_reader_sees_all_rows_once_at_every_moment() -> None:
     dataset = scattered(12)
     expected, stop = content(dataset), threading.Event()
@@ -721,7 +721,7 @@ def test_reader_sees_all_rows_once_at_every_moment() -> None:
     assert len(dataset.files()) < 24
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_appends_and_compactions_do_not_starve_each_other() -> None:
     dataset = scattered(4)
     before = content(dataset).total()
@@ -801,7 +801,7 @@ def test_index_knows_the_new_files() -> None:
     assert dataset.check().findings == ()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_memory_of_a_writer_bounds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = make()
     for n in range(4):

@@ -323,7 +323,7 @@ def calls_of_a_delete() -> list[tuple[str, int]]:
     return writing_calls(store, lambda lake: lake.open("d").where("n = 1").delete())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("error", "landed"), [(LOST, False), (LOST, True), (DENIED, False)], ids=["lost", "late", "no"]
 )

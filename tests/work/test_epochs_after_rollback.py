@@ -233,7 +233,7 @@ def test_a_rollback_of_an_older_release_is_understood(dataset):
             assert now.partitions(entry) == then.partitions(entry)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(20))
 def test_epochs_that_come_again_after_any_rollbacks_are_there_once(tmp_path, seed):
     dice = random.Random(seed)

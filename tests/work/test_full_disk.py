@@ -167,7 +167,7 @@ def test_commit_of_a_cleanup_leaves_out_what_it_has_no_room_for(store) -> None:
     assert len(list(store.list("d/history/"))) == 8
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_cleanup_needs_room_for_its_commit_and_for_nothing_else(store) -> None:
     """What it does beside that, such as to prune the file table, takes room too."""
     dataset = lakebed.Repository(store).create("d", DESCRIPTOR)

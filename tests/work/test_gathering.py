@@ -109,6 +109,7 @@ def test_writers_of_one_partition_at_the_same_time_lose_nothing(auto):
 
 @pytest.mark.parametrize("verb", ["put", "create", "replace", "get"])
 @pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.thorough
 def test_each_request_that_fails_leaves_rows_as_they_were_or_as_they_are_to_be(
     auto, store, verb, landed
 ):

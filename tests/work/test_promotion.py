@@ -384,7 +384,7 @@ def expected_after(operation: str) -> collections.Counter[str]:
     return collections.Counter(map(str, kept))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", OTHERS)
 def test_others_at_any_moment_of_a_promotion_leave_no_row_in_a_wrong_place(
@@ -407,7 +407,7 @@ def test_others_at_any_moment_of_a_promotion_leave_no_row_in_a_wrong_place(
     assert data_keys(store_of(dataset)) == known
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("operation", OTHERS)
 def test_promotion_at_any_moment_of_others_leaves_no_row_in_a_wrong_place(
@@ -527,7 +527,7 @@ def test_rows_that_are_not_what_they_were_stop_the_commit(monkeypatch: pytest.Mo
     assert data_keys(store_of(dataset)) == keys
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool) -> None:
     outcomes = []
@@ -550,7 +550,7 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
     assert set(outcomes) == {0, 3}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("landed", [False, True])
 def test_on_a_failing_store_it_happens_once_or_not_at_all(
     subtests: pytest.Subtests, landed: bool

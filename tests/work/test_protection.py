@@ -108,7 +108,7 @@ def test_second_protection_of_the_same_takes_the_place_of_the_first(dataset) -> 
     assert [one.reason for one in dataset.protections()] == ["second"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_expired_protection_counts_no_more_and_the_cleanup_takes_it_out(dataset) -> None:
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(milliseconds=500)
     dataset.protect(version=1, reason="for a moment", until=soon)

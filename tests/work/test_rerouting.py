@@ -300,6 +300,7 @@ OTHERS = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.thorough
 def test_others_at_any_moment_leave_no_row_in_a_wrong_place(
     change: str, other: str, phase: str
 ) -> None:
@@ -326,7 +327,7 @@ def test_it_at_any_moment_of_others_leaves_no_row_in_a_wrong_place(other: str, p
     assert_lies_as_written_by_its_descriptor(lakebed.Repository(inner).open("d"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool) -> None:
     for call in itertools.count(1):

@@ -359,7 +359,7 @@ def lease_of(store: Store) -> dt.datetime:
     return dt.datetime.fromisoformat(json.loads(store.get(key).data)["lease_until"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("has_landed", [False, True])
 @pytest.mark.parametrize("is_retryable", [False, True])
 @pytest.mark.parametrize("is_renewed_later", [False, True])
@@ -556,7 +556,7 @@ def test_behaviour_8_files_of_a_writer_become_visible_by_the_commit_alone(
     assert ids(users) == list(range(3 * ENTITIES_PER_BATCH))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_behaviour_9_rolled_files_hold_every_entity_once(users: Dataset) -> None:
     options = WriteOptions(target_bytes=20_000)
     with users.writer(options=options) as writer:

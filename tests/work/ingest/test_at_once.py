@@ -34,7 +34,7 @@ def raw(tmp_path: Path) -> Raw:
 REJECTED = [b"damaged 0 0", b"damaged 1 1"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", [QUARANTINE_HEAD, EVENTS_HEAD])
 @pytest.mark.parametrize("name", ["events", "other"])
 def test_an_ingest_that_was_overtaken_is_refused_and_no_reject_is_there_twice(
@@ -158,7 +158,7 @@ def test_a_load_that_a_load_of_its_run_may_still_overtake_is_refused(loads: Load
     assert loads.content() == ([1, 2], 1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_loads_of_other_runs_and_of_none_do_not_hinder_each_other(loads: Loads) -> None:
     loads.load_overtaken("numbers", lambda: (loads.load("weekly"), loads.load(None)))
 
@@ -210,7 +210,7 @@ def at_once(*acts: Callable[[], object]) -> list[str]:
 TIMES = [pytest.param(2, id="2"), pytest.param(60, id="60", marks=pytest.mark.long)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("times", TIMES)
 def test_threads_that_ingest_the_same_files_at_once_bring_all_of_it_once(
     tmp_path: Path, times: int
@@ -231,7 +231,7 @@ def test_threads_that_ingest_the_same_files_at_once_bring_all_of_it_once(
     assert set(ends) <= {"done", "CommitConflictError"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("times", TIMES)
 def test_threads_that_load_one_run_at_once_bring_all_of_it_once(tmp_path: Path, times: int) -> None:
     for number in range(times):

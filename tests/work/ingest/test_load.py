@@ -204,7 +204,7 @@ def test_run_of_an_append_is_no_load(pings, raw) -> None:
     assert pings.load(raw, run="monday").row_count == 3
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("nth", range(1, 12))
 @pytest.mark.parametrize("landed", [True, False])
 def test_run_that_broke_off_is_started_again_and_loses_and_doubles_nothing(

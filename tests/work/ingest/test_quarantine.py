@@ -154,7 +154,7 @@ def test_the_quarantine_tells_of_which_raw_files_a_load_is(lake: Lake) -> None:
     assert lake.quarantine.check().is_ok
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_refused_as_a_whole_is_not_read_to_its_end(lake: Lake) -> None:
     paths = [lake.write(f"{n}.jsonl", *["bad"] * 3_000) for n in range(2)]
 
@@ -233,7 +233,7 @@ def test_of_two_who_create_a_dataset_for_their_rows_one_is_refused(lake: Lake) -
 OUTAGE = StorageError("The store is out.", retryable=False)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("landed", [True, False])
 @pytest.mark.parametrize(
     ("operation", "nth"),
