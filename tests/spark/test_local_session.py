@@ -121,6 +121,30 @@ def test_settings_stay_until_the_last_that_needs_them_is_done(session: SparkSess
     assert own == values(session) == ("the caller's", None)
 
 
+def test_a_setting_that_has_the_value_is_not_set_and_stays_so_for_those_that_need_it(
+    spark: SparkSession,
+) -> None:
+    name = "spark.sql.parser.escapedStringLiterals"  # Spark warns whoever sets it
+    assert spark.conf.get(name) == "false"
+    seen: list[str | None] = []
+
+    def look() -> None:
+        with settings_for(spark, {name: "true"}):
+            seen.append(spark.conf.get(name))
+
+    thread = threading.Thread(target=look)
+    with settings_for(spark, {name: "false"}):
+        assert spark.conf.get(name, None) is None
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+        assert spark.conf.get(name) == "false"
+    thread.join(30)
+
+    assert seen == ["true"]
+    assert spark.conf.get(name, None) is None
+
+
 def test_sessions_are_apart(session: SparkSession) -> None:
     other = session.newSession()
 

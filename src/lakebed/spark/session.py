@@ -199,11 +199,13 @@ class _Changed:
     Attributes:
         value: What it is now.
         before: What the caller had set; None if nothing.
+        is_set: Whether it had to be set, since it had another value.
         users: How many need it as it is now.
     """
 
     value: str
     before: str | None
+    is_set: bool
     users: int = 0
 
 
@@ -250,11 +252,25 @@ def _change(spark: SparkSession, name: str, value: str) -> tuple[str, str]:
     key = (spark.conf.get(_MARK, None) or uuid.uuid4().hex, name)
     if key not in _changed:
         before = spark.conf.get(name, None)
-        spark.conf.set(name, value)
+        # Spark warns of each deprecated setting that is set, also to the value that it has.
+        is_set = _current(spark, name) != value
+        if is_set:
+            spark.conf.set(name, value)
         spark.conf.set(_MARK, key[0])
-        _changed[key] = _Changed(value, before)
+        _changed[key] = _Changed(value, before, is_set)
     _changed[key].users += 1
     return key
+
+
+def _current(spark: SparkSession, name: str) -> str | None:
+    """Return the value of a setting, be it the default; None if Spark does not know it."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.conf.get(name)
+    except (PySparkException, Py4JError):
+        return None
 
 
 def _give_back(spark: SparkSession, key: tuple[str, str]) -> None:
@@ -265,7 +281,8 @@ def _give_back(spark: SparkSession, key: tuple[str, str]) -> None:
             return
         del _changed[key]
         _given_back.notify_all()
-        _put_back(spark, key[1], changed.before)
+        if changed.is_set:
+            _put_back(spark, key[1], changed.before)
         if all(mark != key[0] for mark, _ in _changed):
             spark.conf.unset(_MARK)
 
