@@ -57,7 +57,7 @@ from lakebed.selection import Readable, ReadPlan, ViewSelection, check_row_count
 from lakebed.state import signals
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
 from lakebed.state.snapshot import Source
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -710,8 +710,10 @@ class View(Readable):
             transaction.add(work.deletion.write_rest(store, chosen, deleted, target))
             looked_at = untouched(constraint, begun)
             committed = transaction.commit(
-                scope=TheseFiles.of(file.label for file in deleted),
-                deleted_row_count=sum(file.row_count for file in deleted),
+                Change(
+                    scope=TheseFiles.of(file.label for file in deleted),
+                    deleted_row_count=sum(file.row_count for file in deleted),
+                ),
                 reads=() if read is None else [Read(state=read, scope=looked_at)],
             )
         return Commit.of(committed, begun)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
-import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,7 +21,7 @@ from lakebed.state.protections import Protection
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, WholeView
 from lakebed.state.state import Change
-from lakebed.state.transaction import Changes, Suspended, Transaction
+from lakebed.state.transaction import Suspended, Transaction
 from lakebed.state.written import Written
 from lakebed.store import Store, open_store
 from lakebed.store.segments import Segment
@@ -204,7 +202,7 @@ def test_staged_batch_stays(store) -> None:
     assert staged.rows.count() == 2
 
 
-def change_of_the_file_table(store: Store, transaction: Transaction) -> tuple[Segment, Changes]:
+def change_of_the_file_table(store: Store, transaction: Transaction) -> tuple[Segment, Change]:
     """Put a new segment beside one that is there, both in the place of that one."""
     base = transaction.base
     (there,) = base.lists.files
@@ -215,7 +213,7 @@ def change_of_the_file_table(store: Store, transaction: Transaction) -> tuple[Se
     edit = Edit(
         name=FILES, removed=(there,), added=(there, new), is_in_place=True, is_for_base=True
     )
-    return new, {"edits": (edit,)}
+    return new, Change(edits=(edit,))
 
 
 def test_change_that_fails_deletes_no_segment_that_its_base_names(store) -> None:
@@ -227,8 +225,8 @@ def test_change_that_fails_deletes_no_segment_that_its_base_names(store) -> None
 
     def block() -> None:
         with Transaction.on(failing, base, "cleanup", options=SHORT) as transaction:
-            _, changes = change_of_the_file_table(store, transaction)
-            transaction.commit(**changes)
+            _, change = change_of_the_file_table(store, transaction)
+            transaction.commit(change)
 
     with pytest.raises(StorageError, match="No"):
         block()
@@ -245,8 +243,8 @@ def test_edit_that_did_nothing_leaves_no_segment_of_its_own_and_all_of_others(st
     dataset.compact_metadata()  # the head names the segment of the base no more, which is read yet
 
     with Transaction.on(store, base, "cleanup") as transaction:
-        new, changes = change_of_the_file_table(store, transaction)
-        transaction.commit(**changes)
+        new, change = change_of_the_file_table(store, transaction)
+        transaction.commit(change)
 
     assert new.key not in keys(store)
     assert {segment.key for segment in base.lists.files} <= keys(store)
@@ -258,30 +256,12 @@ def test_change_without_a_batch_reserves_none(store) -> None:
     keep = Protection(reason="audit", by="me", at=base.committed_at, version=0)
 
     with Transaction.on(store, base, "protect") as transaction:
-        committed = transaction.commit(protect=(keep,))
+        committed = transaction.commit(Change(protect=(keep,)))
 
     assert committed.entry.batch_id is None
     assert committed.entry.commit_id == transaction.commit_id
     assert not list(store.list(Folder.BATCHES.of("d")))
     assert read_own_head(store, "d").state.protections == (keep,)
-
-
-def test_changes_are_said_in_the_words_of_a_change() -> None:
-    fields = {field.name for field in dataclasses.fields(Change)}
-    hints = typing.get_type_hints(Change)
-
-    assert {name: hints[name] for name in typing.get_type_hints(Changes)} == (
-        typing.get_type_hints(Changes)
-    )
-    # The transaction's own.
-    assert fields - set(typing.get_type_hints(Changes)) == {
-        "commit_id",
-        "base_version",
-        "run",
-        "caught",
-        "carried",
-        "earlier",
-    }
 
 
 def suspended(store: Store) -> tuple[Suspended, Written]:
@@ -298,7 +278,7 @@ def test_suspended_transaction_is_committed_where_it_is_resumed(store) -> None:
 
     with Transaction.resume(store, given_on, options=SHORT) as transaction:
         transaction.add(written)
-        entry = transaction.commit(scope=Nothing()).entry
+        entry = transaction.commit(Change(scope=Nothing())).entry
 
     assert (entry.version, entry.commit_id) == (2, given_on.record.commit_id)
     assert transaction.base.version == 0
@@ -316,7 +296,7 @@ def test_commit_since_a_transaction_was_begun_conflicts_also_where_it_is_resumed
     transaction.add(written)
 
     with transaction, pytest.raises(CommitConflictError, match="version 1"):
-        transaction.commit(scope=everything)
+        transaction.commit(Change(scope=everything))
 
     assert dataset.count() == 1
     assert not keys(store) & {*written.keys(transaction.base.layout)}
@@ -353,7 +333,7 @@ def test_transaction_that_may_be_committed_is_not_given_up(store) -> None:
     given_on, written = suspended(store)
     with Transaction.resume(store, given_on) as transaction:
         transaction.add(written)
-        transaction.commit(scope=Nothing())
+        transaction.commit(Change(scope=Nothing()))
     after = keys(store)
 
     late = Transaction.resume(store, given_on)

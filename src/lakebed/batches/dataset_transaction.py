@@ -19,7 +19,7 @@ from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
 from lakebed.state.snapshot import Snapshot, Source
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.view import View, untouched
@@ -294,9 +294,11 @@ class DatasetTransaction(View):
                 untouched(constraint, state) for constraint in self._watched.constraints
             )
             committed = started.commit(
-                scope=_joined([write.scope for write in self._writes]),
-                deleted_row_count=sum(write.deleted_row_count for write in self._writes),
-                rewritten_row_count=sum(write.rewritten_row_count for write in self._writes),
+                Change(
+                    scope=_joined([write.scope for write in self._writes]),
+                    deleted_row_count=sum(write.deleted_row_count for write in self._writes),
+                    rewritten_row_count=sum(write.rewritten_row_count for write in self._writes),
+                ),
                 reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
             )
         self.commit = Commit.of(committed, state)

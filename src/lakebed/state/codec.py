@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -21,8 +21,7 @@ from lakebed.state.head import (
     labels_of,
 )
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
-from lakebed.state.protections import Protection
-from lakebed.state.state import QueryProgress, State, describe, read_descriptor
+from lakebed.state.state import HEAD_FACTS, HeadFact, State, describe, read_descriptor
 from lakebed.store.segments import Segment
 
 FORMAT_VERSION = 3  # of what Lakebed itself puts on storage
@@ -42,7 +41,6 @@ _POSTINGS = "postings"
 # Others are named only where there are any: heads of other datasets stay as they are.
 _ALWAYS = {FILES, HISTORY}
 _NUMBER = re.compile(r"[0-9]{1,18}")  # surely below 2**63
-_T = TypeVar("_T")
 
 
 def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
@@ -62,9 +60,7 @@ def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
             f"{_PREFIX}batch": str(state.last_batch_id),
             f"{_PREFIX}descriptor": _encode(describe(state.descriptor, state.lineage)),
             **_list_entries(state.lists),
-            **_upkeep_entries(state),
-            **_moving_entries(state),
-            **_stream_entries(state),
+            **_fact_entries(state),
             f"{_PREFIX}digest": state.digest,
         },
         partitions=encode_partitions(state.labels, state.layout.naming, state.head_format)
@@ -94,35 +90,17 @@ def _keys(segments: Segments) -> list[str]:
     return [segment.key for segment in segments]
 
 
-def _upkeep_entries(state: State) -> dict[str, str]:
-    """Return what cleanups and protections have put into the head.
-
-    A release that does not know them would read, restore or commit files that are gone.
-    """
-    entries = {
-        "horizon": str(state.horizon) if state.horizon else "",
-        "oldest_batch": str(state.oldest_batch) if state.oldest_batch else "",
-        "open_batches": _encode(state.open_batches) if state.open_batches else "",
-        "protections": _encode(state.protections) if state.protections else "",
+def _fact_entries(state: State, *, with_optional: bool = True) -> dict[str, str]:
+    """Return the entries of the facts that differ from their default."""
+    return {
+        _PREFIX + name: _text_of(getattr(state, name))
+        for name, fact in HEAD_FACTS.items()
+        if getattr(state, name) != fact.default and (with_optional or not fact.is_optional)
     }
-    return {f"{_PREFIX}{name}": text for name, text in entries.items() if text}
 
 
-def _moving_entries(state: State) -> dict[str, str]:
-    """Return what a hand-over has put into the head.
-
-    A release that does not know it would commit to a head that is about to be removed.
-    """
-    entries = {"moves_to": state.moves_to or "", "moved_from": state.moved_from}
-    return {f"{_PREFIX}{name}": str(text) for name, text in entries.items() if text}
-
-
-def _stream_entries(state: State) -> dict[str, str]:
-    """Return how far streaming queries have come.
-
-    A release that does not know it leaves it out: then the runs tell, which every release notes.
-    """
-    return {f"{_PREFIX}streams": _encode(state.streams)} if state.streams else {}
+def _text_of(value: object) -> str:
+    return str(value) if isinstance(value, (int, str)) else _encode(value)
 
 
 def _format_version(state: State) -> int:
@@ -132,8 +110,9 @@ def _format_version(state: State) -> int:
     is_more = (
         state.lineage.number > 1
         or state.descriptor.index
-        or _upkeep_entries(state)
-        or _moving_entries(state)
+        # A release that does not know them would read or commit files that are given up, or
+        # commit to a head that is about to be removed.
+        or _fact_entries(state, with_optional=False)
     )
     return _FORMAT_WITH_LINEAGE if is_more else _FORMAT_WITHOUT_LINEAGE
 
@@ -194,24 +173,16 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
         digest=ours.text("digest"),
         annotations=annotations_of(document),
         indices={k: v for k, v in (document.indices or {}).items() if isinstance(v, str)},
-        horizon=ours.number("horizon", default=0),
-        oldest_batch=ours.number("oldest_batch", default=0),
-        open_batches=ours.values("open_batches", int),
-        protections=ours.values("protections", Protection),
-        streams=ours.values("streams", QueryProgress),
-        moves_to=_read_move(ours, head_format),
-        moved_from=ours.text("moved_from", default=""),
+        **_read_facts(ours, head_format),
     )
 
 
-def _read_move(ours: _Entries, head_format: HeadFormat) -> HeadFormat | None:
-    text = ours.text("moves_to", default="")
-    try:
-        target = HeadFormat(text) if text else None
-    except ValueError as exc:
-        raise ours.corrupt("moves_to", text) from exc
+def _read_facts(ours: _Entries, head_format: HeadFormat) -> dict[str, Any]:
+    facts = {name: ours.fact(name, fact) for name, fact in HEAD_FACTS.items() if name in ours}
     # plateau copies the entries of a msgpack head into the JSON head that it writes.
-    return None if target is head_format else target
+    if facts.get("moves_to") is head_format:
+        del facts["moves_to"]
+    return facts
 
 
 def _read_lists(ours: _Entries, descriptor: DatasetDescriptor, dataset: str) -> Lists:
@@ -272,17 +243,16 @@ class _Entries:
         self._metadata = metadata
         self._key = key
 
-    def text(self, name: str, *, default: str | None = None) -> str:
-        if default is not None and _PREFIX + name not in self._metadata:
-            return default
+    def __contains__(self, name: str) -> bool:
+        return _PREFIX + name in self._metadata
+
+    def text(self, name: str) -> str:
         value = self._metadata.get(_PREFIX + name)
         if not isinstance(value, str) or not value:
             raise self.corrupt(name, value)
         return value
 
-    def number(self, name: str, *, default: int | None = None) -> int:
-        if default is not None and _PREFIX + name not in self._metadata:
-            return default
+    def number(self, name: str) -> int:
         text = self.text(name)
         if not _NUMBER.fullmatch(text):
             raise self.corrupt(name, text)
@@ -308,14 +278,16 @@ class _Entries:
         except msgspec.MsgspecError as exc:
             raise self.corrupt(name, text) from exc
 
-    def values(self, name: str, kind: type[_T]) -> tuple[_T, ...]:
-        """Read a list of values; none where the entry is missing."""
-        if _PREFIX + name not in self._metadata:
-            return ()
+    def fact(self, name: str, fact: HeadFact) -> object:
+        """Read the value of a fact that is there."""
+        if fact.form is int:
+            return self.number(name)
         text = self.text(name)
         try:
-            return msgspec.json.decode(text, type=tuple[kind, ...])  # type: ignore[valid-type]  # known at run time
-        except (msgspec.MsgspecError, RecursionError) as exc:
+            if isinstance(fact.form, type) and issubclass(fact.form, str):
+                return fact.form(text)
+            return msgspec.json.decode(text, type=fact.form)
+        except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
             raise self.corrupt(name, text) from exc
 
     def lists(self, name: str) -> dict[str, list[str]]:

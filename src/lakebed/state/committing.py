@@ -297,7 +297,7 @@ class Swaps:
             if not exc.retryable:
                 self._pending = before  # the store says that this one did not land
             raise
-        if self._terms.change.descriptor is None:
+        if self._terms.change.new_descriptor is None:
             remember(self._store, head.key, etag, new)
         return True
 
@@ -385,7 +385,7 @@ def _change_for(store: Store, state: State, terms: Terms) -> Change:
         for column, key in change.indices.items()
         if state.lineage.number == base and column in state.descriptor.index
     }
-    return replace(
+    return msgspec.structs.replace(
         change,
         edits=tuple(map(known, change.edits)),
         indices=indices,

@@ -320,11 +320,11 @@ def _check_descriptor(
     Files keep the number of the schema that they were written with, so that they read right
     under a later one if the rules of evolution let the one become the other.
     """
-    if change.descriptor is not None:
+    if change.new_descriptor is not None:
         check_descriptor_kept(base, now, change.operation, since)
     if (now.descriptor, now.lineage) == (base.descriptor, base.lineage):
         return
-    if change.descriptor is not None:
+    if change.new_descriptor is not None:
         raise _descriptor_conflict(base, now, change.operation, (), _BOTH)
     scopes = [*_parts(change.scope), *(part for read in reads for part in _parts(read.scope))]
     reason = ""

@@ -12,6 +12,7 @@ from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.moving import encode_moved, read_settled_head
 from lakebed.state.reader import read_own_head
+from lakebed.state.state import Change
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
@@ -52,7 +53,7 @@ def hand_over(
         return history.read(store, base.lists.history, after=base.version - 1)[-1]
     encode_moved(base, head_format)
     with Transaction.on(store, base, OPERATION, options=options) as transaction:
-        entry = transaction.commit(moves_to=head_format).entry
+        entry = transaction.commit(Change(moves_to=head_format)).entry
     with noting(
         f"Version {entry.version} has announced the move to {head_format}: the next commit of any "
         "writer goes on with it."

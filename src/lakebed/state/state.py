@@ -11,8 +11,8 @@ import datetime as dt
 import functools
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -20,10 +20,9 @@ import msgspec
 from lakebed.common.given import check_given
 from lakebed.errors import CorruptMetadataError, InvalidInputError, LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import BatchId, partition_of_label
+from lakebed.model.keys import FIRST_MOMENT, BatchId, partition_of_label
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import Lineage
-from lakebed.state.caught import Caught
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists
@@ -183,6 +182,84 @@ class _Memo:
         return _Memo, ()
 
 
+@dataclass(frozen=True, slots=True)
+class HeadFact:
+    """One fact that commits leave in the head: how it is merged and written.
+
+    Attributes:
+        default: The value of a head that has no such entry; it is not written.
+        form: The type of its value.
+        merged: Returns the value after a change, from the state before it and the change.
+        is_optional: Whether a release that does not know the entry may commit to the dataset.
+    """
+
+    default: object
+    form: Any
+    merged: Callable[[State, Change], object]
+    is_optional: bool
+
+
+def head_fact(
+    default: object,
+    form: Any,
+    merged: Callable[[State, Change], object],
+    *,
+    is_optional: bool = False,
+) -> Any:
+    """Declare a field of `State` that is an entry of the head, under the same name.
+
+    The codec and `apply` go through `HEAD_FACTS`: no more is needed for a new fact than the field
+    here, what a `Change` says of it, and the verb that sets that.
+    """
+    fact = HeadFact(default, form, merged, is_optional)
+    return field(default=default, metadata={"head": fact})
+
+
+def _merged_oldest_batch(state: State, change: Change) -> int:
+    return max(state.oldest_batch, change.oldest_batch)
+
+
+def _merged_open_batches(state: State, change: Change) -> tuple[int, ...]:
+    """Return the batches that may still be committed.
+
+    A batch that was once shut out stays so: of two cleanups, each may know of others.
+    """
+    oldest = _merged_oldest_batch(state, change)
+    return tuple(
+        sorted(
+            batch_id
+            for batch_id in {*state.open_batches, *change.open_batches}
+            if batch_id < oldest
+            and batch_id != change.batch_id
+            and state.may_commit(batch_id)
+            and (batch_id >= change.oldest_batch or batch_id in change.open_batches)
+        )
+    )
+
+
+def _merged_protections(state: State, change: Change) -> tuple[Protection, ...]:
+    if not change.protect and not change.unprotect:
+        return state.protections
+    replaced = {
+        (protection.version, protection.batch_id)
+        for protection in (*change.protect, *change.unprotect)
+    }
+    kept = (
+        protection
+        for protection in state.protections
+        if (protection.version, protection.batch_id) not in replaced
+    )
+    return (*kept, *change.protect)
+
+
+def _merged_streams(state: State, change: Change) -> tuple[QueryProgress, ...]:
+    return state.streams if change.progress is None else advanced(state.streams, change.progress)
+
+
+def _merged_move(state: State, change: Change) -> HeadFormat | None:
+    return None if change.moves_to is state.head_format else change.moves_to
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """A dataset after a commit.
@@ -224,13 +301,16 @@ class State:
     digest: str = ""
     annotations: Mapping[str, Any]
     indices: Mapping[str, str]
-    horizon: int = 0
-    oldest_batch: int = 0
-    open_batches: tuple[int, ...] = ()
-    protections: tuple[Protection, ...] = ()
-    streams: tuple[QueryProgress, ...] = ()
-    moves_to: HeadFormat | None = None
-    moved_from: str = ""
+    horizon: int = head_fact(0, int, lambda state, change: max(state.horizon, change.horizon or 0))
+    oldest_batch: int = head_fact(0, int, _merged_oldest_batch)
+    open_batches: tuple[int, ...] = head_fact((), tuple[int, ...], _merged_open_batches)
+    protections: tuple[Protection, ...] = head_fact((), tuple[Protection, ...], _merged_protections)
+    moves_to: HeadFormat | None = head_fact(None, HeadFormat, _merged_move)  # noqa: RUF009 -- a dataclass field
+    moved_from: str = head_fact("", str, lambda _state, _change: "")
+    # Releases that do not know this entry leave it out: then the runs show the progress.
+    streams: tuple[QueryProgress, ...] = head_fact(
+        (), tuple[QueryProgress, ...], _merged_streams, is_optional=True
+    )
     _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
 
     @property
@@ -300,68 +380,51 @@ class State:
         return self._memo.directories
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What a commit wants to do, independent of the state that it meets.
+HEAD_FACTS: Mapping[str, HeadFact] = {
+    each.name: each.metadata["head"] for each in fields(State) if "head" in each.metadata
+}
+
+
+class Change(Entry, frozen=True, kw_only=True):
+    """The draft of a commit, independent of the state that it meets.
+
+    It is an `Entry` whose facts the verb sets. `apply` fills in what only the state knows: the
+    fields `version`, `committed_at`, `removed`, `partitions`, `protected`, `unprotected` and
+    `descriptor` of a draft have no meaning. The fields that are declared here change the head.
 
     Attributes:
-        operation: For the history.
-        commit_id: Stable over retries.
+        commit_id: Stable over retries; empty until the transaction sets it.
+        operation: Empty for the operation of the transaction.
         base_version: The version that the change was computed from.
-        batch_id: The batch to make visible, if any.
-        run: Name of the run, if it has one.
-        added: Labels of the new data files.
-        row_count: Entities in them.
-        deleted_row_count: Entities that a delete or a merge takes out, though files may go on
-            without them.
-        inserted_row_count: Entities that a merge adds.
-        updated_row_count: Entities that a merge changes.
-        rewritten_row_count: Of `row_count`, those of an ingest or a transaction that stay as they
-            were.
-        removed_row_count: Entities in the files that it takes out, if that is known before.
-        caught: What the caps of dimensions sent to `OTHER`.
-        edits: What it changes in the lists of segments; none but its own of the history and of
-            the runs, which the commit writes down itself.
+        edits: Edits of the lists of segments, except those of the history and of the runs, which
+            the commit makes itself.
         indices: Keys of Kartothek index files to name, by column.
-        indices_of: Digest of the labels that they cover; beside other labels, none is named.
-        scope: The partitions that it replaces.
-        carried: By label of a file that was written anew: the run whose rows it holds.
-        descriptor: What the dataset is from now on; None if it stays as it is.
-        lineage: Of that descriptor's schema.
-        restores: The older version whose files are among those added, if there is one.
-        horizon: From now on no version before it can be read, but for protected ones.
-        oldest_batch: From now on no batch with a lower id may be committed, but for open ones.
-        open_batches: Batches that may be committed, whatever their ids are.
-        protect: What shall not be cleaned up; each takes the place of one of the same target.
-        unprotect: What may be cleaned up again.
-        progress: How far a streaming query comes by it, whose epoch it is.
-        lost_indices: Columns whose Kartothek index files are not right.
+        indices_of: Digest of the labels that the index files cover; no index is named beside
+            other labels.
+        scope: The files that the commit replaces.
+        new_descriptor: The descriptor from this version on; None if it stays as it is.
+        new_lineage: Lineage of the schema of `new_descriptor`; None if it stays as it is.
+        oldest_batch: From now on no batch with a lower id may be committed, except open ones.
+        open_batches: Ids of batches that may still be committed, whatever `oldest_batch` is.
+        protect: Protections to add; each replaces one of the same target.
+        unprotect: Protections to remove.
+        progress: Progress of a streaming query whose epoch this is.
+        lost_indices: Columns whose Kartothek index files are wrong.
         moves_to: Format in which the head shall go on; see `lakebed.state.handover`.
         earlier: Changes that make versions of their own right before it, by the same put.
     """
 
-    operation: str
-    commit_id: str
-    base_version: int
-    batch_id: int | None = None
-    run: str | None = None
-    added: tuple[str, ...] = ()
-    row_count: int = 0
-    deleted_row_count: int = 0
-    inserted_row_count: int = 0
-    updated_row_count: int = 0
-    rewritten_row_count: int = 0
-    removed_row_count: int | None = None
-    caught: tuple[Caught, ...] = ()
+    version: int = 0
+    commit_id: str = ""
+    operation: str = ""
+    committed_at: dt.datetime = FIRST_MOMENT
+    base_version: int = 0
     edits: tuple[Edit, ...] = ()
-    indices: Mapping[str, str] = field(default_factory=dict)
+    indices: Mapping[str, str] = {}
     indices_of: str = ""
-    scope: Scope = field(default_factory=Nothing)
-    carried: Mapping[str, str] = field(default_factory=dict)
-    descriptor: DatasetDescriptor | None = None
-    lineage: Lineage = field(default_factory=Lineage)
-    restores: int | None = None
-    horizon: int = 0
+    scope: Scope = Nothing()
+    new_descriptor: DatasetDescriptor | None = None
+    new_lineage: Lineage | None = None
     oldest_batch: int = 0
     open_batches: tuple[int, ...] = ()
     protect: tuple[Protection, ...] = ()
@@ -402,37 +465,24 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
     labels = (*kept, *change.added)
     touched = dict.fromkeys(partition_of_label(label) for label in (*removed, *change.added))
     committed_at = max(now, state.committed_at) if state.committed_at else now
-    entry = Entry(
-        version=state.version + 1,
-        commit_id=change.commit_id,
-        operation=change.operation,
-        committed_at=committed_at,
-        batch_id=change.batch_id,
-        run=change.run,
-        row_count=change.row_count,
-        deleted_row_count=change.deleted_row_count,
-        inserted_row_count=change.inserted_row_count,
-        updated_row_count=change.updated_row_count,
-        rewritten_row_count=change.rewritten_row_count,
-        removed_row_count=change.removed_row_count,
-        caught=change.caught,
-        added=change.added,
-        removed=removed,
-        partitions=tuple(touched),
-        carried=dict(change.carried),
-        horizon=change.horizon or None,
-        protected=tuple(protection.target for protection in change.protect),
-        unprotected=tuple(protection.target for protection in change.unprotect),
-        restores=change.restores,
-        descriptor=None
-        if change.descriptor is None
-        else describe(change.descriptor, change.lineage),
-    )
-    digest, progress = digest_of(labels), change.progress
+    computed: dict[str, Any] = {
+        "version": state.version + 1,
+        "committed_at": committed_at,
+        "removed": removed,
+        "partitions": tuple(touched),
+        "protected": tuple(protection.target for protection in change.protect),
+        "unprotected": tuple(protection.target for protection in change.unprotect),
+        "descriptor": None,
+    }
+    digest = digest_of(labels)
     # An index is complete or it is not named: what other tools built covers no file of ours.
     indices = {} if change.added or removed else _indices(state, change, digest)
-    if change.descriptor is not None:
-        state = state.as_of(change.descriptor, change.lineage)
+    facts: dict[str, Any] = {name: fact.merged(state, change) for name, fact in HEAD_FACTS.items()}
+    if change.new_descriptor is not None:
+        lineage = state.lineage if change.new_lineage is None else change.new_lineage
+        state = state.as_of(change.new_descriptor, lineage)
+        computed["descriptor"] = describe(change.new_descriptor, lineage)
+    entry = Entry(**{name: getattr(change, name) for name in Entry.__struct_fields__} | computed)
     new = replace(
         state,
         labels=labels,
@@ -445,62 +495,20 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         ),
         digest=digest,
         indices=indices,
-        horizon=max(state.horizon, change.horizon),
-        **_open_batches(state, change),
-        protections=_protections(state, change),
-        streams=state.streams if progress is None else advanced(state.streams, progress),
-        moves_to=None if change.moves_to is state.head_format else change.moves_to,
-        moved_from="",
+        **facts,
     )
     return new, entry
-
-
-def _open_batches(state: State, change: Change) -> dict[str, Any]:
-    """Return which batches may still be committed.
-
-    A batch that was once shut out stays so: of two cleanups, each may know of others.
-    """
-    oldest = max(state.oldest_batch, change.oldest_batch)
-    candidates = {*state.open_batches, *change.open_batches}
-    return {
-        "oldest_batch": oldest,
-        "open_batches": tuple(
-            sorted(
-                batch_id
-                for batch_id in candidates
-                if batch_id < oldest
-                and batch_id != change.batch_id
-                and state.may_commit(batch_id)
-                and (batch_id >= change.oldest_batch or batch_id in change.open_batches)
-            )
-        ),
-    }
 
 
 def _indices(state: State, change: Change, digest: str) -> dict[str, str]:
     """Return the Kartothek index files to name after a change that leaves the files as they are."""
     gone = set(change.lost_indices)
-    if change.descriptor is not None:
-        if change.descriptor.schema != state.descriptor.schema:
+    if change.new_descriptor is not None:
+        if change.new_descriptor.schema != state.descriptor.schema:
             return {}
-        gone |= {*state.descriptor.index} - {*change.descriptor.index}
+        gone |= {*state.descriptor.index} - {*change.new_descriptor.index}
     kept = {column: key for column, key in state.indices.items() if column not in gone}
     return {**kept, **(change.indices if change.indices_of == digest else {})}
-
-
-def _protections(state: State, change: Change) -> tuple[Protection, ...]:
-    if not change.protect and not change.unprotect:
-        return state.protections
-    gone = {
-        (protection.version, protection.batch_id)
-        for protection in (*change.protect, *change.unprotect)
-    }
-    kept = (
-        protection
-        for protection in state.protections
-        if (protection.version, protection.batch_id) not in gone
-    )
-    return (*kept, *change.protect)
 
 
 def adopt(state: State, known: tuple[str, ...], now: dt.datetime, commit_id: str) -> Entry:

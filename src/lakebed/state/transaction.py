@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Self, TypedDict, Unpack
+from typing import Self
 
 import msgspec
 
@@ -21,18 +21,14 @@ from lakebed.errors import (
     LakebedError,
     PreconditionFailedError,
 )
-from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BatchIds, schema_number_of
-from lakebed.model.lineage import Lineage
 from lakebed.state import conflicts, file_table
 from lakebed.state import sources as source_list
 from lakebed.state.after import Gathered, Pending, after_commit, before_commit
 from lakebed.state.committing import CommitOptions, Committed, Swaps, commit_change, foreign_entry
 from lakebed.state.conflicts import Read, Terms
-from lakebed.state.head import HeadFormat
 from lakebed.state.lists import Edit, Lists
 from lakebed.state.past import base_as_of
-from lakebed.state.protections import Protection
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.reservation import (
     BatchRecord,
@@ -44,41 +40,12 @@ from lakebed.state.reservation import (
 )
 from lakebed.state.scope import Nothing, RewrittenFiles, Scope
 from lakebed.state.sources import Sources
-from lakebed.state.state import Change, Epoch, QueryProgress, State, epoch_of
+from lakebed.state.state import Change, Epoch, State, epoch_of
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 
 _COMPACT = "compact"
 _GATHERINGS = 3  # attempts of a commit beside which files are gathered; the last goes without
-
-
-class Changes(TypedDict, total=False):
-    """What a commit does, in the words of `Change`; what is left out is the transaction's own."""
-
-    operation: str
-    scope: Scope
-    batch_id: int | None
-    added: tuple[str, ...]
-    row_count: int
-    deleted_row_count: int
-    inserted_row_count: int
-    updated_row_count: int
-    rewritten_row_count: int
-    removed_row_count: int | None
-    edits: tuple[Edit, ...]
-    indices: Mapping[str, str]
-    indices_of: str
-    descriptor: DatasetDescriptor | None
-    lineage: Lineage
-    restores: int | None
-    horizon: int
-    oldest_batch: int
-    open_batches: tuple[int, ...]
-    protect: tuple[Protection, ...]
-    unprotect: tuple[Protection, ...]
-    progress: QueryProgress | None
-    lost_indices: frozenset[str]
-    moves_to: HeadFormat | None
 
 
 class Suspended(msgspec.Struct, frozen=True, kw_only=True):
@@ -421,21 +388,21 @@ class Transaction:
 
     def commit(
         self,
+        change: Change | None = None,
         *,
         sources: Sources | None = None,
         reads: Sequence[Read] = (),
-        earlier: Sequence[Changes] = (),
-        **changes: Unpack[Changes],
     ) -> Committed:
         """Make what it holds visible, and with it other changes.
 
         Args:
+            change: What else the commit changes. The transaction sets what it knows itself: the
+                commit id, the base, the run, the batch, and the files that were added to it. Files
+                that the change adds were there before; its `edits` and `indices` name objects
+                that were written for it.
             sources: Which raw files were read in, if that is to be known; of which of them the
                 rows are, what was written says.
             reads: What else the change rests on.
-            earlier: What makes versions of their own right before, by the same put.
-            changes: What else is changed. `added` names files that were there before, and
-                `edits` and `indices` objects that were written for it, whoever wrote them.
 
         Raises:
             CommitConflictError: A commit since the base changed a partition in the scope or
@@ -450,26 +417,27 @@ class Transaction:
             For a batch one PUT for its manifest, and one each for the facts of files and for what
             is noted of raw files, where there are any.
         """
-        gathered = self._gather(changes, earlier)
+        change = change or Change()
+        gathered = self._gather(change)
         for tries_left in reversed(range(_GATHERINGS)):
             try:
-                return self._commit_beside(gathered, sources, reads, earlier, changes)
+                return self._commit_beside(gathered, sources, reads, change)
             except CommitConflictError:
                 if gathered is None:
                     raise
                 # Whatever it was: no commit fails for what was only to lie beside it.
                 is_lost = self._discard_gathered(gathered)
-                gathered = self._gather(changes, earlier) if is_lost and tries_left > 1 else None
+                gathered = self._gather(change) if is_lost and tries_left > 1 else None
         raise AssertionError  # the last round returned or raised
 
-    def _gather(self, changes: Changes, earlier: Sequence[Changes]) -> Gathered | None:
+    def _gather(self, change: Change) -> Gathered | None:
         """Write again what a published table needs beside the new batch."""
-        operation = changes.get("operation", self._operation)
-        if self._reservation is None or earlier or operation == _COMPACT:
+        operation = change.operation or self._operation
+        if self._reservation is None or change.earlier or operation == _COMPACT:
             return None
         pending = Pending(
             base=self._base,
-            scope=changes.get("scope", Nothing()),
+            scope=change.scope,
             written=self.written,
             batch_id=self.batch_id,
             run=self._run,
@@ -490,13 +458,12 @@ class Transaction:
         gathered: Gathered | None,
         sources: Sources | None,
         reads: Sequence[Read],
-        earlier: Sequence[Changes],
-        changes: Changes,
+        change: Change,
     ) -> Committed:
         """Commit what it holds, and by the same put the version before that gathers files."""
         written = self.written
         self._check_schema(written)
-        steps = tuple(self._change(uuid.uuid4().hex, step) for step in earlier)
+        steps = tuple(self._of_this(step, uuid.uuid4().hex) for step in change.earlier)
         everything = written
         if gathered is not None:
             everything = written + gathered.written
@@ -504,16 +471,15 @@ class Transaction:
             steps = (self._gathering(gathered, rewritten),)
             reads = (*reads, Read(state=gathered.state, scope=rewritten))
         brought = _Brought.of(self._base.name, everything, sources)
-        own: Changes = {
-            "batch_id": None if self._reservation is None else self._reservation.batch_id,
-            "added": written.labels,
-            "row_count": written.row_count,
-        }
-        edits = (*brought.lists.additions(), *changes.get("edits", ()))
-        change = replace(
-            self._change(self.commit_id, own | changes | {"edits": edits}),
+        batch_id = None if self._reservation is None else self._reservation.batch_id
+        change = msgspec.structs.replace(
+            self._of_this(change, self.commit_id),
+            batch_id=batch_id if change.batch_id is None else change.batch_id,
+            added=(*written.labels, *change.added),
+            row_count=written.row_count + change.row_count,
+            edits=(*brought.lists.additions(), *change.edits),
             caught=written.caught,
-            carried=written.carried,
+            carried=dict(written.carried),
             earlier=steps,
         )
         terms = Terms(
@@ -538,14 +504,15 @@ class Transaction:
     def _gathering(self, gathered: Gathered, scope: RewrittenFiles) -> Change:
         """Return the change that makes the version before its own: rows as they were, elsewhere."""
         written = gathered.written
-        step: Changes = {
-            "operation": _COMPACT,
-            "scope": scope,
-            "added": written.labels,
-            "row_count": written.row_count,
-        }
-        change = replace(self._change(uuid.uuid4().hex, step), carried=written.carried)
-        return replace(change, run=None)
+        return Change(
+            commit_id=uuid.uuid4().hex,
+            operation=_COMPACT,
+            base_version=self._base.version,
+            scope=scope,
+            added=written.labels,
+            row_count=written.row_count,
+            carried=dict(written.carried),
+        )
 
     def commit_staged(
         self, change: Change, *, only_on: State | None, until: dt.datetime
@@ -577,14 +544,14 @@ class Transaction:
         failures = after_commit(self._store, committed.state or self._base)
         return replace(committed, not_published=failures)
 
-    def _change(self, commit_id: str, changes: Changes) -> Change:
-        lineage = changes.get("lineage", self._base.lineage)
-        operation = changes.get("operation", self._operation)
-        return Change(
+    def _of_this(self, change: Change, commit_id: str) -> Change:
+        """Return a change with the operation, base and run of the transaction."""
+        return msgspec.structs.replace(
+            change,
             commit_id=commit_id,
+            operation=change.operation or self._operation,
             base_version=self._base.version,
             run=self._run,
-            **(changes | {"operation": operation, "lineage": lineage}),
         )
 
     def _commit(self, terms: Terms) -> Committed:

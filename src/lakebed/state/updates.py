@@ -14,7 +14,7 @@ from lakebed.state import conflicts, history
 from lakebed.state.committing import CommitOptions, Committed
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import State, descriptor_from
+from lakebed.state.state import Change, State, descriptor_from
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
@@ -89,7 +89,7 @@ def update(
         lineage = base.lineage.after(base.descriptor, descriptor)
         try:
             with Transaction.on(store, base, "update", options=options) as transaction:
-                done = transaction.commit(descriptor=descriptor, lineage=lineage)
+                done = transaction.commit(Change(new_descriptor=descriptor, new_lineage=lineage))
         except CommitConflictError:
             now = read_own_head(store, dataset).state
             is_outdated = (now.descriptor, now.lineage) != (base.descriptor, base.lineage)

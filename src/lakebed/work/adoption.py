@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -53,8 +54,8 @@ from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.lists import Lists
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
-from lakebed.state.state import State
-from lakebed.state.transaction import Changes, Transaction
+from lakebed.state.state import Change, State
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store, is_listed
 from lakebed.store.root import key_at, plain_location
 from lakebed.work.batch_directories import (
@@ -600,20 +601,20 @@ def commit_adoption(store: Store, dataset: str, adoption: Adoption) -> None:
     *earlier, last = _changes(created, adoption)
     with Transaction.on(store, created, "adopt") as transaction:
         transaction.put(segment.key, file_table.encode(adoption.facts))
-        last["edits"] = Lists(files=(segment,)).additions()
         if adoption.log is not None:
             adoption.log.check_unmoved(store)
-        transaction.commit(earlier=earlier, **last)
+        edits = Lists(files=(segment,)).additions()
+        transaction.commit(msgspec.structs.replace(last, edits=edits, earlier=tuple(earlier)))
 
 
-def _changes(created: State, adoption: Adoption) -> list[Changes]:
-    """Return what makes each version, the current one last."""
+def _changes(created: State, adoption: Adoption) -> list[Change]:
+    """Return the change that makes each version, the current one last."""
     # Two adoptions at once find the same files.
     alone = Unchanged(TRUE, created.layout.partition_level_types)
     steps = steps_of(adoption.batches)
     live: dict[str, tuple[str, ...]] = {}
     counts: dict[str, int | None] = {}  # of the entities that are live, by partition
-    changes: list[Changes] = []
+    changes: list[Change] = []
     for step in steps:
         is_last = step is steps[-1]
         added: dict[str, list[str]] = {}
@@ -624,17 +625,15 @@ def _changes(created: State, adoption: Adoption) -> list[Changes]:
         gone = frozenset(label for path in added for label in live.get(path, ()))
         scope: Scope = TheseFiles.of(gone) if gone else Nothing()
         changes.append(
-            {
-                "batch_id": adoption.batch_id
-                if is_last and step.batch_id is None
-                else step.batch_id,
-                "added": tuple(label for labels in added.values() for label in labels),
-                "row_count": sum(one.row_count or 0 for one in step.batches),
-                "removed_row_count": known_total([counts[path] for path in added if path in live])
+            Change(
+                batch_id=adoption.batch_id if is_last and step.batch_id is None else step.batch_id,
+                added=tuple(label for labels in added.values() for label in labels),
+                row_count=sum(one.row_count or 0 for one in step.batches),
+                removed_row_count=known_total([counts[path] for path in added if path in live])
                 if gone
                 else None,
-                "scope": Several((scope, alone)) if is_last else scope,
-            }
+                scope=Several((scope, alone)) if is_last else scope,
+            )
         )
         live.update({path: tuple(labels) for path, labels in added.items()})
         counts |= {

@@ -46,7 +46,7 @@ from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, column_of, 
 from lakebed.state.moving import find_leftover, remove_unchanged
 from lakebed.state.published import Shown
 from lakebed.state.reader import Head, read_own_head
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
@@ -678,11 +678,17 @@ def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]
             transaction.put(segment.key, file_table.encode(table))
             new[FILES] = (segment,)
         transaction.commit(
-            edits=tuple(
-                Edit(name=name, removed=tuple(checker.lost.get(name, ())), added=new.get(name, ()))
-                for name in dict.fromkeys((*checker.lost, *new))
-            ),
-            lost_indices=frozenset(checker.lost_indices),
+            Change(
+                edits=tuple(
+                    Edit(
+                        name=name,
+                        removed=tuple(checker.lost.get(name, ())),
+                        added=new.get(name, ()),
+                    )
+                    for name in dict.fromkeys((*checker.lost, *new))
+                ),
+                lost_indices=frozenset(checker.lost_indices),
+            )
         )
 
 

@@ -36,8 +36,8 @@ from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, published
 from lakebed.state.committing import CommitOptions
 from lakebed.state.lists import FILES, Edit, Segments
-from lakebed.state.state import State
-from lakebed.state.transaction import Changes, Transaction
+from lakebed.state.state import Change, State
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 from lakebed.work.defaults import CLOCK_SKEW
@@ -350,7 +350,7 @@ def _give_up(
         segments = _pruned(store, sight, planned, rules) if is_pruning else None
         try:
             with Transaction.on(store, state, "cleanup", options=options) as transaction:
-                committed = transaction.commit(**_changes(state, planned, segments))
+                committed = transaction.commit(_change(state, planned, segments))
         except CommitConflictError:
             now, entries = read_history(store, state.name)
             sight = replace(sight, state=now, entries=entries)
@@ -408,8 +408,8 @@ def _may_be_named(sight: Sight, judged: Sequence[JudgedFile]) -> bool:
     return not fences or fences[-1] is None or max(written) >= fences[-1]
 
 
-def _changes(state: State, planned: State, files: Segments | None) -> Changes:
-    """Return what gives up what is planned.
+def _change(state: State, planned: State, files: Segments | None) -> Change:
+    """Return the change that gives up what is planned.
 
     Args:
         state: What the head says.
@@ -423,15 +423,15 @@ def _changes(state: State, planned: State, files: Segments | None) -> Changes:
         is_in_place=True,
         is_for_base=True,
     )
-    return {
-        "horizon": planned.horizon if planned.horizon > state.horizon else 0,
-        "oldest_batch": planned.oldest_batch,
-        "open_batches": planned.open_batches,
-        "unprotect": tuple(
+    return Change(
+        horizon=planned.horizon if planned.horizon > state.horizon else None,
+        oldest_batch=planned.oldest_batch,
+        open_batches=planned.open_batches,
+        unprotect=tuple(
             protection for protection in state.protections if protection not in planned.protections
         ),
-        "edits": () if files is None else (edit,),
-    }
+        edits=() if files is None else (edit,),
+    )
 
 
 def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[Segment, ...] | None:

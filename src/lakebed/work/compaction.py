@@ -35,7 +35,7 @@ from lakebed.state.committing import CommitOptions
 from lakebed.state.facts import Recorded
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import RewrittenFiles
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
@@ -522,7 +522,7 @@ class _Attempt:
             )
             if not labels:
                 return None, [], lost
-            committed = transaction.commit(scope=RewrittenFiles(labels))
+            committed = transaction.commit(Change(scope=RewrittenFiles(labels)))
         done = [partition for share in shares for partition in share.compacted()]
         return Commit.of(committed, base), done, lost
 

@@ -28,7 +28,15 @@ from lakebed.state import history, runs
 from lakebed.state.history import Entry
 from lakebed.state.reservation import ManifestFile, key_of, read_record
 from lakebed.state.scope import Nothing, RunFiles, Scope, TheseFiles, WholeView
-from lakebed.state.state import Epoch, QueryProgress, State, epoch_of, find_progress, newest_epochs
+from lakebed.state.state import (
+    Change,
+    Epoch,
+    QueryProgress,
+    State,
+    epoch_of,
+    find_progress,
+    newest_epochs,
+)
 from lakebed.state.transaction import Transaction
 from lakebed.state.undone import ROLLBACK, Undone
 from lakebed.state.written import Written
@@ -240,7 +248,9 @@ def _commit(
     transaction: Transaction, epoch: Epoch, standing: EpochStanding, operation: str, scope: Scope
 ) -> Commit:
     now = QueryProgress(epoch.query, epoch.number, transaction.batch_id)
-    committed = transaction.commit(operation=operation, scope=scope, progress=standing.after(now))
+    committed = transaction.commit(
+        Change(operation=operation, scope=scope, progress=standing.after(now))
+    )
     return Commit.of(committed, transaction.base)
 
 

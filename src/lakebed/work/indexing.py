@@ -61,7 +61,7 @@ from lakebed.state.history import Entry
 from lakebed.state.index_files import put_index_file, text_type
 from lakebed.state.lists import Edit, Lists, postings_of
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import State, digest_of
+from lakebed.state.state import Change, State, digest_of
 from lakebed.state.transaction import Transaction
 from lakebed.state.updates import update
 from lakebed.store.at_once import at_once
@@ -318,7 +318,7 @@ def build_index(
             for files in portions(sized, commit_bytes):
                 with Transaction.on(store, state, "index", options=options) as transaction:
                     postings = _index_files(store, state, column, files, workers, tally)
-                    transaction.commit(edits=Lists(postings=postings).additions())
+                    transaction.commit(Change(edits=Lists(postings=postings).additions()))
                 done += len(files)
         compact_indices(store, dataset, columns=(column,), options=options)
     with noting(f"The index of {column!r} is built: `indices` describes it."):
@@ -531,9 +531,11 @@ def compact_indices(
                 )
         if merged_lists and not is_dry_run:
             transaction.commit(
-                edits=tuple(edit for edit in edits if edit.added),
-                indices=indices,
-                indices_of=digest_of(state.labels),
+                Change(
+                    edits=tuple(edit for edit in edits if edit.added),
+                    indices=indices,
+                    indices_of=digest_of(state.labels),
+                )
             )
     return tuple(merged_lists)
 
@@ -560,7 +562,7 @@ def write_index_files(
             indices.update(_write_index_file(store, transaction, column))
         if not indices:
             return None
-        committed = transaction.commit(indices=indices, indices_of=digest_of(state.labels))
+        committed = transaction.commit(Change(indices=indices, indices_of=digest_of(state.labels)))
     return Commit.of(committed, state)
 
 

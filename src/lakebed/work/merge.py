@@ -54,7 +54,7 @@ from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.runs import MERGE
 from lakebed.state.scope import MergedFiles, Unchanged
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store, delete_or_leave
@@ -379,15 +379,17 @@ class _Merge:
         partitions = _partitions_of(predicate, base)
         read = self._target.read
         committed = transaction.commit(
-            scope=MergedFiles(
-                labels=outcome.labels(changed=True),
-                matched=outcome.labels(changed=False),
-                partitions=partitions,
-                known=outcome.known.difference(base.labels),
+            Change(
+                scope=MergedFiles(
+                    labels=outcome.labels(changed=True),
+                    matched=outcome.labels(changed=False),
+                    partitions=partitions,
+                    known=outcome.known.difference(base.labels),
+                ),
+                inserted_row_count=report.inserted_row_count,
+                updated_row_count=report.updated_row_count,
+                deleted_row_count=report.deleted_row_count,
             ),
-            inserted_row_count=report.inserted_row_count,
-            updated_row_count=report.updated_row_count,
-            deleted_row_count=report.deleted_row_count,
             reads=() if read is None else [Read(state=read, scope=partitions)],
         )
         commit = Commit.of(committed, base)

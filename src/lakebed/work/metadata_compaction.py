@@ -19,7 +19,7 @@ from lakebed.state.committing import CODECS, CommitOptions
 from lakebed.state.lists import FILES, HISTORY, Edit
 from lakebed.state.published import Shown
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
@@ -83,7 +83,7 @@ def compact_metadata(
             for merge in merges:
                 for segment in merge.edit.added:
                     transaction.put(segment.key, merge.data)
-            committed = transaction.commit(edits=tuple(merge.edit for merge in merges))
+            committed = transaction.commit(Change(edits=tuple(merge.edit for merge in merges)))
         version = committed.entry.version
         with noting(f"Version {version} has merged lists: do it again for what is left."):
             after = committed.state or read_own_head(store, name).state

@@ -45,7 +45,7 @@ from lakebed.spark.task_workers import workers_for
 from lakebed.state.committing import CommitOptions
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.work.moving_rows import (
@@ -353,8 +353,10 @@ class _Promotion:
         assert route is not None  # there is at least one round
         taken_out = frozenset(file.label for file in looked if route.moves(file))
         committed = transaction.commit(
-            scope=PromotedFiles(taken_out, frozenset(levels), frozenset(known)),
-            descriptor=self.new,
+            Change(
+                scope=PromotedFiles(taken_out, frozenset(levels), frozenset(known)),
+                new_descriptor=self.new,
+            )
         )
         commit = Commit.of(committed, base)
         return self.report(base, looked, commit, is_dry_run=False, route=route)

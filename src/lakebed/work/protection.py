@@ -16,7 +16,7 @@ from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
 from lakebed.state.readable import check_readable, kept_files, protected_batches
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
@@ -106,8 +106,8 @@ def _commit(
         try:
             with Transaction.on(store, base, operation, options=options) as transaction:
                 if operation == "protect":
-                    return transaction.commit(protect=(target,)), base
-                return transaction.commit(unprotect=(target,)), base
+                    return transaction.commit(Change(protect=(target,))), base
+                return transaction.commit(Change(unprotect=(target,))), base
         except CommitConflictError:
             if not rounds_left:
                 raise

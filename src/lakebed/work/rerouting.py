@@ -35,7 +35,7 @@ from lakebed.spark.task_workers import workers_for
 from lakebed.state.committing import CommitOptions
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import ReroutedFiles
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.work.moving_rows import (
@@ -307,7 +307,9 @@ class _Rerouting:
             state = now
         assert route is not None  # there is at least one round
         taken_out = frozenset(one.label for one in looked if route.moves(base, one))
-        committed = transaction.commit(scope=ReroutedFiles(taken_out, known), descriptor=self.new)
+        committed = transaction.commit(
+            Change(scope=ReroutedFiles(taken_out, known), new_descriptor=self.new)
+        )
         return self.report(base, looked, route, Commit.of(committed, base))
 
     def report(

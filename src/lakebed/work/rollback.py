@@ -23,7 +23,7 @@ from lakebed.state.readable import check_readable
 from lakebed.state.runs import Runs
 from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
 from lakebed.state.sources import Restored, SourceFile, Sources
-from lakebed.state.state import State, descriptor_from
+from lakebed.state.state import Change, State, descriptor_from
 from lakebed.state.transaction import Transaction
 from lakebed.state.undone import ROLLBACK
 from lakebed.store.at_once import at_once
@@ -278,13 +278,15 @@ def restore(
             holds = tuple(hold_of(file, reason, transaction.commit_id) for file in held)
             sources = Sources(restored=(current,), holds=holds)
         committed = transaction.commit(
+            Change(
+                scope=scope,
+                added=restoration.added,
+                row_count=restoration.row_count,
+                inserted_row_count=restoration.row_count if restoration.is_counted else 0,
+                restores=restoration.version,
+            ),
             sources=sources,
             reads=() if base is None else (Read(state=base, scope=touched),),
-            scope=scope,
-            added=restoration.added,
-            row_count=restoration.row_count,
-            inserted_row_count=restoration.row_count if restoration.is_counted else 0,
-            restores=restoration.version,
         )
     for note in restoration.notes(hold=hold):
         _log.warning(

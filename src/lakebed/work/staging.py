@@ -13,6 +13,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,
@@ -170,7 +172,8 @@ def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
     change = change_of(state, record)
     if isinstance(change.scope, RunFiles):
         own = runs.read(store, state.lists).files_of(change.scope.run, state.labels)
-        change = replace(change, scope=replace(change.scope, labels=frozenset(own)))
+        scope = replace(change.scope, labels=frozenset(own))
+        change = msgspec.structs.replace(change, scope=scope)
     return apply(state, change, dt.datetime.now(dt.UTC))[0]
 
 
@@ -291,4 +294,4 @@ def _shut_out(store: Store, state: State, batch_id: int) -> None:
         and state.may_commit(reserved_id)
     )
     with Transaction.on(store, state, OPERATION) as transaction:
-        transaction.commit(oldest_batch=oldest, open_batches=tuple(alive))
+        transaction.commit(Change(oldest_batch=oldest, open_batches=tuple(alive)))

@@ -22,7 +22,7 @@ from lakebed.state import runs
 from lakebed.state.conflicts import Read
 from lakebed.state.history import Entry
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, WholeView
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
@@ -77,7 +77,7 @@ def commit_staged(
         is_append = isinstance(settled, Nothing)
         touched = ThesePartitions(written.partitions) if is_append else settled
         reads.append(Read(state=base, scope=touched))
-    made = transaction.commit(scope=settled, reads=reads)
+    made = transaction.commit(Change(scope=settled), reads=reads)
     notes = notes_of_run(transaction.store, transaction.base, settled, made.entry)
     return Commit.of(made, transaction.base, notes)
 

@@ -29,7 +29,7 @@ from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Scope, TheseFiles
 from lakebed.state.sources import FileRefusal, Restored, SourceFile, Sources
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.state.updates import update
 from lakebed.state.written import Written
@@ -390,7 +390,7 @@ class _Reading:
             rows = _of_raw_files(rows, read)
         started.hold(others + rows)
         committed = started.commit(
-            scope=scope, sources=sources, rewritten_row_count=others.row_count
+            Change(scope=scope, rewritten_row_count=others.row_count), sources=sources
         )
         return Commit.of(committed, started.base)
 

@@ -45,7 +45,7 @@ from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Nothing, Scope, TheseFiles
 from lakebed.state.sources import FileRefusal, SourceFile, Sources
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.state.updates import update
 from lakebed.store.base import Store, delete_or_leave
@@ -332,7 +332,7 @@ class Quarantine:
                 deleted = find_deleted(store, replaced)
                 started.add(write_rest(store, replaced, deleted, target))
                 scope = TheseFiles.of(file.label for file in deleted)
-            committed = started.commit(scope=scope, sources=Sources(files=notes))
+            committed = started.commit(Change(scope=scope), sources=Sources(files=notes))
         return Commit.of(committed, started.base)
 
     def notes(self, store: Store) -> dict[str, SourceFile]:
