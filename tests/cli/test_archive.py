@@ -352,3 +352,17 @@ def test_a_file_is_retracted_listed_and_restored(cli, tmp_path, monkeypatch) -> 
     (restored,) = cli.json("archive", "restore", pushed["id"], "--storage", "raw")
     assert restored["retracted"] is None
     assert len(cli.json("archive", "list", *asked)) == 1
+
+
+def test_bad_names_are_noted_on_stderr_and_stored(cli, tmp_path):
+    log = tmp_path / "a.log"
+    log.write_text("a")
+    names = ("--where", "localhost", "--what", "job", "--start", "2015-03-20")
+
+    pushed = cli("archive", "push", log, *names, "--storage", tmp_path / "raw", "-o", "json")
+    quiet = cli("archive", "push", log, *names, "--storage", tmp_path / "raw", "-q")
+
+    notes = [line for line in pushed.stderr.splitlines() if line.startswith("Warning: ")]
+    assert [line.split()[1] for line in notes] == ["where", "what"]
+    assert [one["where"] for one in json.loads(pushed.stdout)] == ["localhost"]
+    assert "Warning" not in quiet.stderr

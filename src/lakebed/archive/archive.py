@@ -16,6 +16,7 @@ from lakebed.archive.file_keys import KeyForm, check_file_id, check_keys
 from lakebed.archive.frames import FrameOf, to_frame
 from lakebed.archive.index import ArchiveIndex, open_index
 from lakebed.archive.metadata import FileMetadata
+from lakebed.archive.name_advice import warn_of_names
 from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
 from lakebed.archive.record import ArchiveRecord
 from lakebed.archive.reindex import ReindexReport, noted, reindex
@@ -112,6 +113,11 @@ class Archive:
 
         `where`, `what` and `work_id` may be expressions of a `Translator` over the path.
 
+        Warns:
+            LakebedWarning: A name is legal but bad: `where` is `localhost` or `vagrant`; `what` is
+                `job` or `task`; `work_id` begins with the reserved `null`, or is a bare number or
+                UUID; one is longer than 63 letters.
+
         Raises:
             InvalidInputError: A field breaks a rule, or the file cannot be read.
             RecordExistsError: Another file has the id.
@@ -132,6 +138,7 @@ class Archive:
                 },
                 extra,
             )
+            warn_of_names([fields])
             record = self._store_file(file, fields, id, compress=compress)
         if id is not None:
             record = noted(self.store, record)
@@ -181,6 +188,9 @@ class Archive:
         Returns:
             The records, in the order of the files.
 
+        Warns:
+            LakebedWarning: As for `push`, of each problem once.
+
         Raises:
             InvalidInputError: As for `push`; or both or none of `start` and `start_from_name`
                 are given, or a file is named twice.
@@ -204,6 +214,7 @@ class Archive:
             for path in paths
         ]
         sizes = _checked_sizes(paths, prepared)
+        warn_of_names(prepared)
         left = list(paths)
         tally = Tally(on_progress, f"push {what}", sizes)
 

@@ -22,6 +22,7 @@ from typing import IO, Literal
 from lakebed.archive.archive import Archive, prepare_fields
 from lakebed.archive.bundle import BUNDLE_SUFFIX, Bundle, open_bundle, write_bundle
 from lakebed.archive.content import opened, using
+from lakebed.archive.name_advice import warn_of_names
 from lakebed.archive.record import ArchiveRecord
 from lakebed.errors import (
     AlreadyExistsError,
@@ -104,6 +105,9 @@ class UploadQueue:
         Returns:
             The bundle, `<id>.tar`. It is on disk, also after a loss of power.
 
+        Warns:
+            LakebedWarning: As for `Archive.push`.
+
         Raises:
             InvalidInputError: A field breaks a rule, or a file cannot be read or written.
             RecordExistsError: A file of this id waits already.
@@ -122,6 +126,7 @@ class UploadQueue:
                 },
                 extra,
             )
+            warn_of_names([fields])
             return write_bundle(self.directory, file, fields, compress=compress)
 
     def upload(self, archive: Archive, *, workers: int = 1) -> Iterator[Upload]:
