@@ -1,4 +1,4 @@
-"""The data plane on Spark; the only room that knows pyspark, besides `hive`."""
+"""The data plane on Spark; the only room that knows pyspark, besides `tables.hive` and `datasource`."""
 
 from typing import TYPE_CHECKING
 
