@@ -72,7 +72,7 @@ def test_settings_of_the_store_pass_through_and_are_not_shown() -> None:
     [
         ({"versionof": "3"}, "no option 'versionof' here. Did you mean 'versionAsOf'?"),
         ({"partitionBy": "a"}, "no option 'partitionBy' here. Known are: batchId, columns,"),
-        ({"version": "3", "versionAsOf": "3"}, "'version' and 'versionAsOf' say the same thing"),
+        ({"version": "3", "versionAsOf": "3"}, "'version' and 'versionAsOf' mean the same"),
         ({"version": "3", "batchId": "7"}, "version and batchId each name a state"),
         ({"version": "-1"}, "Option version is '-1'. Give a whole number, 0 or more."),
         ({"version": "last"}, "Option version is 'last'."),
@@ -108,7 +108,7 @@ def test_path_is_asked_for() -> None:
         ({"overwriteMode": "run-partitions"}, "no run is named"),
         ({"overwriteMode": "all", "replaceWhere": "a = 1"}, "Both replaceWhere and overwriteMode"),
         ({"staged": "maybe"}, "Option staged is 'maybe'. Give true or false."),
-        ({"base": "1", "expectedVersion": "1"}, "say the same thing"),
+        ({"base": "1", "expectedVersion": "1"}, "mean the same"),
         ({"path": "view:/lake/flights?a=1"}, "Only a dataset as a whole"),
         ({"path": "dataset:/lake/flights?@version=3"}, "Only a dataset as a whole"),
         ({"columns": "a"}, "no option 'columns' here"),

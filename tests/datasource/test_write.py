@@ -84,7 +84,7 @@ def test_batch_id_tells_the_start_that_an_option_says(numbers: lakebed.Dataset) 
     waiting.commit()
 
     assert [one.batch_id for one in numbers.batches()] == [1449784608000, 1449784608001]
-    for text, told in (("soon", "begunAt is 'soon'"), ("1969-01-01", "before 1990")):
+    for text, told in (("soon", "begunAt: 'soon' is"), ("1969-01-01", "1990")):
         with pytest.raises(InvalidInputError, match=told):
             begin(numbers, begunAt=text)
 

@@ -20,9 +20,9 @@ class Opened:
     """A dataset or view that options name.
 
     Attributes:
-        view: What is read or written.
-        store: Where it is.
-        layout: Of the dataset, as it was when it was opened.
+        view: The view that is read or written.
+        store: The store that holds the dataset.
+        layout: Layout of the dataset when it was opened.
     """
 
     view: View
@@ -60,12 +60,12 @@ def open_to_write(options: SaveOptions, given: Schema) -> Opened:
     """Return what is to be written; creates the dataset if it may be missing.
 
     Args:
-        options: Of the write.
+        options: Parsed options of the write.
         given: Schema of the rows, for a new dataset.
 
     Raises:
-        DatasetNotFoundError: There is no such dataset, and nothing says that it may be created.
-        InvalidInputError: It is partitioned in another way than the option says; or no task of
+        DatasetNotFoundError: There is no such dataset, and no option allows to create it.
+        InvalidInputError: It is partitioned in another way than the option asks for; or no task of
             Spark could see it.
         PredicateError: The condition of replaceWhere does not fit its columns.
         LakebedError: It cannot be created; see `Repository.create`.

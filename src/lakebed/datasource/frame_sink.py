@@ -39,7 +39,7 @@ from lakebed.work.writer import commit_staged, keep_staged
 
 _log = logging.getLogger(__name__)
 
-_STAGED_FOR = "7d"  # without a say, as for `Dataset.stage`
+_STAGED_FOR = "7d"  # the default, as for `Dataset.stage`
 
 
 @dataclass
@@ -47,13 +47,13 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
     """Writes one batch. Travels to tasks, and to the process that commits.
 
     Attributes:
-        store: Where the dataset is.
-        target: Where the files of the batch go.
+        store: The store that holds the dataset.
+        target: Directory and format of the files of the batch.
         begun: The transaction that has reserved it.
-        scope: What it replaces; None for the partitions that it touches.
-        base: Version that the data was made from, if anybody said.
-        commit_options: How long to fight for the head.
-        kept_for: How long the batch waits for a commit by somebody else; None to commit it.
+        scope: The rows that the batch replaces; None for the partitions that it touches.
+        base: Version that the data was made from, if the caller named one.
+        commit_options: Retry and lease settings of the commit.
+        kept_for: Time for which a staged batch waits for its commit; None to commit it at once.
     """
 
     store: Store
@@ -70,8 +70,8 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
 
         Args:
             texts: The options, as Spark hands them on.
-            schema: Of the rows.
-            is_overwrite: Whether the caller said `mode("overwrite")`.
+            schema: Schema of the rows.
+            is_overwrite: True for `mode("overwrite")`.
 
         Raises:
             SchemaMismatchError: The frame does not fit the dataset.
@@ -109,7 +109,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
         return write_in_task(self.store, self.target, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make the batch visible, or keep it for whoever commits it.
+        """Make the batch visible, or keep it for a later commit.
 
         Raises:
             LakebedError: As a task had it, or as of `Transaction.commit`. Nothing became visible,
@@ -130,7 +130,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what tasks have written, unless a commit may have made it visible."""
         parts: list[Written] = []
-        with contextlib.suppress(LakebedError):  # of a task, which Spark has told already
+        with contextlib.suppress(LakebedError):  # of a task, which Spark has reported already
             parts.extend(written_by(messages))
         try:
             transaction = Transaction.resume(self.store, self.begun)
@@ -165,7 +165,7 @@ def _check_mode(options: SaveOptions, *, is_overwrite: bool) -> None:
     if not is_overwrite and (options.overwrite_mode or options.replace_where is not None):
         name = "overwriteMode" if options.overwrite_mode else "replaceWhere"
         raise InvalidInputError(
-            f"Option {name} says what is replaced, but the mode is append.",
+            f"Option {name} names what is replaced, but the mode is append.",
             hint='Write with mode("overwrite"), or leave it out.',
         )
     if options.is_staged and options.base is not None:

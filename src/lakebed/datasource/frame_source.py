@@ -45,7 +45,7 @@ _SAFE_SINCE = "pushLimit"
 _CONSTANT_ROWS = 2**16  # of a batch that is made without reading
 
 MIB = 2**20
-# Without a say: a task for each 64 MiB, but for a dataset that would keep few cores busy so. How
+# By default: a task for each 64 MiB, but for a dataset that would keep few cores busy so. How
 # many there are, the process that plans does not know.
 _SPLIT_BYTES = 64 * MIB
 _LEAST_SPLIT_BYTES = 4 * MIB
@@ -107,8 +107,8 @@ class LakebedReader(Travels, DataSourceReader):
         """Plan what to read.
 
         Args:
-            opened: What the options name.
-            condition: That holds of all rows that Spark wants, beside what the options say.
+            opened: The view or dataset that the options name.
+            condition: Further condition from Spark, beside those of the options.
 
         Raises:
             SchemaMismatchError: A declared column is unknown, or of another type.
@@ -148,7 +148,7 @@ class LakebedReader(Travels, DataSourceReader):
 
 
 class PushingReader(LakebedReader):
-    """The same, where Spark says which rows it wants."""
+    """The same, with filters that Spark pushes down."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
         """Plan by the filters; Spark filters again, so that none must be understood in full."""
@@ -162,14 +162,14 @@ class PushingReader(LakebedReader):
 
 @dataclass(frozen=True, slots=True)
 class ReadTasks:
-    """What all tasks of a read know. Travels to them.
+    """Settings that all tasks of a read share; pickled with each task.
 
     Attributes:
-        store: Where the files are.
-        layout: Of their dataset.
-        residual: What is to be filtered in files that say so.
+        store: The store that holds the files.
+        layout: Layout of the dataset.
+        residual: Filter for the rows of files that need one.
         names: Columns to return.
-        schema: That Spark expects, to the letter.
+        schema: The exact schema that Spark expects.
     """
 
     store: Store
@@ -192,7 +192,7 @@ class ReadTasks:
                     yield self._in_form(batch)
 
     def _is_known(self, file: DataFile) -> bool:
-        """Whether the plan tells all that is asked of a file."""
+        """Return whether the plan alone answers what is asked of a file."""
         return (
             not file.is_filtered
             and file.row_count is not None
@@ -291,10 +291,10 @@ def split(
     """Share files out to tasks.
 
     Args:
-        files: To read.
-        sizes: Of the files in bytes; of one that nobody knows the size of, None.
+        files: The planned files.
+        sizes: Sizes of the files in bytes; None where unknown.
         split_bytes: About so many bytes go to one task; None to judge by the files.
-        is_divisible: Whether a part of a file can be read without the rest.
+        is_divisible: True if a part of a file can be read without the rest.
 
     Returns:
         For each task its files, or parts of them.

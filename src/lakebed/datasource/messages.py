@@ -1,4 +1,4 @@
-"""What tasks of a writer do, and what they tell the process that commits."""
+"""Work of the tasks of a writer, and their messages to the process that commits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakebed.store.base import Store
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task has written, or why it could not.
+    """Files that a task has written, or the reason why it could not.
 
     An error of ours is a message too, for Spark would only try the same again.
 

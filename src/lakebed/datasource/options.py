@@ -1,6 +1,6 @@
 """Options of the data source: text under names of any case, parsed once into checked values.
 
-Spark hands options on as they were typed, in every process anew. A name that nobody knows is an
+Spark hands options on as they were typed, again in every process. An unknown name is an
 error, since the read or write would else do something else than was asked for.
 """
 
@@ -41,7 +41,7 @@ class Elsewhere:
 
     Attributes:
         calls: The calls, as messages name them.
-        verb: What a user writes to make such a call.
+        verb: The call that a user writes, for errors.
         names: The options, as the documentation spells them.
     """
 
@@ -105,7 +105,7 @@ class OptionTexts:
         """Take an option; None if it was not given.
 
         Args:
-            spellings: Of its name, our own first.
+            spellings: Accepted names of the option, our own first.
 
         Raises:
             InvalidInputError: It was given in two spellings.
@@ -115,7 +115,7 @@ class OptionTexts:
         if len(given) > 1:
             names = " and ".join(repr(name) for name, _ in given)
             raise InvalidInputError(
-                f"The options {names} say the same thing.", hint=f"Give {spellings[0]!r} alone."
+                f"The options {names} mean the same.", hint=f"Give {spellings[0]!r} alone."
             )
         return given[0][1] if given else None
 
@@ -186,7 +186,7 @@ class OptionTexts:
         """Take an option that names columns: `a, b`, or as JSON `["a", "b"]`.
 
         Raises:
-            InvalidInputError: It names none, or is no such list.
+            InvalidInputError: It names none, or is not such a list.
         """
         text = self.text(name)
         if text is None:
@@ -264,11 +264,10 @@ class OptionTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a batch read was asked for.
+    """Options of a batch read.
 
     Attributes:
-        address: Of the dataset or view.
-        storage: Of the store.
+        address: Address of the dataset or view.
         columns: Fields or partition fields; `*` stands for all fields. None for all fields.
         where: A predicate as SQL; empty for everything.
         version: To read; None for the current one.
@@ -326,13 +325,13 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreationOptions:
-    """What a dataset shall be that is not there yet.
+    """Descriptor of a dataset that a write may create.
 
     Attributes:
         partition_by: Partition functions, as text.
         index: Columns with an inverted index.
-        format: Of the data files.
-        compression: Of the data files; None for the usual one.
+        format: Format of the data files.
+        compression: Compression of the data files; None for the default of the format.
     """
 
     partition_by: str = ""
@@ -343,20 +342,18 @@ class CreationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveOptions:
-    """What a batch write was asked for.
+    """Options of a batch write.
 
     Attributes:
-        address: Of the dataset.
-        storage: Of the store.
-        overwrite_mode: What `mode("overwrite")` replaces; None without a say, which is all.
+        overwrite_mode: Scope of `mode("overwrite")`; None by default, which is everything.
         replace_where: A view that it replaces, as SQL.
         run: Name of the run.
         base: Version that the data was made from.
-        is_staged: Whether the batch waits for a commit by somebody else.
-        lease: How long a batch is kept from cleanup; of a staged one, from its staging on.
-        begun_at: When the process began, which the batch id shall tell.
-        creation: What a missing dataset is made as; None to refuse one.
-        files: How data files are cut.
+        is_staged: True if the batch waits for a commit of its own.
+        lease: Time for which cleanups keep a batch; of a staged one, from its staging on.
+        begun_at: When the process began, which is encoded in the batch id.
+        creation: Descriptor for a missing dataset; None to refuse one.
+        files: Limits of the data files.
     """
 
     address: Address
@@ -379,7 +376,7 @@ class SaveOptions:
             )
         if self.replace_where is not None and self.overwrite_mode is not None:
             raise InvalidInputError(
-                "Both replaceWhere and overwriteMode say what is replaced.", hint="Give one."
+                "Both replaceWhere and overwriteMode name what is replaced.", hint="Give one."
             )
         if self.overwrite_mode in ("run", "run-partitions") and not self.run:
             raise InvalidInputError(
@@ -418,7 +415,7 @@ def _overwrite_mode(texts: OptionTexts) -> OverwriteMode | None:
 
 
 def creation_options(texts: OptionTexts) -> CreationOptions | None:
-    """Take what a missing dataset is made as; None if nothing says that it may be made."""
+    """Take what a missing dataset is made as; None if no option allows that."""
     may_create = texts.flag("create")
     given = {
         "partition_by": texts.text("partitionBy"),

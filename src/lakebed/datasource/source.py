@@ -65,7 +65,7 @@ class LakebedDataSource(DataSource):
         self._texts = dict(options.items())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as what tells a worker without Lakebed so: Spark sends it to those, too."""
+        """Pickle as a function that raises a clear error in a worker without Lakebed: Spark sends it to those, too."""
         from lakebed.spark.travel import parcel
 
         return parcel(self)

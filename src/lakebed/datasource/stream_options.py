@@ -26,25 +26,25 @@ _OF_SPARK = ("checkpointLocation", "queryName")  # what Spark adds to the option
 
 
 def is_of_stream(options: Mapping[str, str]) -> bool:
-    """Whether only a streaming read has such options, so that it must be one."""
+    """Return whether only a streaming read has such options."""
     return any(STREAM_READS.spelling_of(name) for name in options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReadOptions:
-    """What a streaming read was asked for.
+    """Options of a streaming read.
 
     Attributes:
-        read: What a batch read may be asked for too: dataset or view, columns, condition.
+        read: Options that batch reads have too: dataset or view, columns, condition.
         starting_version: The first version whose rows are read; None for another start.
-        starts_latest: Whether to begin with what comes after the current version.
+        starts_latest: True to begin after the current version.
         starting_time: To begin with the first version that was committed then or later.
         starting_batch_id: To begin with the version that the commit of this batch made.
         max_files: Data files of one micro-batch; None for no limit.
         max_bytes: Bytes of the data files of one micro-batch, which has one file at least; None for
             no limit.
-        on_change: What happens at a commit that took rows out.
-        has_change_columns: Whether `_change`, `_version` and `_batch_id` are given.
+        on_change: Reaction to a commit that took rows out.
+        has_change_columns: True to add `_change`, `_version` and `_batch_id`.
     """
 
     read: ReadOptions
@@ -74,12 +74,12 @@ class StreamReadOptions:
         ]
         if len(given) > 1:
             raise InvalidInputError(
-                f"{' and '.join(given)} each say where to begin.", hint="Give one of them."
+                f"{' and '.join(given)} each name where to begin.", hint="Give one of them."
             )
 
     @property
     def is_limited(self) -> bool:
-        """Whether a micro-batch has a limit."""
+        """Return whether a micro-batch has a limit."""
         return self.max_files is not None or self.max_bytes is not None
 
     @classmethod
@@ -125,11 +125,11 @@ def _is_latest(options: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWriteOptions:
-    """What a streaming write was asked for.
+    """Options of a streaming write.
 
     Attributes:
-        write: What a batch write may be asked for too: dataset, lease, how it is created, files.
-        sink: What happens beside.
+        write: Options that batch writes have too: dataset, lease, creation, files.
+        sink: Settings of the sink, such as compaction.
     """
 
     write: SaveOptions

@@ -47,7 +47,7 @@ _TAKES_ARROW = _ArrowWriter is not datasource.DataSourceStreamWriter
 
 @dataclass
 class EpochMessage(TaskMessage):
-    """What a task of an epoch has written, and what the commit must know beside.
+    """Files that a task of an epoch has written, and facts that the commit needs beside them.
 
     Attributes:
         begun: The transaction of the epoch.
@@ -66,8 +66,8 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what 
 
         Args:
             texts: The options of the query.
-            schema: Of its rows.
-            is_overwrite: Whether each epoch brings all rows of the result (output mode complete).
+            schema: Schema of the rows of the query.
+            is_overwrite: True if each epoch brings all rows of the result (output mode complete).
 
         Raises:
             LakebedError: An option is wrong, the dataset is not there, or the rows do not fit it.
@@ -147,7 +147,7 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what 
         messages: Sequence[datasource.WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """Delete what the tasks have told of; a cleanup takes what others have left."""
+        """Delete the files that the tasks have reported; a cleanup deletes the others."""
         first = _first(messages)
         if first is None:
             return

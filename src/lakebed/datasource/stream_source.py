@@ -48,7 +48,7 @@ except ImportError:
     _BASES = (DataSourceStreamReader,)
 
 _CHANGE, _VERSION, _BATCH = "_change", "_version", "_batch_id"
-# Columns that tell of the commit that brought a row: what it did, its version, and its batch.
+# Columns about the commit that brought a row: what it did, its version, and its batch.
 CHANGE_COLUMNS = StructType(
     [
         StructField(_CHANGE, StringType(), nullable=False),
@@ -84,9 +84,9 @@ class Piece:
 
     Attributes:
         files: As `files_table` has them, as bytes.
-        change: What their commit did.
-        version: That it made.
-        batch_id: Of the batch; None of files that another tool wrote.
+        change: Operation of their commit.
+        version: Version that the commit made.
+        batch_id: Id of the batch; None for files that another tool wrote.
     """
 
     files: bytes
@@ -96,7 +96,7 @@ class Piece:
 
 
 class StreamPartition(InputPartition):
-    """What one task reads."""
+    """Files that one task reads."""
 
     def __init__(self, tasks: ReadTasks, pieces: tuple[Piece, ...]) -> None:
         """Take what all tasks know, and the files of this one."""
@@ -113,7 +113,7 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
 
         Args:
             texts: The options of the query.
-            schema: Of the rows that it wants.
+            schema: Schema of the rows that the query wants.
         """
         self._texts = texts
         self._schema = schema
@@ -126,7 +126,7 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
 
     @cached_property
     def _opened(self) -> Opened:
-        """What the dataset was when the query was started: it is read under that schema."""
+        """The dataset as it was when the query was started: it is read under that schema."""
         return open_to_read(self._options.read)
 
     def __getstate__(self) -> dict[str, object]:
@@ -177,11 +177,11 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
         """Return how far the next micro-batch goes.
 
         Args:
-            start: Where it begins; None from a Spark before 4.2, which knows no limits.
-            limit: What Spark allows; what it is has been said by `getDefaultReadLimit`.
+            start: First offset; None from a Spark before 4.2, which has no limits.
+            limit: Limit that Spark passes on from `getDefaultReadLimit`.
 
         Raises:
-            LakebedError: What comes cannot be read; the message says what to do.
+            LakebedError: What comes cannot be read; the message names the remedy.
         """
         commits = self._commits()
         end = self._last or commits.end()
@@ -211,7 +211,7 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
         """Return what the tasks of a micro-batch read.
 
         Raises:
-            LakebedError: It cannot be read; the message says what to do.
+            LakebedError: It cannot be read; the message names the remedy.
         """
         commits = self._commits()
         between = commits.between(
