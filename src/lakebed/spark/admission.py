@@ -90,7 +90,7 @@ def _pairs_of_documents(
                 rows = Conformer(rows.schema, descriptor).conform(rows)
                 columns = descriptor.partition_by.arrays(rows, descriptor.schema, provided)
             except InvalidInputError:
-                continue  # the write itself will say so
+                continue  # the write itself will report it
             for name, column in zip(names, columns, strict=True):
                 if name in chosen:
                     repeated = pa.repeat(pa.scalar(name), len(column))
@@ -126,9 +126,9 @@ def dimension_column(function: Dimension, column: Column, kind: Type) -> Column:
     own engine has another dialect and no bound on its time, and its casts have other rules.
 
     Args:
-        function: The dimension.
-        column: Of the declared type of the source.
-        kind: That type.
+        function: Partition function of the dimension.
+        column: Column with the declared type of the source.
+        kind: Declared type of the source.
     """
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
@@ -151,7 +151,7 @@ def dimension_column(function: Dimension, column: Column, kind: Type) -> Column:
 
 
 def _allowed(function: Dimension, column: Column, kind: Type) -> Column | None:
-    """Return the condition that a value is allowed; None if Spark cannot say."""
+    """Return the condition that a value is allowed; None if Spark does not know."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     match function.bound(kind):

@@ -28,7 +28,7 @@ class HasStore(Protocol):
 
     @property
     def store(self) -> Store:
-        """Where its datasets are."""
+        """The store of the datasets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class _View:
     """A temporary view: its name, and what it shows.
 
     Attributes:
-        name: Of the view.
-        version: Of the dataset.
-        etag: Of the head that named the files. A version alone does not tell them: a dataset that
-            was dropped and created anew counts from the start, and other tools count none.
-        frame: The rows.
+        name: Name of the view in Spark.
+        version: Version of the dataset that the view shows.
+        etag: Etag of the head that named the files. A version alone is not enough: a dataset that
+            was dropped and created again counts from the start, and other tools count none.
+        frame: Frame with the rows.
     """
 
     name: str
@@ -156,7 +156,7 @@ class AttachedTables:
 
 
 def _distinct(datasets: Iterable[str], prefix: str) -> list[str]:
-    """Return names of datasets that Spark tells apart; it does not look at case.
+    """Return names of datasets that Spark distinguishes; it does not look at case.
 
     Raises:
         InvalidInputError: Two of them are one name to Spark.
@@ -191,8 +191,8 @@ def attach(
 
     Args:
         spark: The session; None for the active one, else one started in this process.
-        repository: Whose datasets are attached.
-        prefix: What the name of each view begins with, before the name of the dataset. A name with
+        repository: The repository whose datasets are attached.
+        prefix: Start of the name of each view, before the name of the dataset. A name with
             other characters than letters, digits and `_` stands in backticks in SQL.
         datasets: Only these; None for all.
 

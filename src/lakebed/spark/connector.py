@@ -1,8 +1,8 @@
-"""Whether a session reaches a store through a file system of Hadoop.
+"""Test of whether a session reaches a store through a file system of Hadoop.
 
 A store knows its name there, but not whether a session has the connector, its credentials and its
-endpoint. Nobody says so but the session itself, when it is told to look for a file: in the same way
-whether it is of Connect or not.
+endpoint. Only the session itself knows that, when it is asked to look for a file: in the same way
+with and without Spark Connect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 # A connector without credentials or with a wrong endpoint may try for minutes.
 _LIMIT_S = 60.0
-_REASON_LENGTH = 300  # of what a session says
+_REASON_LENGTH = 300  # of an answer of a session
 _NO_FILE = "PATH_NOT_FOUND"  # Spark's condition for it
 _PACKAGES = {"s3a": "hadoop-aws", "gs": "hadoop-gcp", "abfss": "hadoop-azure"}
 
@@ -32,14 +32,14 @@ _PACKAGES = {"s3a": "hadoop-aws", "gs": "hadoop-gcp", "abfss": "hadoop-azure"}
 _known: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
 
 
-def find_unreachable(spark: SparkSession, store: Store, key: str, *, anew: bool) -> str:
-    """Say why a session does not reach the files of a store; empty if it does.
+def find_unreachable(spark: SparkSession, store: Store, key: str, *, retry: bool) -> str:
+    """Return why a session does not reach the files of a store; empty if it does.
 
     Args:
-        spark: The session.
-        store: Which knows what Hadoop calls the file.
-        key: Of a file that there is.
-        anew: Whether a session is asked again that did not reach the store before.
+        spark: The session that looks for the file.
+        store: Store of the file, which knows its name in Hadoop.
+        key: Key of an existing file.
+        retry: True to ask a session again that did not reach the store before.
 
     Cost:
         Nothing for a directory. Else, once for a session and a store, some requests of Spark's
@@ -53,22 +53,24 @@ def find_unreachable(spark: SparkSession, store: Store, key: str, *, anew: bool)
     reasons = _known.setdefault(spark, {})
     root = uri.removesuffix(key)
     reason = reasons.get(root)
-    if reason is None or (reason and anew):
+    if reason is None or (reason and retry):
         reason = _ask(spark, store, uri)
         if reason:
             _log.info("Spark's own reader is not used store=%s reason=%s", store.uri, reason)
-        if _NO_FILE not in reason:  # which may be no more than one file that somebody has deleted
+        if (
+            _NO_FILE not in reason
+        ):  # which may be no more than one file that another process has deleted
             reasons[root] = reason
     return reason
 
 
 def _ask(spark: SparkSession, store: Store, uri: str) -> str:
-    """Let a session look for a file, and say why it does not see it."""
+    """Let a session look for a file; return why it does not see it."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     scheme = uri.partition(":")[0]
-    # Hadoop would keep what it has opened without the keys that somebody may set afterwards.
+    # Hadoop would keep what it has opened without the keys that the caller may set afterwards.
     options = {f"fs.{scheme}.impl.disable.cache": "true"}
 
     def look() -> str:
@@ -79,19 +81,19 @@ def _ask(spark: SparkSession, store: Store, uri: str) -> str:
             return _reason(exc)
         return ""
 
-    said = _within(_LIMIT_S, look)
-    if said is None:
+    answer = _within(_LIMIT_S, look)
+    if answer is None:
         return f"Spark's connector for {store.uri} gave no answer within {_LIMIT_S:.0f} s"
-    if "ClassNotFoundException" in said or "No FileSystem for scheme" in said:
+    if "ClassNotFoundException" in answer or "No FileSystem for scheme" in answer:
         package = f" (org.apache.hadoop:{_PACKAGES[scheme]})" if scheme in _PACKAGES else ""
         return (
             f"Spark has no connector for {scheme}://{package}, by which it would read {store.uri}"
         )
-    return said and f"Spark does not reach {store.uri} by {scheme}://: {redacted(said)}"
+    return answer and f"Spark does not reach {store.uri} by {scheme}://: {redacted(answer)}"
 
 
 def _reason(exc: Exception) -> str:
-    """Return what a session said first, and its last cause."""
+    """Return the first message of a session, and its last cause."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("at ", "...", "Caused by:"))]
     causes = [line for line in lines if line.startswith("Caused by:")]

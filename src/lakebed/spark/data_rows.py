@@ -32,9 +32,9 @@ def put_frame(
 
     Args:
         frame: With the columns that it has, of which the dataset may lack some.
-        store: That tasks can see.
-        folder: Where the objects go.
-        descriptor: Of the dataset.
+        store: Store that tasks can reach.
+        folder: Folder for the objects.
+        descriptor: Descriptor of the dataset.
 
     Raises:
         SchemaMismatchError: A value does not fit its field.
@@ -69,9 +69,9 @@ def frame_of(
     """Return some rows as a DataFrame, a task a part.
 
     Args:
-        spark: The session.
-        rows: Of which some are chosen.
-        schema: Of the columns that are.
+        spark: Session of the rows.
+        rows: Rows to choose from.
+        schema: Schema of the chosen columns.
         chosen: Yields them; is given the number of a part and its rows.
     """
 

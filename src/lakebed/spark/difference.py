@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 def marked_difference(
     one: DataFrame, other: DataFrame, column: str, words: tuple[str, str]
 ) -> DataFrame:
-    """Return the rows that only one of two frames has, with a column that says which.
+    """Return the rows that only one of two frames has, with a column that names the frame.
 
     Args:
-        one: A frame.
-        other: Of the same columns.
+        one: The first of two frames.
+        other: Second frame, with the same columns.
         column: Name of the new first column.
-        words: What it says of rows of the one, and of the other.
+        words: Its values for rows of the first and of the second frame.
 
     Cost:
         No Spark job until the frame is used.

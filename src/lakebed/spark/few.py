@@ -61,7 +61,7 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def rows_if_few(frame: DataFrame) -> pa.Table | None:
-    """Return the rows of a frame that has few; None of any other, and where nobody can tell.
+    """Return the rows of a frame that has few; None of any other, and where it is not known.
 
     Cost:
         To look at the plan. Where it has few rows, the Spark job of the frame itself; where it
@@ -88,10 +88,10 @@ def rows_if_few(frame: DataFrame) -> pa.Table | None:
 
 
 def _bound(frame: DataFrame) -> int | None:
-    """Return how many rows a frame has at most, as its plan proves it; None if nobody knows.
+    """Return how many rows a frame has at most, as its plan proves it; None if it is not known.
 
     It is what lets Spark's optimizer take a limit out of a plan, and no estimate. Without a JVM in
-    this process, as on Spark Connect, nobody can be asked.
+    this process, as on Spark Connect, that is not known.
     """
     try:
         bound = frame._jdf.queryExecution().analyzed().maxRows()
@@ -101,7 +101,7 @@ def _bound(frame: DataFrame) -> int | None:
 
 
 def _is_local(frame: DataFrame) -> bool:
-    """Whether the rows of a frame are values that its plan holds."""
+    """Return whether the rows of a frame are values in its plan."""
     try:
         return frame.isLocal()
     except Exception:  # noqa: BLE001 - what is wrong with the frame shows when it is used
@@ -109,7 +109,7 @@ def _is_local(frame: DataFrame) -> bool:
 
 
 def _has_required_parts(schema: StructType) -> bool:
-    """Whether records have fields that may not be null: Spark's Arrow cannot cast null records."""
+    """Return whether records have non-null fields: Spark's Arrow cannot cast null records."""
     inner = [cast("StructType", f.dataType) for f in schema.fields if hasattr(f.dataType, "fields")]
     return any(
         not all(field.nullable for field in record.fields) or _has_required_parts(record)
@@ -124,7 +124,7 @@ def _some_rows(frame: DataFrame) -> DataFrame | None:
 
     Returns:
         The rows, with a column `_IS_LARGE` if they may be large; None where rows may be large in
-        a way that a query cannot tell.
+        a way that a query cannot see.
     """
     if len({name.casefold() for name in frame.columns}) < len(frame.columns):
         return None
@@ -182,9 +182,9 @@ def _measured(kind: DataType, place: str) -> tuple[int, list[str]] | None:
 
 
 def _is_quickly_begun(frame: DataFrame) -> bool:
-    """Whether it costs little to begin the query of a frame, and to begin it again if need be.
+    """Return whether it costs little to begin the query of a frame, and to begin it again.
 
-    Without a JVM in this process, as on Spark Connect, nobody can be asked.
+    Without a JVM in this process, as on Spark Connect, that is not known.
     """
     try:
         names, size_bytes = _looked_at(frame._jdf.queryExecution().optimizedPlan())
@@ -223,7 +223,7 @@ def giving_few(task: Task, message: pa.Schema) -> Task:
     What the other task needs is loaded only where it runs.
 
     Args:
-        task: That takes what is more.
+        task: Task for the remaining rows.
         message: The columns of its messages. Rows come as the `answer` of one: as what
             `lakebed.spark.tasks.TaskAnswer` is on the wire.
     """

@@ -1,10 +1,10 @@
-"""How Spark's own reader is told of planned files: by path, or by a list with sizes.
+"""Hand planned files to Spark's own reader: by path, or by a list with sizes.
 
 Both give the same rows; they differ in what Spark does before it reads. Given paths, it looks at
 each file. A prepared list it takes as it is, wherever the files lie. Whole directories, which it
 would list and read whatever lies there, are never faster than such a list; see bench/reading.py.
 
-The sizes are what the storage says now. The file table knows sizes too, but from one that is too
+The sizes are those of the storage now. The file table knows sizes too, but from one that is too
 small Spark drops rows without a word. A listing gives those of a thousand files at a time, where the
 files lie together.
 """
@@ -45,8 +45,8 @@ NativeWay = Literal["paths", "prepared"]
 # Of 64 files Spark looks at each faster than a list is made, of 256 no longer surely; see
 # bench/reading.py, action `create`.
 _FEW_FILES = 200
-# Whatever the session says: a file that is missing or damaged is an error, which only checksums of
-# pages tell for sure, and dates and times are those of one calendar, the Gregorian, as Arrow reads
+# Whatever the session's settings are: a file that is missing or damaged is an error, which only checksums of
+# pages show for sure, and dates and times are those of one calendar, the Gregorian, as Arrow reads
 # them.
 _STRICT = {
     "parquet.page.verify-checksum.enabled": "true",
@@ -61,7 +61,7 @@ _UNQUOTED = "/:@"  # what parts a URI, whose path is text that is quoted here
 
 
 def look_at(store: Store, keys: Sequence[str]) -> list[ObjectInfo]:
-    """Return what a store says of files, in their order.
+    """Return the stats of files in a store, in their order.
 
     Raises:
         CorruptMetadataError: One is missing.
@@ -91,7 +91,7 @@ def _look(store: Store, key: str) -> ObjectInfo:
 
 
 def _listed(store: Store, keys: Sequence[str]) -> dict[str, ObjectInfo]:
-    """Return what listings tell of files, as long as they show little else."""
+    """Return the stats of files from listings, as long as they show little else."""
     by_folder: dict[str, set[str]] = defaultdict(set)
     for key in keys:
         by_folder[key.rpartition("/")[0]].add(key)
@@ -120,9 +120,9 @@ class FileList:
     """Parquet files that a session reaches by a file system of Hadoop.
 
     Attributes:
-        store: Where they are.
-        keys: Of the files.
-        schema: What to read, partition columns included.
+        store: The store that holds the files.
+        keys: Keys of the files.
+        schema: Columns to read, partition columns included.
         root: Key of the directory under which levels of directories are partition columns; None if
             none of them is asked for.
     """
@@ -139,7 +139,7 @@ class FileList:
 
     @property
     def is_local(self) -> bool:
-        """Whether the files lie in a directory, where a look at one is no request."""
+        """Return whether the files lie in a local directory, where a look at one costs no request."""
         return self.store.local_path(self.keys[0]) is not None
 
     def ways(self, spark: SparkSession) -> tuple[NativeWay, ...]:
@@ -152,7 +152,7 @@ class FileList:
         return ("prepared", "paths")
 
     def read(self, spark: SparkSession, way: NativeWay) -> DataFrame | str:
-        """Return the rows, or say why they cannot be read in this way.
+        """Return the rows, or why they cannot be read in this way.
 
         Raises:
             CorruptMetadataError: A file is missing.

@@ -55,14 +55,14 @@ class ColumnFilter:
 
 
 def predicate_of(filters: Iterable[Filter], types: Mapping[str, Type]) -> Predicate:
-    """Return what filters say together, as far as it can be said.
+    """Return the conjunction of filters, as far as it can be expressed.
 
-    A row for which all filters are true is one for which the predicate is, too. It may say less:
-    Spark filters again.
+    A row for which all filters are true is one for which the predicate is, too. It may be
+    weaker: Spark filters again.
 
     Args:
         filters: All of them hold.
-        types: Of the columns that a predicate may name.
+        types: Types of the columns that a predicate may name.
     """
     said = (_said_by_filter(pushed, types) for pushed in filters)
     return all_of([predicate for predicate in said if predicate is not None])
@@ -80,7 +80,7 @@ def _said_by_filter(pushed: Any, types: Mapping[str, Type]) -> Predicate | None:
 def said_by(
     leaf: ColumnFilter, types: Mapping[str, Type], *, is_negated: bool = False
 ) -> Predicate | None:
-    """Return exactly what one filter says, or its negation, bound; None where that cannot be said."""
+    """Return exactly one filter, or its negation, bound; None where that cannot be expressed."""
     predicate = _negation_of(leaf) if is_negated else _predicate_of(leaf)
     if predicate is None:
         return None

@@ -40,7 +40,7 @@ class JavaHome:
     Attributes:
         path: The value for the environment variable JAVA_HOME.
         version: The feature release, such as 17.
-        source: Where it was found.
+        source: Place where Java was found.
     """
 
     path: Path
@@ -134,7 +134,7 @@ def _inspect(candidate: _Candidate, environ: Mapping[str, str]) -> JavaHome | No
 
 
 def _probe(java: Path, environ: Mapping[str, str], *options: str) -> _Probe | None:
-    """Start `java` and read what it says about itself; None when it does not start."""
+    """Start `java` and read its description of itself; None when it does not start."""
     command = [os.fspath(java), *options, "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(

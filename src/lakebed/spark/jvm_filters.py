@@ -17,11 +17,11 @@ _FIRST_SURE_TIME = dt.datetime(1900, 1, 3, tzinfo=dt.UTC)
 
 
 def said_by_jvm(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
-    """Return what a `org.apache.spark.sql.sources.Filter` implies; None if nothing can be said.
+    """Return what a `org.apache.spark.sql.sources.Filter` implies; None if it implies nothing that can be expressed.
 
     Args:
-        condition: The filter.
-        types: Of the columns that a predicate may name.
+        condition: Filter of Spark's JVM.
+        types: Types of the columns that a predicate may name.
 
     Cost:
         Some calls into the JVM for each column that it names, of a tenth of a millisecond.
@@ -73,7 +73,7 @@ def _value(value: Any) -> Any:
         return dt.date.fromisoformat(value.toString())
     if name == "java.time.LocalDateTime":
         return dt.datetime.fromisoformat(value.toString())
-    message = f"{name} is no value of a predicate"
+    message = f"{name} is not a value of a predicate"
     raise ValueError(message)
 
 
@@ -81,7 +81,7 @@ def _single(condition: Any) -> Any:
     return _value(condition.value())
 
 
-# How to ask each kind of filter that can be said for what it compares with.
+# How to ask each kind of filter that can be expressed for what it compares with.
 _VALUE_OF: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("EqualTo", "EqualNullSafe", "StringStartsWith"), _single),
     **dict.fromkeys(("GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual"), _single),

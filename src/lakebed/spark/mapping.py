@@ -22,8 +22,8 @@ def ask_tasks(
     """Yield what `ask` answers about keys, in no order.
 
     Args:
-        spark: The session.
-        keys: Of objects.
+        spark: Session whose tasks are asked.
+        keys: Keys of the objects.
         ask: Is called in tasks, each time with some of the keys.
 
     Cost:

@@ -41,7 +41,7 @@ _PATTERN = frozenset("*?[]{}\\")
 
 
 def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
-    """Say why Spark's own reader cannot read the plan, once it reaches the files; empty if it can."""
+    """Return why Spark's own reader cannot read the plan, once it reaches the files; empty if it can."""
     if plan.layout.descriptor.format != "parquet":
         return f"Spark may lack a reader for format {plan.layout.descriptor.format!r}"
     uri = store.hadoop_uri(plan.files[0].key)
@@ -95,13 +95,13 @@ def read_natively(
     """Read files of one kind; each column as they hold it, so that Spark need not promote.
 
     Args:
-        spark: The session.
-        store: Where the files are; the session reaches them by a file system of Hadoop.
-        plan: What to read; there must be no obstacle.
+        spark: Session of the frame.
+        store: Store of the files; the session reaches them by a file system of Hadoop.
+        plan: Plan of the read, without any obstacle.
         names: Columns to return.
-        older: How the files read under the current schema.
-        way: How Spark is told of the files; None for the fastest.
-        choose: Says while Spark plans a query which files it needs; None to read all of them.
+        older: Reading of older files under the current schema.
+        way: Way in which Spark gets the files; None for the fastest.
+        choose: Chooses while Spark plans a query which files it needs; None to read all of them.
 
     Raises:
         InvalidInputError: The files cannot be read in this way.
@@ -189,7 +189,7 @@ def _guarded(column: Column, kind: Type) -> Column:
 
 
 def _has_floats(kind: Type) -> bool:
-    """Whether it is a floating-point number, or a record that holds one; lists have no bounds."""
+    """Return whether it is a floating-point number, or a record with one; lists have no bounds."""
     if isinstance(kind, Struct):
         return any(_has_floats(field.type) for field in kind.fields)
     return kind in (Primitive(Kind.FLOAT), Primitive(Kind.DOUBLE))

@@ -42,7 +42,7 @@ _OPTIONS = {
     # A file has one checksum, in its facts; Hadoop would write another beside it.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
-    # As Spark does by itself, unless somebody has switched it off.
+    # As Spark does by itself, unless the session has switched it off.
     "parquet.page.write-checksum.enabled": "true",
 }
 
@@ -51,15 +51,15 @@ _CODECS = {"lz4": "lz4_raw"}
 
 
 def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool:
-    """Whether Spark's writer gives what the kernel would give.
+    """Return whether Spark's writer writes what the kernel would write.
 
     It cannot roll files at a size, so that it is not used where one is asked for; it writes the
     layout of partitions in its own way; it does not look whether rows are in a view; and its files
     must have the types of the schema.
 
     Args:
-        store: Where the dataset is.
-        target: The batch.
+        store: The store that holds the dataset.
+        target: Target of the batch.
         given: Schema of the frame.
     """
     options, descriptor = target.options, target.descriptor
@@ -67,7 +67,7 @@ def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool
         descriptor.format == "parquet"
         and store.local_path(target.dataset) is not None
         and not len(descriptor.partition_by)
-        # Its rows never come by here, so that nobody would know their values.
+        # Its rows never come by here, so their values would not be known.
         and not descriptor.index
         and target.constraint == TRUE
         and options.target_bytes == WriteOptions().target_bytes

@@ -26,7 +26,7 @@ _SCHEMA = pa.schema(
 
 
 def files_table(files: Sequence[DataFile]) -> pa.Table:
-    """Return files as rows; the layout of their dataset says the rest of them."""
+    """Return files as rows; the layout of their dataset gives the rest."""
     return pa.table(
         [
             [file.label for file in files],

@@ -49,19 +49,19 @@ def read_frame(
 ) -> DataFrame:
     """Return the rows of a plan as a DataFrame.
 
-    `native` is Spark's own Parquet reader on the planned files. It is told of them by `paths`, or by
+    `native` is Spark's own Parquet reader on the planned files. It gets them by `paths`, or by
     a list that was `prepared`; `native` takes the faster of the two. `arrow` reads the files with
     Arrow inside `mapInArrow`: it serves storage that the session does not reach by a connector of
     Hadoop, files of other tools, and partition values that Spark garbles. `auto` takes `native` where it gives the right answer, and is not slower.
     Files of older schemas are read apart where they differ, and united under the current one.
 
     Args:
-        spark: The session.
-        store: Where the files are.
-        plan: What to read.
+        spark: Session of the frame.
+        store: The store that holds the files.
+        plan: Plan of the read.
         columns: Fields or partition fields, `batch_id` among them; None for all fields.
-        way: How to read.
-        choose: Says while Spark plans a query which files it needs. It is asked where Spark reads
+        way: Way of reading; None to choose it.
+        choose: Chooses while Spark plans a query which files it needs. It is asked where Spark reads
             them itself, in a session that is not of Connect.
 
     Raises:
@@ -92,13 +92,13 @@ def read_frame(
 def _is_native(
     spark: SparkSession, store: Store, plan: Scan, names: Sequence[str], *, is_named: bool
 ) -> bool:
-    """Whether Spark's own reader gives the right answer, and is not slower.
+    """Return whether Spark's own reader gives the right answer, and is not slower.
 
     Raises:
         InvalidInputError: It was asked for by its name, and would not.
     """
     obstacle = find_obstacle(store, plan, names) or find_unreachable(
-        spark, store, plan.files[0].key, anew=is_named
+        spark, store, plan.files[0].key, retry=is_named
     )
     if obstacle and is_named:
         raise InvalidInputError(
@@ -108,14 +108,14 @@ def _is_native(
 
 
 def _is_slow_by_path(spark: SparkSession, store: Store, plan: Scan) -> bool:
-    """Whether Spark would look at many small files, one by one."""
+    """Return whether Spark would look at many small files, one by one."""
     if is_classic(spark) or len(plan.files) <= _FEW_FAR_FILES:
         return False
     if store.local_path(plan.files[0].key) is None:
         return True
     if len(plan.files) <= _MANY_FILES:
         return False
-    # Some files tell how large they are; a look at each would be what is to be spared.
+    # The sizes of some files are known; a look at each would be what is to be spared.
     sample = plan.files[:: len(plan.files) // 100]
     paths = [store.local_path(file.key) for file in sample]
     sizes = [path.stat().st_size for path in paths if path is not None and path.exists()]
@@ -153,7 +153,7 @@ def _read_mixed(
 
 
 def _native_way(way: Way) -> NativeWay | None:
-    """Return how Spark is to be told of the files; None if that is left open."""
+    """Return the way in which Spark gets the files; None if that is left open."""
     return way if way in ("paths", "prepared") else None
 
 

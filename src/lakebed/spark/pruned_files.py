@@ -48,12 +48,12 @@ def with_pruning(
     """Return a frame of files that asks which of them a query needs; itself where it cannot.
 
     Args:
-        spark: The session.
-        frame: Of Spark's own reader, with nothing done to it yet.
-        types: Of its columns.
-        choose: Says which files are needed.
+        spark: Session of the frame.
+        frame: Unchanged frame of Spark's own reader.
+        types: Types of its columns.
+        choose: Chooses the needed files.
         listing: Makes a frame of these; of the same columns, by the same reader.
-        file_count: Of all files.
+        file_count: Number of all files.
 
     Cost:
         No request and no job; for each query with a filter what `choose` and `listing` take.
@@ -194,7 +194,7 @@ class PrunedFiles:
         return self._number
 
     def equals(self, other: Any) -> bool:
-        """Whether the other one is this one."""
+        """Return whether the other one is this one."""
         return other is self or (other is not None and other.toString() == self.toString())
 
     def toString(self) -> str:  # noqa: N802 - Java's name
@@ -202,7 +202,7 @@ class PrunedFiles:
         return f"LakebedFiles({self._number})"
 
     class Java:
-        """What py4j makes of it."""
+        """Return the form for py4j."""
 
         implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
 

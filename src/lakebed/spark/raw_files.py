@@ -1,4 +1,4 @@
-"""What is in raw files, as Spark DataFrames that tasks read group by group."""
+"""Content of raw files, as Spark DataFrames that tasks read group by group."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _LINES = "id string, url string, line_number long, line string, problem string"
 _CONTENTS = "id string, url string, content binary"
 # A task that writes has a file for each partition: few large groups make fewer than many.
 _GROUPS_PER_CORE = 2
-_CORES_OF_A_CLUSTER = 8  # a cluster does not say how many it has, or will have
+_CORES_OF_A_CLUSTER = 8  # a cluster does not report how many it has, or will have
 _LOCAL_MASTER = re.compile(r"local\[(\d+|\*)")
 _LINES_PER_BATCH = 10_000
 
 
 def cores_of(spark: SparkSession) -> int:
-    """Return how many tasks run at once, as far as the session's settings tell."""
+    """Return how many tasks run at once, as far as the session's settings show."""
     told = spark.conf.get("spark.default.parallelism", None) or ""
     if told.isdecimal():
         return int(told)
@@ -58,7 +58,7 @@ def table_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 def lines_frame(spark: SparkSession, files: Sequence[Identified]) -> DataFrame:
     """Return the lines of files: id, url, line_number, line and problem.
 
-    What is no UTF-8 becomes U+FFFD. Of a damaged file come the lines before the damage, and last
+    What is not UTF-8 becomes U+FFFD. Of a damaged file come the lines before the damage, and last
     one with what is left and the problem, which is null elsewhere; of one that has not the hash
     that it shall have, only a line with the problem.
 

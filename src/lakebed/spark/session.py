@@ -68,13 +68,13 @@ def get_session(spark: SparkSession | None = None) -> SparkSession:
     they are given there. Else it is a local one; see `local_session`.
 
     Raises:
-        InvalidInputError: What was given is no session.
+        InvalidInputError: The value is not a session.
         MissingDependencyError: pyspark or Java is not installed.
     """
     if spark is not None:
         if not hasattr(spark, "createDataFrame"):  # one of Spark Connect is of another class
             raise InvalidInputError(
-                f"spark is {shown(spark)}, which is no session.",
+                f"spark is {shown(spark)}, which is not a session.",
                 hint="Give a SparkSession, or leave it out for the one that runs.",
             )
         return spark
@@ -138,7 +138,7 @@ def local_session(
     and what Spark leaves behind goes to a directory that is removed at exit.
 
     Args:
-        cores: How many threads work: a number, or `*` for one a core.
+        cores: Number of threads, or `*` for one a core.
         app_name: Shown in Spark's logs.
         settings: Spark settings that override these; `spark.driver.extraJavaOptions` is added
             to them. A session that runs takes those that can still be changed, and no others.
@@ -194,13 +194,13 @@ def local_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Changed:
-    """A setting that somebody has changed for a while.
+    """A setting that was changed for a while.
 
     Attributes:
-        value: What it is now.
-        before: What the caller had set; None if nothing.
-        is_set: Whether it had to be set, since it had another value.
-        users: How many need it as it is now.
+        value: Value of the setting now.
+        before: Value that the caller had set; None without one.
+        is_set: True if it had another value and was set.
+        users: Number of users of the current value.
     """
 
     value: str
@@ -209,7 +209,7 @@ class _Changed:
     users: int = 0
 
 
-# What tells sessions apart while settings of them are changed: several objects may stand for one.
+# Distinguishes sessions while settings of them are changed: several objects may stand for one.
 _MARK = "lakebed.session"
 _changed: dict[tuple[str, str], _Changed] = {}  # by mark and name
 _given_back = threading.Condition()
@@ -225,7 +225,7 @@ def settings_for(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[N
     """
     with ExitStack() as stack:
         with _given_back:
-            # All at once: whoever waits holds nothing that others may wait for.
+            # All at once: a waiting thread holds nothing that others may wait for.
             _given_back.wait_for(lambda: _may_set(spark, settings))
             for name, value in settings.items():
                 stack.callback(_give_back, spark, _change(spark, name, value))
@@ -296,9 +296,9 @@ def _put_back(spark: SparkSession, name: str, before: str | None) -> None:
 
 @contextmanager
 def described(spark: SparkSession, text: str) -> Iterator[None]:
-    """Let the jobs of this thread say what they do, where Spark shows its jobs.
+    """Describe the jobs of this thread, where Spark shows its jobs.
 
-    A session on Connect takes it as a tag. What the caller says of its jobs stays before it.
+    A session on Connect takes it as a tag. A description by the caller stays before it.
 
     Raises:
         WorkerEnvironmentError: Spark's workers run a Python in which Lakebed cannot work.
@@ -341,7 +341,7 @@ def find_query(frame: object) -> str:
     """Return the id of the streaming query whose rows a DataFrame has.
 
     Raises:
-        InvalidInputError: Nobody tells it.
+        InvalidInputError: The id of the query is not known.
     """
     spark = getattr(frame, "sparkSession", None)
     if spark is not None and is_classic(spark):
@@ -351,10 +351,10 @@ def find_query(frame: object) -> str:
     raise InvalidInputError(
         "It is not known which streaming query these rows are of.",
         hint='Name it: functools.partial(dataset.sink, query="..."). Only a session that is not of '
-        "Spark Connect tells it by itself, inside of foreachBatch.",
+        "Spark Connect does not report it inside of foreachBatch.",
     )
 
 
 def is_classic(spark: SparkSession) -> bool:
-    """Whether Spark's driver runs beside this process, and not behind Spark Connect."""
+    """Return whether Spark's driver runs beside this process, and not behind Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")

@@ -43,7 +43,7 @@ _MEASURED = str(2**26)  # Spark's own default
 
 
 def is_spark_frame(data: object) -> bool:
-    """Whether `data` is a Spark DataFrame, classic or Connect, without importing pyspark."""
+    """Return whether `data` is a Spark DataFrame, classic or Connect, without importing pyspark."""
     return type(data).__module__.startswith("pyspark.sql.") and hasattr(data, "mapInArrow")
 
 
@@ -80,7 +80,7 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
 
 def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> Written:
     """Write a frame, whose columns fit, to a store that tasks see too; see `write_frame`."""
-    decides = target.options.cluster is None  # else the caller has said who shall write
+    decides = target.options.cluster is None  # else the caller has chosen the writer
     # The most frequent values of capped dimensions are admitted, which takes a look at all rows.
     is_capped = bool(target.descriptor.partition_by.caps(target.descriptor.schema))
     is_asked = decides and not is_capped and not _is_maybe_large(given)
@@ -106,7 +106,7 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
 
 
 def _is_for_many(rows: pa.Table, store: Store, target: BatchTarget) -> bool:
-    """Whether rows, though few, belong to so many partitions that tasks write their files sooner."""
+    """Return whether few rows belong to so many partitions that tasks write their files sooner."""
     if rows.num_rows <= FEW_ROWS or not len(target.descriptor.partition_by):
         return False
     asked = KernelWriter(store, target)  # it writes nothing
@@ -139,7 +139,7 @@ def _joined(store: Store, target: BatchTarget, answers: Iterator[TaskAnswer]) ->
 
 
 def _may_scatter(target: BatchTarget) -> bool:
-    """Whether tasks shall look how their rows lie; nobody else can know."""
+    """Return whether tasks must look how their rows are ordered; only they can know."""
     if target.options.cluster is not None:
         return target.options.cluster
     count = target.descriptor.partition_by.cardinality
@@ -159,7 +159,7 @@ def _message_settings(spark: SparkSession, given: Schema) -> dict[str, str]:
 
 
 def _is_maybe_large(given: Schema) -> bool:
-    """Whether a row of a frame may be large."""
+    """Return whether a row of a frame may be large."""
     return any(_may_be_large(field.type) for field in given)
 
 

@@ -1,4 +1,4 @@
-"""What a task sends to the driver: what it has done as bytes, errors as text.
+"""Messages of tasks to the driver: results as bytes, errors as text.
 
 An error of ours is an answer, for Spark would only try the same again; any other fails the task.
 """
@@ -55,8 +55,8 @@ def results(rows: Iterable[Any], kind: type[_Result]) -> Iterator[_Result]:
     """Yield what tasks have given, and raise the first error at the end.
 
     Args:
-        rows: Of `ANSWER`, or other objects with these two attributes.
-        kind: Of what they have given.
+        rows: Rows of `ANSWER`, or other objects with these two attributes.
+        kind: Type of the results.
     """
     errors = []
     for row in rows:

@@ -36,9 +36,9 @@ def workers_for(
 
     Args:
         spark: The session; True for the one that runs.
-        store: Where the dataset is.
+        store: The store that holds the dataset.
         threads: So many else.
-        purpose: What the jobs say of themselves, such as "compact flights".
+        purpose: Description of the jobs, such as "compact flights".
     """
     if spark is None or not store.is_shared:
         return Threads(threads)
@@ -87,7 +87,7 @@ class Tasks(Workers):
         return memory_bytes
 
     def telling(self, listener: Callable[..., None]) -> Callable[..., None]:
-        """Return what adds to an accumulator; on a session without, what tells nobody."""
+        """Return what adds to an accumulator; on a session without, one that reports nothing."""
         if listener is NO_PROGRESS:
             return NO_PROGRESS
         # It needs pyspark to be imported, which is there, since there is a session.

@@ -1,4 +1,4 @@
-"""What Spark tasks run when they write: the kernel, and what brings rows of a partition together.
+"""Work of Spark tasks that write: the kernel, and the exchange that brings rows of a partition together.
 
 Rows of many partitions that lie scattered over many tasks would make as many small files as there
 are pairs of both. Only a task sees how its rows lie, so that the task decides: it writes its rows,
@@ -7,7 +7,7 @@ place as bytes, and does not take the rows apart. All rows of a partition have t
 
 Where an executor dies after its tasks have given rows on, Spark runs these once more for those who
 have not fetched them yet. The rows may come in another order then, and the task may decide
-otherwise: its rows would be there twice, or not at all. So tasks tell how many rows they gave on and
+otherwise: its rows would be there twice, or not at all. So tasks report how many rows they gave on and
 how many they were given, and a write in which that differs fails; see `balanced`.
 """
 
@@ -57,11 +57,11 @@ _BYTES_TO_WRITE = 2**20  # of streams that the kernel is given at once, for it w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAnswer:
-    """What a task that writes answers with.
+    """Answer of a task that writes.
 
     Attributes:
-        written: What it has written.
-        rows: What it leaves to the driver, as a stream of Arrow's format; see `giving_few`.
+        written: Files that it has written.
+        rows: Rows that it leaves to the driver, as a stream of Arrow's format; see `giving_few`.
         balance: Rows that it has given on, less those that it was given; 0 over all tasks.
     """
 
@@ -175,7 +175,7 @@ def _without_answers(
 
 
 class _Places:
-    """Says where rows go, by the partitions that the kernel finds for them."""
+    """Names the task for rows, by the partitions that the kernel finds for them."""
 
     def __init__(self, store: Store, target: BatchTarget) -> None:
         # It writes nothing: it is asked for the partitions of rows.
@@ -205,7 +205,7 @@ class _Places:
         columns = [column.combine_chunks().take(pa.array(order)) for column in table.columns]
         rows = pa.Table.from_arrays(columns, schema=table.schema)
         distinct, starts = np.unique(places[order], return_index=True)
-        # A stream tells its schema anew, which of hundreds of columns is longer than few rows.
+        # A stream repeats its schema, which of hundreds of columns is longer than few rows.
         size_bytes = max(_BYTES_A_STREAM, 4 * len(table_to_bytes(rows.slice(0, 0))))
         length = max(1, int(size_bytes * rows.num_rows / max(rows.nbytes, 1)))
         for place, start, end in zip(distinct, starts, [*starts[1:], len(order)], strict=True):

@@ -1,4 +1,4 @@
-"""What tasks have done so far, told to the driver while they still run, where the session can."""
+"""Report the progress of tasks to the driver while they still run, where the session can."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Listener = Callable[..., None]
 
 
 class _Sum(AccumulatorParam[_Told]):
-    """What tasks add to; a plain list of what they tell."""
+    """Accumulator of the tasks; a plain list of their reports."""
 
     def zero(self, value: _Told) -> _Told:  # noqa: ARG002 - see AccumulatorParam
         return []
@@ -40,13 +40,13 @@ class _Telling(_Sum):
 
 
 def accumulator_of(spark: SparkSession, listener: Listener) -> Listener | None:
-    """Return what a task calls to tell the driver; None on a session that cannot.
+    """Return the function by which a task reports to the driver; None on a session that cannot.
 
     A session on Connect has no accumulators.
     """
     try:
         accumulator: Any = spark.sparkContext.accumulator([], _Telling(listener))
-    except Exception:  # noqa: BLE001 - each release says so differently
+    except Exception:  # noqa: BLE001 - each release reports it differently
         return None
     return _Adding(accumulator)
 
@@ -58,5 +58,5 @@ class _Adding:
         self._accumulator = accumulator
 
     def __call__(self, *told: Any) -> None:
-        """Add what there is to tell."""
+        """Add a report."""
         self._accumulator.add([told])

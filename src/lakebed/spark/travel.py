@@ -1,9 +1,9 @@
 """Functions on their way to Spark's workers, which may run another Python than this process.
 
 What is pickled names modules. Where a worker lacks one of them it fails before a line of ours has
-run, and Spark tells that there is no module, in a hundred lines. So what travels is packed in a
+run, and Spark reports a missing module, in a hundred lines. So what travels is packed in a
 function that needs nothing but Python. It looks whether Lakebed is there, in the release that packed
-it, before it unpacks the rest; else it says what is wrong in which Python of which host, and what to
+it, before it unpacks the rest; else it reports what is wrong in which Python of which host, and what to
 do. Spark passes that on as text, of which `naming_worker_errors` makes an error again.
 
 Both releases must be equal: what is packed are values of the inside of Lakebed, which may change
@@ -42,15 +42,15 @@ def in_tasks(frame: DataFrame, task: Task, schema: str | StructType) -> DataFram
     """Return what a function gives of the rows of a frame; tasks of Spark run it.
 
     Args:
-        frame: Whose rows the tasks are given, as record batches.
+        frame: Frame whose rows the tasks get, as record batches.
         task: Takes those of a task, and yields batches.
-        schema: Of what it yields.
+        schema: Schema of the batches that the tasks yield.
     """
     return frame.mapInArrow(travelling(without_jars(task)), schema)
 
 
 def travelling(function: Callable[[_Argument], _Result]) -> Callable[[_Argument], _Result]:
-    """Return a function that a worker can load in any Python, and that says what it lacks there."""
+    """Return a function that a worker can load in any Python, and that reports what it lacks there."""
     load = loading(function)
     loaded: list[Callable[[_Argument], _Result]] = []
 
@@ -66,7 +66,7 @@ def travelling(function: Callable[[_Argument], _Result]) -> Callable[[_Argument]
 def loading(thing: object) -> Callable[[], Any]:
     """Return a function that gives `thing` in a worker; it can be loaded in any Python.
 
-    It raises there what `naming_worker_errors` knows. What the driver has of it is the thing anew.
+    It raises there what `naming_worker_errors` knows. What the driver has of it is the object again.
     """
     from pyspark import cloudpickle
 
@@ -95,7 +95,7 @@ def loading(thing: object) -> Callable[[], Any]:
 
 
 class Travels:
-    """A value that Spark pickles for its workers, which say what they lack before they load it."""
+    """A value that Spark pickles for its workers, which report what they lack before they load it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as a function that needs nothing but Python."""
@@ -142,10 +142,10 @@ _NO_PACKAGE = re.compile(r"\[(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSIO
 
 @contextmanager
 def naming_worker_errors() -> Iterator[None]:
-    """Name what Spark tells of a worker's Python in which Lakebed cannot work.
+    """Name the errors of a worker's Python in which Lakebed cannot work.
 
     Raises:
-        WorkerEnvironmentError: It was told so; from what Spark has raised.
+        WorkerEnvironmentError: A worker reported it; from what Spark has raised.
     """
     try:
         yield
@@ -157,7 +157,7 @@ def naming_worker_errors() -> Iterator[None]:
 
 
 def find_worker_error(exc: BaseException) -> WorkerEnvironmentError | None:
-    """Return what an exception of Spark says of a worker's Python; None if that is not its reason."""
+    """Return what an exception of Spark reports of a worker's Python; None if that is not its reason."""
     if not type(exc).__module__.startswith(("pyspark.", "py4j.")):
         return None
     remedy, problem = remedy_of(), _problem_in(str(exc))
@@ -168,16 +168,16 @@ def find_worker_error(exc: BaseException) -> WorkerEnvironmentError | None:
 
 
 def _problem_in(text: str) -> str:
-    if told := _OURS.search(text):
-        return told[1]
-    if told := _OTHER_PYTHON.search(text):
-        return f"Spark's workers run Python {told[1]}, and this session runs {told[2]}."
-    if told := _NO_PYTHON.search(text):
-        return f"Spark's workers cannot start {told[1]}, which their Python shall be."
-    if told := _NO_WORKER.search(text):
-        return f"Python does not start in Spark's workers: {told[1]}."
-    if (told := _NO_MODULE.search(text)) or (told := _NO_PACKAGE.search(text)):
-        return f"Spark's workers lack what Lakebed {_RELEASE} needs: {told[1]}."
+    if found := _OURS.search(text):
+        return found[1]
+    if found := _OTHER_PYTHON.search(text):
+        return f"Spark's workers run Python {found[1]}, and this session runs {found[2]}."
+    if found := _NO_PYTHON.search(text):
+        return f"Spark's workers cannot start {found[1]}, which is set as their Python."
+    if found := _NO_WORKER.search(text):
+        return f"Python does not start in Spark's workers: {found[1]}."
+    if (found := _NO_MODULE.search(text)) or (found := _NO_PACKAGE.search(text)):
+        return f"Spark's workers lack what Lakebed {_RELEASE} needs: {found[1]}."
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What Spark's workers say of themselves: which Python they run, and what they reach.
+"""Reports of Spark's workers: which Python they run, and what they reach.
 
 A plain function of Python is asked for it, since that needs nothing on the workers but Spark itself.
 So they answer where Lakebed could not run, too.
@@ -33,7 +33,7 @@ MOST_CLOCK_S = 300.0
 _FOLDER = "lakebed-doctor"
 _UNKNOWN_HOST = "?"
 _TASKS_AN_EXECUTOR = 2  # Spark gives one to each in turn, if they are free
-_TASKS = 32  # where nobody tells of executors
+_TASKS = 32  # where executors are not known
 _SINGLE_TASKS = 16
 _HELD_S = 0.1  # a task keeps its place, so that others are taken for the next ones
 _ROUNDS = 5
@@ -42,19 +42,19 @@ _FAILED_ON = re.compile(r"\(TID \d+\) \((\S+) executor \S+\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
-    """What a Python of Spark's workers has told.
+    """Report of one Python of Spark's workers.
 
     Attributes:
-        host: Where it runs; `?` where Spark does not tell.
+        host: Host of the worker; `?` where Spark does not report it.
         executable: Its path; None of one that could not be asked.
         python: Its release; None as above.
         lakebed: The release of Lakebed that it would import; None if it has none.
         pyarrow: The same of pyarrow.
-        clock_s: How far its clock is at least from that of this process, in seconds: 0.0 where the
+        clock_s: Least difference between its clock and that of this process, in seconds: 0.0 where the
             time that it took to ask may explain the distance; None of one that could not be asked.
-        store: What it may do at the location, `reads and writes` or `reads`; None if that was not
+        store: Access to the location, `reads and writes` or `reads`; None if that was not
             asked, or failed.
-        problems: What keeps Lakebed from working there, in full sentences.
+        problems: Reasons why Lakebed does not work there, in full sentences.
     """
 
     host: str
@@ -78,14 +78,14 @@ def look_at_workers(
 
     Args:
         spark: The session, of Spark Connect, too; None for the one that runs, else a local one.
-        location: Of the store, as of `lakebed.open_repository`; None to ask for none. A small object
+        location: Location of the store, as of `lakebed.open_repository`; None to ask for none. A small object
             is written there by this process and by each worker, read by the others, and removed.
-        storage_options: Of the store.
-        timeout_s: How long to wait for a cluster that gives no task to anybody.
+        storage_options: Options of the store, as of `lakebed.open_repository`.
+        timeout_s: Seconds to wait for a cluster that runs no task.
 
     Returns:
         A report for each Python of each host that has executors now, in order of their names. Spark
-        chooses where tasks run: a session that is not of Connect tells which hosts it has, and one
+        chooses where tasks run: a session that is not of Connect reports which hosts it has, and one
         that no task has come to is in the answer with that as its problem.
 
     Raises:
@@ -106,9 +106,9 @@ class _Scratch:
     """A few objects in a store, by which workers and this process see whether they see each other.
 
     Attributes:
-        store: Where they are.
-        folder: What their keys begin with.
-        is_writable: Whether this process may write.
+        store: The store that holds the objects.
+        folder: Start of their keys.
+        is_writable: True if this process may write.
     """
 
     store: Store
@@ -117,11 +117,11 @@ class _Scratch:
 
     @property
     def key(self) -> str:
-        """Of the object that this process has written."""
+        """Return the key of the object that this process has written."""
         return f"{self.folder}/driver"
 
     def try_from_worker(self) -> dict[str, str]:
-        """Read and write; tell what that came to. Runs in a task."""
+        """Read and write, and report the outcome. Runs in a task."""
         try:
             if not self.is_writable:
                 next(self.store.list(""), None)
@@ -138,7 +138,7 @@ class _Scratch:
         return {"store": "reads and writes", "key": key}
 
     def sees(self, key: str) -> bool:
-        """Whether this process reads what a worker has written."""
+        """Return whether this process reads what a worker has written."""
         try:
             return self.store.get(key).data == self.store.get(self.key).data
         except LakebedError:
@@ -177,23 +177,23 @@ def _scratch(location: str | None, storage_options: Mapping[str, str]) -> Iterat
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a task has told.
+    """Report of a task.
 
     Attributes:
-        told: By its function; see `_asking`.
-        clock_s: See `WorkerReport`.
+        report: Result of its function; see `_asking`.
+        clock_s: Difference of the clocks, as in `WorkerReport`.
     """
 
-    told: Mapping[str, Any]
+    report: Mapping[str, Any]
     clock_s: float
 
     @property
     def python(self) -> tuple[str, str]:
-        return self.told["host"], self.told["executable"]
+        return self.report["host"], self.report["executable"]
 
 
 class _Inspection:
-    """Asks until nobody new answers."""
+    """Asks until no new worker answers."""
 
     def __init__(self, spark: SparkSession, scratch: _Scratch | None, timeout_s: float) -> None:
         self._spark = spark
@@ -204,7 +204,7 @@ class _Inspection:
         self._problems: dict[str, str] = {}  # by host, of those that could not answer
 
     def reports(self) -> tuple[WorkerReport, ...]:
-        """Return what all have told."""
+        """Return all reports."""
         for _ in range(_ROUNDS):
             known = self._known_count
             self._ask_all()
@@ -212,7 +212,7 @@ class _Inspection:
             if not is_new and not self._missing_hosts():
                 break
             if not is_new and not self._answers:
-                break  # nobody answers at all
+                break  # no worker answers at all
         reports = [self._report(answer) for answer in self._answers.values()]
         reports += [
             WorkerReport(host=host, problems=(problem,)) for host, problem in self._problems.items()
@@ -227,16 +227,16 @@ class _Inspection:
         return len(self._answers) + len(self._problems)
 
     def _missing_hosts(self) -> str:
-        """Say that Spark has more hosts than have told anything; empty if not."""
+        """Return that Spark has more hosts than have reported; empty if not."""
         # Compared by their numbers: a host may have another name for Spark than for itself, and one
         # host several.
         executors = _executor_hosts(self._spark)
         count = len(set(executors))
-        told = {host for host, _ in self._answers} | set(self._problems)
-        if len(told) >= count or len(self._directories) >= len(executors):
+        reported = {host for host, _ in self._answers} | set(self._problems)
+        if len(reported) >= count or len(self._directories) >= len(executors):
             return ""
         return (
-            f"Spark has executors on {count} hosts, and has given tasks on {len(told)} of them; "
+            f"Spark has executors on {count} hosts, and has given tasks on {len(reported)} of them; "
             "the others may be busy."
         )
 
@@ -253,7 +253,7 @@ class _Inspection:
         from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
         ask = F.udf(_asking(self._scratch), "string", useArrow=False).asNondeterministic()
-        frame = self._spark.range(0, count, 1, count).select(ask("id").alias("told"))
+        frame = self._spark.range(0, count, 1, count).select(ask("id").alias("report"))
         began = time.time()
         try:
             with _limited(self._spark, self._timeout_s) as is_over:
@@ -266,11 +266,11 @@ class _Inspection:
             return False
         ended = time.time()
         for row in rows:
-            told = json.loads(row.told)
-            clock_s = max(0.0, began - told["now"], told["now"] - ended)
-            answer = _Answer(told, clock_s)
+            report = json.loads(row.report)
+            clock_s = max(0.0, began - report["now"], report["now"] - ended)
+            answer = _Answer(report, clock_s)
             self._answers.setdefault(answer.python, answer)
-            self._directories.add((told["host"], told["directory"]))
+            self._directories.add((report["host"], report["directory"]))
         return True
 
     def _failure(self, exc: BaseException, *, is_over: bool) -> tuple[str, str]:
@@ -285,8 +285,8 @@ class _Inspection:
         return host, "" if error is None else str(error)
 
     def _report(self, answer: _Answer) -> WorkerReport:
-        told, problems = answer.told, list(answer.told["problems"])
-        store, key = told.get("store"), told.get("key")
+        report, problems = answer.report, list(answer.report["problems"])
+        store, key = report.get("store"), report.get("key")
         if key is not None and self._scratch is not None and not self._scratch.sees(key):
             problems.append(
                 f"This process does not see what it has written to {self._scratch.store.uri}."
@@ -295,11 +295,11 @@ class _Inspection:
         if answer.clock_s > MOST_CLOCK_S:
             problems.append(f"Its clock is {answer.clock_s:.0f} s from that of this process.")
         return WorkerReport(
-            host=told["host"],
-            executable=told["executable"],
-            python=told["python"],
-            lakebed=told["lakebed"],
-            pyarrow=told["pyarrow"],
+            host=report["host"],
+            executable=report["executable"],
+            python=report["python"],
+            lakebed=report["lakebed"],
+            pyarrow=report["pyarrow"],
             clock_s=round(answer.clock_s, 1),
             store=store,
             problems=tuple(problems),
@@ -307,7 +307,7 @@ class _Inspection:
 
 
 def _asking(scratch: _Scratch | None) -> Callable[[int], str]:
-    """Return the function that tasks run: it tells what there is, as JSON."""
+    """Return the function that tasks run: it reports what there is, as JSON."""
     probe = None if scratch is None else scratch.try_from_worker
     load, held_s = loading(probe), _HELD_S
 
@@ -319,7 +319,7 @@ def _asking(scratch: _Scratch | None) -> Callable[[int], str]:
         import sys
         import time
 
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "task": number,
             "now": time.time(),
             "host": platform.node(),
@@ -330,25 +330,25 @@ def _asking(scratch: _Scratch | None) -> Callable[[int], str]:
         }
         for name in ("lakebed", "pyarrow"):
             try:
-                told[name] = __import__(name).__version__
+                report[name] = __import__(name).__version__
             except ImportError:
-                told[name] = None
+                report[name] = None
         try:
             probe = load()
             tried = {} if probe is None else probe()
-            told["problems"] += [tried.pop("problem")] if "problem" in tried else []
-            told.update(tried)
+            report["problems"] += [tried.pop("problem")] if "problem" in tried else []
+            report.update(tried)
         except ImportError as exc:
-            told["problems"].append(str(exc))
+            report["problems"].append(str(exc))
         time.sleep(held_s)
-        return json.dumps(told)
+        return json.dumps(report)
 
     return ask
 
 
 @contextlib.contextmanager
 def _limited(spark: SparkSession, timeout_s: float) -> Iterator[threading.Event]:
-    """End the jobs of this thread after a while, and say so."""
+    """End the jobs of this thread after a while, and report that."""
     is_over, tag = threading.Event(), f"lakebed-doctor-{uuid.uuid4().hex}"
 
     def end() -> None:
@@ -366,7 +366,7 @@ def _limited(spark: SparkSession, timeout_s: float) -> Iterator[threading.Event]
 
 
 def _executor_hosts(spark: SparkSession) -> Sequence[str]:
-    """Return the host of each executor as Spark knows it; none where nobody tells.
+    """Return the host of each executor as Spark knows it; none where that is not known.
 
     So it is on Spark Connect, and where the driver does the work of executors.
     """
