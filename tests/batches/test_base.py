@@ -146,7 +146,7 @@ def test_view_that_is_not_pinned_is_refused_as_a_base_with_the_way_to_do_it(
     for base in (view, dataset):
         with pytest.raises(InvalidInputError, match="not pinned to a version") as caught:
             WRITES[verb](dataset, base)
-        assert "snapshot = view.snapshot()" in (caught.value.hint or "")
+        assert "Make a `snapshot` of it before you read" in (caught.value.hint or "")
 
     assert dataset.version == 1
 

@@ -336,7 +336,7 @@ class TestDoctor:
         self, place: str, service: Any
     ) -> None:
         listed = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
-        service.script((200, {}, listed), (403, {}, b""))
+        service.script((200, {}, listed), (200, {}, listed), (403, {}, b""))
         given = {"endpoint": service.url, "allow_http": "true", "skip_signature": "true"}
 
         exit_code, row = self.store_row(place, {**given, "max_retries": "0"})
