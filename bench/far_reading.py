@@ -49,7 +49,7 @@ def write(directory: Path, spark: SparkSession, files: int, rows: int) -> None:
     )
     descriptor = lakebed.DatasetDescriptor(schema=frame)
     dataset = lakebed.open_repository(directory).create("events", descriptor)
-    dataset.append(frame, options=lakebed.WriteOptions(cluster=False))
+    dataset.with_options(write=lakebed.WriteOptions(cluster=False)).append(frame)
     if len(dataset.files()) != files:
         raise SystemExit(f"{len(dataset.files())} files in place of {files}")
 

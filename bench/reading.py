@@ -47,7 +47,7 @@ def write(
     descriptor = lakebed.DatasetDescriptor(schema=frame, partition_by=partition_by)
     dataset = repository.create(f"{where}_{files}_{rows}", descriptor)
     # Rows of a partition lie together, so that they need not be looked at.
-    dataset.append(frame, options=lakebed.WriteOptions(cluster=False))
+    dataset.with_options(write=lakebed.WriteOptions(cluster=False)).append(frame)
     found = len(dataset.files())
     if found != files:
         raise SystemExit(f"{dataset.name} has {found} files in place of {files}")

@@ -68,7 +68,7 @@ def small_files() -> lakebed.WriteOptions:
 def in_small_files(lake: lakebed.Repository, name: str, rows: int = 60) -> lakebed.Dataset:
     """One batch of many files in one directory."""
     dataset = create(lake, name)
-    with dataset.writer(options=small_files()) as writer:
+    with dataset.with_options(write=small_files()).writer() as writer:
         for row in table(0, rows).to_pylist():
             writer.write(row)
     assert len(dataset.files()) > 32

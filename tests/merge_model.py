@@ -198,7 +198,7 @@ class Model:
     def append(self) -> None:
         rows, run = self.new_rows(self.rng.randint(1, 8)), self.rng.choice(RUNS)
         self.told.append(f"append {len(rows)} of {run}")
-        self.dataset.append(rows, run=run, options=self._options())
+        self.dataset.with_options(write=self._options()).append(rows, run=run)
         self.rows += [{**row, "run": run} for row in rows]
 
     def _options(self) -> lakebed.WriteOptions:
@@ -286,7 +286,7 @@ class Model:
             fields = [SCHEMA.field(n) if n in SCHEMA.names else _extra(n) for n in names]
             form = pa.Table.from_pylist(data, schema=pa.schema(fields))
         try:
-            report = view.merge(form, on, run=run, options=self._options(), **given)
+            report = view.with_options(write=self._options()).merge(form, on, run=run, **given)
         except DuplicateKeyError:
             assert len(keys) > len(set(keys)), self.told
             self.store.act = None

@@ -160,7 +160,7 @@ def test_row_that_does_not_fit_writes_nothing(
         yield bad
 
     with pytest.raises(error, match=message) as caught:
-        getattr(flights, verb)(stream(), options=WriteOptions(target_bytes=5_000))
+        getattr(flights.with_options(write=WriteOptions(target_bytes=5_000)), verb)(stream())
 
     assert caught.value.hint
     assert objects(store) == before
@@ -326,7 +326,7 @@ def write_and_fail(writer: EntityWriter) -> None:
 def test_writer_leaves_nothing_after_an_error(flights: Dataset, store: Store) -> None:
     before = objects(store)
 
-    writer = flights.writer(options=WriteOptions(target_bytes=5_000))
+    writer = flights.with_options(write=WriteOptions(target_bytes=5_000)).writer()
 
     with pytest.raises(RuntimeError):
         write_and_fail(writer)

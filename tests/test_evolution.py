@@ -590,7 +590,7 @@ def test_an_update_on_a_failing_store_happens_wholly_or_not_at_all(
 
     happened: bool | None = None
     try:
-        lakebed.Repository(failing).open("d").update(wanted, base=1, commit_options=QUICK)
+        lakebed.Repository(failing).open("d").with_options(commit=QUICK).update(wanted, base=1)
         happened = True
     except CommitUnknownError:
         pass

@@ -261,7 +261,7 @@ def test_view_reads_exactly_the_entities_that_it_includes(
     flights = make(MemoryStore(uuid.uuid4().hex), *functions)
     rows = [{**entity, "n": n} for n, entity in enumerate(entities)]
     # Row groups of one row and of all: bounds that speak for little, and for much.
-    flights.append(rows, options=lakebed.WriteOptions(row_group_bytes=row_group_bytes))
+    flights.with_options(write=lakebed.WriteOptions(row_group_bytes=row_group_bytes)).append(rows)
     view = flights.where(predicate)
 
     included = [one["n"] for one in rows if view.includes(one)]

@@ -6,6 +6,7 @@ import datetime as dt
 import functools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from lakebed import batches, work
@@ -46,7 +47,6 @@ from lakebed.work.defaults import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakebed.arrow.kernel import WriteOptions
     from lakebed.arrow.reading.files import FileFormat
     from lakebed.batches.dataset_transaction import DatasetTransaction
     from lakebed.batches.diff import Diff
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from lakebed.model.publishing import Mode
     from lakebed.plots import Plots
     from lakebed.state.after import NotPublished
-    from lakebed.state.committing import CommitOptions
     from lakebed.state.protections import Protection
     from lakebed.state.published import OldMetadata, PublishedTable
     from lakebed.state.sources import Hold, SourceFile
@@ -234,7 +233,7 @@ class Dataset(View):
             record = work.staging.read(self._source.store, self._source.load().state, batch_id)
         except VersionNotFoundError:
             return None
-        return batches.staged.Staged(self._source, record, Dataset)
+        return batches.staged.Staged(self._source, record, Dataset, self._commit_options)
 
     def _version_by(self, time: object, batch_id: int | None) -> int:
         moment = None if time is None else to_moment(time)
@@ -421,7 +420,6 @@ class Dataset(View):
         hold: bool = False,
         reason: str = "",
         base: Base | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit | None:
         """Make an older state current again, as a new commit.
 
@@ -443,7 +441,6 @@ class Dataset(View):
             reason: Why they are held; that they were rolled back unless given.
             base: By what it was found right, as for `append`: a commit since then that has touched
                 a partition that would change is a conflict, and not undone too.
-            commit_options: How long to fight for the head.
 
         Returns:
             The commit, or None if nothing would change: then there is no new version.
@@ -464,7 +461,12 @@ class Dataset(View):
         read = self._base_of(base)
         restoration = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
         made = work.rollback.restore(
-            self._source.store, restoration, commit_options, base=read, hold=hold, reason=reason
+            self._source.store,
+            restoration,
+            self._commit_options,
+            base=read,
+            hold=hold,
+            reason=reason,
         )
         if made is None:
             return None
@@ -493,7 +495,7 @@ class Dataset(View):
         scope = None
         if view is not None:
             self._check_own(view)
-            scope = View(self._source, view.constraint)._whole()
+            scope = self._refined_to(view.constraint)._whole()
         base = read_own_head(self._source.store, self.name).state
         return work.rollback.find_restoration(self._source.store, base, version, scope)
 
@@ -538,7 +540,6 @@ class Dataset(View):
         files: FileNames,
         *,
         reason: str = "",
-        commit_options: CommitOptions | None = None,
     ) -> Commit | None:
         """Keep raw files from being read by any `Ingest` of the dataset, until they are released.
 
@@ -551,7 +552,6 @@ class Dataset(View):
             files: One or several that were read: the location or path of each, or its id in the
                 archive.
             reason: Why; `holds` and each run of an ingest show it.
-            commit_options: How long to fight for the head.
 
         Returns:
             The commit, or None if all of them were held.
@@ -563,16 +563,13 @@ class Dataset(View):
             What tells which files were read, of which there are few objects; two PUTs and a
             conditional PUT.
         """
-        return self._change_holds("hold", files, reason, commit_options)
+        return self._change_holds("hold", files, reason)
 
-    def release(
-        self, files: FileNames, *, commit_options: CommitOptions | None = None
-    ) -> Commit | None:
+    def release(self, files: FileNames) -> Commit | None:
         """Let an `Ingest` read raw files again that are held.
 
         Args:
             files: One or several: the location of each, its path or its id in the archive.
-            commit_options: How long to fight for the head.
 
         Returns:
             The commit, or None if no file was named.
@@ -583,14 +580,13 @@ class Dataset(View):
         Cost:
             As for `hold`.
         """
-        return self._change_holds("release", files, "", commit_options)
+        return self._change_holds("release", files, "")
 
     def _change_holds(
         self,
         operation: Literal["hold", "release"],
         files: FileNames,
         reason: str,
-        options: CommitOptions | None,
     ) -> Commit | None:
         from lakebed.state import sources
         from lakebed.work.ingest import holding
@@ -602,7 +598,7 @@ class Dataset(View):
             holding.hold_named(noted, name, self.name, operation, reason)
             for name in given_files("files", files)
         ]
-        return holding.change_holds(store, self.name, operation, named, options)
+        return holding.change_holds(store, self.name, operation, named, self._commit_options)
 
     def holds(self) -> Items[Hold]:
         """Return the raw files that no `Ingest` reads, in the order in which they were held.
@@ -670,6 +666,13 @@ class Dataset(View):
         from lakebed.work.ingest.load_options import LoadOptions
 
         self._check_writable()
+        given = options or LoadOptions()
+        if isinstance(given, LoadOptions):  # else `load` refuses it
+            given = replace(
+                given,
+                write=given.write or self._write_options,
+                commit=given.commit or self._commit_options,
+            )
         return load(
             self._source.store,
             self.name,
@@ -678,7 +681,7 @@ class Dataset(View):
             run=run,
             spark=spark,
             quarantine=quarantine,
-            options=options or LoadOptions(),
+            options=given,
             on_progress=on_progress,
         )
 
@@ -687,7 +690,6 @@ class Dataset(View):
         descriptor: DatasetDescriptor | Callable[[DatasetDescriptor], DatasetDescriptor],
         *,
         base: Base | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit:
         """Change what the dataset is: fields, defaults, compression, properties.
 
@@ -709,7 +711,6 @@ class Dataset(View):
                 called several times; or, with `base`, the new descriptor itself.
             base: What the descriptor was made from: a version, or a snapshot, plan or commit. With
                 a function, another update since then is a conflict.
-            commit_options: How long to fight for the head.
 
         Returns:
             The commit; the last one if the descriptor is what it was.
@@ -743,7 +744,7 @@ class Dataset(View):
                 "or name what the descriptor was made from: base=snapshot, a version or a commit.",
             )
         edit = descriptor if callable(descriptor) else lambda _: descriptor
-        done = updates.update(store, self.name, edit, commit_options, made_from=made_from)
+        done = updates.update(store, self.name, edit, self._commit_options, made_from=made_from)
         schema_file.put_or_leave(store, self.name, done.descriptor)
         self._source.invalidate()
         if self._source.metadata is not None:
@@ -762,8 +763,6 @@ class Dataset(View):
         *,
         run: str | None = None,
         base: Base | None = None,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit:
         """Replace every partition that the data touches, or a whole view.
 
@@ -775,8 +774,6 @@ class Dataset(View):
             run: Name of the run, for the history.
             base: What the data was made from, as for `append`: what others have put into one of
                 the partitions since then is not replaced, but a conflict.
-            options: How data files are cut.
-            commit_options: How long to fight for the head.
 
         Raises:
             CommitConflictError: Another commit touched one of the partitions meanwhile, or since
@@ -791,11 +788,9 @@ class Dataset(View):
         """
         if view is not None:
             self._check_own(view)
-            widest = View(self._source, view.constraint)
-            return widest.overwrite(
-                data, run=run, base=base, options=options, commit_options=commit_options
-            )
-        return self._write("overwrite", data, run, None, options, commit_options, base)
+            widest = self._refined_to(view.constraint)
+            return widest.overwrite(data, run=run, base=base)
+        return self._write("overwrite", data, run, None, base)
 
     def find_overwrite(self, data: object, view: View | None = None) -> Replacement:
         """Return what `overwrite` would replace, with its partitions and rows; nothing is written.
@@ -819,7 +814,7 @@ class Dataset(View):
         if view is None:
             return self._find_overwrite(data, None)
         self._check_own(view)
-        return View(self._source, view.constraint).find_overwrite(data)
+        return self._refined_to(view.constraint).find_overwrite(data)
 
     def rerun(
         self,
@@ -828,8 +823,6 @@ class Dataset(View):
         *,
         partitions: bool = False,
         base: Base | None = None,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit:
         """Replace what a run wrote before, wherever it wrote it, in one commit.
 
@@ -847,8 +840,6 @@ class Dataset(View):
                 whoever wrote them. A second rerun of the run then replaces all of that.
             base: What the data was made from, as for `append`: a commit since then that has
                 touched what the run wrote, or one of these partitions, is a conflict.
-            options: How data files are cut.
-            commit_options: How long to fight for the head.
 
         Raises:
             StaleRerunError: A later rerun of the run was faster; nothing became visible.
@@ -863,7 +854,7 @@ class Dataset(View):
             As `append`, and what is known of runs and of files, of which there are few objects.
         """
         scope = _scope_of_run(run, partitions=partitions)
-        return self._write("rerun", data, run, scope, options, commit_options, base)
+        return self._write("rerun", data, run, scope, base)
 
     def sink(
         self,
@@ -873,8 +864,6 @@ class Dataset(View):
         query: str | None = None,
         compact_every: int = 0,
         compact_target_bytes: int | None = None,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit | None:
         """Append an epoch of a streaming query, exactly once; made for `foreachBatch`.
 
@@ -892,8 +881,6 @@ class Dataset(View):
             compact_every: After so many epochs small files are compacted, in a thread beside; 0 for
                 never.
             compact_target_bytes: As for `compact`.
-            options: How data files are cut.
-            commit_options: How long to fight for the head.
 
         Returns:
             The commit; None for an epoch without rows, or one that was there.
@@ -919,10 +906,10 @@ class Dataset(View):
         store = self._source.store
         epoch = Epoch(query, epoch_id)
         with Transaction.begin(
-            store, self.name, "append", epoch=epoch, options=commit_options
+            store, self.name, "append", epoch=epoch, options=self._commit_options
         ) as transaction:
             standing = work.epochs.find_standing(store, transaction.base, epoch)
-            transaction.add(self._stage(data, self._narrow_target(transaction, options)))
+            transaction.add(self._stage(data, self._narrow_target(transaction)))
             return work.epochs.commit_epoch(
                 store,
                 transaction,
@@ -943,8 +930,6 @@ class Dataset(View):
         view: View | None = None,
         base: Base | None = None,
         lease: str | dt.timedelta = "7d",
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Staged[Dataset]:
         """Write a batch that nobody sees before it is committed: by this process or another one.
 
@@ -956,8 +941,6 @@ class Dataset(View):
             view: For an append, in which all data must be; for an overwrite, what is replaced.
             base: What the data of an overwrite was made from, as for `overwrite`.
             lease: How long the batch is kept from cleanup, such as `7d` or `12h`.
-            options: How data files are cut.
-            commit_options: How long the writing may last; see its `lease`.
 
         Raises:
             SchemaMismatchError: The data does not fit; nothing is staged.
@@ -988,7 +971,7 @@ class Dataset(View):
         narrowed: View = self
         if view is not None:
             self._check_own(view)
-            narrowed = View(self._source, view.constraint)
+            narrowed = self._refined_to(view.constraint)
         scope: Scope | None
         match operation:
             case "append":
@@ -1002,22 +985,19 @@ class Dataset(View):
                     f"A {operation} cannot be staged{' for a view' if view else ''}.",
                     hint="Stage an append, an overwrite, or a rerun of the dataset as a whole.",
                 )
-        with narrowed._begin(operation, run, commit_options) as begun:
-            begun.add(narrowed._stage(data, narrowed._narrow_target(begun, options)))
+        with narrowed._begin(operation, run) as begun:
+            begun.add(narrowed._stage(data, narrowed._narrow_target(begun)))
             work.writer.keep_staged(begun, scope, kept_for, read)
         record = work.staging.read(self._source.store, begun.base, begun.batch_id)
-        return batches.staged.Staged(self._source, record, Dataset)
+        return batches.staged.Staged(self._source, record, Dataset, self._commit_options)
 
-    def transaction(self, *, commit_options: CommitOptions | None = None) -> DatasetTransaction:
+    def transaction(self) -> DatasetTransaction:
         """Return a transaction: one snapshot to read from, and one commit of all that is written.
 
         ```
         with flights.transaction() as t:
             t.overwrite(corrected(t.where("dt = '2013-01-01'").arrow()))
         ```
-
-        Args:
-            commit_options: How long to fight for the head.
 
         Returns:
             The transaction. At the end of `with` it is committed: all of it or nothing, and
@@ -1030,7 +1010,7 @@ class Dataset(View):
             A read of the head; then as the reads and writes, and one commit.
         """
         self._check_writable()
-        return batches.dataset_transaction.DatasetTransaction(self._source, commit_options)
+        return batches.dataset_transaction.DatasetTransaction(self)
 
     def staged(self) -> Items[Staged[Dataset]]:
         """Return the batches that are staged and wait for their commit, oldest first.
@@ -1042,7 +1022,10 @@ class Dataset(View):
         self._check_writable()
         store, state = self._source.store, self._source.load().state
         records = work.staging.find_all(store, state, self._entries(state))
-        return Items(batches.staged.Staged(self._source, record, Dataset) for record in records)
+        return Items(
+            batches.staged.Staged(self._source, record, Dataset, self._commit_options)
+            for record in records
+        )
 
     def open_staged(self, batch_id: int) -> Staged[Dataset]:
         """Return a staged batch, to look at it, commit or discard it.
@@ -1056,7 +1039,7 @@ class Dataset(View):
         self._check_writable()
         state = self._source.load().state
         record = work.staging.read(self._source.store, state, batch_id)
-        return batches.staged.Staged(self._source, record, Dataset)
+        return batches.staged.Staged(self._source, record, Dataset, self._commit_options)
 
     def delete(
         self,
@@ -1064,8 +1047,6 @@ class Dataset(View):
         *,
         run: str | None = None,
         base: Base | None = None,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit | None:
         """Delete the entities of a view; see `View.delete`.
 
@@ -1073,8 +1054,6 @@ class Dataset(View):
             view: Of this dataset. The dataset itself is the view of everything.
             run: Name of the run, for the history.
             base: By what it was found right; see `View.delete`.
-            options: How files are cut that are written anew.
-            commit_options: How long to fight for the head.
 
         Returns:
             The commit, or None if the view is empty: then there is no new version.
@@ -1090,8 +1069,8 @@ class Dataset(View):
                 hint="Say what by a condition; to empty the dataset, delete all of it.",
             )
         self._check_own(view)
-        doomed = View(self._source, view.constraint)
-        return doomed.delete(run=run, base=base, options=options, commit_options=commit_options)
+        doomed = self._refined_to(view.constraint)
+        return doomed.delete(run=run, base=base)
 
     @naming_moment
     def protect(
@@ -1101,7 +1080,6 @@ class Dataset(View):
         batch_id: int | None = None,
         reason: str,
         until: dt.datetime | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit:
         """Keep a version, or the files of one batch, from being cleaned up.
 
@@ -1114,7 +1092,6 @@ class Dataset(View):
             batch_id: All files that its commit brought, and no others.
             reason: Why; whoever cleans up sees it.
             until: From then on the protection counts no more; without zone it is UTC.
-            commit_options: How long to fight for the head.
 
         Raises:
             VersionNotFoundError: There is no such version or batch, or it was cleaned up.
@@ -1133,7 +1110,7 @@ class Dataset(View):
             batch_id=batch_id,
             reason=reason,
             until=until,
-            options=commit_options,
+            options=self._commit_options,
         )
         return Commit.of(made, base)
 
@@ -1143,14 +1120,12 @@ class Dataset(View):
         *,
         version: int | None = None,
         batch_id: int | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit:
         """Let a version or batch be cleaned up again, once its retention is over.
 
         Args:
             version: What was protected.
             batch_id: What was protected.
-            commit_options: How long to fight for the head.
 
         Raises:
             VersionNotFoundError: There is no such protection.
@@ -1166,7 +1141,7 @@ class Dataset(View):
             self.name,
             version=version,
             batch_id=batch_id,
-            options=commit_options,
+            options=self._commit_options,
         )
         return Commit.of(made, base)
 
@@ -1188,7 +1163,6 @@ class Dataset(View):
         clock_skew: dt.timedelta = CLOCK_SKEW,
         spark: SparkSession | Literal[True] | None = None,
         on_progress: OnProgress = NO_PROGRESS,
-        commit_options: CommitOptions | None = None,
     ) -> CleanupReport:
         """Delete files that are proven dead; by default only say which.
 
@@ -1212,7 +1186,6 @@ class Dataset(View):
             spark: A session whose tasks delete, of many files; True for the one that there is,
                 else a local one. None for this process.
             on_progress: Is told how many objects are deleted, of how many, and their bytes.
-            commit_options: How long to fight for the head.
 
         Raises:
             InvalidInputError: `older_than` or `clock_skew` is no age. Or the dataset is published,
@@ -1241,7 +1214,7 @@ class Dataset(View):
             clock_skew=clock_skew,
             spark=_session(spark),
             on_progress=on_progress,
-            options=commit_options,
+            options=self._commit_options,
             ask=self._asking(metastore, published),
             find_dead_metadata=_dead_metadata_of_tables,
         )
@@ -1628,7 +1601,6 @@ class Dataset(View):
         dry_run: bool = False,
         commit_bytes: int = COMPACTION_COMMIT_BYTES,
         on_progress: OnProgress = NO_PROGRESS,
-        commit_options: CommitOptions | None = None,
     ) -> CompactionReport:
         """Make few files of a good size of the many small ones of a partition.
 
@@ -1651,7 +1623,6 @@ class Dataset(View):
             commit_bytes: Old files of about so many bytes become one commit. What is committed
                 need not be done again after a crash.
             on_progress: Is told how many small files have been read, of how many, and their bytes.
-            commit_options: How long a commit fights for the head.
 
         Raises:
             InvalidInputError: A size is below 1, a field cannot be sorted by, or the view is of
@@ -1683,16 +1654,14 @@ class Dataset(View):
                 sort_by=given_names("sort_by", sort_by or ()),
                 commit_bytes=commit_bytes,
                 is_gathering=gather,
-                commit=commit_options or CommitOptions(),
+                commit=self._commit_options or CommitOptions(),
             ),
             spark=_session(spark),
             is_dry_run=dry_run,
             on_progress=on_progress,
         )
 
-    def compact_metadata(
-        self, *, dry_run: bool = False, commit_options: CommitOptions | None = None
-    ) -> tuple[MergedList, ...]:
+    def compact_metadata(self, *, dry_run: bool = False) -> tuple[MergedList, ...]:
         """Make one object each of the many small ones of the file table and of the history.
 
         Commits do so too, each as far as its time allows. Indices become few objects. Facts and
@@ -1700,7 +1669,6 @@ class Dataset(View):
 
         Args:
             dry_run: Only say what would be done.
-            commit_options: How long the commit fights for the head.
 
         Returns:
             What was merged; empty if there is nothing to do, and then there is no new version.
@@ -1717,13 +1685,13 @@ class Dataset(View):
         store = self._source.store
         # The history last: it is of its own commit, and of that of the indices.
         indices = work.indexing.compact_indices(
-            store, self.name, options=commit_options, is_dry_run=dry_run
+            store, self.name, options=self._commit_options, is_dry_run=dry_run
         )
         with noting(
             "" if dry_run or not indices else "Indices are merged: do it again for the rest."
         ):
             lists = work.metadata_compaction.compact_metadata(
-                store, self.name, commit_options, is_dry_run=dry_run
+                store, self.name, self._commit_options, is_dry_run=dry_run
             )
         return (*lists, *indices)
 
@@ -1742,7 +1710,6 @@ class Dataset(View):
         *,
         on_progress: OnProgress = NO_PROGRESS,
         commit_bytes: int = INDEX_COMMIT_BYTES,
-        commit_options: CommitOptions | None = None,
     ) -> InvertedIndex:
         """Index a column: which data files hold a value is then known without opening them.
 
@@ -1757,7 +1724,6 @@ class Dataset(View):
                 one. None for this process.
             on_progress: Is told how many data files have been read, of how many, and their bytes.
             commit_bytes: Data files of about so many bytes become one commit.
-            commit_options: How long a commit fights for the head.
 
         Returns:
             The index. Files of other tools it does not cover, nor those of a writer that began
@@ -1782,10 +1748,10 @@ class Dataset(View):
             spark=_session(spark),
             on_progress=on_progress,
             commit_bytes=commit_bytes,
-            options=commit_options,
+            options=self._commit_options,
         )
 
-    def drop_index(self, column: str, *, commit_options: CommitOptions | None = None) -> Commit:
+    def drop_index(self, column: str) -> Commit:
         """Let a column have no index any more; a cleanup takes its objects.
 
         Raises:
@@ -1797,7 +1763,9 @@ class Dataset(View):
             The head, the history and one commit.
         """
         self._check_writable()
-        made, base = work.indexing.drop_index(self._source.store, self.name, column, commit_options)
+        made, base = work.indexing.drop_index(
+            self._source.store, self.name, column, self._commit_options
+        )
         return Commit.of(made, base)
 
     def promote(
@@ -1808,7 +1776,6 @@ class Dataset(View):
         reroute: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
-        commit_options: CommitOptions | None = None,
     ) -> PromotionReport:
         """Let dimensions allow more values, and move what they allow out of `OTHER`.
 
@@ -1825,7 +1792,6 @@ class Dataset(View):
             dry_run: Only say what would move.
             on_progress: Is told how many files have been looked at and written anew, of how many
                 so far, and their bytes.
-            commit_options: How long the commit fights for the head.
 
         Returns:
             What moved; without a commit if the dimensions are what they were.
@@ -1856,7 +1822,7 @@ class Dataset(View):
             allowed,
             spark=_session(spark),
             is_dry_run=dry_run,
-            options=commit_options,
+            options=self._commit_options,
             on_progress=on_progress,
         )
         self._source.invalidate()

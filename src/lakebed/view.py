@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakebed import work
 from lakebed.commit import Commit
-from lakebed.common.given import given_names
+from lakebed.common.given import check_given, given_names
 from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.shown import cut, shown
@@ -105,6 +105,9 @@ class View(Readable):
         )
     )
 
+    _write_options: WriteOptions | None = None
+    _commit_options: CommitOptions | None = None
+
     def __init__(self, source: Source, constraint: Predicate = TRUE) -> None:
         """Use `Dataset.where` and its like instead."""
         self._source = source
@@ -164,6 +167,38 @@ class View(Readable):
         pinned._source = self._source.at_head()
         return pinned
 
+    def with_options(
+        self, *, write: WriteOptions | None = None, commit: CommitOptions | None = None
+    ) -> Self:
+        """Return the same dataset or view, whose verbs write and commit with these options.
+
+        The views, transactions, writers and staged batches that are made of it have them too.
+        What is left out stays as it is.
+
+        Args:
+            write: Sizes and layout of data files that are written.
+            commit: Retries of a commit, lease of its writer, and begin of its process.
+
+        Raises:
+            InvalidInputError: An option is of another type.
+
+        >>> from lakebed import CommitOptions, DatasetDescriptor, open_repository
+        >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+        >>> numbers = open_repository("memory://doctest-options").create("numbers", descriptor)
+        >>> patient = numbers.with_options(commit=CommitOptions(deadline_s=600))
+        >>> patient.append([{"n": 1}]).version
+        1
+        """
+        from lakebed.arrow.kernel import WriteOptions
+        from lakebed.state.committing import CommitOptions
+
+        check_given("write", write, WriteOptions, "Give WriteOptions, or leave it out.")
+        check_given("commit", commit, CommitOptions, "Give CommitOptions, or leave it out.")
+        other = copy.copy(self)
+        other._write_options = self._write_options if write is None else write
+        other._commit_options = self._commit_options if commit is None else commit
+        return other
+
     @property
     def constraint(self) -> Predicate:
         """What narrows the view; prints as SQL."""
@@ -207,7 +242,7 @@ class View(Readable):
         else:
             terms = from_dnf(predicate)
             condition = self._bound(lambda types: bind(terms, types))
-        return View(self._source, all_of([self._constraint, condition]))
+        return self._refined_to(all_of([self._constraint, condition]))
 
     def _bound(self, bind_to: Callable[[Mapping[str, Type]], Predicate]) -> Predicate:
         """Bind to the cached columns; where these do not fit, to the current ones."""
@@ -250,7 +285,15 @@ class View(Readable):
     def _refine(self, leaf: Leaf) -> View:
         bound = self._bound(lambda types: bind(leaf, types))
         assert not isinstance(bound, And | Or)  # bind changes empty lists only
-        return View(self._source, refine(self._constraint, bound))
+        return self._refined_to(refine(self._constraint, bound))
+
+    def _refined_to(self, constraint: Predicate) -> View:
+        """Return a view of the same source, with the same options."""
+        return View(self._source, constraint)._with_options_of(self)
+
+    def _with_options_of(self, other: View) -> Self:
+        self._write_options, self._commit_options = other._write_options, other._commit_options
+        return self
 
     def plan(self) -> ReadPlan:
         """Choose the data files to read.
@@ -470,7 +513,10 @@ class View(Readable):
         views: dict[tuple[Scalar, ...], PartitionView] = {}
         for path, values in sorted(by_path.items()):
             # The two zeros are equal, so that a view of one holds the rows of both.
-            views.setdefault(tuple(values.values()), PartitionView(self._source, path, values))
+            views.setdefault(
+                tuple(values.values()),
+                PartitionView(self._source, path, values)._with_options_of(self),
+            )
         return tuple(views.values())
 
     def is_aligned(self) -> bool:
@@ -524,8 +570,6 @@ class View(Readable):
         *,
         if_not_empty: Literal["append", "error"] = "append",
         base: Base | None = None,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit:
         """Add a batch. Through a narrower view than the dataset, every entity must be in it.
 
@@ -541,8 +585,6 @@ class View(Readable):
             base: What the data was made from: a version, or the snapshot, plan or commit that
                 was read; see `docs/concurrency.md`. A commit since then that has touched a
                 partition of the data is a conflict.
-            options: How data files are cut.
-            commit_options: How long to fight for the head.
 
         Raises:
             SchemaMismatchError: The data does not fit; nothing became visible.
@@ -564,8 +606,8 @@ class View(Readable):
                 f"if_not_empty is {if_not_empty!r}.", hint="Give 'append' or 'error'."
             )
         if if_not_empty == "append":
-            return self._write("append", data, run, Nothing(), options, commit_options, base)
-        return self._write("append", data, run, self._must_be_empty, options, commit_options, base)
+            return self._write("append", data, run, Nothing(), base)
+        return self._write("append", data, run, self._must_be_empty, base)
 
     def _must_be_empty(self, base: State) -> Scope:
         """Check that the view is empty and not ready, and return the scope that keeps it so."""
@@ -586,8 +628,6 @@ class View(Readable):
         *,
         run: str | None = None,
         base: Base | None = None,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit:
         """Replace all of the view, which must be aligned with partition boundaries.
 
@@ -598,8 +638,6 @@ class View(Readable):
             run: Name of the run, for the history.
             base: What the data was made from, as for `append`: what others have put into the view
                 since then is not replaced, but a conflict.
-            options: How data files are cut.
-            commit_options: How long to fight for the head.
 
         Raises:
             CommitConflictError: Another commit touched one of the partitions meanwhile, or since
@@ -612,7 +650,7 @@ class View(Readable):
             of replaced rows.
         """
         scope = self._whole()
-        return self._write("overwrite", data, run, scope, options, commit_options, base)
+        return self._write("overwrite", data, run, scope, base)
 
     def find_overwrite(self, data: object) -> Replacement:
         """Return what `overwrite` would replace, with its partitions and rows; nothing is written.
@@ -664,8 +702,6 @@ class View(Readable):
         *,
         run: str | None = None,
         base: Base | None = None,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit | None:
         """Delete the entities of the view, in one commit.
 
@@ -678,8 +714,6 @@ class View(Readable):
             run: Name of the run, for the history.
             base: By what it was found right, as for `append`: a commit since then that has touched
                 a partition of the view is a conflict.
-            options: How files are cut that are written anew.
-            commit_options: How long to fight for the head.
 
         Returns:
             The commit, or None if the view is empty: then there is no new version.
@@ -697,7 +731,7 @@ class View(Readable):
 
         read = self._base_of(base)
         store = self._source.store
-        with self._begin("delete", run, commit_options) as transaction:
+        with self._begin("delete", run) as transaction:
             begun = transaction.base
             constraint = bind(self._constraint, begun.layout.predicate_types)
             from lakebed.plan.search import plan
@@ -706,7 +740,7 @@ class View(Readable):
             deleted = work.deletion.find_deleted(store, chosen)
             if not deleted:
                 return None
-            target = work.writer.target_of(transaction, options)
+            target = work.writer.target_of(transaction, self._write_options)
             transaction.add(work.deletion.write_rest(store, chosen, deleted, target))
             looked_at = untouched(constraint, begun)
             committed = transaction.commit(
@@ -736,8 +770,6 @@ class View(Readable):
         base: Base | None = None,
         spark: SparkSession | Literal[True] | None = None,
         dry_run: bool = False,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> MergeReport:
         """Update, delete and insert entities by the keys of some data, in one commit.
 
@@ -774,8 +806,6 @@ class View(Readable):
             spark: A session whose tasks do the work, also of data that is no DataFrame; True for
                 the one that there is. That of a DataFrame does in any case.
             dry_run: Only say what would be done.
-            options: How data files are cut.
-            commit_options: How long to fight for the head.
 
         Returns:
             What was done; its `commit` is None if no entity changes: then there is no new version.
@@ -829,8 +859,8 @@ class View(Readable):
             clauses,
             spark=spark,
             is_dry_run=dry_run,
-            options=options,
-            commit_options=commit_options,
+            options=self._write_options,
+            commit_options=self._commit_options,
         )
 
     def upsert(
@@ -842,8 +872,6 @@ class View(Readable):
         base: Base | None = None,
         spark: SparkSession | Literal[True] | None = None,
         dry_run: bool = False,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> MergeReport:
         """Update the entities that have one of the keys of some data, and insert the other rows.
 
@@ -856,8 +884,6 @@ class View(Readable):
             base=base,
             spark=spark,
             dry_run=dry_run,
-            options=options,
-            commit_options=commit_options,
         )
 
     def export_telemetry(
@@ -936,8 +962,6 @@ class View(Readable):
         *,
         run: str | None = None,
         base: Base | None = None,
-        options: WriteOptions | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> EntityWriter:
         """Return a writer of single entities, for small amounts, in this process.
 
@@ -947,15 +971,13 @@ class View(Readable):
         Args:
             run: As for `append`.
             base: As for `append`.
-            options: As for `append`.
-            commit_options: As for `append`.
 
         Raises:
             ReadOnlyError: The dataset cannot be written.
         """
         read = self._base_of(base)
-        transaction = self._begin("append", run, commit_options)
-        target = self._narrow_target(transaction, options)
+        transaction = self._begin("append", run)
+        target = self._narrow_target(transaction)
         return work.writer.EntityWriter(self._source.store, transaction, target, read)
 
     def _write(
@@ -964,25 +986,21 @@ class View(Readable):
         data: object,
         run: str | None,
         scope: Scope | Callable[[State], Scope] | None,
-        options: WriteOptions | None,
-        commit_options: CommitOptions | None,
         base: Base | None,
     ) -> Commit:
         read = self._base_of(base)
-        with self._begin(operation, run, commit_options) as transaction:
+        with self._begin(operation, run) as transaction:
             if callable(scope):
                 scope = scope(transaction.base)
-            transaction.add(self._stage(data, self._narrow_target(transaction, options)))
+            transaction.add(self._stage(data, self._narrow_target(transaction)))
             return work.writer.commit_staged(transaction, scope, read)
 
-    def _begin(
-        self, operation: str, run: str | None, commit_options: CommitOptions | None
-    ) -> Transaction:
+    def _begin(self, operation: str, run: str | None) -> Transaction:
         from lakebed.state.transaction import Transaction
 
         self._check_writable()
         return Transaction.begin(
-            self._source.store, self._source.name, operation, run=run, options=commit_options
+            self._source.store, self._source.name, operation, run=run, options=self._commit_options
         )
 
     def _check_writable(self) -> None:
@@ -1042,8 +1060,10 @@ class View(Readable):
             hint="Give a version, snapshot, plan or commit of the dataset that is written.",
         )
 
-    def _narrow_target(self, transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
-        return self._narrowed(work.writer.target_of(transaction, options), transaction.base)
+    def _narrow_target(self, transaction: Transaction) -> BatchTarget:
+        return self._narrowed(
+            work.writer.target_of(transaction, self._write_options), transaction.base
+        )
 
     def _narrowed(self, target: BatchTarget, base: State) -> BatchTarget:
         constraint = bind(self._constraint, base.layout.predicate_types)

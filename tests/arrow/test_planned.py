@@ -73,7 +73,7 @@ def make(root: object = None, **more: Any) -> Dataset:
 def flights() -> Dataset:
     dataset = make()
     half = rows(120)
-    dataset.append(half[:60], options=WriteOptions(row_group_bytes=1))
+    dataset.with_options(write=WriteOptions(row_group_bytes=1)).append(half[:60])
     dataset.append(half[60:])
     dataset.where("seats = 7 AND delay = 5").delete()
     return dataset
@@ -182,7 +182,7 @@ def test_any_view_reads_through_duckdb_as_by_itself(
 ) -> None:
     dataset = make()
     held = [{**entity, "n": n} for n, entity in enumerate(entities)]
-    dataset.append(held, options=WriteOptions(row_group_bytes=row_group_bytes))
+    dataset.with_options(write=WriteOptions(row_group_bytes=row_group_bytes)).append(held)
     view = dataset.where(predicate)
     given = view.dataset()
     sql = duckdb_sql(pushed)

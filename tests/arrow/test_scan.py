@@ -108,8 +108,8 @@ def test_view_holds_the_rows_that_its_predicate_selects(
     dataset = create(schema, partition_by)
     rows = [row | {"row": number} for number, row in enumerate([*first, *second])]
     options = WriteOptions(row_group_bytes=group)
-    dataset.append(rows[: len(first)], options=options)
-    dataset.append(rows[len(first) :], options=options)
+    dataset.with_options(write=options).append(rows[: len(first)])
+    dataset.with_options(write=options).append(rows[len(first) :])
 
     view = dataset.where(predicate)
 
@@ -362,7 +362,7 @@ def test_one_row_group_of_many_is_read() -> None:
         {"k": ["a"] * count, "n": range(count), "x": random.random(count)},
         schema=SCHEMA,
     )
-    dataset.append(table, options=WriteOptions(row_group_bytes=table.nbytes // 20))
+    dataset.with_options(write=WriteOptions(row_group_bytes=table.nbytes // 20)).append(table)
     (file,) = dataset.files()
     store.reset()
 
@@ -434,7 +434,7 @@ def test_files_come_in_the_order_of_the_plan() -> None:
 def test_parts_of_a_file_hold_each_of_its_rows_once(predicate, columns, count) -> None:
     dataset = create()
     rows = [{"k": "ab"[n % 2], "n": n, "x": n / 7} for n in range(1000)]
-    dataset.append(rows, options=WriteOptions(row_group_bytes=2_000))
+    dataset.with_options(write=WriteOptions(row_group_bytes=2_000)).append(rows)
     view = dataset.where(predicate) if predicate else dataset
     plan, store = view.plan(), store_of(dataset)
     (file,) = plan.files

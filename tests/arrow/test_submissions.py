@@ -332,7 +332,7 @@ def test_every_document_comes_back_byte_for_byte(submissions, compression: str) 
         for uuid, rest, n, s in submissions
     ]
 
-    dataset.append(entities, options=WriteOptions(target_bytes=200))
+    dataset.with_options(write=WriteOptions(target_bytes=200)).append(entities)
 
     rows = sorted(dataset.reader(), key=lambda row: (row["uuid"], row["document"]))
     expected = sorted(

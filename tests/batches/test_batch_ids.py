@@ -40,8 +40,8 @@ def test_id_is_of_the_process_start_and_a_second_of_the_same_is_the_next(
 ) -> None:
     customers = make(form)
 
-    one = customers.append([{"dt": "20151210", "n": 1}], run="a", commit_options=OPTIONS)
-    two = customers.rerun([{"dt": "20151210", "n": 2}], run="a", commit_options=OPTIONS)
+    one = customers.with_options(commit=OPTIONS).append([{"dt": "20151210", "n": 1}], run="a")
+    two = customers.with_options(commit=OPTIONS).rerun([{"dt": "20151210", "n": 2}], run="a")
 
     assert (one.batch_id, two.batch_id) == (first, second)
     assert [file.key.split("/")[-2] for file in customers.files()] == [f"batch_id={second}"]
@@ -72,7 +72,9 @@ def test_start_in_the_future_is_now() -> None:
     customers = make(None)
     later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=14)
 
-    commit = customers.append([{"dt": "1", "n": 1}], commit_options=CommitOptions(begun_at=later))
+    commit = customers.with_options(commit=CommitOptions(begun_at=later)).append(
+        [{"dt": "1", "n": 1}]
+    )
 
     assert commit.batch_id <= dt.datetime.now(dt.UTC).timestamp() * 1000
 
@@ -82,7 +84,7 @@ def test_start_before_a_batch_that_is_there_gives_the_next_id() -> None:
     newest = customers.append([{"dt": "1", "n": 1}]).batch_id
 
     assert newest is not None
-    commit = customers.append([{"dt": "1", "n": 2}], commit_options=OPTIONS)
+    commit = customers.with_options(commit=OPTIONS).append([{"dt": "1", "n": 2}])
     assert commit.batch_id == newest + 1
 
 
@@ -92,14 +94,14 @@ def test_every_verb_that_writes_takes_the_start_of_its_process(tmp_path: Path) -
     declared = lakebed.Ingest(
         name="nightly", into=customers.uri, source=lakebed.FromFiles(paths=str(tmp_path))
     )
-    with customers.writer(commit_options=OPTIONS) as writer:
+    with customers.with_options(commit=OPTIONS).writer() as writer:
         writer.write({"dt": "1", "n": 1})
-    with customers.transaction(commit_options=OPTIONS) as transaction:
+    with customers.with_options(commit=OPTIONS).transaction() as transaction:
         transaction.append([{"dt": "1", "n": 2}])
-    customers.merge([{"dt": "2", "n": 2}], on="n", commit_options=OPTIONS)
+    customers.with_options(commit=OPTIONS).merge([{"dt": "2", "n": 2}], on="n")
     customers.load(tmp_path, options=lakebed.LoadOptions(commit=OPTIONS))
     declared.run(begun_at=STARTED)
-    customers.stage([{"dt": "1", "n": 5}], commit_options=OPTIONS).commit()
+    customers.with_options(commit=OPTIONS).stage([{"dt": "1", "n": 5}]).commit()
 
     rejects = lakebed.open_repository(customers.uri.rpartition("/")[0])["customers_quarantine"]
     first = int(STARTED.timestamp())
@@ -121,7 +123,7 @@ def test_start_is_told_from_1990_on_and_refused_before(form: str | None) -> None
     customers = make(form)
     first = dt.datetime(1990, 1, 1, tzinfo=dt.UTC)
 
-    customers.append([{"dt": "1", "n": 1}], commit_options=CommitOptions(begun_at=first))
+    customers.with_options(commit=CommitOptions(begun_at=first)).append([{"dt": "1", "n": 1}])
 
     assert [one.started_at for one in customers.batches()] == [first]
     with pytest.raises(InvalidInputError, match="before 1990, which not every batch id can tell"):
@@ -164,14 +166,14 @@ def test_form_may_grow_and_not_shrink() -> None:
 @pytest.mark.parametrize("form", ["seconds", "yyyyMMddHHmm"])
 def test_cleanup_and_check_know_ids_of_every_form(form: str) -> None:
     customers = make(form)
-    customers.rerun([{"dt": "1", "n": 1}], run="a", commit_options=OPTIONS)
-    customers.rerun([{"dt": "1", "n": 2}], run="a", commit_options=OPTIONS)
+    customers.with_options(commit=OPTIONS).rerun([{"dt": "1", "n": 1}], run="a")
+    customers.with_options(commit=OPTIONS).rerun([{"dt": "1", "n": 2}], run="a")
 
     report = customers.cleanup(older_than="0s", dry_run=False)
 
     assert len([one for one in report.files if "/data/" in one.key]) == 1
     assert [one for one in customers.check().findings if one.severity != "note"] == []
     assert customers.arrow()["n"].to_pylist() == [2]
-    third = customers.rerun([{"dt": "1", "n": 3}], run="a", commit_options=OPTIONS)
+    third = customers.with_options(commit=OPTIONS).rerun([{"dt": "1", "n": 3}], run="a")
     assert third.batch_id is not None
     assert [batch.is_live for batch in customers.batches()][-1]

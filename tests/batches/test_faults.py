@@ -52,12 +52,12 @@ def two_versions() -> Store:
 
 
 def commit_staged(dataset: Dataset) -> None:
-    dataset.staged()[0].commit(commit_options=QUICK)
+    dataset.with_options(commit=QUICK).staged()[0].commit()
 
 
 ACTS: dict[str, Callable[[Dataset], object]] = {
-    "rerun": lambda dataset: dataset.rerun(rows(*NEW), "daily", commit_options=QUICK),
-    "rollback": lambda dataset: dataset.rollback(version=1, commit_options=QUICK),
+    "rerun": lambda dataset: dataset.with_options(commit=QUICK).rerun(rows(*NEW), "daily"),
+    "rollback": lambda dataset: dataset.with_options(commit=QUICK).rollback(version=1),
     "commit": commit_staged,
 }
 

@@ -349,11 +349,12 @@ def test_lost_answer_is_made_up_by_committing_again(dataset: Dataset, store: Sto
     staged = dataset.stage(rows(("a", 2)))
     lost = StorageError("The answer was lost.", retryable=True)
     failing = FailingStore(store, fail_on="replace", nth=2, landed=True, error=lost)
-    again = Repository(failing).open("d").open_staged(staged.batch_id)
     quick = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
+    hasty = Repository(failing).open("d").with_options(commit=quick)
+    again = hasty.open_staged(staged.batch_id)
 
     try:
-        again.commit(commit_options=quick)
+        again.commit()
     except CommitUnknownError:
         with pytest.raises(InvalidInputError, match="is committed"):
             staged.discard()

@@ -421,7 +421,7 @@ def test_it_happens_once_or_not_at_all_on_a_failing_store(
     quick = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
     failure = None
     try:
-        with Repository(failing).open("d").transaction(commit_options=quick) as t:
+        with Repository(failing).open("d").with_options(commit=quick).transaction() as t:
             t.delete(t.where("n = 2"))
             t.append(rows(("c", 3)))
     except LakebedError as exc:

@@ -341,7 +341,7 @@ def append_record_batches_in_several_files(lake):
     reader = pa.RecordBatchReader.from_batches(
         FLIGHTS, flight_table(75, 115, day=3).to_batches(max_chunksize=7)
     )
-    return lake["flights"].append(reader, options=lakebed.WriteOptions(target_bytes=1))
+    return lake["flights"].with_options(write=lakebed.WriteOptions(target_bytes=1)).append(reader)
 
 
 @operation
@@ -703,7 +703,7 @@ def compact_of_a_capped_dimension(lake):
 def append_beyond_the_memory(lake):
     trips = lake.repository.create("trips", TRIP)
     rows = pa.table({"id": range(6_000), "car": [f"car {n * 7 % 100}" for n in range(6_000)]})
-    trips.append(rows, options=lakebed.WriteOptions(memory_bytes=60_000))
+    trips.with_options(write=lakebed.WriteOptions(memory_bytes=60_000)).append(rows)
     return trips.append(rows.slice(0, 2_000), run="again")
 
 

@@ -193,7 +193,7 @@ def test_heat_map_tells_when_batches_began_whatever_form_their_ids_have(tmp_path
     moments = [dt.datetime(2013, month, 1, 12, tzinfo=dt.UTC) for month in (1, 2, 12)]
     for moment in moments:
         options = lakebed.CommitOptions(begun_at=moment)
-        dataset.append([{"day": None, "name": "a", "n": 1}], commit_options=options)
+        dataset.with_options(commit=options).append([{"day": None, "name": "a", "n": 1}])
 
     page = ShownPage(repository.report(tmp_path / "x.html").read_text("utf-8"))
 

@@ -65,7 +65,7 @@ class Functions:
         target = self.dataset(dataset, storage_options)
         for number in range(times):
             options = lakebed.WriteOptions(cluster=scattered)
-            target.append(self.rows(start + number * count, count), options=options)
+            target.with_options(write=options).append(self.rows(start + number * count, count))
         return target.version
 
     def append_scattered(self, dataset, start, count):
@@ -81,7 +81,7 @@ class Functions:
         frame = self.rows(start, count)
         frame = frame.mapInArrow(names["run"], frame.schema)
         options = lakebed.WriteOptions(cluster=names.get("CLUSTER"))
-        return self.dataset(dataset).append(frame, options=options).version
+        return self.dataset(dataset).with_options(write=options).append(frame).version
 
     def save_behind(self, dataset, start, count, code):
         names = {}

@@ -127,7 +127,7 @@ def columns_of(dataset: lakebed.Dataset) -> list[str]:
 def appends(*batches: list[Row], options: WriteOptions | None = None) -> Callable[..., None]:
     def write(dataset: lakebed.Dataset) -> None:
         for batch in batches:
-            dataset.append(batch, options=options)
+            dataset.with_options(write=options).append(batch)
 
     return write
 

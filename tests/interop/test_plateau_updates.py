@@ -336,7 +336,7 @@ class TestGarbage:
             yield pa.RecordBatch.from_pylist([entity(10, "c")], schema=SCHEMA)
 
         reader = pa.RecordBatchReader.from_batches(SCHEMA, rows())
-        dataset.append(reader, options=WriteOptions(target_bytes=1))
+        dataset.with_options(write=WriteOptions(target_bytes=1)).append(reader)
 
         with pytest.raises(CorruptMetadataError, match="missing"):
             dataset.arrow()

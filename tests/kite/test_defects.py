@@ -203,7 +203,7 @@ def test_d06_nothing_is_hidden_by_its_name() -> None:
 @pytest.mark.parametrize("partition_by", ["", "hash(id, 1)"])
 def test_d08_files_roll_with_and_without_partitions(partition_by: str) -> None:
     events = create(partition_by)
-    with events.writer(options=WriteOptions(target_bytes=20_000)) as writer:
+    with events.with_options(write=WriteOptions(target_bytes=20_000)).writer() as writer:
         for number in range(20_000):
             writer.write({"id": number, "s": f"{number * 2654435761 % 2**32:x}"})
 
@@ -222,7 +222,7 @@ def test_d12_writer_of_many_partitions_that_fails_to_close_leaves_nothing(
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by="s")
     events = Repository(store).create("events", descriptor)
     failing = FailingStore(store, fail_on="put", nth=nth, landed=landed)
-    writer = Repository(failing).open("events").writer(commit_options=QUICK)
+    writer = Repository(failing).open("events").with_options(commit=QUICK).writer()
     for n, s in enumerate("abcdef"):
         writer.write({"id": n, "s": s})
 

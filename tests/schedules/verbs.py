@@ -98,7 +98,7 @@ def append(doing: Doing) -> None:
     run = doing.rng.choice([None, *RUNS])
     doing.note(run=run)
     rows = doing.rows(dataset=dataset)
-    commit = dataset.append(rows, run=run, commit_options=doing.options)
+    commit = dataset.with_options(commit=doing.options).append(rows, run=run)
     doing.actor.last_append = (commit, doing.attempt.intent["rows"], run)
     doing.answered(commit)
 
@@ -107,7 +107,7 @@ def overwrite(doing: Doing) -> None:
     dataset = doing.open()
     rows = doing.rows(dataset=dataset)
     doing.note(replaces="touched")
-    doing.answered(dataset.overwrite(rows, commit_options=doing.options))
+    doing.answered(dataset.with_options(commit=doing.options).overwrite(rows))
 
 
 def overwrite_view(doing: Doing) -> None:
@@ -119,7 +119,7 @@ def overwrite_view(doing: Doing) -> None:
     if values and doing.rng.random() < 0.6:
         rows = doing.rows(values, dataset=dataset)
     view = dataset.with_(LEVEL, *levels)
-    doing.answered(dataset.overwrite(rows, view=view, commit_options=doing.options))
+    doing.answered(dataset.with_options(commit=doing.options).overwrite(rows, view=view))
 
 
 def transact(doing: Doing) -> None:
@@ -127,7 +127,7 @@ def transact(doing: Doing) -> None:
     dataset = doing.open()
     read, level = (doing.rng.choice(["a", "d", "OTHER"]) for _ in range(2))
     is_appending = doing.rng.random() < 0.5
-    with dataset.transaction(commit_options=doing.options) as t:
+    with dataset.with_options(commit=doing.options).transaction() as t:
         doing.note(reads=(read,), read_version=t.version, replaces=(), rows={})
         t.with_(LEVEL, read).arrow()
         if is_appending:
@@ -149,10 +149,10 @@ def write_from(doing: Doing) -> None:
     doing.note(read_version=read.version, rows={})
     rows = doing.rows(["x" if level == "OTHER" else level], dataset=dataset)
     if doing.rng.random() < 0.5:
-        doing.answered(dataset.append(rows, base=read, commit_options=doing.options))
+        doing.answered(dataset.with_options(commit=doing.options).append(rows, base=read))
         return
     doing.note(replaces=(level,))
-    doing.answered(dataset.overwrite(rows, view, base=read, commit_options=doing.options))
+    doing.answered(dataset.with_options(commit=doing.options).overwrite(rows, view, base=read))
 
 
 def rerun(doing: Doing) -> None:
@@ -160,7 +160,7 @@ def rerun(doing: Doing) -> None:
     run = doing.rng.choice(RUNS)
     doing.note(run=run, rows={})
     rows = doing.rows(dataset=dataset) if doing.rng.random() < 0.75 else []
-    doing.answered(dataset.rerun(rows, run, commit_options=doing.options))
+    doing.answered(dataset.with_options(commit=doing.options).rerun(rows, run))
 
 
 def delete(doing: Doing) -> None:
@@ -169,7 +169,7 @@ def delete(doing: Doing) -> None:
         [("k", 0), ("k", 1), ("k", 2), ("c", "a"), ("c", "x"), (LEVEL, "d"), (LEVEL, "OTHER")]
     )
     doing.note(deletes=(column, (value,)))
-    commit = dataset.with_(column, value).delete(commit_options=doing.options)
+    commit = dataset.with_(column, value).with_options(commit=doing.options).delete()
     if commit is not None:
         doing.answered(commit)
 
@@ -184,14 +184,13 @@ def merge(doing: Doing) -> None:
     new = doing.rows(dataset=dataset)
     doing.note(removes=tuple(gone))
     data = [{**row, "op": "I"} for row in new] + [{"n": n, "op": "D"} for n in gone]
-    report = dataset.merge(
+    report = dataset.with_options(commit=doing.options).merge(
         data,
         "n",
         matched="delete",
         delete_where="source.op = 'D'",
         insert_where="source.op = 'I'",
         run=run,
-        commit_options=doing.options,
     )
     if report.commit is not None:
         doing.answered(report.commit)
@@ -207,15 +206,15 @@ def undo(doing: Doing) -> None:
     way = doing.rng.choice(["rollback", "delete", "rerun"])
     if way == "rerun" and run is not None:
         doing.note(run=run, rows={})
-        doing.answered(dataset.rerun([], run, commit_options=doing.options))
+        doing.answered(dataset.with_options(commit=doing.options).rerun([], run))
     elif way == "delete":
         doing.note(deletes=("n", tuple(rows)))
-        gone = dataset.with_("n", *rows).delete(commit_options=doing.options)
+        gone = dataset.with_("n", *rows).with_options(commit=doing.options).delete()
         if gone is not None:
             doing.answered(gone)
     else:
         doing.note(restores=commit.version - 1, level=None)
-        gone = dataset.rollback(version=commit.version - 1, commit_options=doing.options)
+        gone = dataset.with_options(commit=doing.options).rollback(version=commit.version - 1)
         if gone is not None:
             doing.answered(gone)
 
@@ -233,6 +232,7 @@ def stage(doing: Doing) -> None:
 
 def _a_batch(doing: Doing, dataset: lakebed.Dataset) -> Any:
     told = doing.actor.world.notes.get("staged", [])
+    dataset = dataset.with_options(commit=doing.options)
     if told and doing.rng.random() < 0.5:
         return dataset.open_staged(doing.rng.choice(told))
     batches = dataset.staged()
@@ -243,7 +243,7 @@ def commit_staged(doing: Doing) -> None:
     batch = _a_batch(doing, doing.open())
     if batch is not None:
         doing.note(batch=batch.batch_id)
-        doing.answered(batch.commit(commit_options=doing.options))
+        doing.answered(batch.commit())
 
 
 def discard_staged(doing: Doing) -> None:
@@ -255,19 +255,21 @@ def discard_staged(doing: Doing) -> None:
 
 
 def compact(doing: Doing) -> None:
-    report = doing.open().compact(gather=doing.rng.random() < 0.3, commit_options=doing.options)
+    report = (
+        doing.open().with_options(commit=doing.options).compact(gather=doing.rng.random() < 0.3)
+    )
     for commit in report.commits:
         doing.answered(commit)
 
 
 def compact_metadata(doing: Doing) -> None:
-    doing.open().compact_metadata(commit_options=doing.options)
+    doing.open().with_options(commit=doing.options).compact_metadata()
 
 
 def promote(doing: Doing) -> None:
     values = [*AT_FIRST, *doing.rng.choice([["b"], ["x"], ["b", "x"]])]
     doing.note(allows=tuple(values))
-    report = doing.open().promote({"c": values}, commit_options=doing.options)
+    report = doing.open().with_options(commit=doing.options).promote({"c": values})
     if report.commit is not None:
         doing.answered(report.commit)
 
@@ -278,7 +280,7 @@ def rollback(doing: Doing) -> None:
     level = doing.rng.choice([None, None, "a", "OTHER"])
     doing.note(restores=version, level=level)
     view = None if level is None else dataset.with_(LEVEL, level)
-    commit = dataset.rollback(version=version, view=view, commit_options=doing.options)
+    commit = dataset.with_options(commit=doing.options).rollback(version=version, view=view)
     if commit is not None:
         doing.answered(commit)
 
@@ -286,7 +288,7 @@ def rollback(doing: Doing) -> None:
 def build_index(doing: Doing) -> None:
     column = doing.rng.choice(["k", "n"])
     doing.note(indexes=column)
-    doing.open().build_index(column, commit_options=doing.options)
+    doing.open().with_options(commit=doing.options).build_index(column)
 
 
 def drop_index(doing: Doing) -> None:
@@ -294,7 +296,7 @@ def drop_index(doing: Doing) -> None:
     indexed = cached_state_of(dataset).descriptor.index
     column = doing.rng.choice(indexed or ("k",))
     doing.note(unindexes=column)
-    doing.answered(dataset.drop_index(column, commit_options=doing.options))
+    doing.answered(dataset.with_options(commit=doing.options).drop_index(column))
 
 
 def _updated(old: lakebed.DatasetDescriptor, **others: Any) -> lakebed.DatasetDescriptor:
@@ -321,7 +323,9 @@ def add_field(doing: Doing) -> None:
         ),
         name=old.schema.name,
     )
-    commit = dataset.update(_updated(old, schema=schema), base=read, commit_options=doing.options)
+    commit = dataset.with_options(commit=doing.options).update(
+        _updated(old, schema=schema), base=read
+    )
     doing.answered(commit)
 
 
@@ -332,8 +336,8 @@ def set_property(doing: Doing) -> None:
     name, value = doing.rng.choice(["owner", "unit"]), f"{doing.rng.random():.6f}"
     doing.note(sets=(name, value))
     properties = {**old.properties, name: value}
-    commit = dataset.update(
-        _updated(old, properties=properties), base=read, commit_options=doing.options
+    commit = dataset.with_options(commit=doing.options).update(
+        _updated(old, properties=properties), base=read
     )
     doing.answered(commit)
 
@@ -342,7 +346,9 @@ def protect(doing: Doing) -> None:
     dataset = doing.open()
     version = max(0, dataset.version - doing.rng.randint(0, 2))
     doing.note(protects=version)
-    doing.answered(dataset.protect(version=version, reason="audit", commit_options=doing.options))
+    doing.answered(
+        dataset.with_options(commit=doing.options).protect(version=version, reason="audit")
+    )
 
 
 def unprotect(doing: Doing) -> None:
@@ -351,13 +357,13 @@ def unprotect(doing: Doing) -> None:
     if held:
         version = doing.rng.choice(held)
         doing.note(unprotects=version)
-        doing.answered(dataset.unprotect(version=version, commit_options=doing.options))
+        doing.answered(dataset.with_options(commit=doing.options).unprotect(version=version))
 
 
 def cleanup(doing: Doing) -> None:
     age = doing.rng.choice(["0s", "10m", "1d"])
     doing.note(older_than=age)
-    report = doing.open().cleanup(age, dry_run=False, commit_options=doing.options)
+    report = doing.open().with_options(commit=doing.options).cleanup(age, dry_run=False)
     doing.note(gave_up=report.version)
 
 

@@ -42,7 +42,7 @@ def test_spark_reads_no_damaged_page(spark, tmp_path, way: str, is_written_by_sp
     dataset = new_dataset(tmp_path)
     frame = spark.createDataFrame(table().to_pandas()).coalesce(1)
     by_tasks = lakebed.WriteOptions(cluster=False)  # few rows the driver would write
-    dataset.append(frame if is_written_by_spark else table(), options=by_tasks)
+    dataset.with_options(write=by_tasks).append(frame if is_written_by_spark else table())
     (file,) = dataset.files()
     path = tmp_path / file.key
     assert ("parquet-mr" in pq.read_metadata(path).created_by) == is_written_by_spark

@@ -154,7 +154,7 @@ def test_one_file_is_read_by_several_tasks(spark: Any, tmp_path: Path) -> None:
     lake = lakebed.open_repository(tmp_path)
     numbers = lake.create("numbers", lakebed.DatasetDescriptor(schema=pa.schema([("n", "int64")])))
     table = pa.table({"n": pa.array(range(20_000))})
-    numbers.append(table, options=lakebed.WriteOptions(row_group_bytes=10_000))
+    numbers.with_options(write=lakebed.WriteOptions(row_group_bytes=10_000)).append(table)
     (file,) = numbers.files()
 
     frame = load(spark, numbers, splitBytes=file.size_bytes // 3)

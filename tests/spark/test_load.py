@@ -92,7 +92,7 @@ def test_frame_of_submissions_is_written_and_read_by_tasks(spark, pings) -> None
     documents = [(f"u{n}", json.dumps({"reason": "ab"[n % 2], "n": n})) for n in range(200)]
     frame = spark.createDataFrame(documents, "uuid string, document string").repartition(3)
 
-    commit = pings.append(frame, options=WriteOptions(target_bytes=1_000))
+    commit = pings.with_options(write=WriteOptions(target_bytes=1_000)).append(frame)
 
     assert commit.row_count == 200
     assert all(key.endswith(".tsv.zst") for key in commit.files_added)

@@ -103,7 +103,7 @@ def test_every_row_lands_where_the_local_writer_puts_it(spark, repository, name)
 
     for cluster in CLUSTER:
         dataset = new_dataset(repository, STRATEGIES[name])
-        commit = dataset.append(frame, options=clustering(cluster))
+        commit = dataset.with_options(write=clustering(cluster)).append(frame)
 
         assert commit.row_count == 150, cluster
         assert by_partition(dataset) == by_partition(local), cluster
@@ -266,8 +266,12 @@ def test_scattered_rows_give_each_partition_one_file(spark, repository):
 
     by_itself = new_dataset(repository, "key", frame).append(frame)
     by_wish = new_dataset(repository, "hash(key, 5)", frame)
-    commit = by_wish.append(frame, options=clustering(cluster=True))
-    apart = new_dataset(repository, "key", frame).append(frame, options=clustering(cluster=False))
+    commit = by_wish.with_options(write=clustering(cluster=True)).append(frame)
+    apart = (
+        new_dataset(repository, "key", frame)
+        .with_options(write=clustering(cluster=False))
+        .append(frame)
+    )
 
     assert len(by_itself.files_added) == 100
     assert len(commit.files_added) == len(commit.partitions) == 5
@@ -310,9 +314,9 @@ def test_a_value_without_a_partition_is_named_and_nothing_stays(
     texts = new_dataset(repository, [by.identity("key"), by.identity("text")], long)
 
     with pytest.raises(PartitionSpecError, match="1999"):
-        bounded.append(frame, options=clustering(cluster))
+        bounded.with_options(write=clustering(cluster)).append(frame)
     with pytest.raises(PartitionSpecError, match="'text' needs"):
-        texts.append(long, options=clustering(cluster))
+        texts.with_options(write=clustering(cluster)).append(long)
 
     assert bounded.version == texts.version == 0
     assert not list(tmp_path.rglob("*.parquet"))
@@ -330,7 +334,7 @@ def test_a_null_where_none_may_be_is_refused_and_nothing_stays(
     )
 
     with pytest.raises(SchemaMismatchError, match="'id' is not nullable"):
-        dataset.append(frame, options=clustering(cluster))
+        dataset.with_options(write=clustering(cluster)).append(frame)
 
     assert dataset.version == 0
     assert not list(tmp_path.rglob("*.parquet"))
@@ -342,8 +346,10 @@ def test_rows_that_travel_are_checked_against_the_view(spark, repository, tmp_pa
     half = dataset.where("key < 50")
 
     with pytest.raises(InvalidInputError, match="outside the view"):
-        dataset.overwrite(frame, half, options=clustering(cluster=True))
-    commit = dataset.overwrite(frame.where("key < 50"), half, options=clustering(cluster=True))
+        dataset.with_options(write=clustering(cluster=True)).overwrite(frame, half)
+    commit = dataset.with_options(write=clustering(cluster=True)).overwrite(
+        frame.where("key < 50"), half
+    )
 
     assert commit.row_count == 1_000
     assert len(commit.files_added) == len(list(tmp_path.rglob("*.parquet"))) - 1 == 50
@@ -376,7 +382,7 @@ def test_a_session_with_large_texts_writes_too(spark, repository, strategy, clus
     frame = frame_of(spark, data).repartition(3)
     spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
     try:
-        commit = dataset.append(frame, options=clustering(cluster))
+        commit = dataset.with_options(write=clustering(cluster)).append(frame)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
 
@@ -388,7 +394,7 @@ def test_large_rows_travel_too(spark, repository):
     frame = events(spark, 120, 2).withColumn("text", F.repeat(F.lit("xyz"), F.lit(300_000)))
     dataset = new_dataset(repository, "key", frame)
 
-    commit = dataset.append(frame, options=clustering(cluster=True))
+    commit = dataset.with_options(write=clustering(cluster=True)).append(frame)
 
     assert len(commit.files_added) == len(commit.partitions) == 100
     assert dataset.arrow(["text"]).column("text").nbytes > 120 * 900_000

@@ -385,7 +385,9 @@ def test_a_store_that_fails_while_it_takes_files_over_keeps_none(spark, tmp_path
 
     with pytest.raises(StorageError):
         # The driver would write so few rows by itself.
-        dataset.append(events(spark).repartition(3), options=lakebed.WriteOptions(cluster=False))
+        dataset.with_options(write=lakebed.WriteOptions(cluster=False)).append(
+            events(spark).repartition(3)
+        )
 
     assert store.has_failed
     assert dataset.version == 0
@@ -431,7 +433,7 @@ def test_overwrite_of_a_view_refuses_rows_outside_it(spark, everything):
 def test_small_files_roll_in_tasks_at_the_target_size(spark, plain):
     frame = events(spark, 20_000).coalesce(1)
 
-    commit = plain.append(frame, options=lakebed.WriteOptions(target_bytes=50_000))
+    commit = plain.with_options(write=lakebed.WriteOptions(target_bytes=50_000)).append(frame)
 
     assert len(commit.files_added) > 2
     assert plain.count() == 20_000

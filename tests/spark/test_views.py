@@ -46,7 +46,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> lakebed.Dataset:
     descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")])
     dataset = lake.create("places", descriptor)
     # Row groups of a few rows, some of them equal but for a NaN: bounds do not tell of it.
-    dataset.append(ROWS, options=lakebed.WriteOptions(row_group_bytes=100))
+    dataset.with_options(write=lakebed.WriteOptions(row_group_bytes=100)).append(ROWS)
     return dataset
 
 

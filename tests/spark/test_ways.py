@@ -62,7 +62,7 @@ def small_files() -> lakebed.WriteOptions:
 
 
 def flat(dataset: lakebed.Dataset) -> None:
-    dataset.append(table(), options=small_files())
+    dataset.with_options(write=small_files()).append(table())
 
 
 def in_batches(dataset: lakebed.Dataset) -> None:
@@ -161,7 +161,7 @@ def dataset(tmp_path: Path) -> lakebed.Dataset:
     """One batch of many files in one directory."""
     descriptor = lakebed.DatasetDescriptor(schema=SCHEMA)
     dataset = lakebed.open_repository(tmp_path / "lake").create("events", descriptor)
-    with dataset.writer(options=small_files()) as writer:
+    with dataset.with_options(write=small_files()).writer() as writer:
         for row in table(0, 1_000).to_pylist():
             writer.write(row)
     assert len(dataset.files()) > 200

@@ -58,7 +58,9 @@ def test_a_store_that_fails_one_task_is_told_as_itself_and_nothing_stays_of_the_
     frame = spark.range(0, 8, 1, 4).withColumnRenamed("id", "n")
 
     with pytest.raises(StorageError, match="The disk is away") as caught:
-        Repository(failing).open("d").append(frame, options=WriteOptions(cluster=cluster))
+        Repository(failing).open("d").with_options(write=WriteOptions(cluster=cluster)).append(
+            frame
+        )
 
     assert type(caught.value) is StorageError
     assert {info.key for info in store.list()} == before

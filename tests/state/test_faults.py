@@ -156,8 +156,8 @@ class Lake:
 
 
 def write(dataset: lakebed.Dataset, operation: str) -> lakebed.Commit:
-    commit: lakebed.Commit = getattr(dataset, operation)(
-        [{"p": "a", "tag": "new"}], commit_options=QUICK
+    commit: lakebed.Commit = getattr(dataset.with_options(commit=QUICK), operation)(
+        [{"p": "a", "tag": "new"}]
     )
     return commit
 
@@ -351,8 +351,8 @@ def test_put_that_the_client_repeated_is_no_conflict_even_when_time_is_up() -> N
 
     dataset = lake.through(HookedStore(lake.store, after=after))
 
-    commit = dataset.append(
-        [{"p": "a", "tag": "new"}], commit_options=lakebed.CommitOptions(deadline_s=0)
+    commit = dataset.with_options(commit=lakebed.CommitOptions(deadline_s=0)).append(
+        [{"p": "a", "tag": "new"}]
     )
 
     assert commit.version == 2
@@ -456,7 +456,7 @@ def test_commit_is_not_undone_by_what_follows_it() -> None:
             raise DENIED
 
     guarded = lakebed.Repository(HookedStore(store, before)).open("d")
-    commit = guarded.append([{"p": "a", "tag": "new"}], commit_options=QUICK)
+    commit = guarded.with_options(commit=QUICK).append([{"p": "a", "tag": "new"}])
 
     assert commit.version == 2
     tags = sorted(repository.open("d").arrow(["tag"]).column("tag").to_pylist())

@@ -72,7 +72,7 @@ def test_behaviour_16_files_are_rolled_at_their_size(lake) -> None:
     entities = [{"uuid": f"{n:050}", "document": f'{{"v":"{n:040}"}}'} for n in range(1_000)]
     assert {len(one["uuid"]) + len(one["document"]) + 2 for one in entities} == {100}
 
-    dataset.append(entities, options=WriteOptions(target_bytes=10_000))
+    dataset.with_options(write=WriteOptions(target_bytes=10_000)).append(entities)
 
     sizes = [file.size_bytes for file in dataset.files()]
     assert sum(sizes) == 100_000

@@ -155,7 +155,7 @@ def test_writer_that_outlasts_its_lease_fails_at_commit_and_does_no_harm(dataset
     before = content(dataset)
 
     with pytest.raises(CommitConflictError, match=r"outlasted its lease of 0:00:00.001") as info:
-        dataset.append(rows(), commit_options=SHORT)
+        dataset.with_options(commit=SHORT).append(rows())
 
     assert info.value.hint == "Write the data again, with a longer lease."
     assert content(dataset) == before
@@ -184,7 +184,7 @@ def test_writer_that_is_complete_and_comes_too_late_fails_too(dataset, lake) -> 
 def test_long_write_keeps_its_lease(dataset, lake) -> None:
     # Longer than a round may take on a busy machine, shorter than all of them.
     options = lakebed.CommitOptions(lease=dt.timedelta(seconds=2))
-    with dataset.writer(commit_options=options) as writer:
+    with dataset.with_options(commit=options).writer() as writer:
         for n in range(4):
             for _ in range(1_000):
                 writer.write(row("x", n))

@@ -114,7 +114,7 @@ def test_postings_of_a_writer_at_work_stay_whatever_its_clock_says(dataset, stor
     key = f"d/postings/n/0000000001-{'a' * 32}.parquet"
     reported: list[Any] = []
     options = lakebed.CommitOptions(lease=3 * DAY)
-    dataset.append(rows(), commit_options=options)
+    dataset.with_options(commit=options).append(rows())
 
     assert reasons(reported[0])[key] == "too young"
     assert ("b", 1) in content(dataset)

@@ -658,7 +658,7 @@ def compact_on_a_failing_store(name: Any, nth: int, *, landed: bool) -> None:
     failure: LakebedError | None = None
 
     try:
-        lakebed.Repository(failing).open("d").compact(commit_options=QUICK)
+        lakebed.Repository(failing).open("d").with_options(commit=QUICK).compact()
     except LakebedError as exc:
         failure = exc
 

@@ -154,7 +154,9 @@ def test_what_stays_are_the_rows_for_which_the_constraint_is_not_true(
 ) -> None:
     dataset = make(MemoryStore(uuid.uuid4().hex), *([by.identity("p")] if is_partitioned else []))
     for batch in batches:
-        dataset.append(batch, options=lakebed.WriteOptions(row_group_bytes=row_group_bytes))
+        dataset.with_options(write=lakebed.WriteOptions(row_group_bytes=row_group_bytes)).append(
+            batch
+        )
     rows = [one for batch in batches for one in batch]
     before = dataset.version
     view = dataset.where(predicate)
@@ -230,7 +232,7 @@ def test_files_that_are_written_anew_are_cut_as_asked(dataset: Dataset) -> None:
     dataset.append([row(n) for n in range(1000)])
 
     options = lakebed.WriteOptions(target_bytes=2_000, row_group_bytes=2_000)
-    commit = dataset.where("n = 5").delete(options=options)
+    commit = dataset.where("n = 5").with_options(write=options).delete()
 
     assert commit is not None
     assert len(commit.files_added) > 1
@@ -341,7 +343,7 @@ def delete_on_a_failing_store(name: Any, nth: int, error: StorageError, *, lande
     failure: LakebedError | None = None
 
     try:
-        Repository(failing).open("d").where("n = 1").delete(commit_options=QUICK)
+        Repository(failing).open("d").where("n = 1").with_options(commit=QUICK).delete()
     except LakebedError as exc:
         failure = exc
 

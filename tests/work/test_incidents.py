@@ -56,7 +56,7 @@ def test_f1_lost_answer_to_the_swap_is_no_reason_to_delete_what_is_live(dataset,
     silent = lakebed.Repository(SilentStore(lake.store)).open("d")
 
     with pytest.raises(CommitUnknownError):
-        silent.append([row("c", 1)], commit_options=lakebed.CommitOptions(deadline_s=0))
+        silent.with_options(commit=lakebed.CommitOptions(deadline_s=0)).append([row("c", 1)])
     sweep(dataset)
 
     assert content(dataset) == [("a", 1), ("b", 1), ("c", 1)]
@@ -70,7 +70,7 @@ def test_f1_lost_answer_to_the_swap_of_the_cleanup_itself_deletes_nothing_twice(
     before = data_keys(lake.store)
 
     with pytest.raises(CommitUnknownError):
-        sweep(silent, commit_options=lakebed.CommitOptions(deadline_s=0))
+        sweep(silent.with_options(commit=lakebed.CommitOptions(deadline_s=0)))
     assert data_keys(lake.store) == before
     report = sweep(dataset)
 

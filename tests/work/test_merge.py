@@ -398,8 +398,8 @@ class TestKeys:
     ) -> None:
         monkeypatch.setattr("lakebed.work.merge._MOST_VALUES", 3)
         dataset = make(store, index=["id"])
-        dataset.append(
-            [row(n, v=math.nan if n == 9 else float(n)) for n in range(20)], options=ONE_ROW_A_FILE
+        dataset.with_options(write=ONE_ROW_A_FILE).append(
+            [row(n, v=math.nan if n == 9 else float(n)) for n in range(20)]
         )
 
         report = dataset.merge([row(n, v=-1.0) for n in range(5, 10)], "id")
@@ -916,8 +916,8 @@ def filled() -> Store:
 
 def merge_all(repository: Repository) -> None:
     data = [row(1, p="a", v=1.0), row(2, v=-1.0), row(9, v=9.0)]
-    repository.open("d").merge(
-        data, "id", delete_where="source.v < 0", run="m", commit_options=QUICK
+    repository.open("d").with_options(commit=QUICK).merge(
+        data, "id", delete_where="source.v < 0", run="m"
     )
 
 

@@ -568,7 +568,7 @@ def promote_on_a_failing_store(name: Any, nth: int, *, landed: bool) -> None:
     failure: LakebedError | None = None
 
     try:
-        lakebed.Repository(failing).open("d").promote(ESR, commit_options=QUICK)
+        lakebed.Repository(failing).open("d").with_options(commit=QUICK).promote(ESR)
     except LakebedError as exc:
         failure = exc
 

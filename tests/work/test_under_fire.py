@@ -157,7 +157,7 @@ class Battle:
     def die(self, dice: random.Random) -> None:
         dying = DyingStore(self.lake.store, nth=dice.randint(1, 14), after=dice.random() < 0.5)
         try:
-            lakebed.Repository(dying).open("d").append(self.rows(dice), commit_options=LEASE)
+            lakebed.Repository(dying).open("d").with_options(commit=LEASE).append(self.rows(dice))
         except Killed:
             self.count("death")
         except CommitConflictError:

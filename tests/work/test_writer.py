@@ -301,7 +301,9 @@ def test_empty_writer_is_closed_without_a_word_whatever_is_on_its_way(
 def test_behaviour_3_writer_whose_store_failed_commits_nothing(store: Store) -> None:
     users = create(store, partition_by="identity(id) as part")
     failing = Dataset(Source(FailingStore(store, fail_on="put", nth=2), "users"))
-    writer = failing.writer(options=WriteOptions(memory_bytes=3_000, row_group_bytes=100))
+    writer = failing.with_options(
+        write=WriteOptions(memory_bytes=3_000, row_group_bytes=100)
+    ).writer()
 
     with pytest.raises(StorageError):
         write_many(writer)
@@ -547,7 +549,9 @@ def test_behaviour_6_writer_that_has_ended_takes_nothing_more(users: Dataset, en
 def test_behaviour_8_files_of_a_writer_become_visible_by_the_commit_alone(
     users: Dataset, store: Store
 ) -> None:
-    with users.writer(options=WriteOptions(target_bytes=1_000, row_group_bytes=1_000)) as writer:
+    with users.with_options(
+        write=WriteOptions(target_bytes=1_000, row_group_bytes=1_000)
+    ).writer() as writer:
         for number in range(3 * ENTITIES_PER_BATCH):
             writer.write({"id": number})
         assert data_files(store)
@@ -559,7 +563,7 @@ def test_behaviour_8_files_of_a_writer_become_visible_by_the_commit_alone(
 @pytest.mark.thorough
 def test_behaviour_9_rolled_files_hold_every_entity_once(users: Dataset) -> None:
     options = WriteOptions(target_bytes=20_000)
-    with users.writer(options=options) as writer:
+    with users.with_options(write=options).writer() as writer:
         for number in range(20_000):
             writer.write({"id": number, "name": f"{hash(str(number))}"})
 
@@ -572,7 +576,7 @@ def test_behaviour_9_rolled_files_hold_every_entity_once(users: Dataset) -> None
 def test_behaviour_10_writer_that_stays_open_begins_other_files(
     users: Dataset, store: Store
 ) -> None:
-    with users.writer(options=WriteOptions(roll_interval_s=0.02)) as writer:
+    with users.with_options(write=WriteOptions(roll_interval_s=0.02)).writer() as writer:
         for number in range(3):
             writer.write({"id": number})
             time.sleep(0.03)

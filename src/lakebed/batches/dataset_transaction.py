@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NoReturn, Self
 
-from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.partitioning import admitted_values
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.plan.search import plan
-from lakebed.state.committing import CommitOptions
 from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
@@ -85,11 +84,11 @@ class DatasetTransaction(View):
 
     _NOT_OF_PINNED = View._NOT_OF_PINNED - {"append", "delete", "overwrite"}
 
-    def __init__(self, source: Source, commit_options: CommitOptions | None = None) -> None:
+    def __init__(self, of: View) -> None:
         """Use `Dataset.transaction` instead."""
-        self._watched = _Watched(source)
+        self._watched = _Watched(of._source)
         super().__init__(self._watched, TRUE)
-        self._commit_options = commit_options
+        self._with_options_of(of)
         self._started: Transaction | None = None
         self._writes: list[_Write] = []
         self._calls = 0  # that write, and have begun but not ended
@@ -109,29 +108,34 @@ class DatasetTransaction(View):
         """What the dataset is in that version."""
         return self._watched.state.descriptor
 
+    def with_options(self, **_options: object) -> NoReturn:
+        """Raise an error: a transaction has the options of the dataset that began it."""
+        raise InvalidInputError(
+            f"{self!r} cannot be given other options.",
+            hint="Give them to the dataset: dataset.with_options(…).transaction().",
+        )
+
     def append(  # type: ignore[override]  # there is no commit yet
-        self, data: object, *, options: WriteOptions | None = None
+        self, data: object
     ) -> None:
         """Add rows. Raises as `Dataset.append` does, and then this call has written nothing.
 
         Args:
             data: As for `Dataset.append`.
-            options: How data files are cut.
 
         Raises:
             InvalidInputError: The transaction is not open.
         """
-        self._add(data, Nothing(), options)
+        self._add(data, Nothing())
 
     def overwrite(  # type: ignore[override]  # there is no commit yet
-        self, data: object, view: View | None = None, *, options: WriteOptions | None = None
+        self, data: object, view: View | None = None
     ) -> None:
         """Replace every partition that the data touches, or a whole view.
 
         Args:
             data: As for `Dataset.overwrite`.
             view: Of this dataset, aligned with partition boundaries.
-            options: How data files are cut.
 
         Raises:
             InvalidInputError: As for `Dataset.overwrite`; or the transaction has written to one of
@@ -139,16 +143,15 @@ class DatasetTransaction(View):
             PredicateError: The view is not aligned with partition boundaries.
         """
         scope = None if view is None else self._own(view)._whole_of(self._watched.state)
-        self._add(data, scope, options)
+        self._add(data, scope)
 
     def delete(  # type: ignore[override]  # there is no commit yet
-        self, view: View, *, options: WriteOptions | None = None
+        self, view: View
     ) -> int:
         """Delete the entities of a view, as the snapshot shows them.
 
         Args:
             view: Of this dataset; the transaction itself is the view of everything.
-            options: How files are cut that are written anew.
 
         Returns:
             How many there are.
@@ -158,7 +161,7 @@ class DatasetTransaction(View):
                 one of the partitions before; or it is not open.
         """
         with self._call() as started:
-            target = self._target(started, options)
+            target = self._target(started)
             store, state = self._source.store, self._watched.state
             constraint = bind(self._own(view).constraint, state.layout.predicate_types)
             chosen = plan(state, constraint, requests=0, store=store)
@@ -223,19 +226,19 @@ class DatasetTransaction(View):
         self._started.keep_alive()
         return self._started
 
-    def _target(self, started: Transaction, options: WriteOptions | None) -> BatchTarget:
+    def _target(self, started: Transaction) -> BatchTarget:
         state = self._watched.state
-        target = self._narrow_target(started, options)
+        target = self._narrow_target(started)
         # A dimension that is capped counts what this transaction has written, too.
         written = tuple(label for write in self._writes for label in write.written.labels)
         return replace(
             target, admitted=admitted_values(replace(state, labels=(*state.labels, *written)))
         )
 
-    def _add(self, data: object, scope: Scope | None, options: WriteOptions | None) -> None:
+    def _add(self, data: object, scope: Scope | None) -> None:
         """Write rows, and keep them if what they replace is right; else delete them."""
         with self._call() as started:
-            written = self._stage(data, self._target(started, options))
+            written = self._stage(data, self._target(started))
             started.add(written)
             try:
                 settled = settled_scope(self._source.name, written.partitions, scope)

@@ -11,7 +11,6 @@ from lakebed.checks import Audit, Check, look_at
 from lakebed.commit import Commit
 from lakebed.common.html import facts_to_html
 from lakebed.errors import CommitConflictError, PreconditionFailedError
-from lakebed.state.committing import CommitOptions
 from lakebed.state.reservation import BatchRecord, Staging
 from lakebed.state.snapshot import Snapshot, Source
 from lakebed.view import View
@@ -19,6 +18,8 @@ from lakebed.work import staging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakebed.state.committing import CommitOptions
 
 _D = TypeVar("_D", bound=View)
 
@@ -44,13 +45,20 @@ class Staged(Generic[_D]):
     1
     """
 
-    def __init__(self, source: Source, record: BatchRecord, build: Callable[[Source], _D]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        record: BatchRecord,
+        build: Callable[[Source], _D],
+        options: CommitOptions | None = None,
+    ) -> None:
         """Use `Dataset.stage` or `Dataset.staged` instead."""
         assert record.staging is not None
         self._source = source
         self._record = record
         self._staging: Staging = record.staging
         self._build = build
+        self._options = options
 
     def __repr__(self) -> str:
         run = f" of run {self.run!r}" if self.run else ""
@@ -191,7 +199,6 @@ class Staged(Generic[_D]):
         *,
         checks: Sequence[Check | Callable[[View], object]] = (),
         spark: SparkSession | None = None,
-        commit_options: CommitOptions | None = None,
     ) -> Commit:
         """Make the batch visible, if it passes all checks.
 
@@ -202,7 +209,6 @@ class Staged(Generic[_D]):
         Args:
             checks: As for `check`.
             spark: As for `check`.
-            commit_options: How long to fight for the head.
 
         Raises:
             ChecksFailedError: Says which check failed and what it found. Nothing became visible,
@@ -231,7 +237,7 @@ class Staged(Generic[_D]):
             only_on = head.state if again else None
             try:
                 made, base = staging.commit(
-                    store, name, self.batch_id, commit_options, only_on=only_on
+                    store, name, self.batch_id, self._options, only_on=only_on
                 )
             except PreconditionFailedError:
                 todo, head = again, self._source.load()

@@ -14,8 +14,8 @@ from lakebed.batches.listing import Batch
 from lakebed.checks import Audit, Check
 from lakebed.cli.data import (
     base_option,
+    begun_on,
     begun_option,
-    commit_options,
     rows_of,
     run_option,
     show_commit,
@@ -112,15 +112,12 @@ def rerun(
     if (inputs is None) is not is_empty:
         message = "Give FILES, or --empty to say that there are no rows."
         raise click.UsageError(message, click.get_current_context())
-    dataset = repository.open(name)
-    options = commit_options(begun_at)
+    dataset = begun_on(repository.open(name), begun_at)
     if inputs is None:
-        show_commit(output, dataset.rerun([], run, base=base, commit_options=options))
+        show_commit(output, dataset.rerun([], run, base=base))
         return
     with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.rerun(
-            rows_of(inputs, dataset), run, partitions=partitions, base=base, commit_options=options
-        )
+        commit = dataset.rerun(rows_of(inputs, dataset), run, partitions=partitions, base=base)
     show_commit(output, commit)
 
 

@@ -122,8 +122,13 @@ begun_option = click.option(
 )
 
 
+def begun_on(dataset: Dataset, begun_at: dt.datetime | None) -> Dataset:
+    """Return the dataset with the time at which the process began, where that is given."""
+    return dataset.with_options(commit=commit_options(begun_at))
+
+
 def commit_options(begun_at: dt.datetime | None) -> CommitOptions | None:
-    """Return what a writing verb was told of its process."""
+    """Return the options of a commit whose process began at a given time."""
     return None if begun_at is None else CommitOptions(begun_at=begun_at)
 
 
@@ -157,11 +162,9 @@ def append(
     them; '-' is JSON lines on stdin. The dataset's types are taken, and every column must be one
     of its fields.
     """
-    dataset = repository.open(name)
+    dataset = begun_on(repository.open(name), begun_at)
     with output.progress(f"Appending {inputs.label}"):
-        commit = dataset.append(
-            rows_of(inputs, dataset), run, base=base, commit_options=commit_options(begun_at)
-        )
+        commit = dataset.append(rows_of(inputs, dataset), run, base=base)
     show_commit(output, commit)
 
 
@@ -204,7 +207,7 @@ def overwrite(
     if inputs is None and where is None:
         message = "Give FILES, or --where to say what shall be empty."
         raise click.UsageError(message, click.get_current_context())
-    dataset = repository.open(name)
+    dataset = begun_on(repository.open(name), begun_at)
     view = None if where is None else dataset.where(where)
     if is_dry_run:
         with output.progress(f"Reading {inputs.label if inputs else 'the dataset'}"):
@@ -216,14 +219,11 @@ def overwrite(
             ({name: getattr(one, name) for name in _REPLACED_COLUMNS} for one in found.partitions),
         )
         return
-    options = commit_options(begun_at)
     if inputs is None:
-        show_commit(output, dataset.overwrite([], view, run=run, base=base, commit_options=options))
+        show_commit(output, dataset.overwrite([], view, run=run, base=base))
         return
     with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.overwrite(
-            rows_of(inputs, dataset), view, run=run, base=base, commit_options=options
-        )
+        commit = dataset.overwrite(rows_of(inputs, dataset), view, run=run, base=base)
     show_commit(output, commit)
 
 

@@ -33,7 +33,6 @@ from lakebed.model.predicate import sql_literal
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session, session_at
-from lakebed.state.committing import CommitOptions
 from lakebed.state.creation import check_place
 from lakebed.work.ingest.load import LoadReport, load
 from lakebed.work.ingest.load_options import LoadOptions
@@ -183,7 +182,7 @@ def import_(
             quarantine=quarantine or None,
             options=LoadOptions(
                 csv=inputs.csv,
-                commit=commit_options(begun_at) or CommitOptions(),
+                commit=commit_options(begun_at),
                 fail_on_rejects=not sets_aside,
                 max_rejects=max_rejects,
                 allow_truncated=allow_truncated,

@@ -17,8 +17,8 @@ from lakebed.arrow.reading.inference import infer_schema
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.cli.data import (
     base_option,
+    begun_on,
     begun_option,
-    commit_options,
     run_option,
     split_names,
     takes_files,
@@ -101,7 +101,7 @@ def merge(
     rows that are updated; columns that the dataset lacks must stand in a condition, such as
     "source.op = 'D'".
     """
-    dataset = repository.open(name)
+    dataset = begun_on(repository.open(name), begun_at)
     view: View = dataset if where is None else dataset.where(where)
     with _as_files(inputs) as files:
         rows = _rows_of(files, dataset)
@@ -120,7 +120,6 @@ def merge(
                 dry_run=is_dry_run,
                 run=run,
                 base=base,
-                commit_options=commit_options(begun_at),
             )
     _show(output, report)
 

@@ -91,8 +91,9 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
             Source(opened.store, opened.layout.name).past_state(options.base)  # or it is an error
         operation, scope = _what_to_do(options, opened, is_overwrite=is_overwrite)
         commit_options, kept_for = _leases(options)
-        transaction = opened.view._begin(operation, options.run, commit_options)
-        target = opened.view._narrow_target(transaction, options.files)
+        view = opened.view.with_options(write=options.files, commit=commit_options)
+        transaction = view._begin(operation, options.run)
+        target = view._narrow_target(transaction)
         begun = transaction.suspend()
         return cls(
             store=opened.store,

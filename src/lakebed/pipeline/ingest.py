@@ -515,7 +515,7 @@ class Ingest:
         Cost:
             As for `Dataset.release`.
         """
-        return self.dataset().release(files, commit_options=self.commit)
+        return self.dataset().with_options(commit=self.commit).release(files)
 
     def batches_of(self, file: str) -> tuple[int, ...]:
         """Return the ids of the batches that a file was read into, oldest first.

@@ -87,8 +87,8 @@ class LoadOptions:
     Attributes:
         csv: How CSV is written.
         storage_options: What the store of a URL needs to know; no display shows what may be secret.
-        write: How data files are cut.
-        commit: How long the commits fight for the head.
+        write: Sizes and layout of data files; None for the options of the dataset.
+        commit: Retries and lease of the commits; None for the options of the dataset.
         provided: Values of `provided` partition fields, the same for all rows.
         fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
             not fit.
@@ -105,8 +105,8 @@ class LoadOptions:
 
     csv: CsvOptions = field(default_factory=CsvOptions)
     storage_options: Mapping[str, str] = field(default_factory=dict)
-    write: WriteOptions = field(default_factory=WriteOptions)
-    commit: CommitOptions = field(default_factory=CommitOptions)
+    write: WriteOptions | None = None
+    commit: CommitOptions | None = None
     provided: Mapping[str, Scalar] = field(default_factory=dict)
     fail_on_rejects: bool = False
     max_rejects: float | None = 1
