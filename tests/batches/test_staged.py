@@ -586,7 +586,7 @@ def test_cleanup_keeps_a_staged_batch_until_its_lease_is_over(dataset: Dataset) 
 
     dataset.cleanup(older_than="0s", dry_run=False, clock_skew=dt.timedelta())
 
-    with pytest.raises(VersionNotFoundError, match="After its lease, a cleanup takes a batch"):
+    with pytest.raises(VersionNotFoundError, match="A cleanup deletes a batch after its lease"):
         brief.commit()
     kept.commit(checks=[checks.row_count(min=1)])
     assert content(dataset) == [("a", 2), ("a", 4), ("b", 1)]
