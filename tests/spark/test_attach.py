@@ -318,3 +318,13 @@ def test_rows_of_a_view_are_written_to_another_dataset(
     overwritten.write.format("lakebed").mode("append").save(other.uri.removeprefix("file://"))
 
     assert sorted(other.arrow(["n"])["n"].to_pylist()) == [*range(24), *range(80, 90)]
+
+
+def test_a_dataset_in_place_of_its_repository_is_refused(
+    spark: Any, lake: lakebed.Repository
+) -> None:
+    create(lake, "alone")
+    address = f"{lake.uri}/alone"
+
+    with pytest.raises(InvalidInputError, match="alone is a dataset, not a repository"):
+        lakebed.spark.attach(spark, lakebed.open_repository(address))
