@@ -543,11 +543,11 @@ def delete_rows(table: Table) -> None:
 @pytest.mark.parametrize(
     ("act", "reason"),
     [
-        (rename, "'n' is called 'number' since"),
-        (rename_inside, "'inner.x' is called 'z' since"),
+        (rename, "'n' was renamed to 'number'"),
+        (rename_inside, "'inner.x' was renamed to 'z'"),
         (drop_and_add, "'n' was dropped"),
         (change_spec, "older partition spec"),
-        (delete_rows, "1 files say of rows that they are deleted"),
+        (delete_rows, "1 files mark rows as deleted"),
     ],
 )
 def test_iceberg_table_whose_files_are_not_all_it_says_is_refused_by_name(

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Properties come from storage, so they name no place where a process connects to or writes: that is
-# for whoever runs it to say, as pyiceberg's configuration says what a catalog is.
+# Properties come from storage, so they do not name a place that a process connects to or writes to.
+# The environment of the process names it, as pyiceberg's configuration defines a catalog.
 METASTORE = "LAKEBED_METASTORE"
 
-_ROUNDS = 5  # in which what others have appended meanwhile is gathered, too
+_ROUNDS = 5  # later rounds gather what others have appended meanwhile
 
 _gathering: ContextVar[bool] = ContextVar("gathering", default=False)
 
@@ -39,19 +39,19 @@ _gathering: ContextVar[bool] = ContextVar("gathering", default=False)
 def publish(
     store: Store, state: State, metastore: SparkSession | str | os.PathLike[str] | None = None
 ) -> tuple[NotPublished, ...]:
-    """Publish a dataset to what its properties name, each by itself.
+    """Publish a dataset to the targets in its properties, independently of each other.
 
     Args:
-        store: Where the dataset is.
-        state: What its head says.
-        metastore: Where Hive tables are; None for that of `LAKEBED_METASTORE`, else that of the
-            session that runs.
+        store: The store that holds the dataset.
+        state: State of the dataset's head.
+        metastore: Metastore of Hive tables; None for that of `LAKEBED_METASTORE`, else that of the
+            running session.
 
     Returns:
-        What was not published, and why. It keeps no other target from being published to.
+        The targets that failed, with reasons. A failure does not stop the other targets.
     """
     if _gathering.get():
-        return ()  # what gathers publishes afterwards
+        return ()  # the caller that gathers publishes afterwards
     properties = state.descriptor.properties
     for error in publishing.misunderstood(properties):
         _log.warning("property without effect dataset=%s: %s", state.name, error)
@@ -66,7 +66,7 @@ def publish(
 
 
 def gather(store: Store, pending: Pending) -> Gathered | None:
-    """Gather what a batch is to be committed with, where a table needs one directory a partition.
+    """Gather files for the commit of a batch, if a table needs one directory for each partition.
 
     Raises:
         LakebedError: See `gather_beside`.
@@ -82,10 +82,10 @@ class _Publisher:
     """Publishes one dataset.
 
     Attributes:
-        store: Where the dataset is.
-        dataset: Its name.
-        metastore: Where Hive tables are; None for that of the session that runs.
-        has_gathered: Whether it has made a commit for a table to show.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        metastore: Metastore of Hive tables; None for that of the running session.
+        has_gathered: True if a commit was made so that a table can show the dataset.
     """
 
     store: Store
@@ -100,7 +100,7 @@ class _Publisher:
             try:
                 target.check()
                 self._publish(target)
-            except Exception as exc:  # noqa: BLE001 - the commit was made, and others are to be told
+            except Exception as exc:  # noqa: BLE001 - the commit is made, and other targets follow
                 reason, hint = (
                     (exc.message, exc.hint) if isinstance(exc, LakebedError) else (repr(exc), "")
                 )
@@ -123,10 +123,10 @@ class _Publisher:
                 self._to_hive(target)
 
     def _to_hive(self, target: PublicationTarget) -> None:
-        """Publish to a metastore; write again what a table cannot show for where it lies."""
+        """Publish to a metastore; rewrite files that a table cannot show where they lie."""
         if self.metastore is None and not is_session_running():
             raise InvalidInputError(
-                f"No Spark session runs, and {METASTORE} names no metastore.",
+                f"No Spark session is running, and {METASTORE} does not name a metastore.",
                 hint=f"Set the environment variable {METASTORE} to thrift://host:port, or to the "
                 "directory of an embedded metastore.",
             )
@@ -147,7 +147,7 @@ class _Publisher:
                 return
 
     def _gather(self, directories: frozenset[str]) -> None:
-        """Write the files of directories again, those of each partition into one, by a commit."""
+        """Rewrite the files of directories by a commit, into one directory for each partition."""
         self.has_gathered = True
         token = _gathering.set(True)
         try:
@@ -161,4 +161,4 @@ def _title_of(target: PublicationTarget) -> str:
     try:
         return target.title
     except LakebedError:
-        return target.kind  # an older release has accepted a name that is none
+        return target.kind  # an older release accepted an invalid name

@@ -1,4 +1,4 @@
-"""Whether files of older schemas, and of other tools, read in a table as they do here."""
+"""Checks that a table reads files of older schemas and of other tools as Lakebed does."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from lakebed.state.state import State, descriptor_from
 from lakebed.store.base import Store
 
 Widens = Callable[[Type, Type], bool]
-"""Whether readers of a table make of a file's type, the first, what the table has, the second."""
+"""Returns whether readers of a table widen the type in a file, the first, to that of the table."""
 
 
 def check_compatible(
     store: Store, state: State, labels: Sequence[str], *, reader: str, widens: Widens
 ) -> None:
-    """Check that readers of a table, who know nothing of lineages, make of files what Lakebed does.
+    """Check that readers of a table, which know no lineage, read files as Lakebed does.
 
     Args:
-        store: Where the files are.
-        state: Of the dataset.
-        labels: Of the files.
-        reader: Whose readers, for errors.
-        widens: What they make of other types.
+        store: The store that holds the files.
+        state: State of the dataset.
+        labels: Labels of the files.
+        reader: Name of the table format, for errors.
+        widens: Returns whether readers widen one type to another.
 
     Raises:
-        InvalidInputError: It would not; the message names the field.
+        InvalidInputError: A file would read differently; the message names the field.
 
     Cost:
         Nothing for files of the current schema; the history where there are older ones, and a
@@ -58,13 +58,13 @@ def check_compatible(
             reason = difference(footer, stored)
             if reason:
                 raise InvalidInputError(
-                    f"Data file {key!r} would not read in {reader} as in {state.name!r}: {reason}.",
+                    f"{reader} would read data file {key!r} differently from Lakebed: {reason}.",
                     hint="Overwrite its partition with its own rows.",
                 )
 
 
 def dropped_fields(store: Store, state: State) -> tuple[Field, ...]:
-    """Return the fields of older schemas whose names the current one does not have.
+    """Return the fields of older schemas whose names the current schema lacks.
 
     Cost:
         Nothing if there was one schema only; else the history.
@@ -72,13 +72,13 @@ def dropped_fields(store: Store, state: State) -> tuple[Field, ...]:
     dropped: dict[str, Field] = {}
     if state.lineage.number > 1:
         for descriptor in _descriptors(store, state).values():
-            gone = (f for f in descriptor.schema if f.name not in state.descriptor.schema)
-            dropped.update((field.name, field) for field in gone)
+            missing = (f for f in descriptor.schema if f.name not in state.descriptor.schema)
+            dropped.update((field.name, field) for field in missing)
     return tuple(dropped.values())
 
 
 def unknown_fields(store: Store, state: State, labels: Sequence[str]) -> tuple[Field, ...]:
-    """Return the columns of files of other tools that are no fields, such as an index of pandas.
+    """Return columns of other tools' files that are not fields, such as an index of pandas.
 
     Cost:
         A footer for each file of another tool.
@@ -94,7 +94,7 @@ def unknown_fields(store: Store, state: State, labels: Sequence[str]) -> tuple[F
             try:
                 kind = type_from_arrow(column.type, place=column.name, strict_names=False)
             except SchemaMismatchError:
-                kind = Primitive(Kind.STRING)  # nobody reads it
+                kind = Primitive(Kind.STRING)  # any type will do: the column is never read
             unknown[column.name] = Field(name=column.name, type=kind)
     return tuple(unknown.values())
 
@@ -107,7 +107,7 @@ def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]
 
 
 def _descriptors(store: Store, state: State) -> Mapping[int, DatasetDescriptor]:
-    """Return what the dataset was, by the number of its schema."""
+    """Return the descriptors of the dataset by schema number."""
     descriptors = {}
     for entry in history.read(store, state.lists.history):
         if entry.descriptor is not None:
@@ -134,7 +134,7 @@ def _check_older(
         reason = f"they hold field {name!r} in another form"
     if reason:
         raise InvalidInputError(
-            f"Files of schema {number} of {state.name!r} would not read in {reader} as they do here: "
-            f"{reason}.",
-            hint="Overwrite their partitions with their own rows: new files are of the new schema.",
+            f"{reader} would read files of schema {number} of {state.name!r} differently from "
+            f"Lakebed: {reason}.",
+            hint="Overwrite their partitions with their own rows: new files have the new schema.",
         )

@@ -1,10 +1,10 @@
-"""The engine of all publications: looks at head and table until the table shows the head.
+"""The engine of all publications: compares head and table until the table shows the head.
 
-Nothing is locked. Who publishes looks at the head once more at the end, and goes on if it has
-moved; so of several publishers the last one leaves the table right. What a table may show is noted
-before it shows it, for cleanups and for other publishers; see `lakebed.state.published`. And after
-it was noted the head is read once more: a cleanup that knew nothing of it yet has said there what
-it deletes.
+Nothing is locked. A publisher reads the head once more at the end, and goes on if it has moved; so
+the last of several publishers leaves the table right. A note records which versions a table may
+show before it shows them, for cleanups and for other publishers; see `lakebed.state.published`.
+The head is read again after the note was written, because a cleanup that did not see the note has
+recorded its deletions in the head.
 """
 
 from __future__ import annotations
@@ -25,67 +25,69 @@ from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
-_MAX_ROUNDS = 10  # commits that may come while one is published, and lost races
+_MAX_ROUNDS = 10  # commits that may arrive during a publication, and lost races
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  # after a lost race
 
 
 class HasVersion(Protocol):
-    """What a publication has done."""
+    """The result of a publication."""
 
     @property
     def version(self) -> int:
-        """Of the dataset, which the table shows."""
+        """The version of the dataset that the table shows."""
 
     def followed_by(self, later: Self) -> Self:
-        """Return what two rounds of one publication did."""
+        """Return the combined result of two rounds of one publication."""
 
 
-Look = TypeVar("Look")
-Ended = TypeVar("Ended", bound=HasVersion)
-Told = TypeVar("Told", bound=HasVersion, covariant=True)
+Plan = TypeVar("Plan")
+Result = TypeVar("Result", bound=HasVersion)
+Report = TypeVar("Report", bound=HasVersion, covariant=True)
 
 
-class Target(Protocol[Look, Told]):
+class Target(Protocol[Plan, Report]):
     """A table that shows a dataset.
 
-    `look` compares and proves, and changes nothing; `apply` does what it found.
+    `plan` compares and proves, and changes nothing; `apply` makes the changes.
     """
 
     @property
     def title(self) -> str:
-        """What the table is called in messages."""
+        """The name of the table in messages."""
 
-    def look(self, state: State, note: Note, *, is_full: bool) -> Look:
-        """Say what is to be done so that the table shows a state.
+    def plan(self, state: State, note: Note, *, is_full: bool) -> Plan:
+        """Return the changes after which the table shows a state.
 
         Args:
-            state: Of the dataset.
-            note: As read right before.
-            is_full: Whether to compare all of the table, and to believe nothing of it.
+            state: The state to show.
+            note: The note of the table, read just before.
+            is_full: Compare the whole table instead of trusting what it records.
         """
 
-    def is_to_change(self, now: Look) -> bool:
-        """Whether there is anything to do."""
+    def is_to_change(self, plan: Plan) -> bool:
+        """Return whether a plan holds any change."""
 
-    def apply(self, now: Look, note: Note) -> bool:
-        """Do it; not after the deadline of the note, which says by now that it is being done.
+    def apply(self, plan: Plan, note: Note) -> bool:
+        """Make the changes, unless the deadline of the note has passed.
+
+        The note already records that the publication has begun.
 
         Returns:
-            False if nothing was done, because somebody else was faster.
+            False if nothing was done because another writer was faster.
         """
 
-    def report(self, now: Look, *, is_applied: bool) -> Told:
-        """Say what was done, or would be."""
+    def report(self, plan: Plan, *, is_applied: bool) -> Report:
+        """Return the result of the changes, made or only planned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What is asked of a publication.
+class Request:
+    """Options of a publication.
 
     Attributes:
-        check: Only compare all of the table with the dataset.
-        repair: Compare all of the table, and mend it.
-        dry_run: Only say what would be done.
+        check: Only compare the whole table with the dataset.
+        repair: Compare the whole table with the dataset, and repair it.
+        dry_run: Only report what would be done.
     """
 
     check: bool = False
@@ -95,36 +97,35 @@ class Wish:
     def __post_init__(self) -> None:
         if self.check and self.repair:
             raise InvalidInputError(
-                "Both check and repair are asked for.",
-                hint="Give one: check changes nothing, repair mends what check would tell.",
+                "check and repair cannot be given together.",
+                hint="Give one: check only reports differences, repair removes them.",
             )
 
     @property
     def is_full(self) -> bool:
-        """Whether all of the table is compared."""
+        """True if the whole table is compared."""
         return self.check or self.repair
 
     @property
     def is_applied(self) -> bool:
-        """Whether the table may be changed."""
+        """True if the table may be changed."""
         return not (self.check or self.dry_run)
 
 
 def bring_into_step(
-    store: Store, dataset: str, target: Target[Look, Ended], note: Note, wish: Wish
-) -> Ended:
+    store: Store, dataset: str, target: Target[Plan, Result], note: Note, request: Request
+) -> Result:
     """Bring a table into step with a dataset.
 
     Raises:
-        StorageError: The table could not be changed, though nobody else was at it, or others were
-            again and again.
-        LakebedError: As the target says.
+        StorageError: The table could not be changed, or other writers kept changing it.
+        LakebedError: The target cannot show the dataset.
 
     Cost:
-        The head and the note; if there is anything to do, two PUTs of the note; and what the
-        target costs. All of it again for each commit and each publisher that comes between.
+        The head and the note; two PUTs of the note if the table changes; and the cost of the
+        target. All of it again for each concurrent commit and publisher.
     """
-    total: Ended | None = None
+    total: Result | None = None
     is_open = True
     for number in range(1, _MAX_ROUNDS + 1):
         state = read_own_head(store, dataset).state
@@ -132,13 +133,13 @@ def bring_into_step(
             break
         before = total
         try:
-            note.read()  # before the table, so that it tells what others do to that
-            now = target.look(state, note, is_full=wish.is_full and is_open)
-            done = target.report(now, is_applied=wish.is_applied)
-            if not wish.is_applied:
+            note.read()  # before the table, so that it shows later changes of other publishers
+            plan = target.plan(state, note, is_full=request.is_full and is_open)
+            done = target.report(plan, is_applied=request.is_applied)
+            if not request.is_applied:
                 return done
             total = done if total is None else total.followed_by(done)
-            is_open = _apply_and_note(store, target, now, note, state)
+            is_open = _apply_and_note(store, target, plan, note, state)
         except _LostRaceError as race:
             if number == _MAX_ROUNDS:
                 raise race.error from None
@@ -149,39 +150,39 @@ def bring_into_step(
                 raise
             _wait(number, target.title, exc)
             is_open = True
-    assert total is not None  # the last round has raised, or looked
+    assert total is not None  # the last round has raised or made a plan
     return total
 
 
 class _LostRaceError(Exception):
-    """Somebody else has changed table or dataset since they were looked at; nothing was done."""
+    """Another writer has changed the table or the dataset since the plan; nothing was done."""
 
     def __init__(
-        self, title: str, change: str = "Others change table {!r} at the same time."
+        self, title: str, change: str = "Other publishers change table {!r} at the same time."
     ) -> None:
         self.error = StorageError(change.format(title), hint="Publish again.", retryable=True)
 
 
 def _apply_and_note(
-    store: Store, target: Target[Look, Ended], now: Look, note: Note, state: State
+    store: Store, target: Target[Plan, Result], plan: Plan, note: Note, state: State
 ) -> bool:
-    """Change the table, and let cleanups and other publishers know what it may show.
+    """Change the table, and note for cleanups and other publishers which versions it may show.
 
     Returns:
-        Whether to look again: others may have changed it too.
+        True if another round is needed, because other publishers may have changed the table.
     """
-    if not target.is_to_change(now) and note.shows_only(state.version):
+    if not target.is_to_change(plan) and note.shows_only(state.version):
         return False
     if not note.begin(state.version):
         raise _LostRaceError(target.title)
     try:
         if not _is_kept(store, state):
-            change = "Cleanups give up what was to be published to {!r} again and again."
+            change = "Cleanups keep deleting the version that is being published to {!r}."
             raise _LostRaceError(target.title, change)
-        if not target.apply(now, note):
+        if not target.apply(plan, note):
             raise _LostRaceError(target.title)
     except Exception:
-        # What dies otherwise says nothing: its calls may still be under way.
+        # Only errors withdraw the note. After a kill, calls may still be under way.
         with contextlib.suppress(LakebedError):
             note.give_up()
         raise
@@ -189,9 +190,9 @@ def _apply_and_note(
 
 
 def _is_kept(store: Store, state: State) -> bool:
-    """Whether no cleanup has given up the files of a state before it was noted.
+    """Return whether the files of a state were kept by all cleanups that did not see the note.
 
-    One that commits later reads the notes after its commit.
+    A cleanup that commits later reads the notes after its commit.
 
     Cost:
         One GET.
@@ -201,7 +202,7 @@ def _is_kept(store: Store, state: State) -> bool:
 
 
 def _wait(number: int, table: str, lost: StorageError) -> None:
-    """Let another publisher, which was faster at something, go on."""
+    """Wait for a random time, so that the faster publisher can go on."""
     wait_s = random.uniform(0, min(_FIRST_WAIT_S * 2**number, _LONGEST_WAIT_S))
     _log.warning(
         "publication looks again table=%s round=%d wait_ms=%.0f lost=%s",
@@ -214,10 +215,10 @@ def _wait(number: int, table: str, lost: StorageError) -> None:
 
 
 def check_deadline(note: Note, table: str) -> None:
-    """Check that this publisher is not yet taken for dead.
+    """Check that the note of this publisher has not expired.
 
     Raises:
-        StorageError: It may be.
+        StorageError: It has; others may treat the publisher as dead.
     """
     if note.deadline is not None and dt.datetime.now(dt.UTC) >= note.deadline:
         raise StorageError(

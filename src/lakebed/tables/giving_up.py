@@ -1,8 +1,7 @@
-"""Giving up a table whose metadata lies beside the data, under keys that its format numbers.
+"""Give up a table whose metadata lies beside the data, under numbered keys.
 
-What is deleted was given up before, in the table's note, with the numbers that were there. Whoever
-publishes from then on begins above these. So nothing is deleted that a new table needs, however
-long it takes.
+The table's note first records that the numbers in use are given up, and later publishers begin
+above them. So a deletion never hits an object of a new table, however long it takes.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from lakebed.tables.delta.log_names import LAST_CHECKPOINT
 from lakebed.tables.iceberg import metadata_names
 from lakebed.tables.iceberg.metadata_names import hint_key, metadata_folder
 
-_ROUNDS = 20  # against publishers, each of which ends a publication
+_ROUNDS = 20  # each is lost to a publisher that has ended a publication
 
 NumberOf = Callable[[str], int | None]
-"""Returns the number of the table's version that a key is of; None if it is of none."""
+"""Returns the number of the table version that a key belongs to; None for other keys."""
 
 
 def give_up(
@@ -37,19 +36,19 @@ def give_up(
     """Give up a table, and delete its metadata.
 
     Args:
-        store: Where it is.
-        note: Of the table.
-        keys: Lists its metadata.
-        number_of: Finds the numbers.
-        first: The number that a new table begins with.
-        pointers: Keys by which readers begin, which every table uses again.
+        store: The store that holds the table.
+        note: The note of the table.
+        keys: Lists the keys of the table's metadata.
+        number_of: Returns the number in a key.
+        first: Number with which a new table begins.
+        pointers: Keys with which readers begin; every new table uses them again.
 
     Raises:
-        StorageError: Others publish it again and again.
+        StorageError: Other publishers keep publishing the table.
 
     Cost:
         The note, the pointers and a listing; one PUT, and one delete for each thousand objects; at
-        the end the listing again. All of it again for each publisher that ends meanwhile.
+        the end the listing again. All of it again for each publication that ends meanwhile.
     """
     is_given_up = False
     for _ in range(_ROUNDS):
@@ -59,8 +58,8 @@ def give_up(
         if is_given_up and not held:
             return
         numbers = [number for number in map(number_of, held) if number is not None]
-        # And the number that follows: a publisher at work may be about to begin a table with it,
-        # whose manifests, which have none, are among what is deleted.
+        # The number that follows is given up too: a publisher may be about to begin a table with
+        # it, and the manifests of that table have no numbers and may be deleted here.
         if not note.give_table_up(max(note.given_up, first - 1, *numbers) + 1):
             if is_given_up:
                 return  # it is published again
@@ -69,16 +68,16 @@ def give_up(
         delete_unchanged(store, leading)
         delete(store, [key for key in held if key not in pointers], number_of)
     raise StorageError(
-        f"{note.title!r} was not unpublished: others publish it again and again.",
-        hint="Turn off its property, or stop who publishes it, and unpublish it again.",
+        f"{note.title!r} was not unpublished: other publishers keep publishing it.",
+        hint="Remove the property that publishes it, or stop the publisher, and unpublish again.",
         retryable=True,
     )
 
 
 def delete(store: Store, keys: Sequence[str], number_of: NumberOf) -> None:
-    """Delete metadata of a table, what has the highest number after all else.
+    """Delete metadata of a table, the key with the highest number last.
 
-    As long as that stands, whoever publishes under the same name begins above it.
+    Publishers under the same name begin above that number for as long as the key exists.
     """
     numbered = {key: number for key in keys if (number := number_of(key)) is not None}
     last = max(numbered, key=lambda key: (numbered[key], key), default=None)
@@ -88,14 +87,14 @@ def delete(store: Store, keys: Sequence[str], number_of: NumberOf) -> None:
 
 
 def pointers_in(dataset: str, keys: Sequence[str]) -> list[str]:
-    """Return of the keys of a dataset what its tables have whoever publishes them, notes included."""
+    """Return the keys of a dataset that all its tables share under one name: pointers and notes."""
     notes = f"{Folder.PUBLISHED.of(dataset)}/"
     leading = (hint_key(dataset), f"{delta_folder(dataset)}/{LAST_CHECKPOINT}")
     return [key for key in keys if key in leading or key.startswith(notes)]
 
 
 def delete_with_tables(store: Store, dataset: str, keys: Sequence[str]) -> None:
-    """Delete objects of a dataset that was dropped; of its tables what has the highest number last."""
+    """Delete objects of a dropped dataset; of each table, the key with the highest number last."""
     log, metadata = f"{delta_folder(dataset)}/", f"{metadata_folder(dataset)}/"
     store.delete(key for key in keys if not key.startswith((log, metadata)))
     delete(store, [key for key in keys if key.startswith(log)], log_names.number_of)
@@ -103,7 +102,7 @@ def delete_with_tables(store: Store, dataset: str, keys: Sequence[str]) -> None:
 
 
 def etags_of(store: Store, keys: Sequence[str]) -> dict[str, str]:
-    """Return the etags of what is there.
+    """Return the etags of the objects that exist.
 
     Cost:
         One GET each.
@@ -116,7 +115,7 @@ def etags_of(store: Store, keys: Sequence[str]) -> dict[str, str]:
 
 
 def delete_unchanged(store: Store, etags: Mapping[str, str]) -> None:
-    """Delete objects that no other writer has replaced since they were looked at.
+    """Delete objects that no other writer has replaced since their etags were read.
 
     Cost:
         One GET and one DELETE each.

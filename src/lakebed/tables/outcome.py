@@ -1,4 +1,4 @@
-"""What a publication to a table that names files has done."""
+"""The result of a publication to Delta or Iceberg."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from lakebed.model.publishing import TableKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePublication:
-    """What a publication has done, or would do; or, of a check, in what the table is wrong.
+    """The changes of a publication, made or planned; for a check, the differences of the table.
 
     Attributes:
         kind: `delta` or `iceberg`.
-        table: Where readers find it.
-        version: Of the dataset, which the table shows.
-        table_version: The table's own number for it; None where nothing was written.
-        is_applied: Whether it was done.
-        created: Whether the table was not there.
-        schema_changes: What else than files differed: columns, properties.
-        added_count: Files that were missing.
-        removed_count: Files that the dataset does not have.
-        unchanged_count: Files that needed nothing.
-        foreign: What others have written to the table, which a repair takes back.
-        damaged: Why readers could not read the table, which a publication mends.
-        seconds: How long it took.
+        table: URL of the table, or its name in a catalog.
+        version: Version of the dataset that the table shows.
+        table_version: The table's own number for it; None if nothing was written.
+        is_applied: True if the changes were made.
+        created: True if the table did not exist.
+        schema_changes: Differences other than files: columns, properties.
+        added_count: Files that the table lacked.
+        removed_count: Files in the table that the dataset does not have.
+        unchanged_count: Files that were already right.
+        foreign: Changes that others made to the table, which a repair reverts.
+        damaged: Reasons why readers could not read the table, which a publication repairs.
+        seconds: Duration of the publication.
 
     >>> done = TablePublication(kind="delta", table="lake/flights/data", version=3, is_applied=True)
     >>> done.is_in_step
@@ -48,12 +48,12 @@ class TablePublication:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether the table is right now: because it was, or because it has been mended."""
+        """True if the table is right now, because it was or because it was brought into step."""
         return self.was_in_step or self.is_applied
 
     @property
     def was_in_step(self) -> bool:
-        """Whether the table was right before, so that nothing was to do."""
+        """True if the table was right before, so that nothing needed to change."""
         return not (
             self.created
             or self.schema_changes
@@ -64,7 +64,7 @@ class TablePublication:
         )
 
     def followed_by(self, later: TablePublication) -> TablePublication:
-        """Return what two rounds of one publication did."""
+        """Return the combined result of two rounds of one publication."""
         return replace(
             later,
             table_version=self.table_version

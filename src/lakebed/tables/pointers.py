@@ -1,7 +1,7 @@
 """Small objects that lead readers of a table to its newest metadata.
 
-Their keys are fixed by the format, so that every publisher writes the same one. It is replaced
-under a condition: a write that lands late finds another content than it was meant for.
+The format fixes their keys, so every publisher of a table writes the same object. Each write is
+conditional: a late write fails because the content has changed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from lakebed.errors import (
 )
 from lakebed.store.base import Store
 
-_TRIES = 10  # against others, each of which has written a pointer
+_TRIES = 10  # each is lost to another writer of the pointer
 
 
 def read(store: Store, key: str) -> bytes | None:
-    """Return what a pointer says; None if it is not there.
+    """Return the content of a pointer; None if it is missing.
 
     Cost:
         One GET.
@@ -32,19 +32,19 @@ def read(store: Store, key: str) -> bytes | None:
 
 
 def point(store: Store, key: str, data: bytes, *, is_enough: Callable[[bytes], bool]) -> None:
-    """Write a pointer, unless what it says is enough.
+    """Write a pointer, unless its present content is enough.
 
     Args:
-        store: Where it is.
-        key: Of the pointer.
+        store: The store that holds the pointer.
+        key: Key of the pointer.
         data: The new content.
-        is_enough: Whether a content leads readers as far.
+        is_enough: Returns whether a content leads readers at least as far as the new one.
 
     Raises:
-        StorageError: Others write it again and again.
+        StorageError: Other writers keep writing the pointer.
 
     Cost:
-        One GET and one PUT; the same again for each writer that comes between.
+        One GET and one PUT; the same again for each concurrent writer.
     """
     for _ in range(_TRIES):
         try:
@@ -62,5 +62,5 @@ def point(store: Store, key: str, data: bytes, *, is_enough: Callable[[bytes], b
             continue
         return
     raise StorageError(
-        f"Others write {key!r} at the same time.", hint="Publish again.", retryable=True
+        f"Other publishers keep writing {key!r}.", hint="Publish again.", retryable=True
     )

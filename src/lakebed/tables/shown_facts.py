@@ -1,4 +1,4 @@
-"""What tables of other formats are told of data files: rows, bytes, bounds, values of partitions."""
+"""Facts of data files that go into published tables: rows, bytes, bounds, partition values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from lakebed.state.file_table import KnownFacts
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
-MAX_BOUNDED = 32  # columns with bounds; Delta's default, and what Iceberg keeps is of this order
-_FEW = 0.25  # of all files that the file table knows
-# What holds NaN where no bound does: a reader for whom NaN is the greatest number would drop files.
+MAX_BOUNDED = 32  # columns with bounds; Delta's default, and near that of Iceberg
+_FEW = 0.25  # part of the files in the file table
+# Columns that may hold NaN have no upper bound: readers that order NaN above all numbers would skip
+# files.
 _WITHOUT_MAX = (Kind.FLOAT, Kind.DOUBLE)
 _BOUNDED = (
     Kind.INT,
@@ -38,13 +39,13 @@ _BOUNDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownColumn:
-    """What a table is told of one column of some files; lists of as many entries.
+    """Bounds and null counts of one column; each list has an entry for each file.
 
     Attributes:
-        field: Of the schema.
-        min: Not above the smallest value; None if unknown.
-        max: Not below the greatest value; None if unknown, and for numbers with NaN.
-        null_count: Of nulls; None if unknown.
+        field: The field of the schema.
+        min: Lower bounds of the values; None if unknown.
+        max: Upper bounds of the values; None if unknown, and for floating-point numbers.
+        null_count: Numbers of nulls; None if unknown.
     """
 
     field: Field
@@ -55,15 +56,15 @@ class ShownColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownFiles:
-    """What a table is told of some data files; lists of as many entries.
+    """Facts of some data files; each list has an entry for each file.
 
     Attributes:
-        labels: Of the files.
-        row_count: Of their rows.
-        size_bytes: Their lengths.
-        written_ms: When their batches began, in epoch milliseconds.
-        values: Of their partitions, a mapping for each file; the same one for those of a directory.
-        columns: What is known of columns.
+        labels: Labels of the files.
+        row_count: Numbers of rows.
+        size_bytes: Lengths of the files.
+        written_ms: Start times of the batches, in epoch milliseconds.
+        values: Partition values; files of one directory share the same mapping.
+        columns: Bounds and null counts by column.
     """
 
     labels: Sequence[str]
@@ -75,11 +76,11 @@ class ShownFiles:
 
 
 def shown_files(store: Store, state: State, labels: Sequence[str]) -> ShownFiles:
-    """Return what is known of files.
+    """Return the facts of files.
 
     Cost:
-        The segments of the file table that know of them, newest first; of a file that none knows,
-        its footer.
+        The segments of the file table that cover the files, newest first; the footer of each file
+        that no segment covers.
     """
     fields = bounded_fields(state)
     types = {field.name: type_to_arrow(field.type) for field in fields}
@@ -100,13 +101,13 @@ def shown_files(store: Store, state: State, labels: Sequence[str]) -> ShownFiles
 
 
 def bounded_fields(state: State) -> tuple[Field, ...]:
-    """Return the fields whose bounds and nulls tables are told."""
+    """Return the fields whose bounds and null counts are published."""
     plain = (field for field in state.layout.stored_schema if _is_plain(field.type))
     return tuple(plain)[:MAX_BOUNDED]
 
 
 def has_both_bounds(kind: Type) -> bool:
-    """Whether tables are told both bounds of columns of a type, where they are known."""
+    """Return whether both bounds of columns of a type are published if known."""
     return _is_bounded(kind) and not (isinstance(kind, Primitive) and kind.kind in _WITHOUT_MAX)
 
 
@@ -133,7 +134,7 @@ def _listed(bounds: pa.ChunkedArray) -> list[Scalar]:
     try:
         return cast(list[Scalar], bounds.to_pylist())
     except (ValueError, OverflowError):
-        return [None] * len(bounds)  # a time that Python cannot hold
+        return [None] * len(bounds)  # one of them is a time that Python cannot represent
 
 
 def _measure(
@@ -143,14 +144,16 @@ def _measure(
     row_count: list[int | None],
     size_bytes: list[int | None],
 ) -> None:
-    """Fill in what the file table does not know: of files that other tools have added."""
-    places = [place for place, count in enumerate(row_count) if count is None]
+    """Fill in the facts that the file table lacks, for files that other tools have added."""
+    positions = [position for position, count in enumerate(row_count) if count is None]
     key_of = state.layout.naming.key
-    footers = sound_footers(read_footers(store, [key_of(labels[place]) for place in places]))
-    for place in places:
-        key = key_of(labels[place])
-        row_count[place] = footers[key].num_rows
-        size_bytes[place] = store.size(key)
+    footers = sound_footers(
+        read_footers(store, [key_of(labels[position]) for position in positions])
+    )
+    for position in positions:
+        key = key_of(labels[position])
+        row_count[position] = footers[key].num_rows
+        size_bytes[position] = store.size(key)
 
 
 def _written_ms(label: str, state: State) -> int:
@@ -173,36 +176,37 @@ def _values(state: State, labels: Sequence[str]) -> list[Mapping[str, Scalar]]:
     return result
 
 
-# Types that every engine gives back from what a table says of a partition.
+# Types of partition values that every engine reads back from a table.
 _PARTITION_KINDS = (Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.DATE)
 
 
 def check_partition_types(state: State, table: str) -> None:
-    """Check that a table can say which partition a file is of.
+    """Check that a table can hold the types of all partition fields.
 
     Raises:
-        InvalidInputError: It cannot; the message names the field.
+        InvalidInputError: A type is not supported; the message names the field.
     """
     for name, kind in state.layout.partition_types.items():
         if not (isinstance(kind, Primitive) and kind.kind in _PARTITION_KINDS):
             raise InvalidInputError(
-                f"Partition field {name!r} is of type {kind}, which not every reader of {table} "
-                "gives back from what the table says of a file.",
+                f"Partition field {name!r} has type {kind}, which some readers of {table} cannot "
+                "read back from the table's metadata.",
                 hint="Partition by date(…), hour(…), hash(…) or a range; by identity, fields of "
                 f"type {', '.join(_PARTITION_KINDS)} can be published.",
             )
 
 
 def check_format(state: State, table: str) -> None:
-    """Check that the data files can be those of a table.
+    """Check that the format of the data files can be published.
 
     Raises:
-        InvalidInputError: They cannot.
+        InvalidInputError: The format is not Parquet.
     """
     if state.descriptor.format != "parquet":
         raise InvalidInputError(
-            f"Dataset {state.name!r} is of format {state.descriptor.format!r}.",
-            hint=f"Datasets of Parquet can be published; readers of {table} lack the others.",
+            f"Dataset {state.name!r} cannot be published: its format is "
+            f"{state.descriptor.format!r}.",
+            hint=f"Publish datasets of Parquet; readers of {table} do not support other formats.",
         )
 
 
@@ -216,6 +220,6 @@ def check_cases(state: State, fields: Sequence[Field], table: str) -> None:
     if alike is not None:
         raise InvalidInputError(
             f"Fields {alike[0]!r} and {alike[1]!r} of dataset {state.name!r} differ only in case, "
-            f"which readers of {table} do not tell apart.",
+            f"which readers of {table} ignore.",
             hint="Give one of them another name.",
         )

@@ -1,6 +1,6 @@
-"""Signs that a directory is managed by another table format, whose log says which files are live.
+"""Signs that a directory belongs to a table of another format, whose log names the live files.
 
-Files of such a table that its log does not name hold rows that were deleted or replaced. Taken for
+Files that the log of such a table does not name hold rows that were deleted or replaced. Adopted as
 plain files, they would bring these rows back.
 """
 
@@ -41,9 +41,9 @@ class TableSign:
     """A sign of a table.
 
     Attributes:
-        format: Of the table.
-        home: Its directory, as a URL.
-        key: Where the sign lies, as a URL.
+        format: Format of the table.
+        home: URL of the table's directory.
+        key: URL of the object that is the sign.
     """
 
     format: TableFormat
@@ -52,16 +52,16 @@ class TableSign:
 
 
 def check_plain(store: Store, name: str, open_store: OpenStore, known: TableFormat | None) -> None:
-    """Check that no log but the known one says which files of a directory are live.
+    """Check that a directory belongs to no table other than the known one.
 
     Args:
-        store: Of the repository.
-        name: Of the directory.
+        store: The store of the repository.
+        name: Name of the directory.
         open_store: Opens another location with the same options.
-        known: The format of the table that lies in this very directory, if it is known.
+        known: Format of the table that lies in this very directory, if there is one.
 
     Raises:
-        InvalidInputError: There is one: in the directory, below it, or above it.
+        InvalidInputError: There is a table in the directory, below it, or above it.
 
     Cost:
         A LIST of the directory, and up to four for each directory above it.
@@ -82,10 +82,10 @@ def _not_plain(home: str, sign: TableSign) -> InvalidInputError:
     elif sign.format is TableFormat.LAKEBED:
         hint = f"Open{place or ' it'} instead; restore its head if that is missing."
     else:
-        hint = f"Read its rows by Spark with the jar of {sign.format}, and append them."
+        hint = f"Read its rows with Spark and the jar of {sign.format}, and append them."
     return InvalidInputError(
-        f"{home} cannot be adopted as plain files: {sign.key} says that {sign.home} is a table of "
-        f"{sign.format}, so that files in it may hold rows which were deleted or replaced.",
+        f"{home} cannot be adopted as plain files: {sign.key} shows that {sign.home} is a "
+        f"{sign.format} table, whose files may hold rows that were deleted or replaced.",
         hint=hint,
     )
 
@@ -111,7 +111,7 @@ def _signs(store: Store, name: str, open_store: OpenStore) -> Iterator[TableSign
 
 
 def _inside(store: Store, name: str) -> Iterator[TableSign]:
-    """Yield what a listing of the directory shows."""
+    """Yield the signs in a listing of the directory."""
     for info in store.list(f"{name}/"):
         *levels, file = info.key.split("/")
         found = table_of(info.key)
@@ -128,7 +128,7 @@ def _inside(store: Store, name: str) -> Iterator[TableSign]:
 
 
 def _at(store: Store, uri: str, open_store: OpenStore) -> Iterator[TableSign]:
-    """Yield what makes a directory above that of a dataset a table."""
+    """Yield the signs that a directory above that of a dataset is a table."""
     for format_, folder, pattern in (
         (TableFormat.DELTA, DELTA_LOG, re.compile(r".*\.(json|parquet)")),
         (TableFormat.ICEBERG, ICEBERG_FOLDER, ICEBERG_FILE),
@@ -167,7 +167,7 @@ def _hidden(uri: str, path: Path | None, open_store: OpenStore) -> Iterator[Tabl
 
 
 def _above(uri: str) -> list[str]:
-    """Return the directories above one, nearest first; of a bucket at most itself."""
+    """Return the directories above a URL, nearest first, and up to the bucket at most."""
     scheme, _, path = uri.partition("://")
     parts = path.split("/")
     least = 2 if scheme == "file" else 1

@@ -1,4 +1,4 @@
-"""What commits have done since the version that a table shows."""
+"""Changes of a dataset since the version that a table shows."""
 
 from __future__ import annotations
 
@@ -13,39 +13,40 @@ from lakebed.store.base import Store
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What happened between two versions, oldest first.
+    """The changes between two versions.
 
     Attributes:
-        entries: Of the history.
+        entries: Entries of the history, oldest first.
     """
 
     entries: Sequence[Entry]
 
     @property
     def partitions(self) -> frozenset[str]:
-        """The paths of all partitions that were touched."""
+        """The paths of all changed partitions."""
         return frozenset(path for entry in self.entries for path in entry.partitions)
 
     @property
     def labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The files that came, and those that went; what did both is in neither."""
+        """The files added and the files removed; files that were added and removed are left out."""
         return history.net_labels(self.entries)
 
 
 def find_since(
     store: Store, state: State, version: int, created_at: str, commit_id: str
 ) -> Since | None:
-    """Return what happened after a version; None if the history does not tell all of it.
+    """Return the changes after a version; None if the history does not hold all of them.
 
-    Nor does it where that version was another one: of a dataset of the same name, or of this one
-    before its head was restored from a copy, or where the table came with a copy of the directory.
+    It is also None if the version is not part of this history: it is of another dataset of the same
+    name, or of this one before its head was restored from a copy, or the table came with a copy of
+    the directory.
 
     Args:
-        store: Where the dataset is.
-        state: What the head says.
-        version: That a table shows.
-        created_at: When the dataset that the table shows was created, as its head says.
-        commit_id: Of that version; empty if the table does not say it.
+        store: The store that holds the dataset.
+        state: State of the head.
+        version: Version that a table shows.
+        created_at: Time at which the dataset of the table was created, as its head records it.
+        commit_id: Id of the commit of that version; empty if the table does not record it.
 
     Cost:
         Nothing if it is the current version; else the newest segments of the history.

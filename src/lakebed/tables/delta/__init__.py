@@ -1,4 +1,4 @@
-"""Delta: a log over the data files of a dataset, by which they are a Delta table."""
+"""Delta tables: a Delta log over the data files of a dataset."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The lines of a Delta commit, as the protocol of Delta says them. No I/O."""
+"""The lines of a Delta commit, as the Delta protocol defines them. No I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MILLISECOND = dt.timedelta(milliseconds=1)
 
 
 def encode(action: Mapping[str, Any]) -> bytes:
-    """Return one line, without its end."""
+    """Return one line, without the line break."""
     return _ENCODER.encode(action)
 
 
@@ -39,9 +39,9 @@ def path_of(label: str, naming: Naming) -> str:
     """
     if is_adopted(label):
         raise InvalidInputError(
-            f"Data file {naming.key(label)!r} was adopted where it lay, outside the directory of "
-            "the Delta table.",
-            hint="`compact` with gather writes adopted files again, where the table can name them.",
+            f"Data file {naming.key(label)!r} was adopted in place, outside the directory of the "
+            "Delta table.",
+            hint="`compact` with gather rewrites adopted files inside that directory.",
         )
     return urllib.parse.quote(f"{label}{naming.suffix}", safe="/=")
 
@@ -49,48 +49,48 @@ def path_of(label: str, naming: Naming) -> str:
 def adds(
     files: ShownFiles, naming: Naming, lineage: Lineage, *, is_change: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield what makes files part of the table, an `add` each.
+    """Yield an `add` action for each file.
 
     Args:
-        files: Which.
-        naming: Of the dataset.
-        lineage: Of its schema.
-        is_change: Whether their rows were not in the table before.
+        files: The files to add to the table.
+        naming: Names of the dataset's data files.
+        lineage: Lineage of the dataset's schema.
+        is_change: False if the rows were in the table before, in other files.
     """
     statistics = stats(files, lineage)
     texts: dict[int, dict[str, str | None]] = {}  # files of a directory share their values
-    for place, label in enumerate(files.labels):
-        values = files.values[place]
+    for position, label in enumerate(files.labels):
+        values = files.values[position]
         if id(values) not in texts:
             texts[id(values)] = {n: partition_text(value, n) for n, value in values.items()}
         yield {
             "path": path_of(label, naming),
             "partitionValues": texts[id(values)],
-            "size": files.size_bytes[place],
-            "modificationTime": files.written_ms[place],
+            "size": files.size_bytes[position],
+            "modificationTime": files.written_ms[position],
             "dataChange": is_change,
-            "stats": statistics[place],
+            "stats": statistics[position],
         }
 
 
 def stats(files: ShownFiles, lineage: Lineage) -> list[str]:
-    """Return what is known of the rows of each file, as Delta's JSON.
+    """Return the statistics of each file, as Delta's JSON.
 
-    Of a file of which not all is known only the rows are told: see `lakebed.tables.delta.delta_schema`.
+    A file with incomplete statistics has only its row count: see `lakebed.tables.delta.delta_schema`.
     """
     columns = [(c, *_bounds(c)) for c in files.columns]
     result = []
-    for place, row_count in enumerate(files.row_count):
-        number = schema_number_of(files.labels[place], newest=lineage.number)
+    for position, row_count in enumerate(files.row_count):
+        number = schema_number_of(files.labels[position], newest=lineage.number)
         known: dict[str, Any] = {"numRecords": row_count}
         low, high, nulls = {}, {}, {}
         is_whole = True
         for column, mins, maxs in columns:
-            name, null_count = column.field.name, column.null_count[place]
-            if mins[place] is not None:
-                low[name] = mins[place]
-            if maxs[place] is not None:
-                high[name] = maxs[place]
+            name, null_count = column.field.name, column.null_count[position]
+            if mins[position] is not None:
+                low[name] = mins[position]
+            if maxs[position] is not None:
+                high[name] = maxs[position]
             if null_count is not None:
                 nulls[name] = null_count
             if has_both_bounds(column.field.type) and null_count != row_count:
@@ -109,12 +109,12 @@ def _bounds(column: ShownColumn) -> tuple[Sequence[Any], Sequence[Any]]:
 
 
 def _bound(value: Scalar, *, is_max: bool = False) -> Any:
-    """Return a bound as JSON holds it; None if it cannot."""
+    """Return a bound as a JSON value; None if JSON has no such value."""
     if isinstance(value, dt.datetime):
-        # Readers take bounds of times for cut to milliseconds.
+        # Readers expect bounds of times to be truncated to milliseconds.
         cut = value.replace(microsecond=value.microsecond // 1000 * 1000)
         if is_max and cut < value:
-            with contextlib.suppress(OverflowError):  # at the end of time only they do it
+            with contextlib.suppress(OverflowError):  # the greatest time of Python stays as it is
                 cut += _MILLISECOND
         zone = "Z" if value.tzinfo else ""
         return f"{cut.replace(tzinfo=None).isoformat(timespec='milliseconds')}{zone}"
@@ -123,6 +123,6 @@ def _bound(value: Scalar, *, is_max: bool = False) -> Any:
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return None
     if isinstance(value, decimal.Decimal):
-        # With an exponent, as Python writes zero and small numbers, deltalake reads null.
+        # Python writes zero and small numbers with an exponent, which deltalake reads as null.
         return msgspec.Raw(format(value, "f").encode())
     return value

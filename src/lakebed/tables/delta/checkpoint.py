@@ -1,7 +1,7 @@
-"""Checkpoints: all that a Delta log says after a commit, as one Parquet file.
+"""Checkpoints: the state of a Delta log after a commit, as one Parquet file.
 
-Readers need not have one: the commits tell the same. So it is written after the commit, and if
-that fails the commit is as good as before.
+Readers can do without one, since the commits hold the same. A checkpoint is therefore written after
+its commit, and the commit is valid even if that write fails.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ _SCHEMA = pa.schema(
 
 _ADD = _SCHEMA.field("add").type
 
-# Paths and statistics of files are all different: to look for repetitions among them takes longer
-# than all the rest. Nobody skips rows of a checkpoint by bounds of these columns.
+# Paths and statistics never repeat; a dictionary for them would take most of the time. Column
+# bounds are left out because no reader skips rows of a checkpoint by them.
 _REPEATED = ["add.partitionValues.key_value.key"]
 
 
@@ -95,8 +95,8 @@ class Checkpoint:
 
     Attributes:
         data: The Parquet file.
-        row_count: Of its actions.
-        digest: Of the file; the commit has it, so that nobody goes on with another one.
+        row_count: Number of actions in it.
+        digest: Digest of the file. The commit records it, so that only this file is built upon.
     """
 
     data: pa.Buffer
@@ -108,8 +108,8 @@ def encode(rest: Sequence[Mapping[str, Any]], adds: pa.ChunkedArray) -> Checkpoi
     """Return a checkpoint.
 
     Args:
-        rest: Actions that are no files.
-        adds: All files, as `adds_column` gives them.
+        rest: All actions but those of files.
+        adds: All files, as `adds_column` returns them.
     """
     others = pa.Table.from_pylist([dict(action) for action in rest], schema=_SCHEMA)
     columns = [
@@ -153,15 +153,15 @@ def _leads_to(log: Log, data: bytes, *, least: int) -> bool:
 def read_adds(
     store: Store, log: Log, number: int, digest: str, *, without: Sequence[str] = ()
 ) -> pa.ChunkedArray | None:
-    """Return the files that a checkpoint names; None if it is not there, or not the one we wrote.
+    """Return the files that a checkpoint names; None if it is missing or has another digest.
 
-    They stay columns as they were written: no row of them becomes an object of Python.
+    The rows stay in Arrow columns and do not become Python objects.
 
     Args:
-        store: Where the log is.
-        log: Of the table.
-        number: Of the commit before the checkpoint.
-        digest: That it has, as the commit says.
+        store: The store that holds the log.
+        log: The log of the table.
+        number: Number of the commit before the checkpoint.
+        digest: Digest of the checkpoint, as the commit records it.
         without: Paths of files to leave out.
 
     Cost:
@@ -174,13 +174,13 @@ def read_adds(
     if _digest(data) != digest:
         return None
     adds = pq.ParquetFile(pa.BufferReader(data)).read(["add"]).column("add").cast(_ADD)
-    adds = adds.slice(adds.null_count)  # the rows of other actions are the first
+    adds = adds.slice(adds.null_count)  # rows of other actions come first
     if not without:
         return adds
-    gone = pa.array(without, pa.string())
+    removed = pa.array(without, pa.string())
     return pa.chunked_array(
         [
-            chunk.filter(pc.invert(pc.is_in(chunk.field("path"), value_set=gone)))
+            chunk.filter(pc.invert(pc.is_in(chunk.field("path"), value_set=removed)))
             for chunk in adds.chunks
         ],
         _ADD,
@@ -192,7 +192,7 @@ def _digest(data: pa.Buffer | bytes) -> str:
 
 
 def adds_column(adds: Sequence[Mapping[str, Any]]) -> pa.ChunkedArray:
-    """Return actions that add files as a column, which tells of no change: it is what there is."""
+    """Return actions that add files as a column, with `dataChange` false in each."""
     columns = []
     for member in _ADD:
         if member.name == "partitionValues":

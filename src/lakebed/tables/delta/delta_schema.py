@@ -1,4 +1,4 @@
-"""What a dataset is as a Delta table: columns, protocol, properties. No I/O."""
+"""The metadata of a dataset as a Delta table: columns, protocol, properties. No I/O."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from lakebed.model.values import Scalar
 from lakebed.state.state import State
 from lakebed.tables import shown_facts
 
-# Engines that write a table must know all its writer features, and nobody knows this one: the
-# table is a copy, and what others write to it would never be in the dataset. Nor may they vacuum
-# it, which would delete what only the dataset's own history names. Readers need not know it.
+# An engine may write a table only if it supports all writer features, and no engine supports this
+# one: the table is a view of the dataset, and rows that others write to it would never reach the
+# dataset. A vacuum is prevented too: it would delete files that only the dataset's own history
+# names. Readers ignore the feature.
 WRITER_FEATURE = "lakebed"
 _NTZ = "timestampNtz"
 
@@ -44,23 +45,23 @@ _KINDS = {
     Kind.TIMESTAMP_NTZ: "timestamp_ntz",
 }
 _PROPERTIES = {
-    # Of no use while nobody else may write; should somebody take the feature out, nobody's
-    # vacuum deletes what the table has not named for a hundred years.
+    # Has no effect while others cannot write. If the feature is removed, a vacuum still deletes no
+    # file that the table has named within the last hundred years.
     "delta.deletedFileRetentionDuration": "interval 36500 days",
-    "delta.enableExpiredLogCleanup": "false",  # a cleanup of the dataset does it
+    "delta.enableExpiredLogCleanup": "false",  # done by a cleanup of the dataset
     "delta.checkpointPolicy": "classic",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMetadata:
-    """What the log says of the table, but for what a state does not know.
+    """Metadata of the table in the log, except the id and the time of creation.
 
     Attributes:
-        schema: As Delta's JSON.
-        partition_columns: In order.
-        protocol: Versions and features.
-        properties: Of the table.
+        schema: The columns, as Delta's JSON.
+        partition_columns: Names of the partition columns, in order.
+        protocol: Versions and features that readers and writers need.
+        properties: Properties of the table, such as the retention.
     """
 
     schema: Mapping[str, Any]
@@ -70,7 +71,7 @@ class TableMetadata:
 
     @property
     def digest(self) -> str:
-        """What two of them are compared by."""
+        """A digest of the metadata, for comparisons."""
         data = msgspec.json.encode(
             [self.schema, self.partition_columns, self.protocol, self.properties]
         )
@@ -90,13 +91,14 @@ class TableMetadata:
 
 
 def table_metadata(state: State) -> TableMetadata:
-    """Return what a dataset is as a Delta table.
+    """Return the metadata of a dataset as a Delta table.
 
-    Directory levels become partition columns, in their order: those of derived functions and the
-    batch too, as last columns. Some readers look for every level of a path among them.
+    Directory levels become partition columns, in their order. Levels of derived functions and of
+    the batch are included as the last columns, because some readers look for every level of a path
+    among the partition columns.
 
     Raises:
-        InvalidInputError: Delta has no way to say it; the message names the field.
+        InvalidInputError: Delta cannot express a field; the message names it.
     """
     shown_facts.check_format(state, "Delta")
     shown_facts.check_partition_types(state, "Delta")
@@ -117,12 +119,11 @@ def table_metadata(state: State) -> TableMetadata:
 
 
 def _skipping(state: State) -> dict[str, str]:
-    """Return the property that says of which columns readers may believe statistics.
+    """Return the property that names the columns with usable statistics.
 
-    deltalake, asked by pyarrow's datasets, takes a bound that a file does not have for null, and
-    drops the file for any condition on the column. So only columns are named of which each file
-    has both bounds: no floats, no booleans, no parts of records, and no field that files of older
-    schemas lack.
+    Under pyarrow datasets, deltalake reads a missing bound as null and drops the file for any
+    condition on the column. So the property names only columns with both bounds in every file: no
+    floats, no booleans, no parts of records, and no field that files of older schemas lack.
     """
     added = state.lineage.additions
     oldest = _oldest_schema(state) if added else state.lineage.number
@@ -137,7 +138,7 @@ def _skipping(state: State) -> dict[str, str]:
 
 
 def _oldest_schema(state: State) -> int:
-    """Return the number of the oldest schema of which there are files."""
+    """Return the number of the oldest schema among the files."""
     newest = state.lineage.number
     numbers = (schema_number_of(label, newest=newest) for label in state.labels)
     return min((number for number in numbers if number is not None), default=newest)
@@ -155,14 +156,14 @@ def _protocol(features: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _struct(fields: Sequence[Field], place: str) -> dict[str, Any]:
+def _struct(fields: Sequence[Field], path: str) -> dict[str, Any]:
     members = []
     for field in fields:
         metadata: dict[str, Any] = {"comment": field.doc} if field.doc else {}
         members.append(
             {
                 "name": field.name,
-                "type": _type(field.type, f"{place}{field.name}"),
+                "type": _type(field.type, f"{path}{field.name}"),
                 "nullable": field.nullable,
                 "metadata": metadata,
             }
@@ -170,12 +171,12 @@ def _struct(fields: Sequence[Field], place: str) -> dict[str, Any]:
     return {"type": "struct", "fields": members}
 
 
-def _type(kind: Type, place: str) -> str | dict[str, Any]:
+def _type(kind: Type, path: str) -> str | dict[str, Any]:
     match kind:
         case Primitive(kind=primitive):
             if primitive not in _KINDS:
                 raise InvalidInputError(
-                    f"Field {place!r} is of type {kind}, which Delta does not have.",
+                    f"Field {path!r} has type {kind}, which Delta does not have.",
                     hint="Store it as long, or as decimal(20, 0) where it is above 2^63.",
                 )
             return _KINDS[primitive]
@@ -184,18 +185,18 @@ def _type(kind: Type, place: str) -> str | dict[str, Any]:
         case ListOf(element=element, element_nullable=nullable):
             return {
                 "type": "array",
-                "elementType": _type(element, f"{place}[]"),
+                "elementType": _type(element, f"{path}[]"),
                 "containsNull": nullable,
             }
         case MapOf(value=value, value_nullable=nullable):
             return {
                 "type": "map",
                 "keyType": "string",
-                "valueType": _type(value, f"{place}{{}}"),
+                "valueType": _type(value, f"{path}{{}}"),
                 "valueContainsNull": nullable,
             }
         case Struct(fields=fields):
-            return _struct(fields, f"{place}.")
+            return _struct(fields, f"{path}.")
 
 
 def _kinds(field: Field) -> Iterator[Kind]:
@@ -214,19 +215,19 @@ def _kinds(field: Field) -> Iterator[Kind]:
 
 
 def widens(_have: Type, _wanted: Type) -> bool:
-    """Whether readers of a table make of one type another.
+    """Return False: readers of a Delta table do not widen types.
 
-    Delta's type widening says how. But who reads it must know the feature, and deltalake 1.6 and
-    Polars 2.1 refuse such a table.
+    Delta has type widening as a reader feature, but deltalake 1.6 and Polars 2.1 refuse tables with
+    it.
     """
     return False
 
 
 def partition_text(value: Scalar, name: str) -> str | None:
-    """Return the text by which the log names the value of a partition.
+    """Return the text that stands for a partition value in the log.
 
     Raises:
-        InvalidInputError: It is the empty text, which Delta takes for null.
+        InvalidInputError: The value is the empty text, which Delta reads as null.
     """
     if value is None:
         return None
@@ -235,7 +236,7 @@ def partition_text(value: Scalar, name: str) -> str | None:
     text = str(value)
     if not text:
         raise InvalidInputError(
-            f"Partition field {name!r} holds the empty text, which Delta cannot tell from null.",
+            f"Partition field {name!r} holds the empty text, which Delta reads as null.",
             hint="Publish a dataset without this value, or partition by a function of the field.",
         )
     return text

@@ -1,4 +1,4 @@
-"""Tables of Delta that others have written: the live files of the newest version."""
+"""Delta tables written by other tools: the live files of the newest version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COMMIT = r"[0-9]{20}\.json"
 _NUMBER = re.compile(r"([0-9]{20})\.")
 _LAST_CHECKPOINT = "_last_checkpoint"
 _VECTORS, _MAPPING = "deletionVectors", "columnMapping"
-# Features of readers under which a live file is still all of its rows, by the names of its columns.
+# Reader features under which a file still holds exactly its live rows, under plain column names.
 _PLAIN_FEATURES = frozenset(
     {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", _VECTORS, _MAPPING}
 )
@@ -42,18 +42,18 @@ _PLAIN_FEATURES = frozenset(
 def read_table(store: Store, name: str) -> ForeignTable:
     """Read the newest version of the Delta table in a directory.
 
-    Its log is copied to a temporary directory, so that deltalake reads it from every store: the
-    last checkpoint, and what came after it.
+    The last checkpoint and all later commits are copied to a temporary directory, so that deltalake
+    can read them whatever the store is.
 
     Args:
-        store: Where it is.
-        name: Of the directory.
+        store: The store that holds the table.
+        name: The directory of the table.
 
     Raises:
         MissingDependencyError: deltalake is not installed.
         NotFoundError: There is no Delta log.
         CorruptMetadataError: The log cannot be read.
-        InvalidInputError: The live files alone do not give the rows of the table.
+        InvalidInputError: The rows of the table are not just those of its live files.
 
     Cost:
         One LIST of the log, and one GET for each object of it since the last checkpoint.
@@ -67,7 +67,7 @@ def read_table(store: Store, name: str) -> ForeignTable:
     if not log.names:
         raise NotFoundError(
             f"There is no Delta log in {store.uri}/{folder}.",
-            hint="Plain directories of Parquet are adopted without delta.",
+            hint="Adopt a plain directory of Parquet files without delta.",
         )
     with tempfile.TemporaryDirectory() as copy, _reading(folder):
         _copy_log(store, folder, Path(copy, DELTA_LOG))
@@ -93,7 +93,7 @@ def _reading(folder: str) -> Iterator[None]:
     except (DeltaError, pa.ArrowException) as exc:
         raise CorruptMetadataError(
             f"The Delta log {folder!r} cannot be read: {exc}.",
-            hint="See whether the newest deltalake reads the table.",
+            hint="Check whether the newest deltalake can read the table.",
         ) from exc
 
 
@@ -109,7 +109,7 @@ def _copy_log(store: Store, folder: str, target: Path) -> None:
 
 
 def _last_checkpoint(store: Store, folder: str) -> int:
-    """Return the number of the last checkpoint, as the log itself hints; 0 if it does not."""
+    """Return the number of the last checkpoint from the log's own hint; 0 without a hint."""
     try:
         hint = msgspec.json.decode(bytes(store.get(f"{folder}/{_LAST_CHECKPOINT}").data))
         return int(hint["version"])
@@ -123,14 +123,14 @@ def _check_protocol(table: DeltaTable, title: str) -> None:
     if mode != "none":
         raise cannot_adopt(
             title,
-            f"column mapping by {mode} is on, so that its files name columns otherwise",
+            f"column mapping by {mode} is on, so its files use other column names",
             "Let its own tool write a copy without column mapping.",
         )
     unknown = sorted(features - _PLAIN_FEATURES)
     if unknown:
         raise cannot_adopt(
             title,
-            f"its readers must know {', '.join(unknown)}, which Lakebed does not",
+            f"its readers must support {', '.join(unknown)}, which Lakebed does not",
             "Let its own tool drop the feature, by ALTER TABLE … DROP FEATURE, or write a copy.",
         )
     if _VECTORS in features:
@@ -138,15 +138,15 @@ def _check_protocol(table: DeltaTable, title: str) -> None:
 
 
 def _check_no_vectors(table: DeltaTable, title: str) -> None:
-    """Check that no live file has a deletion vector; those are not in the copy of the log."""
+    """Check that no live file has a deletion vector; the copy of the log does not hold them."""
     from deltalake.exceptions import DeltaError
 
-    remedy = "Let its own tool write such files again: REORG TABLE … APPLY (PURGE)."
+    remedy = "Let its own tool rewrite such files: REORG TABLE … APPLY (PURGE)."
     try:
         vectors = pa.RecordBatchReader.from_stream(table.deletion_vectors())
         count = sum(batch.num_rows for batch in vectors)
     except DeltaError as exc:
-        reason = f"it has deletion vectors, or deltalake cannot read whether it has: {exc}"
+        reason = f"it has deletion vectors, or deltalake cannot determine whether it has: {exc}"
         raise cannot_adopt(title, reason.rstrip("."), remedy) from exc
     if count:
         raise cannot_adopt(title, f"{count:,} live files have deletion vectors", remedy)
@@ -156,7 +156,7 @@ def _files(table: DeltaTable, name: str, title: str) -> Iterator[tuple[str, Fore
     columns = table.metadata().partition_columns
     actions = pa.table(table.get_add_actions())
     wanted = [*("path", "size_bytes", "num_records"), *(["partition"] if columns else [])]
-    held = [one for one in wanted if one in actions.column_names]
+    held = [name for name in wanted if name in actions.column_names]
     for action in actions.select(held).to_pylist():
         values: Mapping[str, Any] = action.get("partition") or {}
         yield (
@@ -175,6 +175,6 @@ def _key(path: str, name: str, title: str) -> str:
         raise cannot_adopt(
             title,
             f"its file {decoded!r} lies outside of the table's directory",
-            "Let its own tool write a deep copy, as a clone that holds its files itself.",
+            "Let its own tool write a deep clone, which holds all its files itself.",
         )
     return f"{name}/{decoded}"

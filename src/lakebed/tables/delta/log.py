@@ -1,8 +1,8 @@
-"""The log of a Delta table on storage: where its commits are, and what they say.
+"""The log of a Delta table on storage: the keys and the contents of its commits.
 
-A commit is one object, written if there is none of its number: the same condition by which heads
-are replaced here. So no two publishers make the same version, and a reader sees all of a commit
-or nothing.
+A commit is one object, created only if there is none with its number; heads are replaced under the
+same kind of condition. So two publishers cannot make the same version, and a reader sees a whole
+commit or nothing of it.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from lakebed.tables.delta.log_names import (
     number_of,
 )
 
-_FIRST_LINE_BYTES = 8192  # ours are far below
-_ASKED = 5  # commits, for whose log it is
+_FIRST_LINE_BYTES = 8192  # ours are far shorter
+_ASKED = 5  # commits that are read to find out who wrote a log
 _REMEDY = "Publish with repair, which begins the log again; the dataset itself is not affected."
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a commit of ours says of itself, as its user metadata.
+    """The user metadata of a commit that Lakebed made.
 
     Attributes:
-        dataset: Its name.
-        created_at: When the dataset was created, as its head says.
-        version: Of the dataset, which the table shows from then on.
-        commit_id: Of that version.
-        digest: Of what the table is, see `lakebed.tables.delta.delta_schema`.
+        dataset: Name of the dataset.
+        created_at: Time at which the dataset was created, as in its head.
+        version: Version of the dataset that the table shows after this commit.
+        commit_id: Id of the commit that made this version of the dataset.
+        digest: Digest of the table's metadata, see `lakebed.tables.delta.delta_schema`.
         schema: Number of the dataset's schema.
-        table_id: Of the Delta table.
-        created_ms: When the Delta table was created, in epoch milliseconds.
+        table_id: Id of the Delta table.
+        created_ms: Time at which the Delta table was created, in epoch milliseconds.
         checkpoint: Number of the last commit after which a checkpoint was due; -1 for none.
-        checkpoint_digest: Of the checkpoint after this commit, if there is to be one.
-        begins_at: Number of the commit that the log begins with: it needs nothing before it, but
-            the checkpoint after it, unless it is the very first.
+        checkpoint_digest: Digest of the checkpoint after this commit, if one is due.
+        begins_at: Number of the commit that the log begins with. Readers need nothing before it.
+            They need the checkpoint after it, unless the number is 0.
     """
 
     dataset: str
@@ -82,22 +82,22 @@ class LogCommit:
     """A commit of the log.
 
     Attributes:
-        number: Delta's version.
-        mark: What it says of itself, if it is of ours.
-        told: What it says of itself otherwise, for messages.
+        number: Version of the Delta table.
+        mark: Its user metadata, if Lakebed made the commit.
+        description: Its operation and engine, for messages.
     """
 
     number: int
     mark: Mark | None
-    told: str = ""
+    description: str = ""
 
 
 @dataclass(slots=True)
 class LiveFiles:
-    """What a log says after a commit.
+    """The state of a log after a commit.
 
     Attributes:
-        files: By path as in the log: its deletion vector, if it has one.
+        files: The live files: path as in the log to deletion vector, or None.
         metadata: The last `metaData`.
         protocol: The last `protocol`.
     """
@@ -107,7 +107,7 @@ class LiveFiles:
     protocol: dict[str, Any] = field(default_factory=dict)
 
     def play(self, action: dict[str, Any]) -> None:
-        """Do what one line says."""
+        """Apply the action of one line."""
         for kind, body in action.items():
             match kind:
                 case "add":
@@ -137,7 +137,7 @@ class Log:
 
     @property
     def pointer(self) -> str:
-        """The key of what leads readers to the last checkpoint."""
+        """The key of the pointer to the last checkpoint."""
         return f"{self.folder}/{LAST_CHECKPOINT}"
 
     def keys(self) -> list[str]:
@@ -149,7 +149,7 @@ class Log:
         return [info.key for info in self._store.list(f"{self.folder}/")]
 
     def commits_since(self, number: int) -> tuple[LogCommit, ...]:
-        """Return a commit and all after it; nothing if it is not there.
+        """Return a commit and all later ones; nothing if the commit is missing.
 
         Cost:
             One GET of some KiB for each of them, and one more.
@@ -163,7 +163,7 @@ class Log:
         """Return the last commit; None if there is none.
 
         Args:
-            keys: Of the log.
+            keys: Keys of the objects of the log.
 
         Cost:
             One GET.
@@ -172,10 +172,10 @@ class Log:
         return self.read(max(numbers)) if numbers else None
 
     def next_number(self) -> int:
-        """Return a number above all commits and checkpoints that are there.
+        """Return the number that follows all commits and checkpoints of the log.
 
         Raises:
-            CorruptMetadataError: One is of a number that no log reaches.
+            CorruptMetadataError: One has a number that no log reaches.
 
         Cost:
             One LIST for each thousand objects of the log.
@@ -184,13 +184,13 @@ class Log:
         return max((*_numbers(keys, COMMIT), *_numbers(keys, CHECKPOINT)), default=-1) + 1
 
     def is_ours(self, keys: Iterable[str]) -> bool:
-        """Whether one of the newest commits, or of the oldest, is one of ours.
+        """Return whether Lakebed made one of the newest or oldest commits.
 
         Args:
-            keys: Of the log.
+            keys: Keys of the objects of the log.
 
         Cost:
-            One GET, or some for a log of others.
+            One GET for a log of ours; up to ten for another log.
         """
         numbers = {number for number in map(number_of, keys) if number is not None}
         newest = sorted(numbers, reverse=True)
@@ -198,11 +198,11 @@ class Log:
         return any(commit is not None and commit.mark is not None for commit in commits)
 
     def trouble(self, tip: LogCommit, mark: Mark) -> str:
-        """Return why readers cannot begin with the log; empty if they can.
+        """Return why readers cannot read the log from its beginning; empty if they can.
 
         Args:
             tip: The last commit.
-            mark: Of the last commit of ours.
+            mark: The mark of the last commit that Lakebed made.
 
         Cost:
             One GET and one HEAD; one HEAD more without a checkpoint.
@@ -223,7 +223,7 @@ class Log:
         return "" if self._exists(self.key(0)) else f"It lacks {self.key(0)!r}."
 
     def has_checkpoint(self, number: int) -> bool:
-        """Whether the checkpoint after a commit is there.
+        """Return whether the checkpoint after a commit is there.
 
         Cost:
             One HEAD.
@@ -238,7 +238,7 @@ class Log:
         return True
 
     def read(self, number: int) -> LogCommit | None:
-        """Return a commit; None if it is not there.
+        """Return a commit; None if it is missing.
 
         Cost:
             One GET of some KiB.
@@ -250,10 +250,10 @@ class Log:
         return _commit(number, bytes(start).partition(b"\n")[0])
 
     def add(self, number: int, lines: Sequence[bytes]) -> bool:
-        """Make a commit, unless there is one of its number.
+        """Make a commit, unless there is one with its number.
 
         Returns:
-            Whether it was made.
+            True if the commit was made.
 
         Cost:
             One conditional PUT.
@@ -265,10 +265,10 @@ class Log:
         return True
 
     def live_files(self) -> LiveFiles:
-        """Return what the log says, all of it read anew.
+        """Read the whole log again, and return its state.
 
         Raises:
-            CorruptMetadataError: It cannot be read.
+            CorruptMetadataError: The log cannot be read.
 
         Cost:
             One LIST, the last checkpoint, and one GET for each commit since.
@@ -279,8 +279,8 @@ class Log:
         first = max(checkpoints, default=-1)
         if first >= 0 and first not in commits:
             raise CorruptMetadataError(
-                f"The Delta log {self.folder!r} has {self.checkpoint_key(first)!r}, by which readers "
-                "begin, and not its commit.",
+                f"The Delta log {self.folder!r} has {self.checkpoint_key(first)!r}, with which "
+                "readers begin, but lacks its commit.",
                 hint=_REMEDY,
             )
         live = LiveFiles()
@@ -288,10 +288,10 @@ class Log:
             for action in _checkpoint(self._store, self.checkpoint_key(first)):
                 live.play(action)
         wanted = sorted(number for number in commits if number > first)
-        for place, number in enumerate(wanted, first + 1):
-            if number != place:
+        for expected, number in enumerate(wanted, first + 1):
+            if number != expected:
                 raise CorruptMetadataError(
-                    f"The Delta log {self.folder!r} lacks commit {place}, and has {number}.",
+                    f"The Delta log {self.folder!r} lacks commit {expected}, but has {number}.",
                     hint=_REMEDY,
                 )
         for number in wanted:
@@ -304,7 +304,7 @@ def _numbers(keys: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
     """Return the numbers of commits or of checkpoints.
 
     Raises:
-        CorruptMetadataError: One is of a number that no log reaches.
+        CorruptMetadataError: One has a number that no log reaches.
     """
     numbers = []
     for key in keys:
@@ -322,7 +322,7 @@ def _numbers(keys: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
 
 
 def checkpoint_in(data: bytes) -> int | None:
-    """Return the number of the checkpoint that a pointer leads to; None if it says none."""
+    """Return the number of the checkpoint that a pointer names; None if it names none."""
     try:
         number = msgspec.json.decode(data, type=_Pointer).version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -333,14 +333,14 @@ def checkpoint_in(data: bytes) -> int | None:
 def _commit(number: int, line: bytes) -> LogCommit:
     try:
         info = msgspec.json.decode(line)["commitInfo"]
-        told = " ".join(str(info.get(name, "")) for name in ("operation", "engineInfo"))
+        description = " ".join(str(info.get(name, "")) for name in ("operation", "engineInfo"))
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, AttributeError):
         return LogCommit(number=number, mark=None)
     try:
         mark = msgspec.json.decode(info["userMetadata"], type=_Marked).lakebed
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
-        return LogCommit(number=number, mark=None, told=told.strip())
-    return LogCommit(number=number, mark=mark, told=told.strip())
+        return LogCommit(number=number, mark=None, description=description.strip())
+    return LogCommit(number=number, mark=mark, description=description.strip())
 
 
 def _lines(store: Store, key: str) -> Iterator[dict[str, Any]]:
@@ -378,7 +378,7 @@ def _checkpoint(store: Store, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _as_json(body: dict[str, Any]) -> dict[str, Any]:
-    """Return an action as a line would have it: what it does not say is not there."""
+    """Return an action of a checkpoint as a line of a commit holds it: without null members."""
     return {name: value for name, value in body.items() if value is not None}
 
 

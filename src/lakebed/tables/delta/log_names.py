@@ -1,4 +1,4 @@
-"""Names in the log of a Delta table, and which commits and checkpoints no reader needs any more."""
+"""Names in the log of a Delta table, and the commits and checkpoints that can be deleted."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from lakebed.store.base import ObjectInfo
 COMMIT = re.compile(r"([0-9]{20})\.json")
 CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
 LAST_CHECKPOINT = "_last_checkpoint"
-MOST = 10**18  # numbers are of 63 bits; no log gets that far commit by commit
+MOST = 10**18  # numbers have 63 bits; no log gets that far commit by commit
 
 
 def number_in(name: str, pattern: re.Pattern[str]) -> int | None:
-    """Return the number of a commit or checkpoint; None if it is none."""
+    """Return the number of a commit or checkpoint; None for other names."""
     match = pattern.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def number_of(key: str) -> int | None:
-    """Return the number of what lies in a log; None if it has none that a log can reach."""
+    """Return the number of an object of a log; None if it has no number that a log can reach."""
     name = key.rpartition("/")[2]
     numbers = (number_in(name, pattern) for pattern in (COMMIT, CHECKPOINT))
     return next((number for number in numbers if number is not None and number < MOST), None)
 
 
 def dead_log_keys(dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime) -> OldMetadata:
-    """Return what lies before the last checkpoint that is at least as old as a moment.
+    """Return the objects before the last checkpoint that is not newer than the cutoff.
 
-    Whoever began to read since then needs nothing that was before it. A checkpoint without its
-    commit is of a table that is gone, and landed late.
+    A reader that began after the cutoff needs nothing before that checkpoint. A checkpoint without
+    its commit does not count: it belongs to a table that was dropped, and was written late.
 
     Args:
-        dataset: Its name.
-        objects: Of the dataset, as listed.
-        cutoff: The moment.
+        dataset: Name of the dataset.
+        objects: The objects of the dataset, as listed.
+        cutoff: Time before which no reader that still reads has begun.
     """
     folder = f"{delta_folder(dataset)}/"
     names = {info: info.key[len(folder) :] for info in objects if info.key.startswith(folder)}

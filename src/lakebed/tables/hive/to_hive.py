@@ -30,7 +30,7 @@ from lakebed.state import published
 from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.root import plain_location, root_of
-from lakebed.tables.engine import Wish, bring_into_step
+from lakebed.tables.engine import Request, bring_into_step
 from lakebed.tables.hive.directories import (
     Directory,
     ScatteredError,
@@ -256,7 +256,7 @@ def _check_own(table: FoundTable, name: TableName, dataset: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Round:
+class _Plan:
     """What one look at head and table says is to be done."""
 
     state: State
@@ -294,14 +294,14 @@ class _Publisher:
 
     def run(self) -> Publication:
         options = self._options
-        wish = Wish(check=options.check, repair=options.repair, dry_run=options.dry_run)
-        return bring_into_step(self._store, self._dataset, self, self._note, wish)
+        request = Request(check=options.check, repair=options.repair, dry_run=options.dry_run)
+        return bring_into_step(self._store, self._dataset, self, self._note, request)
 
     @property
     def title(self) -> str:
         return str(self._table)
 
-    def look(self, state: State, note: published.Note, *, is_full: bool) -> _Round:
+    def plan(self, state: State, note: published.Note, *, is_full: bool) -> _Plan:
         """Compare the table with the dataset, as far as is needed."""
         table = self._metastore.find()
         if table is not None:
@@ -339,7 +339,7 @@ class _Publisher:
         wanted: Mapping[Spec, Directory],
         touched: frozenset[str],
         changes: tuple[str, ...],
-    ) -> _Round:
+    ) -> _Plan:
         """Take the partitions that commits have touched for changed, and believe the others."""
         if not touched and not changes:
             return self._checked(state, mode, columns, table, {}, {}, {}, changes)
@@ -376,7 +376,7 @@ class _Publisher:
         have: Mapping[Spec, str],
         moved: Mapping[Spec, str],
         schema_changes: tuple[str, ...] = (),
-    ) -> _Round:
+    ) -> _Plan:
         """Prove the directories that will be shown, and return what is to be done."""
         is_check = self._options.check
         added = {spec: directory for spec, directory in wanted.items() if spec not in have}
@@ -400,7 +400,7 @@ class _Publisher:
             )
         if not is_check:
             check_compatible(self._store, state, self._labels_to_check(state, table, new))
-        return _Round(
+        return _Plan(
             state=state,
             mode=mode,
             columns=columns,
@@ -461,100 +461,100 @@ class _Publisher:
         """
         return plain_location(f"{self._root}/{Folder.HIVE.of(self._dataset, str(self._table))}")
 
-    def apply(self, now: _Round, note: published.Note) -> bool:
+    def apply(self, plan: _Plan, note: published.Note) -> bool:
         self._metastore.deadline = note.deadline
         try:
-            self._apply(now)
+            self._apply(plan)
         finally:
             self._metastore.deadline = None
         return True
 
-    def is_to_change(self, now: _Round) -> bool:
-        differences = (now.added, now.changed, now.dropped, now.schema_changes)
-        return now.found is None or any(differences) or self._is_to_note(now)
+    def is_to_change(self, plan: _Plan) -> bool:
+        differences = (plan.added, plan.changed, plan.dropped, plan.schema_changes)
+        return plan.found is None or any(differences) or self._is_to_note(plan)
 
-    def _is_to_note(self, now: _Round) -> bool:
-        shown = now.found.properties if now.found is not None else {}
-        return any(shown.get(name) != value for name, value in self._properties(now).items())
+    def _is_to_note(self, plan: _Plan) -> bool:
+        shown = plan.found.properties if plan.found is not None else {}
+        return any(shown.get(name) != value for name, value in self._properties(plan).items())
 
-    def _properties(self, now: _Round) -> dict[str, str]:
+    def _properties(self, plan: _Plan) -> dict[str, str]:
         """Return what the table says of itself when it shows the version."""
         return {
             DATASET: f"{self._store.uri}/{self._dataset}",
-            _CREATED: now.state.created_at,
-            _MODE: now.mode,
-            _VERSION: str(now.state.version),
-            _COMMIT: now.state.commit_id,
-            _SCHEMA: str(now.state.lineage.number),
+            _CREATED: plan.state.created_at,
+            _MODE: plan.mode,
+            _VERSION: str(plan.state.version),
+            _COMMIT: plan.state.commit_id,
+            _SCHEMA: str(plan.state.lineage.number),
         }
 
-    def _apply(self, now: _Round) -> None:
-        metastore, keys = self._metastore, now.columns.keys
-        properties = self._properties(now)
-        if now.found is None:
-            own = now.added.get(_UNPARTITIONED)
+    def _apply(self, plan: _Plan) -> None:
+        metastore, keys = self._metastore, plan.columns.keys
+        properties = self._properties(plan)
+        if plan.found is None:
+            own = plan.added.get(_UNPARTITIONED)
             location = self._location(own) if own is not None else self._empty_location()
             # Without a version: until all partitions are there, it shows none.
             first = {name: properties[name] for name in (DATASET, _CREATED, _MODE)}
-            metastore.create(now.columns, location, first)
+            metastore.create(plan.columns, location, first)
         else:
-            self._set_columns(now, now.found)
-            if not keys and (now.changed or now.dropped):
-                own = now.changed.get(_UNPARTITIONED)
+            self._set_columns(plan, plan.found)
+            if not keys and (plan.changed or plan.dropped):
+                own = plan.changed.get(_UNPARTITIONED)
                 metastore.set_location(self._location(own) if own else self._empty_location())
         if keys:
-            self._set_partitions(now)
-        if self._is_to_note(now):
+            self._set_partitions(plan)
+        if self._is_to_note(plan):
             metastore.set_properties(properties)
 
-    def _set_partitions(self, now: _Round) -> None:
-        metastore, keys = self._metastore, now.columns.keys
-        specs = dict.fromkeys(map(str, (*now.changed, *now.added, *now.dropped)), 0)
+    def _set_partitions(self, plan: _Plan) -> None:
+        metastore, keys = self._metastore, plan.columns.keys
+        specs = dict.fromkeys(map(str, (*plan.changed, *plan.added, *plan.dropped)), 0)
         tally = Tally(self._on_progress, f"publish to {self.title}", specs, unit="partition")
 
-        if now.changed:
-            places = {spec: self._location(d) for spec, d in now.changed.items()}
+        if plan.changed:
+            places = {spec: self._location(d) for spec, d in plan.changed.items()}
             metastore.point(places, keys, tally.add)
-        if now.mode == "batches" and now.dropped:
+        if plan.mode == "batches" and plan.dropped:
             # A batch that took the place of others: rather none for a moment than both.
-            metastore.remove(now.dropped, keys, tally.add)
-        if now.added:
-            places = {spec: self._location(d) for spec, d in now.added.items()}
+            metastore.remove(plan.dropped, keys, tally.add)
+        if plan.added:
+            places = {spec: self._location(d) for spec, d in plan.added.items()}
             metastore.add(places, keys, tally.add)
-        if now.mode == "partitions" and now.dropped:
-            metastore.remove(now.dropped, keys, tally.add)
+        if plan.mode == "partitions" and plan.dropped:
+            metastore.remove(plan.dropped, keys, tally.add)
 
-    def _set_columns(self, now: _Round, table: FoundTable) -> None:
-        if not now.schema_changes:
+    def _set_columns(self, plan: _Plan, table: FoundTable) -> None:
+        if not plan.schema_changes:
             return
-        new = added_columns(now.columns, table.columns)
+        new = added_columns(plan.columns, table.columns)
         if new is not None:
             self._metastore.add_columns(new)
             return
-        same_keys = [key.identity for key in now.columns.keys] == [
+        same_keys = [key.identity for key in plan.columns.keys] == [
             key.identity for key in table.columns.keys
         ]
-        if same_keys and self._metastore.set_columns(now.columns):
+        if same_keys and self._metastore.set_columns(plan.columns):
             return
         raise InvalidInputError(
             f"The columns of table {str(self._table)!r} cannot be changed in place: "
-            f"{'; '.join(now.schema_changes)}.",
+            f"{'; '.join(plan.schema_changes)}.",
             hint="Unpublish it and publish it again; readers miss it in between.",
         )
 
-    def report(self, now: _Round, *, is_applied: bool) -> Publication:
+    def report(self, plan: _Plan, *, is_applied: bool) -> Publication:
         return Publication(
             table=str(self._table),
-            version=now.state.version,
-            mode=now.mode,
+            version=plan.state.version,
+            mode=plan.mode,
             is_applied=is_applied,
-            created=now.found is None,
-            schema_changes=now.schema_changes,
-            added=_paths(now.added),
-            changed=_paths(now.changed),
-            dropped=_paths(now.dropped),
-            unchanged=now.unchanged,
-            damaged=now.damaged,
+            created=plan.found is None,
+            schema_changes=plan.schema_changes,
+            added=_paths(plan.added),
+            changed=_paths(plan.changed),
+            dropped=_paths(plan.dropped),
+            unchanged=plan.unchanged,
+            damaged=plan.damaged,
         )
 
 

@@ -1,4 +1,4 @@
-"""Iceberg: metadata over the data files of a dataset, by which they are an Iceberg table."""
+"""Iceberg tables: Iceberg metadata over the data files of a dataset."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""Metadata files of an Iceberg table beside the data that no reader needs any more.
+"""Metadata files of an Iceberg table beside the data that readers no longer need.
 
-By what the storage says of their times, and what the lists of manifests name. A reader holds the
-snapshot that was the table's when it began: its list, its manifests, and one metadata file.
+They are found by their times on storage and by the names in lists of manifests. A reader uses the
+snapshot that was current when it began: its list, its manifests, and one metadata file.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _MANIFEST = re.compile(r"[0-9a-f]{32}-m[0-9]+\.avro")
 def dead_keys(
     store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
 ) -> OldMetadata:
-    """Return what of a table's metadata readers who began after a moment cannot need.
+    """Return the metadata files of a table that readers begun after the cutoff do not need.
 
-    Where that cannot be proven, as where pyiceberg is not installed, nothing is dead.
+    No file is dead if that cannot be proven, for example without pyiceberg.
 
     Args:
-        store: Where the dataset is.
-        dataset: Its name.
-        objects: Of the dataset, as listed.
-        cutoff: What was replaced by then is dead.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        objects: The objects of the dataset, as listed.
+        cutoff: Metadata that was replaced before this time is dead.
 
     Cost:
-        Nothing without such a table; else its metadata files that were replaced by then and the
-        current one, and each list of manifests.
+        Nothing without such a table; else the current metadata file, those that were replaced
+        before the cutoff, and each list of manifests.
     """
     folder = f"{metadata_folder(dataset)}/"
     files = {info.key[len(folder) :]: info for info in objects if info.key.startswith(folder)}
@@ -51,14 +51,14 @@ def dead_keys(
     except LakebedError as exc:
         _log.warning("metadata of Iceberg is kept dataset=%s: %s", dataset, exc)
         return OldMetadata()
-    # Nothing that is younger may be taken for dead: its publisher may be about to name it.
+    # Younger files may not be treated as dead: their publisher may be about to name them.
     oldest = dt.datetime.now(dt.UTC) - LEASE - LEASE_MARGIN
     unreadable: dict[str, str] = {}
 
     def named_by(name: str, read: Callable[[str], Sequence[str]]) -> set[str]:
-        """Return the names of what an object leads to; what cannot be read leads to nothing known."""
+        """Return the names that an object holds, or none (and a warning) if it cannot be read."""
         try:
-            return {place.rpartition("/")[2] for place in read(f"{folder}{name}")}
+            return {location.rpartition("/")[2] for location in read(f"{folder}{name}")}
         except CorruptMetadataError as exc:
             unreadable[f"{folder}{name}"] = exc.message
             _log.warning("metadata of Iceberg is kept dataset=%s: %s", dataset, exc)
@@ -76,19 +76,21 @@ def dead_keys(
     try:
         named = lists_in(numbered[-1][1])
         if unreadable:
-            return OldMetadata(unreadable=unreadable)  # what it names may be anything
-        were_named = {place for name in old for place in lists_in(name)}
-        unreadable.clear()  # whatever they have named, nobody reads them any more
+            return OldMetadata(unreadable=unreadable)  # it may name any of the files
+        were_named = {location for name in old for location in lists_in(name)}
+        unreadable.clear()  # old metadata files are not read any more, so these do not matter
         dead_lists = {
             name
             for name in past
             if name not in named and (name in were_named or files[name].modified_at <= oldest)
         }
-        live = {place for name in {*lists, *named} - dead_lists for place in manifests_in(name)}
+        live = {
+            location for name in {*lists, *named} - dead_lists for location in manifests_in(name)
+        }
         is_known = not unreadable
-        were_listed = {place for name in dead_lists for place in manifests_in(name)}
+        were_listed = {location for name in dead_lists for location in manifests_in(name)}
     except ObjectNotFoundError:
-        return OldMetadata()  # a publication or a cleanup is at work: the next one will find it
+        return OldMetadata()  # a publication or cleanup is running; the next cleanup deletes them
     manifests = {
         name
         for name, info in files.items()
@@ -98,7 +100,7 @@ def dead_keys(
         and info.modified_at <= cutoff
         and (name in were_listed or info.modified_at <= oldest)
     }
-    # The last metadata file before the moment may have been opened after it.
+    # The last metadata file before the cutoff may have been opened after it.
     dead = frozenset(f"{folder}{name}" for name in (*old[:-1], *dead_lists, *manifests))
     kept = {key: why for key, why in unreadable.items() if key not in dead}
     return OldMetadata(dead=dead, unreadable=kept)

@@ -1,4 +1,4 @@
-"""Tables of Iceberg that others have written: the live files of the newest snapshot."""
+"""Iceberg tables written by other tools: the live files of the newest snapshot."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FOLDER = "metadata"
 METADATA = r"(?:v([0-9]{1,18})|([0-9]{1,18})-[^/]*?)(?:\.gz)?\.metadata\.json(?:\.gz)?"
 _FIELD_ID = b"PARQUET:field_id"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_REWRITE = "Let its own tool write its files again: rewrite_data_files."
+_REWRITE = "Let its own tool rewrite its files: rewrite_data_files."
 _KINDS: Mapping[type[iceberg.IcebergType], Kind] = {
     iceberg.BooleanType: Kind.BOOLEAN,
     iceberg.IntegerType: Kind.INT,
@@ -63,19 +63,19 @@ def read_table(store: Store, name: str, metadata: str | None) -> ForeignTable:
     """Read the current snapshot of the Iceberg table in a directory.
 
     Args:
-        store: Where it is.
-        name: Of the directory.
-        metadata: The file of the table's metadata, as a location or relative to the directory;
-            None for the newest of its folder `metadata`.
+        store: The store that holds the table.
+        name: The directory of the table.
+        metadata: The table's metadata file, as a location or relative to the directory; None for
+            the newest in its folder `metadata`.
 
     Raises:
         NotFoundError: There is no metadata, or no snapshot.
-        CorruptMetadataError: It cannot be read.
-        InvalidInputError: The live files alone do not give the rows of the table; or several
-            files of metadata are the newest.
+        CorruptMetadataError: The metadata cannot be read.
+        InvalidInputError: The rows of the table are not just those of its live files; or several
+            metadata files are the newest.
 
     Cost:
-        One LIST, one GET of the metadata, one of the list of manifests, and one a manifest.
+        One LIST, one GET of the metadata, one of the list of manifests, and one for each manifest.
     """
     title = f"Iceberg table {name!r}"
     log = ForeignLog.read(store, title, f"{name}/{FOLDER}", METADATA)
@@ -89,7 +89,7 @@ def read_table(store: Store, name: str, metadata: str | None) -> ForeignTable:
             raise
         raise CorruptMetadataError(
             f"{key!r} cannot be read as metadata of an Iceberg table: {exc}.",
-            hint="See whether the newest pyiceberg reads the table.",
+            hint="Check whether the newest pyiceberg can read the table.",
         ) from exc
     schema, mapping = found.schema(), found.name_mapping()
     return ForeignTable(
@@ -108,7 +108,7 @@ def _newest(store: Store, log: ForeignLog) -> str:
     numbers: dict[int, list[str]] = {}
     for name in log.names:
         match = re.fullmatch(METADATA, name)
-        assert match is not None  # as the log was listed
+        assert match is not None  # the log was listed by this pattern
         numbers.setdefault(int(match[1] or match[2]), []).append(name)
     if not numbers:
         raise NotFoundError(
@@ -118,8 +118,8 @@ def _newest(store: Store, log: ForeignLog) -> str:
     newest = sorted(numbers[max(numbers)])
     if len(newest) > 1:
         raise InvalidInputError(
-            f"{log.title} has several newest files of metadata: {', '.join(newest)}.",
-            hint="Name the one that its catalog knows by `iceberg` or --iceberg.",
+            f"{log.title} has several newest metadata files: {', '.join(newest)}.",
+            hint="Name the one that its catalog uses by `iceberg` or --iceberg.",
         )
     return f"{log.folder}/{newest[0]}"
 
@@ -131,15 +131,15 @@ def _given(store: Store, name: str, metadata: str) -> str:
     if key is None or not key.startswith(f"{name}/"):
         raise InvalidInputError(
             f"Metadata {metadata!r} is not in {store.uri}/{name}.",
-            hint="Give the file of the table's newest metadata, which lies in the directory.",
+            hint="Give the table's newest metadata file, which lies in the directory.",
         )
     return validate_key(key)
 
 
 def _key_at(store: Store, location: str) -> str | None:
-    """Return the key of what a table calls by a location; None if it is not in the store."""
+    """Return the key of a location in a table's metadata; None if it is not in the store."""
     scheme, separator, path = location.partition(":")
-    if not separator and os.path.isabs(location):  # noqa: PTH117 - of a text, not of a file here
+    if not separator and os.path.isabs(location):  # noqa: PTH117 - a text, not a local file
         location = f"file://{location}"
     elif separator and path.startswith("/") and not path.startswith("//"):
         location = f"{scheme}://{path}"
@@ -147,7 +147,7 @@ def _key_at(store: Store, location: str) -> str | None:
 
 
 class _ForeignIO(StoreIO):
-    """Objects of a store under the names that a table of another tool has for them."""
+    """Objects of a store, under the locations in the metadata of another tool's table."""
 
     def __init__(self, store: Store, name: str, title: str) -> None:
         super().__init__(store, store.uri)
@@ -158,14 +158,14 @@ class _ForeignIO(StoreIO):
         """Return the key of an object.
 
         Raises:
-            InvalidInputError: It lies outside of the table's directory.
+            InvalidInputError: The object lies outside of the table's directory.
         """
         key = _key_at(self._store, location)
         if key is None or not key.startswith(f"{self._name}/") or ".." in key.split("/"):
             raise cannot_adopt(
                 self._title,
                 f"{location!r} lies outside of {self._store.uri}/{self._name}",
-                "Adopt a table where it was written, under its own location.",
+                "Adopt the table where it was written, under its own location.",
             )
         return key
 
@@ -180,23 +180,21 @@ def _files(
     snapshot = metadata.current_snapshot()
     if snapshot is None:
         raise NotFoundError(
-            f"{title} has no snapshot, so that there is nothing to adopt.",
+            f"{title} cannot be adopted: it has no snapshot.",
             hint="Create a dataset instead.",
         )
     for manifest in snapshot.manifests(io):
         entries = manifest.fetch_manifest_entry(io)
         if manifest.content == ManifestContent.DELETES:
             if entries:
-                raise cannot_adopt(
-                    title, f"{len(entries):,} files say of rows that they are deleted", _REWRITE
-                )
+                raise cannot_adopt(title, f"{len(entries):,} files mark rows as deleted", _REWRITE)
             continue
         _check_spec(metadata, manifest, title)
         for entry in entries:
             file = entry.data_file
             if file.file_format != FileFormat.PARQUET:
                 raise cannot_adopt(
-                    title, f"{file.file_path!r} is of format {file.file_format}", _REWRITE
+                    title, f"{file.file_path!r} has format {file.file_format}", _REWRITE
                 )
             yield (
                 io.key(file.file_path),
@@ -216,16 +214,16 @@ def _check_spec(metadata: TableMetadata, manifest: ManifestFile, title: str) -> 
     """Check that the files of a manifest are partitioned as new ones are."""
     wrote = metadata.specs()[manifest.partition_spec_id]
     forms = (
-        [(p.source_id, str(p.transform)) for p in one.fields] for one in (wrote, metadata.spec())
+        [(p.source_id, str(p.transform)) for p in spec.fields] for spec in (wrote, metadata.spec())
     )
     if next(forms) != next(forms):
         raise cannot_adopt(
-            title, f"some of its files are of an older partition spec, {wrote.spec_id}", _REWRITE
+            title, f"some of its files have an older partition spec, {wrote.spec_id}", _REWRITE
         )
 
 
 def _function(part: PartitionField, schema: IcebergSchema) -> PartitionFunction | None:
-    """Return a partition field as a dataset has it; None if it has no such function."""
+    """Return a partition field as a function of Lakebed; None if there is no such function."""
     source, kind = schema.find_column_name(part.source_id), schema.find_type(part.source_id)
     if source is None or "." in source:
         return None
@@ -250,23 +248,25 @@ def _left_out(metadata: TableMetadata) -> Iterator[str]:
             source = metadata.schema().find_column_name(part.source_id)
             yield (
                 f"Its partition field {part.name!r}, {part.transform} of {source!r}, does not become "
-                "one of the dataset."
+                "a partition field of the dataset."
             )
 
 
 def _values(metadata: TableMetadata, record: Any) -> Iterator[tuple[str, Scalar]]:
     schema = metadata.schema()
-    for place, part in enumerate(metadata.spec().fields):
+    for position, part in enumerate(metadata.spec().fields):
         function = None if part not in _parts(metadata.spec()) else _function(part, schema)
         if function is not None:
             yield (
                 function.name,
-                _typed(record[place], part.transform.result_type(schema.find_type(part.source_id))),
+                _typed(
+                    record[position], part.transform.result_type(schema.find_type(part.source_id))
+                ),
             )
 
 
 def _typed(value: Any, kind: iceberg.IcebergType) -> Scalar:
-    """Return a value that metadata hold as a number or itself."""
+    """Return a partition value in its own type; metadata may hold it as a number."""
     if not isinstance(value, int) or isinstance(value, bool):
         return value
     match kind:
@@ -292,15 +292,15 @@ def _fields(members: Sequence[iceberg.NestedField], title: str) -> tuple[Field, 
     )
 
 
-def _type(kind: iceberg.IcebergType, place: str, title: str) -> Type:
+def _type(kind: iceberg.IcebergType, path: str, title: str) -> Type:
     match kind:
         case iceberg.DecimalType(precision=precision, scale=scale):
             return Decimal(precision, scale)
         case iceberg.ListType():
-            element = _type(kind.element_type, f"{place}[]", title)
+            element = _type(kind.element_type, f"{path}[]", title)
             return ListOf(element, not kind.element_required)
         case iceberg.MapType() if isinstance(kind.key_type, iceberg.StringType):
-            value = _type(kind.value_type, f"{place}{{}}", title)
+            value = _type(kind.value_type, f"{path}{{}}", title)
             return MapOf(value, not kind.value_required)
         case iceberg.StructType():
             return Struct(_fields(kind.fields, title))
@@ -308,7 +308,7 @@ def _type(kind: iceberg.IcebergType, place: str, title: str) -> Type:
     if found is None:
         raise cannot_adopt(
             title,
-            f"its column {place!r} is of type {kind}, which a dataset does not have",
+            f"its column {path!r} has type {kind}, which Lakebed does not have",
             "Let its own tool write a copy with another type.",
         )
     return Primitive(found)
@@ -317,7 +317,7 @@ def _type(kind: iceberg.IcebergType, place: str, title: str) -> Type:
 def _difference(
     footer: pq.FileMetaData, members: Sequence[iceberg.NestedField], mapping: NameMapping | None
 ) -> str:
-    """Say why the columns of a file, by their names, are not those that it has by its field ids."""
+    """Return why the columns of a file, matched by name, differ from those matched by field id."""
     return _mixed_up(footer.schema.to_arrow_schema(), members, mapping, ())
 
 
@@ -334,18 +334,18 @@ def _mixed_up(
         number, wanted = _id_of(column, mapping, here), by_name.pop(column.name, None)
         if wanted is None:
             if number in by_id:
-                return f"its column {'.'.join(here)!r} is called {by_id[number].name!r} since"
+                return f"its column {'.'.join(here)!r} was renamed to {by_id[number].name!r}"
             continue
         if number is None:
-            return (
-                f"its column {'.'.join(here)!r} has no field id, and the table maps no name to it"
-            )
+            return f"its column {'.'.join(here)!r} has no field id, and the table does not map its name"
         if number != wanted.field_id:
-            return f"its column {'.'.join(here)!r} was dropped, and is not the one of that name"
+            return (
+                f"its column {'.'.join(here)!r} was dropped, and its name now means another column"
+            )
         reason = _mixed_up_inside(column.type, wanted.field_type, mapping, here)
         if reason:
             return reason
-    missing = next((one for one in by_name.values() if one.initial_default is not None), None)
+    missing = next((m for m in by_name.values() if m.initial_default is not None), None)
     return "" if missing is None else f"it lacks column {missing.name!r}, which has a default"
 
 
@@ -376,7 +376,7 @@ def _id_of(column: pa.Field, mapping: NameMapping | None, path: tuple[str, ...])
 
 
 def _mapped(fields: Iterable[MappedField], path: tuple[str, ...]) -> int | None:
-    """Return the field id that a table maps a path of names to; None if it maps it to none."""
+    """Return the field id that a table maps a path of names to; None if the path is not mapped."""
     name, *inner = path
     for field in fields:
         if name in field.names:

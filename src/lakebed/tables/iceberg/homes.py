@@ -1,7 +1,7 @@
-"""Where the metadata of an Iceberg table is kept: in a catalog, or in files beside the data.
+"""Homes of the metadata of an Iceberg table: a catalog, or files beside the data.
 
-Both replace one version of the metadata by the next under a condition, so that of two publishers
-one is first.
+Both replace one version of the metadata with the next under a condition, so that only one of two
+concurrent publishers succeeds.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IcebergTable:
-    """A table, as it is now.
+    """The present version of a table.
 
     Attributes:
-        metadata: Of the table.
-        place: What leads to it again.
-        handle: Of the catalog.
-        is_new: Whether nothing of it is written yet.
+        metadata: Metadata of the table.
+        place: Number or location of the metadata file.
+        handle: The catalog's own object for the table.
+        is_new: True if the table is not written yet.
     """
 
     metadata: TableMetadata
@@ -81,25 +81,25 @@ class IcebergTable:
 
 
 class TableHome(Protocol):
-    """Where the metadata of one table is kept."""
+    """The home of one table's metadata."""
 
     @property
     def table(self) -> str:
-        """Where readers find the table."""
+        """The location or the name under which readers find the table."""
 
     @property
     def folder(self) -> str | None:
-        """Where its metadata lies, if the table need not be asked."""
+        """The folder of the metadata; None if only the table itself names it."""
 
     @property
     def io(self) -> FileIO:
-        """Where its metadata is read and written."""
+        """Reads and writes the metadata."""
 
     def find(self, place: str) -> IcebergTable | None:
-        """Return the table; None if it is not there.
+        """Return the table; None if it does not exist.
 
         Args:
-            place: Of the table when it was seen last; empty if it was not, or is not believed.
+            place: Last known place of the table; empty if unknown or not trusted.
         """
 
     def last_number(self) -> int:
@@ -110,20 +110,20 @@ class TableHome(Protocol):
         """
 
     def trouble(self, table: IcebergTable) -> str:
-        """Return why readers do not come to the table as it is now; empty if they do."""
+        """Return why readers do not find the present version of the table; empty if they do."""
 
     def lead(self, table: IcebergTable) -> None:
-        """Lead readers to the table as it is now."""
+        """Lead readers to the present version of the table."""
 
     def create(
         self, schema: Schema, spec: PartitionSpec, properties: dict[str, str], after: int
     ) -> IcebergTable | None:
-        """Make the table, without files; None if somebody else has.
+        """Create the table without files; return None if another writer has created it.
 
         Args:
-            schema: Its columns.
-            spec: Its partitions.
-            properties: That it has.
+            schema: Schema of the table.
+            spec: Partition spec of the table.
+            properties: Properties of the table.
             after: Number of the metadata that it begins above.
         """
 
@@ -133,29 +133,29 @@ class TableHome(Protocol):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> IcebergTable | None:
-        """Make the next version of a table; None if somebody else has."""
+        """Make the next version of a table; return None if another writer has made it."""
 
     def tidy(self, before: TableMetadata, after: TableMetadata) -> None:
-        """Delete what one version of the metadata has named, and the next one does not.
+        """Delete files that one version of the metadata names and the next one does not.
 
-        Where a cleanup of the dataset finds it, it is left to that.
+        Files that a cleanup of the dataset finds are left to the cleanup.
         """
 
     def drop(self, note: Note) -> None:
-        """Take the table away; data files stay.
+        """Drop the table; data files stay.
 
         Args:
-            note: Of the table, which says so first where a new table would use keys of this one.
+            note: Note of the table. It records the drop first if a new table would reuse keys.
         """
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 class FilesBeside:
-    """Metadata files in the dataset's own directory, numbered, as Hadoop tables have them.
+    """Numbered metadata files in the dataset's own directory, as of Hadoop tables.
 
-    A table that is there says itself how its readers spell the repository.
+    An existing table records how its readers spell the repository.
     """
 
     def __init__(self, store: Store, dataset: str, root: str) -> None:
@@ -163,7 +163,7 @@ class FilesBeside:
         self._home = Folder.ICEBERG.of(dataset)
         self._keys = metadata_folder(dataset)
         self._hint = hint_key(dataset)
-        self._led_to: bytes | None = None  # what the hint said when the table was found
+        self._led_to: bytes | None = None  # content of the hint when the table was found
         self._root = root
 
     @property
@@ -186,7 +186,7 @@ class FilesBeside:
         self._led_to = pointers.read(self._store, self._hint)
         noted, led_to = number_at(place), _hinted(self._led_to)
         if noted is not None:
-            # What a publisher has written that noted nothing is found by its hint.
+            # A version whose publisher wrote no note is found by its hint.
             for number in sorted({noted, noted if led_to is None else led_to}, reverse=True):
                 with contextlib.suppress(ObjectNotFoundError):
                     return self._newest(number)
@@ -225,7 +225,7 @@ class FilesBeside:
         return max((number for number in map(number_of, self.keys()) if number), default=0)
 
     def keys(self) -> list[str]:
-        """Return the keys of all metadata, what readers begin with first.
+        """Return the keys of all metadata files: the hint first, then the versions.
 
         Cost:
             One LIST for each thousand objects.
@@ -239,7 +239,7 @@ class FilesBeside:
             metadata = TableMetadataUtil.parse_raw(bytes(self._store.get(key).data).decode())
             root = metadata.location.removesuffix(f"/{self._home}")
             if root == metadata.location:
-                message = f"it says that it lies in {metadata.location!r}"
+                message = f"it records the location {metadata.location!r}"
                 raise ValueError(message)
         self._root = root
         return metadata
@@ -258,7 +258,7 @@ class FilesBeside:
             properties=dict(properties),
             table_uuid=uuid.uuid4(),
         )
-        # It becomes a table with its first snapshot, by the commit that brings it.
+        # Nothing is written yet: the commit of the first snapshot writes the table.
         return IcebergTable(metadata, str(after), is_new=True)
 
     def commit(
@@ -277,21 +277,21 @@ class FilesBeside:
         try:
             self._store.create(self._key(number + 1), data)
         except ObjectExistsError:
-            # What repeats a request on its way is refused, though the first one has landed.
+            # A client that repeats its request is refused although the first request succeeded.
             if not self._holds(number + 1, data):
                 return None
         self._point_to(number + 1)
         return IcebergTable(metadata, str(number + 1))
 
     def _holds(self, number: int, data: bytes) -> bool:
-        """Whether a version is of these bytes, which no two publishers write."""
+        """Return whether a version has these bytes; no two publishers write the same ones."""
         try:
             return bytes(self._store.get(self._key(number)).data) == data
         except ObjectNotFoundError:
             return False
 
     def _point_to(self, number: int) -> None:
-        """Lead readers to a version; if there is a later one by then, to that."""
+        """Lead readers to a version, or to a later one if there is one by then."""
 
         def is_enough(data: bytes) -> bool:
             led_to = _hinted(data)
@@ -315,13 +315,13 @@ class FilesBeside:
 
 
 class InCatalog:
-    """A table of a catalog that pyiceberg knows by its configuration."""
+    """A table in a catalog of pyiceberg's configuration."""
 
     def __init__(self, catalog: str, table: str) -> None:
         if not table or "." not in table:
             raise InvalidNameError(
-                f"Illegal table name {table!r}.",
-                hint="Write namespace.table, as the catalog has it.",
+                f"{table!r} is not a valid table name.",
+                hint="Write namespace.table, as in the catalog.",
             )
         self._name = catalog
         self._identifier = table
@@ -330,8 +330,8 @@ class InCatalog:
                 self._catalog: Catalog = load_catalog(catalog)
             except ValueError as exc:
                 raise InvalidInputError(
-                    f"pyiceberg knows no catalog {catalog!r}: {exc}",
-                    hint="Describe it in ~/.pyiceberg.yaml, or by PYICEBERG_CATALOG__… variables.",
+                    f"pyiceberg does not know the catalog {catalog!r}: {exc}",
+                    hint="Define it in ~/.pyiceberg.yaml, or by PYICEBERG_CATALOG__… variables.",
                 ) from exc
         self._io: FileIO | None = None
 
@@ -348,7 +348,7 @@ class InCatalog:
     @property
     def io(self) -> FileIO:
         """See `TableHome`."""
-        assert self._io is not None  # the table was found or made
+        assert self._io is not None  # the table was found or created
         return self._io
 
     def find(self, place: str) -> IcebergTable | None:  # noqa: ARG002 - the catalog knows
@@ -368,7 +368,7 @@ class InCatalog:
         """See `TableHome`."""
         raise CorruptMetadataError(
             f"The metadata of table {self.table!r} cannot be used.",
-            hint="Drop the table by the tools of the catalog, and publish it again.",
+            hint="Drop the table with the tools of the catalog, and publish it again.",
         )
 
     def trouble(self, table: IcebergTable) -> str:  # noqa: ARG002 - readers ask the catalog
@@ -383,7 +383,7 @@ class InCatalog:
         schema: Schema,
         spec: PartitionSpec,
         properties: dict[str, str],
-        after: int,  # noqa: ARG002 - the catalog names what is new
+        after: int,  # noqa: ARG002 - the catalog numbers its metadata itself
     ) -> IcebergTable | None:
         """See `TableHome`."""
         with _errors_of(self._name):
@@ -416,12 +416,16 @@ class InCatalog:
         return IcebergTable(response.metadata, response.metadata_location, table.handle)
 
     def _if_landed(self, updates: tuple[TableUpdate, ...]) -> IcebergTable | None:
-        """Return the table if it has the snapshot of these updates all the same.
+        """Return the table if it has the snapshot of these updates although they were refused.
 
-        Clients of catalogs repeat a request whose answer was lost, and are refused then.
+        Clients of catalogs repeat a request whose response was lost, and that repetition fails.
         """
         table = self.find("")
-        added = [one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)]
+        added = [
+            update.snapshot.snapshot_id
+            for update in updates
+            if isinstance(update, AddSnapshotUpdate)
+        ]
         if table is None or not added or not all(map(table.metadata.snapshot_by_id, added)):
             return None
         return table
@@ -447,7 +451,7 @@ class InCatalog:
 
 @contextmanager
 def _errors_of(catalog: str) -> Iterator[None]:
-    """Say what a catalog has raised as one of our errors; its own are of many kinds."""
+    """Raise errors of a catalog as our own; catalogs raise many types."""
     try:
         yield
     except (LakebedError, CommitFailedException):
@@ -461,14 +465,14 @@ def _errors_of(catalog: str) -> Iterator[None]:
     except (RESTError, OSError) as exc:
         raise StorageError(
             f"Catalog {catalog!r} failed: {exc}",
-            hint="Publish again; if it never answers, look at its address in pyiceberg's "
+            hint="Publish again; if it never answers, check its address in pyiceberg's "
             "configuration.",
             retryable=True,
         ) from exc
     except Exception as exc:
         raise StorageError(
             f"Catalog {catalog!r} failed: {exc}",
-            hint="Look at pyiceberg's configuration of it, then publish again.",
+            hint="Check its configuration for pyiceberg, then publish again.",
         ) from exc
 
 
@@ -482,10 +486,10 @@ def _hinted(data: bytes | None) -> int | None:
 
 
 def named_lists(data: bytes, key: str) -> list[str]:
-    """Return where the lists of manifests are that a metadata file names.
+    """Return the locations of the lists of manifests that a metadata file names.
 
     Raises:
-        CorruptMetadataError: It cannot be read.
+        CorruptMetadataError: The file cannot be read.
     """
     with reading(key, "metadata of an Iceberg table"):
         document = msgspec.json.decode(data, type=_Metadata)
@@ -501,10 +505,10 @@ class _Metadata(msgspec.Struct):
 
 
 def named_manifests(store: Store, key: str) -> list[str]:
-    """Return where the manifests are that a list names.
+    """Return the locations of the manifests that a list names.
 
     Raises:
-        CorruptMetadataError: It cannot be read.
+        CorruptMetadataError: The list cannot be read.
     """
     with reading(key, "a list of manifests"):
         listed = read_manifest_list(StoreIO(store, "").new_input(f"/{key}"))
@@ -514,39 +518,39 @@ def named_manifests(store: Store, key: str) -> list[str]:
 def delete_unnamed(
     io: FileIO, before: TableMetadata, after: TableMetadata | None, *, also: Sequence[str] = ()
 ) -> None:
-    """Delete lists, manifests and metadata files that one version of a table named last.
+    """Delete lists, manifests and metadata files that the next version of a table does not name.
 
-    A cleanup of the dataset knows no catalogs, and nobody lists what a catalog keeps elsewhere. So
-    whoever takes snapshots out of a table deletes right then what only these have named.
-
-    No data file is deleted. What cannot be deleted stays, and is logged.
+    A cleanup of the dataset does not look into catalogs, and the files of a catalog's tables are
+    not listed. So a publisher that removes snapshots from a table also deletes the files that only
+    these snapshots name. No data file is deleted. Files that cannot be deleted stay, and a warning
+    is logged.
 
     Args:
-        io: Where they are.
-        before: The table.
-        after: The version that has taken its place; None if the table is gone.
-        also: Metadata files that go, too.
+        io: Reads and deletes the metadata files.
+        before: The version before the change.
+        after: The version after the change; None if the table was dropped.
+        also: More metadata files to delete.
 
     Cost:
-        Nothing where nothing went; else the list of manifests of each snapshot that did, and of the
-        oldest one that stays.
+        Nothing if no snapshot was removed; else the lists of manifests of each removed snapshot
+        and of the oldest one that stays.
     """
     kept = () if after is None else tuple(after.snapshots)
     kept_ids = {snapshot.snapshot_id for snapshot in kept}
-    gone = [snapshot for snapshot in before.snapshots if snapshot.snapshot_id not in kept_ids]
+    removed = [snapshot for snapshot in before.snapshots if snapshot.snapshot_id not in kept_ids]
     logged = set() if after is None else {entry.metadata_file for entry in after.metadata_log}
     unnamed = {entry.metadata_file for entry in before.metadata_log} - logged | set(also)
     try:
-        if gone:
-            unnamed |= _named(gone, io) - _named(_witnesses(kept, gone), io)
+        if removed:
+            unnamed |= _named(removed, io) - _named(_witnesses(kept, removed), io)
         for location in sorted(unnamed):
             io.delete(location)
-    except Exception as exc:  # noqa: BLE001 - of any store; the table is as it shall be
+    except Exception as exc:  # noqa: BLE001 - any store may fail; the table itself is right
         _log.warning("old metadata of an Iceberg table is left at %s: %s", before.location, exc)
 
 
 def _named(snapshots: Iterable[Snapshot], io: FileIO) -> set[str]:
-    """Return where the lists of snapshots are, and the manifests that they name."""
+    """Return the locations of the lists of snapshots and of the manifests in them."""
     named = set()
     for snapshot in snapshots:
         named.add(snapshot.manifest_list)
@@ -554,17 +558,17 @@ def _named(snapshots: Iterable[Snapshot], io: FileIO) -> set[str]:
     return named
 
 
-def _witnesses(kept: Sequence[Snapshot], gone: Sequence[Snapshot]) -> Sequence[Snapshot]:
-    """Return the snapshots that name whatever is named both by one that stays and one that went.
+def _witnesses(kept: Sequence[Snapshot], removed: Sequence[Snapshot]) -> Sequence[Snapshot]:
+    """Return kept snapshots that together name all files shared by kept and removed snapshots.
 
-    A manifest that a snapshot leaves out does not come back in those that follow. So where they
-    follow one another, that is the first one that stays; where they do not, such as with branches
-    of others, it is all of them.
+    Once a snapshot leaves out a manifest, no later snapshot names it. So in a linear history the
+    first kept snapshot is enough. In other histories, such as with branches of others, all kept
+    snapshots are needed.
     """
-    line = sorted((*gone, *kept), key=lambda snapshot: snapshot.sequence_number or 0)
+    line = sorted((*removed, *kept), key=lambda snapshot: snapshot.sequence_number or 0)
     is_one_line = all(
         later.parent_snapshot_id == earlier.snapshot_id for earlier, later in pairwise(line)
     )
-    first = line[len(gone) : len(gone) + 1]
-    are_gone_before = all(snapshot in gone for snapshot in line[: len(gone)])
-    return first if is_one_line and are_gone_before else kept
+    first = line[len(removed) : len(removed) + 1]
+    are_removed_before = all(snapshot in removed for snapshot in line[: len(removed)])
+    return first if is_one_line and are_removed_before else kept

@@ -1,4 +1,4 @@
-"""What a dataset is as an Iceberg table: columns with ids, partitions, properties. No I/O."""
+"""The schema of a dataset as an Iceberg table: columns with ids, partitions, properties. No I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from lakebed.tables import shown_facts
 
 DATASET, CREATED, ROOT = "lakebed.dataset", "lakebed.created-at", "lakebed.root"
 VERSION, COMMIT, SCHEMA = "lakebed.version", "lakebed.commit-id", "lakebed.schema"
-BEGINS_AT = "lakebed.begins-at"  # number of the first metadata file; 1 where it does not stand
+BEGINS_AT = "lakebed.begins-at"  # number of the first metadata file; 1 without the property
 NAME_MAPPING = "schema.name-mapping.default"
 
 _KINDS: Mapping[Kind, Callable[[], iceberg.PrimitiveType]] = {
@@ -56,13 +56,13 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def number_in(properties: Mapping[str, str], name: str, default: int) -> int:
-    """Return a number of properties; the default where there is none of at most 18 digits."""
+    """Return a property as a number; the default if it is not a number of at most 18 digits."""
     number = number_at(properties.get(name, ""))
     return default if number is None else number
 
 
 def widens(have: Type, wanted: Type) -> bool:
-    """Whether Iceberg's readers make of a file's type what the table has."""
+    """Return whether readers of Iceberg widen the type in a file to that of the table."""
     match have, wanted:
         case Decimal(precision=old), Decimal(precision=new):
             return have.scale == wanted.scale and old <= new
@@ -74,12 +74,12 @@ def widens(have: Type, wanted: Type) -> bool:
 def columns_of(state: State) -> tuple[Field, ...]:
     """Return the columns under which a dataset is published.
 
-    Directory levels become columns too, those of derived functions and the batch as last ones. All
-    of them may be null: data files lack them, and pyiceberg 0.12 refuses a file that lacks a column
-    which is never null, before it looks for the value of the partition.
+    Directory levels become columns too; those of derived functions and of the batch come last. All
+    of them are nullable: data files lack them, and pyiceberg 0.12 rejects a file that lacks a
+    required column before it looks for the partition value.
 
     Raises:
-        InvalidInputError: Iceberg has no way to say it; the message names the field.
+        InvalidInputError: Iceberg cannot express a field; the message names it.
     """
     shown_facts.check_format(state, "Iceberg")
     shown_facts.check_partition_types(state, "Iceberg")
@@ -100,17 +100,17 @@ def schema_of(
     shown: int,
     used: int,
 ) -> IcebergSchema:
-    """Return the columns with their ids, which a column keeps as long as it is the same one.
+    """Return the columns with ids; a column that is still the same keeps its id.
 
-    A field that was dropped and added again is another one, and so is one of a type that Iceberg
-    cannot make of the old one: no live file is of that any more.
+    A field that was dropped and added again gets a new id. So does a field whose new type Iceberg
+    cannot widen the old one to: no live file has the old type any more.
 
     Args:
-        fields: Of the table.
-        lineage: Of the dataset's schema.
-        old: What the table has; None if it is not there.
-        shown: Number of the dataset's schema that the table was last brought to.
-        used: The highest id that was ever given away.
+        fields: Columns of the table.
+        lineage: Lineage of the dataset's schema.
+        old: The present schema of the table; None if the table does not exist.
+        shown: Number of the dataset's schema that the table last showed.
+        used: The highest id that was ever assigned.
     """
     return _Columns(lineage, old, shown, used).schema(fields)
 
@@ -118,14 +118,14 @@ def schema_of(
 def name_mapping_of(
     schema: IcebergSchema, dropped: Sequence[Field], old: str | None
 ) -> NameMapping:
-    """Return the ids by which readers know the columns of our files, which name none.
+    """Return the mapping from column names to ids; our files hold no ids.
 
-    Readers look for every column of a file here, also for those that the table has no more.
+    Readers look up every column of a file here, even those that the table no longer has.
 
     Args:
-        schema: Of the table.
+        schema: Schema of the table.
         dropped: Fields that older files may hold.
-        old: The mapping that the table has, as its property says it.
+        old: The present mapping of the table, as text of its property.
     """
     mapped = list(schema.name_mapping.root)
     names = {name for column in mapped for name in column.names}
@@ -135,15 +135,15 @@ def name_mapping_of(
             mapped.append(column)
             names.update(column.names)
     used = max((schema.highest_field_id, *_ids(mapped)))
-    gone = tuple(field for field in dropped if field.name not in names)
-    if gone:
-        columns = _Columns(Lineage(), None, 0, used).schema(gone)
+    unmapped = tuple(field for field in dropped if field.name not in names)
+    if unmapped:
+        columns = _Columns(Lineage(), None, 0, used).schema(unmapped)
         mapped += columns.name_mapping.root
     return NameMapping(mapped)
 
 
 def highest_id(mapping: str | None) -> int:
-    """Return the highest id that a mapping has given away."""
+    """Return the highest id in a mapping."""
     return 0 if mapping is None else max(_ids(parse_mapping_from_json(mapping).root), default=0)
 
 
@@ -167,10 +167,10 @@ class _Columns:
         return IcebergSchema(*self._fields(fields, before, ""), schema_id=schema_id)
 
     def _fields(
-        self, fields: tuple[Field, ...], before: Mapping[str, iceberg.NestedField], place: str
+        self, fields: tuple[Field, ...], before: Mapping[str, iceberg.NestedField], parent: str
     ) -> Iterator[iceberg.NestedField]:
         for field in fields:
-            path = f"{place}{field.name}"
+            path = f"{parent}{field.name}"
             old = before.get(field.name)
             addition = self._lineage.additions.get(path)
             if addition is not None and addition.since > self._shown:
@@ -191,7 +191,7 @@ class _Columns:
             case Primitive(kind=primitive):
                 if primitive not in _KINDS:
                     raise InvalidInputError(
-                        f"Field {path!r} is of type {kind}, which Iceberg does not have.",
+                        f"Field {path!r} has type {kind}, which Iceberg does not have.",
                         hint="Store it as long, or as decimal(20, 0) where it is above 2^63.",
                     )
                 return _KINDS[primitive]()
@@ -223,7 +223,7 @@ class _Columns:
 
 
 def _is_same(old: iceberg.IcebergType, new: Type) -> bool:
-    """Whether a column of one type may become one of the other."""
+    """Return whether a column may change from one type to the other and keep its id."""
     match new:
         case Primitive(kind=kind):
             befores = {kind, *(before for before, after in _WIDENED if after == kind)}
@@ -243,22 +243,22 @@ def _is_same(old: iceberg.IcebergType, new: Type) -> bool:
 
 
 def spec_of(schema: IcebergSchema, names: tuple[str, ...]) -> PartitionSpec:
-    """Return the partitions: each directory level by its value."""
+    """Return the partition spec: the identity of each directory level."""
     return PartitionSpec(
         *(
             PartitionField(
                 source_id=schema.find_field(name).field_id,
-                field_id=PARTITION_FIELD_ID_START + place,
+                field_id=PARTITION_FIELD_ID_START + position,
                 transform=IdentityTransform(),
                 name=name,
             )
-            for place, name in enumerate(names)
+            for position, name in enumerate(names)
         )
     )
 
 
 def internal(value: Scalar) -> Any:
-    """Return a value as Iceberg's metadata holds it."""
+    """Return a value as Iceberg's metadata stores it."""
     if isinstance(value, dt.datetime):
         epoch = EPOCH if value.tzinfo is not None else EPOCH.replace(tzinfo=None)
         return (value - epoch) // _MICROSECOND

@@ -1,4 +1,4 @@
-"""Errors of pyiceberg as ours: when it is imported, which reads its configuration, and when it reads."""
+"""Errors of pyiceberg as our own: on import, which reads its configuration, and on reading."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lakebed.errors import (
 
 @contextmanager
 def importing_pyiceberg() -> Iterator[None]:
-    """Say as one of our errors what keeps pyiceberg from being imported.
+    """Raise our own error if pyiceberg cannot be imported.
 
     Raises:
-        MissingDependencyError: It is not installed.
-        InvalidInputError: It cannot read its configuration.
+        MissingDependencyError: pyiceberg is not installed.
+        InvalidInputError: pyiceberg cannot read its configuration.
     """
     try:
         yield
@@ -27,14 +27,14 @@ def importing_pyiceberg() -> Iterator[None]:
         raise
     except ImportError as exc:
         raise MissingDependencyError.for_extra("pyiceberg", "iceberg", "An Iceberg table") from exc
-    except Exception as exc:  # noqa: BLE001 - of the packages that read the file
+    except Exception as exc:  # noqa: BLE001 - the packages that read the file raise many types
         mark = getattr(exc, "problem_mark", None)
-        problem = f"line {mark.line + 1} is not understood" if mark else type(exc).__name__
-        # Not as the cause: its text quotes the file, secrets included.
+        problem = f"line {mark.line + 1} is not valid" if mark else type(exc).__name__
+        # The original error is left out: its text quotes the file, secrets included.
         raise InvalidInputError(
             f"pyiceberg cannot read its configuration: {problem}.",
-            hint="Mend the file .pyiceberg.yaml in PYICEBERG_HOME, the home directory or the "
-            "current one.",
+            hint="Correct the file .pyiceberg.yaml in PYICEBERG_HOME, the home directory or the "
+            "current directory.",
         ) from None
 
 
@@ -43,14 +43,14 @@ REMEDY = "Publish with repair, which begins the table again; the dataset itself 
 
 @contextmanager
 def reading(key: str, content: str) -> Iterator[None]:
-    """Name what cannot be read.
+    """Raise our own error if an object cannot be read.
 
     Args:
-        key: Of the object, or where it is.
-        content: Of which it should be.
+        key: Key or location of the object.
+        content: Expected content of the object, for messages.
 
     Raises:
-        CorruptMetadataError: It cannot be read.
+        CorruptMetadataError: The object is missing or cannot be read.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""The manifests of a snapshot: which data files it has, in pieces that commits share.
+"""The manifests of a snapshot: its data files, in pieces that snapshots share.
 
-A commit writes a manifest of what it adds, and anew those that name what it removes. Small ones
-are merged from time to time, those of about the same size, so that their number grows with the
-logarithm of the commits, and no commit pays for all.
+A commit writes a manifest of the files that it adds, and rewrites the manifests that name files it
+removes. Small manifests of about the same size are merged from time to time. So their number grows
+with the logarithm of the commits, and no commit rewrites all of them.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from lakebed.tables.shown_facts import ShownFiles
 FILES_A_MANIFEST = 1000
 _MERGED_AT_ONCE = 8
 _FORMAT_VERSION: Literal[2] = 2
-_MOST_DIGITS = 18  # of decimals in 64 bits
-_CODEC: AvroCompressionCodec = "deflate"  # what every reader has
+_MOST_DIGITS = 18  # that a decimal of 64 bits holds
+_CODEC: AvroCompressionCodec = "deflate"  # every reader supports it
 
-# A file that a table names, and the values of its partition, in order of the spec.
+# The values of a file's partition, in the order of the spec.
 PartitionKey = tuple[Any, ...]
 
 
 @dataclass(slots=True)
 class FileCounts:
-    """Files and rows that came and went."""
+    """Counts of files and rows that were added and removed."""
 
     added_files: int = 0
     added_rows: int = 0
@@ -63,13 +63,13 @@ class ManifestWriter:
     """Writes the manifests and the list of one snapshot.
 
     Attributes:
-        io: Where they go.
-        folder: Where they lie, as readers of the table spell it.
-        schema: Of the table.
-        spec: Of its partitions.
-        snapshot_id: Of the snapshot.
-        written: Locations of all that was written.
-        counts: Of what was done.
+        io: Writes the files.
+        folder: Folder of the files, as readers of the table spell it.
+        schema: Schema of the table.
+        spec: Partition spec of the table.
+        snapshot_id: Id of the snapshot.
+        written: Locations of all files written so far.
+        counts: Files and rows added and removed so far.
     """
 
     io: FileIO
@@ -97,17 +97,17 @@ class ManifestWriter:
         return manifests
 
     def remove(
-        self, manifests: Sequence[ManifestFile], gone: Mapping[str, PartitionKey]
+        self, manifests: Sequence[ManifestFile], removed: Mapping[str, PartitionKey]
     ) -> tuple[list[ManifestFile], set[str]]:
-        """Return manifests without some files, and which of them were not found.
+        """Return manifests without some files, and the paths of files that were not found.
 
         Args:
-            manifests: Of the snapshot before.
-            gone: Paths of the files, each with the values of its partition.
+            manifests: Manifests of the snapshot before.
+            removed: Paths of the files to remove, each with its partition values.
         """
-        missing, result = set(gone), []
+        missing, result = set(removed), []
         for manifest in manifests:
-            if not missing or not self._may_hold(manifest, {gone[path] for path in missing}):
+            if not missing or not self._may_hold(manifest, {removed[path] for path in missing}):
                 result.append(manifest)
                 continue
             entries = _entries(manifest, self.io)
@@ -119,17 +119,19 @@ class ManifestWriter:
             result.append(self._write(self._without(entries, held)))
         return result, missing
 
-    def _without(self, entries: Iterable[ManifestEntry], gone: set[str]) -> Iterator[ManifestEntry]:
+    def _without(
+        self, entries: Iterable[ManifestEntry], removed: set[str]
+    ) -> Iterator[ManifestEntry]:
         for entry in entries:
-            is_gone = entry.data_file.file_path in gone
-            if is_gone:
+            is_removed = entry.data_file.file_path in removed
+            if is_removed:
                 self.counts.removed_files += 1
                 self.counts.removed_rows += entry.data_file.record_count
-            status = ManifestEntryStatus.DELETED if is_gone else ManifestEntryStatus.EXISTING
-            yield _as(entry, status, self.snapshot_id if is_gone else entry.snapshot_id)
+            status = ManifestEntryStatus.DELETED if is_removed else ManifestEntryStatus.EXISTING
+            yield _as(entry, status, self.snapshot_id if is_removed else entry.snapshot_id)
 
     def _may_hold(self, manifest: ManifestFile, values: Iterable[PartitionKey]) -> bool:
-        """Whether a manifest may name a file of one of these partitions."""
+        """Return whether a manifest may name a file of one of these partitions."""
         summaries = manifest.partitions
         if manifest.partition_spec_id != self.spec.spec_id or not summaries:
             return True
@@ -151,7 +153,7 @@ class ManifestWriter:
         )
 
     def merge(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """Return manifests of which as many as are of about one size were made one."""
+        """Return the manifests, with groups of about the same size merged into one."""
         tiers: dict[int, list[ManifestFile]] = {}
         for manifest in manifests:
             tiers.setdefault(_tier(_live_count(manifest)), []).append(manifest)
@@ -173,7 +175,7 @@ class ManifestWriter:
     def write_list(
         self, manifests: Sequence[ManifestFile], parent_id: int | None, sequence_number: int
     ) -> str:
-        """Write the list of the manifests, and return where it is."""
+        """Write the list of the manifests, and return its location."""
         location = f"{self.folder}/snap-{self.snapshot_id}-1-{self._id}.avro"
         with write_manifest_list(
             format_version=_FORMAT_VERSION,
@@ -226,13 +228,13 @@ def _entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
 
 
 def live_files(snapshot: Snapshot | None, io: FileIO) -> dict[str, PartitionKey]:
-    """Return the paths of all files of a snapshot, each with the values of its partition.
+    """Return the paths of all files of a snapshot, each with its partition values.
 
-    Readers open also what names only files that went, and stop where that cannot be read.
+    Manifests of removed files only are read too, because readers fail if they cannot read one.
 
     Raises:
-        CorruptMetadataError: A manifest cannot be read, or names what another one names.
-        ObjectNotFoundError: A manifest is gone.
+        CorruptMetadataError: A manifest cannot be read, or two manifests name the same file.
+        ObjectNotFoundError: A manifest is missing.
     """
     files: dict[str, PartitionKey] = {}
     for manifest in _data_manifests(snapshot, io):
@@ -240,7 +242,7 @@ def live_files(snapshot: Snapshot | None, io: FileIO) -> dict[str, PartitionKey]
             path = entry.data_file.file_path
             if path in files:
                 raise CorruptMetadataError(
-                    f"{manifest.manifest_path!r} names {path!r}, as another manifest does.",
+                    f"{manifest.manifest_path!r} names {path!r}, which another manifest names too.",
                     hint=REMEDY,
                 )
             files[path] = _values(entry.data_file)
@@ -248,7 +250,7 @@ def live_files(snapshot: Snapshot | None, io: FileIO) -> dict[str, PartitionKey]
 
 
 def has_deletes(snapshot: Snapshot | None, io: FileIO) -> bool:
-    """Whether files of a snapshot say of rows that they are deleted, as only others write them."""
+    """Return whether a snapshot has delete files, which only other writers make."""
     return snapshot is not None and any(
         manifest.content == ManifestContent.DELETES for manifest in _manifests(snapshot, io)
     )
@@ -257,7 +259,7 @@ def has_deletes(snapshot: Snapshot | None, io: FileIO) -> bool:
 def data_files(
     files: ShownFiles, locations: Sequence[str], schema: Schema, spec: PartitionSpec
 ) -> list[DataFile]:
-    """Return what a table is told of files."""
+    """Return the entries of files in a manifest: partition, size, counts and bounds."""
     names = [schema.find_column_name(part.source_id) for part in spec.fields]
     columns = []
     for column in files.columns:
@@ -266,21 +268,23 @@ def data_files(
         columns.append((member.field_id, member.field_type, column))
     bounded = [column for column in columns if _are_bounds_read(column[1])]
     result = []
-    for place, location in enumerate(locations):
-        values = files.values[place]
-        lower = {i: bound(t, c.min[place]) for i, t, c in bounded if c.min[place] is not None}
-        upper = {i: bound(t, c.max[place]) for i, t, c in bounded if c.max[place] is not None}
-        nulls = {i: c.null_count[place] for i, _, c in columns if c.null_count[place] is not None}
+    for position, location in enumerate(locations):
+        values = files.values[position]
+        lower = {i: bound(t, c.min[position]) for i, t, c in bounded if c.min[position] is not None}
+        upper = {i: bound(t, c.max[position]) for i, t, c in bounded if c.max[position] is not None}
+        nulls = {
+            i: c.null_count[position] for i, _, c in columns if c.null_count[position] is not None
+        }
         result.append(
             DataFile.from_args(
                 content=DataFileContent.DATA,
                 file_path=location,
                 file_format=FileFormat.PARQUET,
                 partition=Record(*(internal(values[str(name)]) for name in names)),
-                record_count=files.row_count[place],
-                file_size_in_bytes=files.size_bytes[place],
-                column_sizes={},  # pyiceberg cannot list files without
-                value_counts=dict.fromkeys(nulls, files.row_count[place]),
+                record_count=files.row_count[position],
+                file_size_in_bytes=files.size_bytes[position],
+                column_sizes={},  # pyiceberg cannot list files without it
+                value_counts=dict.fromkeys(nulls, files.row_count[position]),
                 null_value_counts=nulls,
                 lower_bounds=lower,
                 upper_bounds=upper,
@@ -291,15 +295,15 @@ def data_files(
 
 
 def _are_bounds_read(kind: PrimitiveType) -> bool:
-    """Whether all readers make of a bound what it is.
+    """Return whether all readers read bounds of this type correctly.
 
-    DuckDB 1.4 misreads the bytes of decimals that do not fit into 64 bits, and drops files by them.
+    DuckDB 1.4 misreads bounds of decimals that do not fit into 64 bits, and skips files by them.
     """
     return not (isinstance(kind, DecimalType) and kind.precision > _MOST_DIGITS)
 
 
 def _values(file: DataFile) -> PartitionKey:
-    return tuple(file.partition[place] for place in range(len(file.partition)))
+    return tuple(file.partition[position] for position in range(len(file.partition)))
 
 
 def _as(

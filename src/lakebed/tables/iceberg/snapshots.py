@@ -1,4 +1,4 @@
-"""One snapshot for one publication: manifests, their list, and the change of the table's metadata."""
+"""Write the snapshot of a publication: manifests, their list, and the table's new metadata."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from lakebed.tables.shown_facts import ShownFiles
 
 _log = logging.getLogger(__name__)
 
-MOST_SNAPSHOTS = 100  # the metadata names them all, and is written anew by each commit
-# In a catalog what a snapshot names is deleted with it; so not before its readers have read that,
-# unless there are so many snapshots that what they name is rather left.
+MOST_SNAPSHOTS = 100  # the metadata names them all, and each commit rewrites it
+# In a catalog the files of a snapshot are deleted with it. So a snapshot is kept until its readers
+# are done, unless there are too many snapshots.
 _READ_BY_MS = 24 * 3600 * 1000
 _MOST_IN_A_CATALOG = 500
 
@@ -71,39 +71,38 @@ def commit(
     after: int = 0,
     is_whole: bool = False,
 ) -> IcebergTable | None:
-    """Make a snapshot, and the table if it is not there.
+    """Make a snapshot, and create the table if it does not exist.
 
     Args:
-        home: Of the table.
-        table: The table; None if it is not there.
-        schema: That it shall have.
-        properties: That it shall have.
+        home: The home of the table's metadata.
+        table: The table; None if it does not exist.
+        schema: The schema that the table needs.
+        properties: The properties that the table needs.
         dropped: Fields that older files may hold.
-        files: To add.
-        locations: Of these, as the table names them.
-        removed: Locations of files to take out, with the values of their partitions.
-        operation: What the snapshot is called.
-        summary: What it says of itself.
+        files: Files to add.
+        locations: Locations of these files, as the table names them.
+        removed: Locations of files to remove, with their partition values.
+        operation: Operation of the snapshot.
+        summary: Version and commit of the dataset, for the summary of the snapshot.
         levels: Columns that the table is partitioned by.
-        is_schema_new: Whether schema or properties differ from those of the table.
-        horizon: Version of the dataset; snapshots of those before it need not be kept.
-        after: Number of the metadata that a table begins above which is not there.
-        is_whole: Whether `files` are all that the table shall have, so that nothing of the snapshot
-            before is read.
+        is_schema_new: True if schema or properties differ from those of the table.
+        horizon: Version of the dataset; snapshots that show earlier versions can expire.
+        after: Number of the metadata that a new table begins above.
+        is_whole: True if `files` are all files of the table; the last snapshot is not read then.
 
     Returns:
-        The table after it; None if somebody else has changed it meanwhile.
+        The table after the commit; None if another writer has changed it meanwhile.
     """
     if table is None:
         table = home.create(schema, spec_of(schema, levels), properties, after)
         if table is None:
             return None
-        schema = table.metadata.schema()  # a catalog gives ids of its own
+        schema = table.metadata.schema()  # a catalog assigns its own ids
         mapping = name_mapping_of(schema, dropped, None).model_dump_json()
         properties, is_schema_new = properties | {NAME_MAPPING: mapping}, True
     metadata = table.metadata
     current = metadata.current_snapshot()
-    snapshot_id = uuid.uuid4().int >> 65  # 63 bits, of which none is the sign
+    snapshot_id = uuid.uuid4().int >> 65  # 63 bits, so it is never negative
     writer = ManifestWriter(
         io=home.io,
         folder=home.folder or f"{metadata.location}/metadata",
@@ -115,7 +114,7 @@ def commit(
     kept, missing = writer.remove(kept, removed)
     if missing:
         raise CorruptMetadataError(
-            f"Table {home.table!r} does not name {min(missing)!r}, which it should.",
+            f"Table {home.table!r} does not name {min(missing)!r}, which is to be removed.",
             hint="Publish with repair, which compares all files.",
         )
     manifests = [
@@ -124,7 +123,7 @@ def commit(
     ]
     parent_id = None if current is None else current.snapshot_id
     sequence_number = last_sequence_number(metadata) + 1
-    said = Summary(
+    full_summary = Summary(
         operation=Operation(operation),
         **{**summary, **_totals(writer, None if is_whole else current)},
     )
@@ -136,7 +135,7 @@ def commit(
             "sequence-number": sequence_number,
             "timestamp-ms": _timestamp_ms(metadata),
             "manifest-list": writer.write_list(manifests, parent_id, sequence_number),
-            "summary": said,
+            "summary": full_summary,
             "schema-id": schema.schema_id if is_other_schema else metadata.current_schema_id,
         }
     )
@@ -162,7 +161,7 @@ def commit(
     )
     committed = home.commit(table, requirements, tuple(updates))
     if committed is None:
-        # It is proven that nobody refers to these.
+        # The commit has failed, so no metadata names these files.
         for location in writer.written:
             home.io.delete(location)
     else:
@@ -177,20 +176,20 @@ def _timestamp_ms(metadata: TableMetadata) -> int:
 
 
 def _totals(writer: ManifestWriter, before: Snapshot | None) -> dict[str, str]:
-    """Return the counts of a snapshot, as Iceberg calls them."""
+    """Return the counts of a snapshot under Iceberg's names."""
     counts = writer.counts
-    said: Mapping[str, Any] = {}
+    recorded: Mapping[str, Any] = {}
     if before is not None and before.summary is not None:
-        said = before.summary.additional_properties
-    files = number_in(said, "total-data-files", 0) + counts.added_files - counts.removed_files
-    rows = number_in(said, "total-records", 0) + counts.added_rows - counts.removed_rows
-    told = {
+        recorded = before.summary.additional_properties
+    files = number_in(recorded, "total-data-files", 0) + counts.added_files - counts.removed_files
+    rows = number_in(recorded, "total-records", 0) + counts.added_rows - counts.removed_rows
+    changes = {
         "added-data-files": counts.added_files,
         "added-records": counts.added_rows,
         "deleted-data-files": counts.removed_files,
         "deleted-records": counts.removed_rows,
     }
-    return {name: str(count) for name, count in told.items() if count} | {
+    return {name: str(count) for name, count in changes.items() if count} | {
         "total-data-files": str(files),
         "total-records": str(rows),
         "total-delete-files": "0",
@@ -200,19 +199,19 @@ def _totals(writer: ManifestWriter, before: Snapshot | None) -> dict[str, str]:
 
 
 def _expired(metadata: TableMetadata, horizon: int, *, is_in_catalog: bool) -> Iterator[int]:
-    """Yield the snapshots that the metadata need not name any more.
+    """Yield the snapshots that have expired.
 
-    A cleanup of the dataset has given up their files, or they are too many. What they name stays on
-    storage for as long as a cleanup says; of a table in a catalog, which no cleanup looks at, until
-    it is deleted with them.
+    A cleanup of the dataset has given up their files, or there are too many snapshots. Their
+    metadata files stay on storage until a cleanup deletes them. Cleanups do not look into catalogs;
+    there the files are deleted with the snapshots.
     """
     referenced = {ref.snapshot_id for ref in metadata.refs.values()}
     snapshots = sorted(metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
     read_by = _timestamp_ms(metadata) - _READ_BY_MS
-    for place, (snapshot, following) in enumerate(pairwise(snapshots)):
-        said = {} if snapshot.summary is None else snapshot.summary.additional_properties
-        is_given_up = number_in(said, VERSION, horizon) < horizon
-        count = len(snapshots) - place
+    for position, (snapshot, following) in enumerate(pairwise(snapshots)):
+        recorded = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        is_given_up = number_in(recorded, VERSION, horizon) < horizon
+        count = len(snapshots) - position
         is_due = is_given_up or count >= MOST_SNAPSHOTS
         if is_in_catalog and following.timestamp_ms > read_by:
             is_due = count >= _MOST_IN_A_CATALOG

@@ -1,6 +1,6 @@
-"""A store of Lakebed as pyiceberg's way to read and write its metadata.
+"""A `FileIO` of pyiceberg over a store of Lakebed.
 
-So the metadata beside the data goes where the dataset is, with the same credentials.
+Metadata beside the data is read and written through the dataset's store, with its credentials.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lakebed.store.base import Store
 
 
 class StoreIO(FileIO):
-    """Objects of a store, by what readers of the table call them."""
+    """Objects of a store, under the locations that readers of the table use."""
 
     def __init__(self, store: Store, root: str) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class _Output(OutputFile):
 
 
 class _Writing(io.BytesIO):
-    """What becomes an object when it is closed without an error."""
+    """A buffer that is written as an object when it is closed without an error."""
 
     def __init__(self, output: _Output) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
 """Publish to Iceberg: keep metadata over the data files in step with a dataset.
 
-Each publication is one snapshot, which says of which version of the dataset the table is since. So
-a publication names the files that commits have added and removed since, and believes the rest;
-`check` and `repair` compare all files of the snapshot. Snapshots of others are told, and only a
-repair takes them back.
+Each publication is one snapshot, which records the version of the dataset that the table shows. The
+next publication adds and removes only the files that changed since that version and trusts the
+rest; `check` and `repair` compare all files of the snapshot. Snapshots of other writers are
+reported, and only a repair reverts them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.root import root_of
 from lakebed.tables.compatibility import check_compatible, dropped_fields, unknown_fields
-from lakebed.tables.engine import Wish, bring_into_step, check_deadline
+from lakebed.tables.engine import Request, bring_into_step, check_deadline
 from lakebed.tables.iceberg.library_errors import importing_pyiceberg, reading
 from lakebed.tables.outcome import TablePublication
 from lakebed.tables.shown_facts import shown_files
@@ -46,12 +46,12 @@ _log = logging.getLogger(__name__)
 
 NOTE = "iceberg"
 _PROPERTIES = {
-    "gc.enabled": "false",  # orphans and old snapshots are the dataset's, and its cleanup's
+    "gc.enabled": "false",  # the dataset's cleanup deletes orphans and old snapshots
     "write.metadata.delete-after-commit.enabled": "false",
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "false",
 }
-# No cleanup of the dataset looks there; see `lakebed.tables.iceberg.homes`.
+# Cleanups of the dataset do not look into catalogs; see `lakebed.tables.iceberg.homes`.
 _PROPERTIES_IN_A_CATALOG = _PROPERTIES | {"write.metadata.delete-after-commit.enabled": "true"}
 
 
@@ -69,15 +69,15 @@ def publish(
 ) -> TablePublication:
     """Bring the Iceberg table of a dataset into step; see `Dataset.publish_iceberg`."""
     began = time.monotonic()
-    wish = Wish(check=check, repair=repair, dry_run=dry_run)
-    spelled = root_of(store, root, s3="s3")  # as the connectors of Iceberg know it
+    request = Request(check=check, repair=repair, dry_run=dry_run)
+    spelled = root_of(store, root, s3="s3")  # the scheme that connectors of Iceberg know
     home = _home(store, dataset, catalog, table, spelled)
     target = _IcebergTarget(
         store, dataset, home, spelled, on_progress, is_root_given=root is not None
     )
     note = _note(store, dataset, catalog, home)
     with closing(home):
-        done = bring_into_step(store, dataset, target, note, wish)
+        done = bring_into_step(store, dataset, target, note, request)
     done = replace(done, seconds=time.monotonic() - began)
     _log.info(
         "published dataset=%s to=iceberg table=%s version=%d added=%d removed=%d applied=%s",
@@ -113,7 +113,7 @@ def unpublish(
 
 
 def _is_own(store: Store, dataset: str, home: TableHome) -> bool:
-    """Whether there is a table, also one that cannot be read.
+    """Return whether there is a table, readable or not.
 
     Raises:
         AlreadyExistsError: There is one that does not show the dataset.
@@ -128,9 +128,9 @@ def _is_own(store: Store, dataset: str, home: TableHome) -> bool:
         return True  # the folder is the dataset's own
     if table is None:
         return False
-    said = table.metadata.properties.get(DATASET)
-    # What lies beside the data is of this dataset, wherever that was when it was published.
-    if said != f"{store.uri}/{dataset}" and (said is None or home.folder is None):
+    recorded = table.metadata.properties.get(DATASET)
+    # A table beside the data shows this dataset, even if the dataset has moved since.
+    if recorded != f"{store.uri}/{dataset}" and (recorded is None or home.folder is None):
         raise _not_ours(home)
     return True
 
@@ -151,7 +151,7 @@ def _home(
         return FilesBeside(store, dataset, root)
     if catalog is None or table is None:
         raise InvalidInputError(
-            "Only one of catalog and table is given.",
+            "catalog and table must be given together.",
             hint="Give both, or neither for metadata files beside the data.",
         )
     return InCatalog(catalog, table)
@@ -165,26 +165,26 @@ def _not_ours(home: TableHome) -> AlreadyExistsError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """What one look at head and table says is to be done.
+class _Plan:
+    """The changes that bring the table in step with the head.
 
     Attributes:
-        state: Of the dataset.
-        table: The table; None if it is not there.
-        schema: That the table shall have.
-        properties: That it shall have.
+        state: State of the dataset.
+        table: The table; None if it does not exist.
+        schema: Schema that the table needs.
+        properties: Properties that the table needs.
         dropped: Fields that older files may hold.
-        shown: Version and commit that its snapshot says it shows; None if there is none of ours.
+        shown: Version and commit in the table's snapshot; None if another writer made it.
         added: Labels of files that the table lacks.
-        removed: Locations of files that it shall not have, with their values of partitions.
-        operation: What the snapshot is called.
-        schema_changes: What else differs.
-        foreign: Snapshots of others.
-        has_deletes: Whether others have deleted rows in files.
-        damaged: Why readers cannot read the table.
-        after: Number of the metadata that a table begins above which is not there.
-        is_compared: Whether all files of the snapshot were compared.
-        is_whole: Whether `added` are all files, since what the table names cannot be read.
+        removed: Locations of files to remove from the table, with their partition values.
+        operation: Operation of the snapshot.
+        schema_changes: Differences other than files.
+        foreign: Snapshots of other writers.
+        has_deletes: True if other writers have deleted rows within files.
+        damaged: Reasons why readers cannot read the table.
+        after: Number of the metadata that a new table begins above.
+        is_compared: True if all files of the snapshot were compared.
+        is_whole: True if `added` holds all files, because the table's own list cannot be read.
     """
 
     state: State
@@ -224,14 +224,14 @@ class _IcebergTarget:
         self._dataset = dataset
         self._home = home
         self._root = root
-        self._is_believed = True  # until a commit has met what it cannot read
-        self._is_rewritten = False  # whether it has met that though all was compared
+        self._is_believed = True  # until a commit meets metadata that it cannot read
+        self._is_rewritten = False  # True if it met such metadata although all was compared
 
     @property
     def title(self) -> str:
         return f"Iceberg {self._home.table}"
 
-    def look(self, state: State, note: Note, *, is_full: bool) -> _Look:
+    def plan(self, state: State, note: Note, *, is_full: bool) -> _Plan:
         _, _, snapshot_id = note.place.partition(" ")
         is_full = is_full or not self._is_believed
         try:
@@ -242,11 +242,11 @@ class _IcebergTarget:
             if not is_full:
                 raise
             after = max(self._home.last_number(), note.given_up)
-            look = self._compared(state, None, "", is_full=True, after=after)
-            return replace(look, damaged=(exc.message,))
+            plan = self._compared(state, None, "", is_full=True, after=after)
+            return replace(plan, damaged=(exc.message,))
 
     def _found(self, state: State, note: Note, *, is_full: bool) -> tuple[IcebergTable | None, int]:
-        """Return the table to go on with, or what a new one begins above."""
+        """Return the table to go on with, or None and the number that a new one begins above."""
         from lakebed.tables.iceberg.iceberg_schema import BEGINS_AT, CREATED, number_in
 
         table = self._home.find("" if is_full else note.place)
@@ -259,21 +259,21 @@ class _IcebergTarget:
         if self._home.folder is None:
             return table, 0
         if is_given_up or properties.get(CREATED, state.created_at) != state.created_at:
-            # Who drops the other dataset, or has given the table up, deletes it sooner or later.
+            # The old table will be deleted, with the other dataset or because it was given up.
             return None, max(int(table.place), note.given_up)
         return table, 0
 
     def _compared(
         self, state: State, table: IcebergTable | None, known: str, *, is_full: bool, after: int
-    ) -> _Look:
-        look = self._with_files(self._described(state, table), known, is_full=is_full)
-        self._prove(look)
-        look = replace(self._with_properties(look), after=after)
+    ) -> _Plan:
+        plan = self._with_files(self._described(state, table), known, is_full=is_full)
+        self._prove(plan)
+        plan = replace(self._with_properties(plan), after=after)
         trouble = "" if table is None else self._home.trouble(table)
-        return replace(look, damaged=(*look.damaged, trouble)) if trouble else look
+        return replace(plan, damaged=(*plan.damaged, trouble)) if trouble else plan
 
-    def _described(self, state: State, table: IcebergTable | None) -> _Look:
-        """Say what columns the table shall have."""
+    def _described(self, state: State, table: IcebergTable | None) -> _Plan:
+        """Return a plan with the columns that the table needs."""
         from lakebed.tables.iceberg.iceberg_schema import (
             NAME_MAPPING,
             columns_of,
@@ -287,99 +287,99 @@ class _IcebergTarget:
             mapping = table.metadata.properties.get(NAME_MAPPING)
             used = max(table.metadata.last_column_id, highest_id(mapping))
         schema = schema_of(columns, state.lineage, old, shown=number, used=used)
-        look = _Look(state=state, table=table, schema=schema)
+        plan = _Plan(state=state, table=table, schema=schema)
         if table is not None:
-            self._check_partitions(look)
-        return look
+            self._check_partitions(plan)
+        return plan
 
-    def _with_files(self, look: _Look, known: str, *, is_full: bool) -> _Look:
-        """Say which files come and go.
+    def _with_files(self, plan: _Plan, known: str, *, is_full: bool) -> _Plan:
+        """Return a plan with the files to add and to remove.
 
         Args:
-            look: So far.
-            known: Id of the snapshot that was noted; empty if none was.
-            is_full: Whether to compare all files.
+            plan: The plan so far.
+            known: Id of the snapshot in the note; empty if there is none.
+            is_full: Compare all files.
         """
         from lakebed.tables.iceberg import manifests
         from lakebed.tables.iceberg.iceberg_schema import COMMIT, CREATED, VERSION, number_in
 
-        state = look.state
-        current = None if look.table is None else look.table.metadata.current_snapshot()
-        if look.table is None or current is None:
-            return replace(look, added=state.labels)
-        foreign = self._foreign(look.table.metadata, current, known)
+        state = plan.state
+        current = None if plan.table is None else plan.table.metadata.current_snapshot()
+        if plan.table is None or current is None:
+            return replace(plan, added=state.labels)
+        foreign = self._foreign(plan.table.metadata, current, known)
         if foreign and not is_full:
             raise self._written_by_others(foreign)
-        said = current.summary.additional_properties if current.summary else {}
-        shown = None if foreign else (number_in(said, VERSION, -1), said.get(COMMIT, ""))
-        look = replace(look, shown=shown, foreign=foreign)
+        recorded = current.summary.additional_properties if current.summary else {}
+        shown = None if foreign else (number_in(recorded, VERSION, -1), recorded.get(COMMIT, ""))
+        plan = replace(plan, shown=shown, foreign=foreign)
         since = None
         if shown is not None and not is_full and known:
-            since = find_since(self._store, state, shown[0], said.get(CREATED, ""), shown[1])
+            since = find_since(self._store, state, shown[0], recorded.get(CREATED, ""), shown[1])
         try:
             if since is not None:
-                manifests.live_manifests(current, self._home.io)  # only to know that it can be read
-                return self._with_changes(look, since)
+                manifests.live_manifests(current, self._home.io)  # fails if it cannot be read
+                return self._with_changes(plan, since)
             if self._is_rewritten:
-                return replace(look, added=state.labels, is_whole=True)
+                return replace(plan, added=state.labels, is_whole=True)
             have = manifests.live_files(current, self._home.io)
             has_deletes = manifests.has_deletes(current, self._home.io)
         except (CorruptMetadataError, ObjectNotFoundError) as exc:
-            damaged = (*look.damaged, exc.message)
-            return replace(look, added=state.labels, is_whole=True, damaged=damaged)
+            damaged = (*plan.damaged, exc.message)
+            return replace(plan, added=state.labels, is_whole=True, damaged=damaged)
         wanted = {self._location(state, label): label for label in state.labels}
         added = tuple(label for location, label in wanted.items() if location not in have)
-        gone = {location: values for location, values in have.items() if location not in wanted}
+        removed = {location: values for location, values in have.items() if location not in wanted}
         return replace(
-            look,
+            plan,
             added=added,
-            removed=gone,
-            operation=_operation(added, tuple(gone), set()),
+            removed=removed,
+            operation=_operation(added, tuple(removed), set()),
             has_deletes=has_deletes,
             is_compared=True,
         )
 
-    def _with_changes(self, look: _Look, since: Since) -> _Look:
-        """Say which files come and go, by what commits have done."""
-        state = look.state
-        added, removed = since.labels
-        gone = {self._location(state, label): self._values(state, label) for label in removed}
+    def _with_changes(self, plan: _Plan, since: Since) -> _Plan:
+        """Return a plan with the files that commits have added and removed."""
+        state = plan.state
+        added, labels = since.labels
+        removed = {self._location(state, label): self._values(state, label) for label in labels}
         operations = {entry.operation for entry in since.entries}
-        operation = _operation(added, removed, operations)
-        return replace(look, added=added, removed=gone, operation=operation)
+        operation = _operation(added, labels, operations)
+        return replace(plan, added=added, removed=removed, operation=operation)
 
-    def _with_properties(self, look: _Look) -> _Look:
-        """Say what else of the table differs; readers must know every column of every file."""
+    def _with_properties(self, plan: _Plan) -> _Plan:
+        """Return a plan with all other differences; the table must map every column of every file."""
         from lakebed.tables.iceberg.iceberg_schema import NAME_MAPPING, name_mapping_of
 
-        state, table = look.state, look.table
+        state, table = plan.state, plan.table
         is_known = table is not None and _schema_number(table) == state.lineage.number
         dropped = (
             *(() if is_known else dropped_fields(self._store, state)),
-            *unknown_fields(self._store, state, look.added),
+            *unknown_fields(self._store, state, plan.added),
         )
         mapping = None if table is None else table.metadata.properties.get(NAME_MAPPING)
         properties = self._properties(state)
-        properties[NAME_MAPPING] = name_mapping_of(look.schema, dropped, mapping).model_dump_json()
+        properties[NAME_MAPPING] = name_mapping_of(plan.schema, dropped, mapping).model_dump_json()
         changes = []
         if table is not None:
             have = table.metadata.properties
-            if table.metadata.schema().as_struct() != look.schema.as_struct():
+            if table.metadata.schema().as_struct() != plan.schema.as_struct():
                 changes.append("columns of the table")
             if any(have.get(name) != value for name, value in properties.items()):
                 changes.append("properties of the table")
-        return replace(look, dropped=dropped, properties=properties, schema_changes=tuple(changes))
+        return replace(plan, dropped=dropped, properties=properties, schema_changes=tuple(changes))
 
     def _check_own(self, properties: dict[str, str]) -> None:
-        """Check that the table shows this dataset, and go on as it spells the repository."""
+        """Check that the table shows this dataset, and adopt its spelling of the repository."""
         from lakebed.tables.iceberg.iceberg_schema import DATASET, ROOT
 
-        own, said = f"{self._store.uri}/{self._dataset}", properties.get(DATASET)
-        if said != own:
-            if said is not None and self._home.folder is not None:
+        own, recorded = f"{self._store.uri}/{self._dataset}", properties.get(DATASET)
+        if recorded != own:
+            if recorded is not None and self._home.folder is not None:
                 raise InvalidInputError(
                     f"The Iceberg table beside {own!r} was published when the dataset was at "
-                    f"{said!r}, and names its files there.",
+                    f"{recorded!r}, and still names the files there.",
                     hint="Unpublish it and publish it again.",
                 )
             raise _not_ours(self._home)
@@ -387,58 +387,59 @@ class _IcebergTarget:
         if self._is_root_given and root != self._root:
             raise InvalidInputError(
                 f"Table {self._home.table!r} names its files in {root!r}, not in {self._root!r}.",
-                hint="Unpublish it and publish it again; readers miss it in between.",
+                hint="Unpublish it and publish it again; in between readers do not find it.",
             )
         self._root = root
 
-    def _check_partitions(self, look: _Look) -> None:
-        """Check that the table's partitions are those of the dataset, which never change here."""
-        assert look.table is not None
-        metadata, names = look.table.metadata, tuple(look.state.layout.partition_types)
+    def _check_partitions(self, plan: _Plan) -> None:
+        """Check that the table has the partitions of the dataset; they cannot be changed in place."""
+        assert plan.table is not None
+        metadata, names = plan.table.metadata, tuple(plan.state.layout.partition_types)
         spec = metadata.spec()
         old = metadata.schema()
         same = [part.name for part in spec.fields] == list(names) and all(
-            look.schema.find_field(part.name).field_id == part.source_id
-            and look.schema.find_type(part.name) == old.find_type(part.name)
+            plan.schema.find_field(part.name).field_id == part.source_id
+            and plan.schema.find_type(part.name) == old.find_type(part.name)
             for part in spec.fields
         )
         if not same:
             raise InvalidInputError(
                 f"The partitions of {self._home.table!r} cannot be changed in place.",
-                hint="Unpublish it and publish it again; readers miss it in between.",
+                hint="Unpublish it and publish it again; in between readers do not find it.",
             )
 
     def _foreign(self, metadata: Any, current: Snapshot, known: str) -> tuple[str, ...]:
-        """Return the snapshots of others since the one that was noted, newest first."""
+        """Return the snapshots of other writers since the one in the note, newest first."""
         from lakebed.tables.iceberg.iceberg_schema import VERSION
 
-        told = []
+        foreign = []
         snapshot: Snapshot | None = current
         while snapshot is not None and str(snapshot.snapshot_id) != known:
             summary = snapshot.summary
-            said = {} if summary is None else summary.additional_properties
-            if VERSION not in said:
-                operation = "nothing said" if summary is None else summary.operation.value
-                told.append(f"snapshot {snapshot.snapshot_id}: {operation}")
+            recorded = {} if summary is None else summary.additional_properties
+            if VERSION not in recorded:
+                operation = "no summary" if summary is None else summary.operation.value
+                foreign.append(f"snapshot {snapshot.snapshot_id}: {operation}")
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else metadata.snapshot_by_id(parent)
-        return tuple(told)
+        return tuple(foreign)
 
     def _written_by_others(self, foreign: Sequence[str]) -> InvalidInputError:
         return InvalidInputError(
             f"Others have written to the Iceberg table {self._home.table!r}: "
-            f"{'; '.join(foreign[:3])}. The dataset knows nothing of it, and nothing was changed.",
-            hint="Bring what they wrote into the dataset first, if it is wanted. Then publish with "
-            "repair: that takes their changes out of the table; their files stay.",
+            f"{'; '.join(foreign[:3])}. These changes are not in the dataset; nothing was "
+            "published.",
+            hint="If you want their rows, append them to the dataset first. Then publish with "
+            "repair, which reverts their changes to the table and keeps their files.",
         )
 
-    def _prove(self, look: _Look) -> None:
+    def _prove(self, plan: _Plan) -> None:
         """Prove that readers of the table read the new files as Lakebed does."""
         from lakebed.tables.iceberg.iceberg_schema import widens
 
-        state, number = look.state, look.state.lineage.number
-        is_known = look.table is not None and _schema_number(look.table) == number
-        labels = look.added if is_known else state.labels
+        state, number = plan.state, plan.state.lineage.number
+        is_known = plan.table is not None and _schema_number(plan.table) == number
+        labels = plan.added if is_known else state.labels
         old = [label for label in labels if schema_number_of(label, newest=number) != number]
         if old:
             check_compatible(self._store, state, old, reader="Iceberg", widens=widens)
@@ -463,51 +464,52 @@ class _IcebergTarget:
         values = state.layout.directory_values(split_label(label)[0])
         return tuple(internal(value) for value in values.values())
 
-    def is_to_change(self, now: _Look) -> bool:
-        return bool(now.damaged) or self._needs_snapshot(now)
+    def is_to_change(self, plan: _Plan) -> bool:
+        return bool(plan.damaged) or self._needs_snapshot(plan)
 
-    def _needs_snapshot(self, now: _Look) -> bool:
+    def _needs_snapshot(self, plan: _Plan) -> bool:
         return (
-            now.is_whole
-            or now.shown != (now.state.version, now.state.commit_id)
-            or bool(now.added or now.removed or now.schema_changes or now.foreign)
-            or now.has_deletes
+            plan.is_whole
+            or plan.shown != (plan.state.version, plan.state.commit_id)
+            or bool(plan.added or plan.removed or plan.schema_changes or plan.foreign)
+            or plan.has_deletes
         )
 
-    def apply(self, now: _Look, note: Note) -> bool:
+    def apply(self, plan: _Plan, note: Note) -> bool:
         from lakebed.tables.iceberg.snapshots import commit
 
         check_deadline(note, self.title)
-        files = dict.fromkeys((*now.added, *now.removed), 0)
+        files = dict.fromkeys((*plan.added, *plan.removed), 0)
         tally = Tally(self._on_progress, f"publish to {self.title}", files)
-        if now.table is not None and not self._needs_snapshot(now):
-            self._home.lead(now.table)
-            note.place = f"{now.table.place} {now.table.metadata.current_snapshot_id}"
+        if plan.table is not None and not self._needs_snapshot(plan):
+            self._home.lead(plan.table)
+            note.place = f"{plan.table.place} {plan.table.metadata.current_snapshot_id}"
             return True
-        shown = shown_files(self._store, now.state, now.added)
+        shown = shown_files(self._store, plan.state, plan.added)
         try:
             committed = commit(
                 self._home,
-                now.table,
-                schema=now.schema,
-                properties=now.properties,
-                dropped=now.dropped,
+                plan.table,
+                schema=plan.schema,
+                properties=plan.properties,
+                dropped=plan.dropped,
                 files=shown,
-                locations=[self._location(now.state, label) for label in now.added],
-                removed=now.removed,
-                operation=now.operation,
-                summary=self._summary(now.state),
-                levels=tuple(now.state.layout.partition_types),
-                is_schema_new=bool(now.schema_changes),
-                horizon=now.state.horizon,
-                after=now.after,
-                is_whole=now.is_whole,
+                locations=[self._location(plan.state, label) for label in plan.added],
+                removed=plan.removed,
+                operation=plan.operation,
+                summary=self._summary(plan.state),
+                levels=tuple(plan.state.layout.partition_types),
+                is_schema_new=bool(plan.schema_changes),
+                horizon=plan.state.horizon,
+                after=plan.after,
+                is_whole=plan.is_whole,
             )
         except (CorruptMetadataError, ObjectNotFoundError):
             if self._is_rewritten:
                 raise
-            # The next look compares all; if that was done, manifests are not what their list says.
-            self._is_rewritten = now.is_compared
+            # The next plan compares all files. If this one did, the manifests differ from their
+            # list.
+            self._is_rewritten = plan.is_compared
             self._is_believed = False
             return False
         if committed is None:
@@ -525,31 +527,31 @@ class _IcebergTarget:
             CREATED: state.created_at,
         }
 
-    def report(self, now: _Look, *, is_applied: bool) -> TablePublication:
+    def report(self, plan: _Plan, *, is_applied: bool) -> TablePublication:
         return TablePublication(
             kind="iceberg",
             table=self._home.table,
-            version=now.state.version,
-            table_version=self._number(now) if is_applied and self._needs_snapshot(now) else None,
+            version=plan.state.version,
+            table_version=self._number(plan) if is_applied and self._needs_snapshot(plan) else None,
             is_applied=is_applied,
-            created=now.table is None and not now.damaged,
-            schema_changes=now.schema_changes,
-            added_count=len(now.added),
-            removed_count=len(now.removed),
-            unchanged_count=len(now.state.labels) - len(now.added),
-            foreign=now.foreign,
-            damaged=now.damaged,
+            created=plan.table is None and not plan.damaged,
+            schema_changes=plan.schema_changes,
+            added_count=len(plan.added),
+            removed_count=len(plan.removed),
+            unchanged_count=len(plan.state.labels) - len(plan.added),
+            foreign=plan.foreign,
+            damaged=plan.damaged,
         )
 
-    def _number(self, now: _Look) -> int:
+    def _number(self, plan: _Plan) -> int:
         """Return the sequence number of the snapshot to make."""
         from lakebed.tables.iceberg.snapshots import last_sequence_number
 
-        return 1 if now.table is None else last_sequence_number(now.table.metadata) + 1
+        return 1 if plan.table is None else last_sequence_number(plan.table.metadata) + 1
 
 
 def _schema_number(table: IcebergTable) -> int:
-    """Return which schema of the dataset a table was last brought to."""
+    """Return the number of the dataset's schema that a table last showed."""
     from lakebed.tables.iceberg.iceberg_schema import SCHEMA, number_in
 
     return number_in(table.metadata.properties, SCHEMA, 0)
