@@ -82,7 +82,7 @@ def test_tables_of_delta_and_iceberg_are_refused_and_taken_over_by_their_logs(
     (listed,) = cli.json("adopt", f"{tmp_path}/d", "--delta", "--dry-run")
     assert (listed["row_count"], listed["reason"]) == (1, "live in version 1")
     done = cli("adopt", f"{tmp_path}/d", "--delta")
-    assert "stop what writes to the table" in done.stderr
+    assert "Stop all writers and cleanups" in done.stderr
     cli("adopt", f"{tmp_path}/e", "--iceberg", "--dry-run")
     cli("adopt", f"{tmp_path}/e", "--iceberg", table.metadata_location)
     assert (count(f"{tmp_path}/d"), count(f"{tmp_path}/e")) == (1, 2)

@@ -41,7 +41,10 @@ def test_table_is_published_checked_mended_and_dropped(cli, address, flights, do
             ["hive", "--table", "a.b", "--metastore", "hive:9083"],
             "--metastore is thrift://HOST:PORT",
         ),
-        (["hive", "--table", "a.b", "--warehouse", "hive:9083"], "'hive:9083' is no metastore"),
+        (
+            ["hive", "--table", "a.b", "--warehouse", "hive:9083"],
+            "'hive:9083' does not name a metastore",
+        ),
         (["delta", "--check", "--repair"], "only one of --check and --repair"),
     ],
 )
@@ -173,6 +176,6 @@ def test_append_without_a_metastore_says_how_to_name_one(lake, tmp_path):
     )
 
     assert done.returncode == 9, done.stderr
-    assert "not published to hive a.b: No Spark session runs" in done.stderr
+    assert "not published to hive a.b: No Spark session is running" in done.stderr
     assert "LAKEBED_METASTORE" in done.stderr
     assert lake.open("hived").count() == 1

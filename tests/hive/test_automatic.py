@@ -87,7 +87,7 @@ def test_metastore_is_said_by_the_process_and_not_by_storage(
     monkeypatch.setenv("LAKEBED_METASTORE", "thrift://127.0.0.1:1")
     commit = auto.overwrite(rows(2, "a"))
 
-    assert "A Spark session runs that has another metastore" in caplog.text
+    assert "The running Spark session uses another metastore" in caplog.text
     assert [failure.table for failure in commit.not_published] == [f"hive {table}"]
     assert [(shown.version, shown.is_stale) for shown in auto.publications()] == [(1, True)]
     monkeypatch.delenv("LAKEBED_METASTORE")
@@ -302,7 +302,7 @@ def test_what_cannot_be_shown_is_told_and_tried_again_by_the_next_commit(
     assert auto.count() == 4
     assert "not published after a commit dataset=auto hive" in caplog.text
     (failure,) = commit.not_published
-    assert "cannot tell from null" in failure.reason
+    assert "reads as null" in failure.reason
     (shown,) = auto.publications()
     assert shown.is_stale
     assert str(shown) == f"hive {table} shows version 1 of 2"

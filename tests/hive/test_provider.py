@@ -124,7 +124,7 @@ def test_what_a_table_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(InvalidInputError, match="avro"):
         provider.save("users", DatasetDescriptor(schema=USERS.schema, format="avro"))
-    with pytest.raises(InvalidNameError, match="cases"):
+    with pytest.raises(InvalidNameError, match="case of names"):
         provider.save("Users", USERS)
     provider.save("users", USERS)
     with pytest.raises(InvalidInputError, match="in place"):

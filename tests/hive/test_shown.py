@@ -183,7 +183,7 @@ def test_metastore_without_the_table_is_refused_until_it_is_unpublished(spark, d
     fill(days, "a", batch=2)
     spark.sql(f"DROP TABLE {table}")
 
-    with pytest.raises(InvalidInputError, match="is not there in the metastore") as info:
+    with pytest.raises(InvalidInputError, match="is missing from this metastore") as info:
         days.cleanup("0s", metastore=spark)
     assert "unpublish" in info.value.hint
     days.unpublish(spark, table=table)

@@ -47,7 +47,7 @@ def test_escaping_may_differ_between_tools(text):
 
 @pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__"])
 def test_value_that_a_metastore_takes_for_null_is_refused(value):
-    with pytest.raises(InvalidInputError, match="cannot tell from null"):
+    with pytest.raises(InvalidInputError, match="reads as null"):
         Spec.of({"Text": value}, [TEXT])
 
 

@@ -280,7 +280,7 @@ def test_only_one_of_check_and_repair_can_be_asked_for(door, days):
 def test_what_the_format_does_not_have_is_refused_by_name(door, lake):
     unsigned = pa.schema([("r", pa.struct([("u", pa.uint64())]))])
     large = lake.create("large", lakebed.DatasetDescriptor(schema=unsigned))
-    with pytest.raises(InvalidInputError, match=r"'r\.u' has type unsigned long") as info:
+    with pytest.raises(InvalidInputError, match=r"'r\.u' is of type unsigned long") as info:
         door.publish(large)
     assert "decimal(20, 0)" in info.value.hint
 

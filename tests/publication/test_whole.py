@@ -479,7 +479,7 @@ def test_commit_far_ahead_takes_no_memory_and_is_mended_by_a_repair(days, number
     folder = folder_of(DELTA, days)
     shutil.copy(folder / f"{0:020d}.json", folder / f"{number:020d}.json")
 
-    assert f"lacks commit 1, and has {number}" in days.publish_delta(check=True).damaged[0]
+    assert f"lacks commit 1, but has {number}" in days.publish_delta(check=True).damaged[0]
     if number < 10**18 - 1:
         assert days.publish_delta(repair=True).is_in_step
         assert_shows(DELTA, days)

@@ -189,7 +189,7 @@ def test_file_that_is_not_as_it_was_written_is_a_change(
 def test_place_with_files_of_others_is_refused(pings: lakebed.Dataset, tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "mine").write_text("x")
-    with pytest.raises(AlreadyExistsError, match="no export has noted"):
+    with pytest.raises(AlreadyExistsError, match="was not written by an export"):
         pings.export_telemetry(tmp_path / "tree")
     (tmp_path / "tree" / "mine").unlink()
     pings.export_telemetry(tmp_path / "tree")
@@ -211,7 +211,7 @@ def test_other_levels_and_another_choice_are_refused_by_name(
 
     with pytest.raises(InvalidInputError, match="1 in names"):
         pings.export_telemetry(tmp_path / "tree", options=TelemetryOptions(named=1))
-    with pytest.raises(InvalidInputError, match="if_changed is 'skip'"):
+    with pytest.raises(InvalidInputError, match="if_changed='skip' is not valid"):
         pings.export_telemetry(tmp_path / "tree", if_changed="skip")  # type: ignore[arg-type]
 
 

@@ -215,7 +215,7 @@ def test_live_files_of_a_delta_table_become_the_dataset_in_place(lake, delta):
 
     assert "300 rows" in str(found)
     assert "version 1 of Delta table 'd'" in str(found)
-    assert "stop what writes to the table" in str(found)
+    assert "Stop all writers and cleanups" in str(found)
     assert {path: content for path, content in held(delta).items() if path in before} == before
     assert by_n(adopted.arrow()) == by_n(DeltaTable(delta).to_pyarrow_table())
     assert [str(one) for one in adopted.descriptor.partition_by] == [
@@ -319,7 +319,7 @@ def more_rows(action: dict) -> None:
     [
         (vector, "deletion vectors"),
         (mapping, "column mapping by name"),
-        (needs("typeWidening"), "must know typeWidening"),
+        (needs("typeWidening"), "must support typeWidening"),
         (elsewhere, "lies outside"),
         (longer, "bytes, has"),
         (more_rows, "rows instead of 7"),

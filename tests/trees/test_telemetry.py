@@ -204,7 +204,7 @@ def test_value_too_long_for_a_name_is_refused_with_the_remedy(
         if length == most:
             assert dataset.export_telemetry(target, schema, options=options).row_count == 1
             continue
-        with pytest.raises(InvalidInputError, match="too many for a name") as caught:
+        with pytest.raises(InvalidInputError, match="is too long for a name") as caught:
             dataset.export_telemetry(target, schema, options=options)
         assert "to OTHER" in caught.value.hint
 
@@ -337,10 +337,10 @@ def test_tree_of_the_finished_code_is_adopted_as_it_lies(tmp_path: Path) -> None
     adopted = repository.adopt("pings", found)
 
     assert [one.reason for one in found.taken_for("left")] == [
-        "unfinished: its writer was still at work on it",
-        "empty: no compressor writes that, so its writer has died",
+        "unfinished: its name is that of a file still being written",
+        "empty: a compressed file never is, so its writer has died",
     ]
-    assert "empty: no compressor writes that" in str(found)
+    assert "empty: a compressed file never is" in str(found)
     assert sorted(row["uuid"] for row in adopted.reader()) == ["a", "b", "c"]
     (partition,) = adopted.partitions()
     assert list(partition.values.values()) == [*place.split("/"), "20131112030204", "20131113"]

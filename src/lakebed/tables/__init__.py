@@ -1,1 +1,1 @@
-"""Tables and trees of other tools over the files of a dataset: written, kept in step, and adopted."""
+"""Tables and trees of other tools: publish datasets to them, and adopt them."""

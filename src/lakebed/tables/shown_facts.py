@@ -189,7 +189,7 @@ def check_partition_types(state: State, table: str) -> None:
     for name, kind in state.layout.partition_types.items():
         if not (isinstance(kind, Primitive) and kind.kind in _PARTITION_KINDS):
             raise InvalidInputError(
-                f"Partition field {name!r} has type {kind}, which some readers of {table} cannot "
+                f"Partition field {name!r} is of type {kind}, which some readers of {table} cannot "
                 "read back from the table's metadata.",
                 hint="Partition by date(…), hour(…), hash(…) or a range; by identity, fields of "
                 f"type {', '.join(_PARTITION_KINDS)} can be published.",

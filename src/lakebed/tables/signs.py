@@ -84,8 +84,8 @@ def _not_plain(home: str, sign: TableSign) -> InvalidInputError:
     else:
         hint = f"Read its rows with Spark and the jar of {sign.format}, and append them."
     return InvalidInputError(
-        f"{home} cannot be adopted as plain files: {sign.key} shows that {sign.home} is a "
-        f"{sign.format} table, whose files may hold rows that were deleted or replaced.",
+        f"{home} cannot be adopted as plain files: {sign.key} shows that {sign.home} is a table "
+        f"of {sign.format}, whose files may hold rows that were deleted or replaced.",
         hint=hint,
     )
 

@@ -176,7 +176,7 @@ def _type(kind: Type, path: str) -> str | dict[str, Any]:
         case Primitive(kind=primitive):
             if primitive not in _KINDS:
                 raise InvalidInputError(
-                    f"Field {path!r} has type {kind}, which Delta does not have.",
+                    f"Field {path!r} is of type {kind}, which Delta does not have.",
                     hint="Store it as long, or as decimal(20, 0) where it is above 2^63.",
                 )
             return _KINDS[primitive]

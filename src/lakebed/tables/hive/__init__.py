@@ -1,4 +1,4 @@
-"""Hive: publish a dataset to a metastore, and adopt tables that are there."""
+"""Hive tables: publish a dataset to a metastore, and adopt tables of a metastore."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
-"""The directories that a state consists of, and the proof that a table may show them.
+"""The directories of a state, and checks that a table may show them.
 
-Readers of Hive tables read all that lies under a location. So a directory is published only if it
-holds the live files of a batch and nothing else: no file that was deleted from the dataset, none
-of a task that failed, none that somebody put there.
+Readers of Hive tables read all files under a location. So a directory is published only if it holds
+the live files of a batch and nothing else: no file that was deleted from the dataset, that a failed
+task left behind, or that another tool put there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakebed.store.base import Store
 from lakebed.tables import compatibility
 from lakebed.tables.hive.table import Columns, Spec
 
-# What Spark's Parquet reader makes of a file's type when the table has another one, as tested.
+# Types in a file that Spark's Parquet reader widens to another type of the table, as tested.
 _WIDENED = {
     (Kind.INT, Kind.LONG),
     (Kind.INT, Kind.DOUBLE),
@@ -31,10 +31,10 @@ _WIDENED = {
 
 
 class ScatteredError(InvalidInputError):
-    """Directories cannot be shown as they are; written again, their files can.
+    """Directories that a table cannot show unless their files are rewritten.
 
     Attributes:
-        directories: Keys of the directories. Those of one partition are to become one.
+        directories: Keys of the directories. Those of one partition must become one.
     """
 
     def __init__(self, message: str, *, hint: str, directories: frozenset[str]) -> None:
@@ -47,7 +47,7 @@ class Directory:
     """A directory on storage, and the live files that it holds.
 
     Attributes:
-        key: Of the directory, without final slash.
+        key: Key of the directory, without final slash.
         files: Keys of its live files.
     """
 
@@ -61,13 +61,13 @@ def directories_of(
     """Return the directory of each partition of the table.
 
     Args:
-        state: Of the dataset.
-        columns: Of the table.
-        partitions: Paths of the only partitions to look at; None for all.
+        state: State of the dataset.
+        columns: Columns of the table.
+        partitions: Paths of the partitions to include; None for all.
 
     Raises:
-        InvalidInputError: A partition has several live batches, or several directories, which is
-            a `ScatteredError`; or a metastore cannot hold a value.
+        InvalidInputError: A partition has several live batches, or several directories (a
+            `ScatteredError`); or a metastore cannot hold a value.
     """
     labels_by_spec: dict[Spec, list[str]] = {}
     for directory, labels in state.directories().items():
@@ -88,9 +88,9 @@ def directories_of(
         named = ", ".join(str(spec) or "the whole dataset" for spec in list(crowded)[:5])
         raise ScatteredError(
             f"{counted(len(crowded), 'partition')} of {state.name!r} with several live batches: "
-            f"{named}. A partition of a Hive table is one directory.",
-            hint="`compact` with gather makes each of them one directory; or publish each batch as a "
-            "partition of its own, in mode batches.",
+            f"{named}. A partition of a Hive table must be one directory.",
+            hint="`compact` with gather makes each of them one directory; or publish each batch as "
+            "its own partition, in mode batches.",
             directories=frozenset[str]().union(*crowded.values()),
         )
     return result
@@ -99,16 +99,16 @@ def directories_of(
 def problems(
     store: Store, state: State, directories: Iterable[Directory], *, at_once: bool = False
 ) -> dict[str, str]:
-    """Say, by directory, why it may not be shown; empty if all may.
+    """Return, by directory key, why a table cannot show it; empty if it can show all.
 
     Args:
-        store: Where they are.
-        state: Of the dataset.
-        directories: To look at.
-        at_once: Whether to list the whole table with one LIST instead of each directory.
+        store: The store that holds the directories.
+        state: State of the dataset.
+        directories: Directories to check.
+        at_once: List the whole dataset at once instead of each directory.
 
     Cost:
-        One LIST a directory, several at a time; or one of the table, a page for each thousand
+        One LIST for each directory, several at a time; or one LIST of the dataset for each thousand
         files.
     """
     wanted = {directory.key: directory for directory in directories}
@@ -143,7 +143,7 @@ def _list_table(store: Store, state: State, keys: Iterable[str]) -> dict[str, fr
 
 
 def _shown(directory: str, keys: Iterable[str]) -> Iterator[str]:
-    """Leave out what Spark and Hive hide."""
+    """Yield the keys that Spark and Hive do not hide."""
     for key in keys:
         levels = key[len(directory) + 1 :].split("/")
         if not any(level.startswith(("_", ".")) for level in levels):
@@ -155,10 +155,10 @@ def _name(key: str) -> str:
 
 
 def check_compatible(store: Store, state: State, labels: Sequence[str]) -> None:
-    """Check that Spark's own reader makes of files what Lakebed does.
+    """Check that Spark's own reader reads files as Lakebed does.
 
     Raises:
-        InvalidInputError: It would not; the message names the field.
+        InvalidInputError: A file would read differently; the message names the field.
 
     Cost:
         As `lakebed.tables.compatibility.check_compatible`.

@@ -1,4 +1,4 @@
-"""Tables of a metastore to adopt: in which directories their partitions lie."""
+"""Tables of a metastore to adopt: the directories of their partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def is_table(source: str | os.PathLike[str] | None) -> bool:
-    """Whether what is to be adopted is named as a table, and not as a directory."""
+    """Return whether a source to adopt is the name of a table, not of a directory."""
     return isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)?", source) is not None
 
 
@@ -33,14 +33,14 @@ def partitions_of(
     """Return the directory of each partition of a table, with its values.
 
     Args:
-        store: Of the repository.
-        name: Of the dataset, and of its directory.
-        source: The table, as `database.table`.
+        store: The store of the repository.
+        name: Name of the dataset and of its directory.
+        source: Name of the table, as `database.table`.
         metastore: See `Dataset.publish`.
 
     Raises:
         NotFoundError: There is no such table.
-        InvalidInputError: A partition lies elsewhere.
+        InvalidInputError: A partition lies outside of the directory.
     """
     table = TableName.parse(source)
     spark = session_of(metastore)
@@ -49,10 +49,10 @@ def partitions_of(
         found = reached.find()
         if found is None:
             raise NotFoundError(
-                f"There is no table {str(table)!r}.", hint="SHOW TABLES lists what there is."
+                f"There is no table {str(table)!r}.", hint="SHOW TABLES lists the tables."
             )
         schema = schema_from_spark(spark.table(str(table)).schema.jsonValue())
-        keys = {one.name: schema.get(one.name).type for one in found.columns.keys}
+        keys = {column.name: schema.get(column.name).type for column in found.columns.keys}
         if not keys:
             return TablePartitions([(key_of(store, name, found.location), None)], keys, schema)
         locations = reached.locations(found.columns.keys)

@@ -37,12 +37,13 @@ _PART = 3_900  # characters of a property: many metastores hold 4,000
 class HiveMetadataProvider(MetadataProvider):
     """Keeps each descriptor as a table of a Hive metastore, with its columns and partition keys.
 
-    Whoever looks into the metastore sees what datasets there are. The whole descriptor stands in
-    the properties of the table. A table that others have made is described by its columns. The
-    table has no rows of its own: `Dataset.publish` to the same name brings it into step.
+    Users of the metastore see the datasets as tables. The properties of a table hold the whole
+    descriptor; the columns of a table that another tool has made serve as its descriptor. The
+    tables show no rows until `Dataset.publish` to the same name brings them into step.
 
-    Datasets have names of small letters, digits and `_`, and are of Parquet, as tables are. A
-    metastore has no conditional change: of two who save one descriptor at once, the last wins.
+    Names of datasets are limited to lower-case letters, digits and `_`, and their format to Parquet.
+    A metastore has no conditional change: if two processes save one descriptor at once, the last
+    one wins.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class HiveMetadataProvider(MetadataProvider):
 
         Args:
             metastore: As for `Dataset.publish`.
-            database: Of the metastore; it is created when it is first needed.
+            database: Database of the metastore; it is created when it is first needed.
             root: The URI of the repository, `Repository.uri`.
         """
         self._spark = session_of(metastore)
@@ -67,11 +68,12 @@ class HiveMetadataProvider(MetadataProvider):
         return f"<HiveMetadataProvider {self._database} of {self._root}>"
 
     def save(self, name: str, descriptor: DatasetDescriptor) -> None:
-        """Keep the descriptor of a dataset, in place of the one that was kept before.
+        """Save the descriptor of a dataset, in place of an earlier one.
 
         Raises:
-            InvalidInputError: It cannot be a table, or its partitions are other ones.
-            AlreadyExistsError: Somebody else has made a table of this name, which stays.
+            InvalidInputError: It cannot become a table, or its partitions differ from those of the
+                existing table.
+            AlreadyExistsError: Another tool has made a table of this name, which stays.
             StorageError: The metastore failed.
         """
         state = first_state(name, descriptor, HeadFormat.JSON)
@@ -87,7 +89,7 @@ class HiveMetadataProvider(MetadataProvider):
             if schema_differences(columns, table.columns):
                 new = added_columns(columns, table.columns)
                 keys, wanted = (
-                    [key.identity for key in one.keys] for one in (table.columns, columns)
+                    [key.identity for key in side.keys] for side in (table.columns, columns)
                 )
                 if new is not None:
                     metastore.add_columns(new)
@@ -119,16 +121,16 @@ class HiveMetadataProvider(MetadataProvider):
         )
 
     def _described(self, name: str, table: FoundTable) -> DatasetDescriptor:
-        """Return what a table of others is: its columns, and its partition columns as fields."""
+        """Return a descriptor after the columns and partition columns of another tool's table."""
         schema = schema_from_spark(self._spark.table(f"{self._database}.{name}").schema.jsonValue())
-        keys = [by.identity(one.name) for one in table.columns.keys]
+        keys = [by.identity(column.name) for column in table.columns.keys]
         return DatasetDescriptor(schema=schema, partition_by=keys)
 
     def delete(self, name: str) -> bool:
-        """Forget the descriptor of a dataset, and drop its table; no file goes.
+        """Delete the descriptor of a dataset, and drop its table; files stay.
 
         Raises:
-            AlreadyExistsError: Somebody else has made the table, which stays.
+            AlreadyExistsError: Another tool has made the table, which stays.
         """
         with self._table(name) as metastore:
             table = metastore.find()
@@ -143,14 +145,14 @@ class HiveMetadataProvider(MetadataProvider):
         if not self._spark.catalog.databaseExists(self._database):
             return []
         tables = self._spark.catalog.listTables(self._database)
-        return sorted(one.name for one in tables if one.tableType != "VIEW" and not one.isTemporary)
+        return sorted(t.name for t in tables if t.tableType != "VIEW" and not t.isTemporary)
 
     @contextmanager
     def _table(self, name: str) -> Iterator[Metastore]:
         table = TableName.parse(f"{self._database}.{name}")
         if table.table != name:
             raise InvalidNameError(
-                f"Dataset {name!r} cannot be a table: a metastore does not tell cases apart.",
+                f"Dataset {name!r} cannot be a table: a metastore ignores the case of names.",
                 hint=f"Call it {table.table!r}.",
             )
         metastore = Metastore(self._spark, table)
@@ -161,13 +163,13 @@ class HiveMetadataProvider(MetadataProvider):
         if _joined(table.properties) is None or not table.is_external:
             raise AlreadyExistsError(
                 f"Table {self._database}.{name} was not made by Lakebed.",
-                hint="It can be loaded; choose another name, or drop it yourself.",
+                hint="Its descriptor can be loaded. To save, choose another name, or drop the table.",
             )
 
 
 def _parts(descriptor: DatasetDescriptor) -> dict[str, str]:
-    """Return a descriptor as properties, each of a length that metastores hold."""
-    text = json.dumps(descriptor.to_document())  # in ASCII: not every metastore has more
+    """Return a descriptor as properties that are short enough for metastores."""
+    text = json.dumps(descriptor.to_document())  # in ASCII, because some metastores have no more
     parts = [text[start : start + _PART] for start in range(0, len(text), _PART)]
     numbered = {f"{_DESCRIPTOR}.{number}": part for number, part in enumerate(parts)}
     return {_DESCRIPTOR: str(len(parts)), **numbered}

@@ -1,7 +1,7 @@
-"""The faster way to a metastore: the catalog of a classic session, through its JVM.
+"""Fast access to a metastore: the catalog of a classic session, through its JVM.
 
-It is Spark's own interface and not a public one, so that it is used only where all of it is
-found; everything here can be done in SQL too, with a statement a partition.
+The interface is internal to Spark, so it is used only if all of it is found. SQL can do the same,
+with a statement for each partition.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class JvmCatalog:
         self._types = jvm.org.apache.spark.sql.types.DataType
         self._option, self._list = jvm.scala.Option, jvm.java.util.ArrayList
         self._as_seq = jvm.PythonUtils.toSeq
-        # What a partition has besides its values and its storage.
-        self._rest = [
+        # Defaults for the members of a partition other than its values and its storage.
+        self._defaults = [
             getattr(self._partition, f"apply$default${number}")() for number in (3, 4, 5, 6)
         ]
 
     @classmethod
     def find(cls, spark: SparkSession, table: TableName) -> Self | None:
-        """Return the catalog; None where the session has none, or one of another form."""
+        """Return the catalog; None if the session has none, or one with another interface."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -51,7 +51,7 @@ class JvmCatalog:
         return catalog
 
     def locations(self) -> dict[str, str]:
-        """Return the location of every partition, by what `SHOW PARTITIONS` would write."""
+        """Return the location of every partition, by its path as in `SHOW PARTITIONS`."""
         keys = self._catalog.getTable(self._database, self._table).partitionSchema()
         partitions = self._catalog.listPartitions(
             self._database, self._table, self._option.apply(None)
@@ -76,13 +76,13 @@ class JvmCatalog:
                 self._partition(
                     self._paths.parsePathFragment(path),
                     storage.copy(uri, *storage_fields),
-                    *self._rest,
+                    *self._defaults,
                 )
             )
         self._catalog.alterPartitions(self._database, self._table, self._as_seq(moved))
 
     def set_columns(self, columns: Columns) -> None:
-        """Put other data columns in the place of those that there are."""
+        """Replace the data columns."""
         listed = ", ".join(f"`{column.name}` {column.type}" for column in columns.data)
         schema = self._types.fromDDL(listed)
         self._catalog.alterTableDataSchema(self._database, self._table, schema)

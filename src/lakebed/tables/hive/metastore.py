@@ -1,7 +1,7 @@
-"""A metastore, as a Spark session reaches it: few calls, all of them counted.
+"""Access to a metastore through a Spark session, with few calls, all of them counted.
 
-SQL does everything, so that Spark Connect works too. Where the session is a classic one, its
-catalog moves all locations in one call and tells all of them in one: see `lakebed.tables.hive.jvm`.
+SQL does everything, so that Spark Connect works too. In a classic session, the catalog moves all
+locations in one call and lists them in one: see `lakebed.tables.hive.jvm`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PARTITIONS_A_STATEMENT = 1000
-_THREADS = 4  # more of them wait for the metastore
-# Under these a statement means what it says.
+_THREADS = 4  # more would only wait for the metastore
+# Under these settings statements are taken literally.
 _SQL_SETTINGS = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.variable.substitute": "false",
@@ -41,13 +41,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTable:
-    """A table that is there.
+    """An existing table.
 
     Attributes:
-        columns: What it has.
-        location: Of the table, which for an unpartitioned one is where its data is.
-        properties: The user's and ours.
-        is_external: Whether dropping it, or a partition, leaves the files alone.
+        columns: Columns of the table.
+        location: Location of the table; if it is unpartitioned, the location of its data.
+        properties: Properties of the table, the user's and ours.
+        is_external: True if dropping the table or a partition keeps the files.
     """
 
     columns: Columns
@@ -60,8 +60,8 @@ class Metastore:
     """One table of a metastore.
 
     Attributes:
-        calls: How many statements and catalog calls were made.
-        deadline: From then on no call is made, so that one that is late does no harm.
+        calls: Number of statements and catalog calls so far.
+        deadline: No call is made after this time, because late calls could do harm.
     """
 
     def __init__(self, spark: SparkSession, table: TableName) -> None:
@@ -74,24 +74,25 @@ class Metastore:
 
     @contextmanager
     def settings(self) -> Iterator[None]:
-        """Set what the statements need, and put back what was set."""
+        """Set the session's settings for statements, and restore them at the end."""
         with settings_for(self._spark, _SQL_SETTINGS):
             yield
 
     def call(self, what: str, run: Callable[[], _T]) -> _T:
-        """Make one call; every one goes through here.
+        """Make one call; all calls go through here.
 
         Raises:
-            StorageError: The metastore refused it, or did not answer; or it is too late for it.
+            StorageError: The metastore refused the call or did not answer, or the deadline has
+                passed.
         """
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         if self.deadline is not None and dt.datetime.now(dt.UTC) >= self.deadline:
             raise StorageError(
-                f"Table {str(self._table)!r} was not brought into step in time, until "
+                f"Table {str(self._table)!r} was not brought into step by "
                 f"{self.deadline.isoformat(timespec='seconds')}.",
-                hint="What was done until then stays; publish again to go on.",
+                hint="Changes made so far stay; publish again to go on.",
                 retryable=True,
             )
         self.calls += 1
@@ -104,7 +105,7 @@ class Metastore:
             raise StorageError(
                 f"The metastore failed on table {str(self._table)!r} ({what[:60]}…): "
                 f"{str(exc).splitlines()[0][:300]}",
-                hint="What was done until then stays; publish again to go on.",
+                hint="Changes made so far stay; publish again to go on.",
                 retryable=True,
             ) from exc
 
@@ -112,7 +113,7 @@ class Metastore:
         return self.call(text, lambda: self._spark.sql(text).collect())
 
     def _sql_each(self, texts: Sequence[str]) -> list[list[Row]]:
-        """Run statements by a few threads; the first error is raised after all have ended."""
+        """Run statements in a few threads; the first error is raised after all have ended."""
         if len(texts) < 2:
             return [self._sql(text) for text in texts]
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -120,7 +121,7 @@ class Metastore:
         return [future.result() for future in futures]
 
     def find(self) -> FoundTable | None:
-        """Return the table, or None.
+        """Return the table; None if it does not exist.
 
         Raises:
             InvalidInputError: It is a view.
@@ -132,7 +133,7 @@ class Metastore:
         facts = _facts(self._sql(f"DESCRIBE TABLE EXTENDED {self._name}"))
         if "Location" not in facts:
             raise InvalidInputError(
-                f"Table {name!r} is a {facts.get('Type', 'thing')} without location.",
+                f"Table {name!r} is a {facts.get('Type', 'table')} without location.",
                 hint="Choose another name.",
             )
         catalog_columns = self.call("listColumns", lambda: catalog.listColumns(name))
@@ -155,7 +156,7 @@ class Metastore:
         )
 
     def create(self, columns: Columns, location: str, properties: Mapping[str, str]) -> None:
-        """Create the table, and its database if need be."""
+        """Create the table, and its database if it is missing."""
         if not self.call(
             "databaseExists", lambda: self._spark.catalog.databaseExists(self._table.database)
         ):
@@ -178,7 +179,7 @@ class Metastore:
         self._sql(f"ALTER TABLE {self._name} ADD COLUMNS ({listed})")
 
     def set_columns(self, columns: Columns) -> bool:
-        """Put other data columns in the place of those that there are; False if it cannot."""
+        """Replace the data columns; return False if the session cannot do so."""
         jvm = self._jvm
         if jvm is None:
             return False
@@ -186,67 +187,67 @@ class Metastore:
         return True
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set properties; others stay."""
+        """Set some properties, and keep all others."""
         self._sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_pairs(properties)})")
 
     def set_location(self, location: str) -> None:
-        """Point the table itself elsewhere."""
+        """Set the location of the table itself."""
         self._sql(f"ALTER TABLE {self._name} SET LOCATION {quoted(location)}")
 
     def partitions(self) -> set[Spec]:
-        """Return which partitions there are."""
+        """Return the partitions of the table."""
         return {Spec.parse(row[0]) for row in self._sql(f"SHOW PARTITIONS {self._name}")}
 
     def locations(self, keys: Sequence[Column]) -> dict[Spec, str]:
         """Return all partitions with their locations.
 
         Cost:
-            One call in a classic session; else one a partition.
+            One call in a classic session; else one for each partition.
         """
         jvm = self._jvm
         if jvm is not None:
             uris = self.call("listPartitions", jvm.locations)
             return {Spec.parse(path): plain_location(where) for path, where in uris.items()}
         specs = sorted(self.partitions(), key=str)
-        told = self._sql_each(
+        descriptions = self._sql_each(
             [f"DESCRIBE TABLE EXTENDED {self._name} {spec.sql(keys)}" for spec in specs]
         )
         return {
             spec: plain_location(_facts(rows)["Location"])
-            for spec, rows in zip(specs, told, strict=True)
+            for spec, rows in zip(specs, descriptions, strict=True)
         }
 
     def add(
-        self, locations: Mapping[Spec, str], keys: Sequence[Column], tell: Callable[..., None]
+        self, locations: Mapping[Spec, str], keys: Sequence[Column], progress: Callable[..., None]
     ) -> None:
-        """Add partitions, and tell of them.
+        """Add partitions, and report progress.
 
         Cost:
             One call for each thousand.
 
         Raises:
-            StorageError: One is there already, or the metastore failed.
+            StorageError: A partition exists already, or the metastore failed.
         """
         for chunk in _batched(locations.items(), _PARTITIONS_A_STATEMENT):
             listed = " ".join(
                 f"{spec.sql(keys)} LOCATION {quoted(location)}" for spec, location in chunk
             )
             self._sql(f"ALTER TABLE {self._name} ADD {listed}")
-            tell(*(str(spec) for spec, _ in chunk))
+            progress(*(str(spec) for spec, _ in chunk))
 
     def point(
-        self, locations: Mapping[Spec, str], keys: Sequence[Column], tell: Callable[..., None]
+        self, locations: Mapping[Spec, str], keys: Sequence[Column], progress: Callable[..., None]
     ) -> None:
-        """Point partitions that there are to other locations, and tell of them.
+        """Point existing partitions to other locations, and report progress.
 
-        Each moves in one step.
+        Each partition moves in one step.
 
         Cost:
-            One call for each thousand in a classic session; else one a partition.
+            One call for each thousand in a classic session; else one for each partition.
         """
         jvm = self._jvm
         for chunk in _batched(locations.items(), _PARTITIONS_A_STATEMENT):
-            # For a few, building what the catalog takes is slower than the statements.
+            # For a single partition, building the arguments of the catalog takes longer than SQL.
             if jvm is not None and len(locations) > 1:
                 moved = {spec.path: location for spec, location in chunk}
                 self.call("alterPartitions", lambda moved=moved: jvm.point(moved))  # type: ignore[misc]  # a lambda of its own value
@@ -257,12 +258,12 @@ class Metastore:
                         for spec, location in chunk
                     ]
                 )
-            tell(*(str(spec) for spec, _ in chunk))
+            progress(*(str(spec) for spec, _ in chunk))
 
     def remove(
-        self, specs: Iterable[Spec], keys: Sequence[Column], tell: Callable[..., None]
+        self, specs: Iterable[Spec], keys: Sequence[Column], progress: Callable[..., None]
     ) -> None:
-        """Drop partitions, and tell of them; their files stay.
+        """Drop partitions, and report progress; their files stay.
 
         Cost:
             One call for each thousand.
@@ -270,11 +271,11 @@ class Metastore:
         for chunk in _batched(specs, _PARTITIONS_A_STATEMENT):
             listed = ", ".join(spec.sql(keys) for spec in chunk)
             self._sql(f"ALTER TABLE {self._name} DROP IF EXISTS {listed}")
-            tell(*map(str, chunk))
+            progress(*map(str, chunk))
 
 
 def _facts(rows: Iterable[Any]) -> dict[str, str]:
-    """Return what DESCRIBE tells behind the columns; the first word on a thing counts."""
+    """Return the details that DESCRIBE lists after the columns; the first of each name counts."""
     facts: dict[str, str] = {}
     is_detail = False
     for name, value, _ in rows:
@@ -294,5 +295,5 @@ def _pairs(properties: Mapping[str, str]) -> str:
 
 
 def _batched(items: Iterable[_T], size: int) -> Iterator[tuple[_T, ...]]:
-    waiting = iter(items)  # itertools has this from Python 3.12 on
+    waiting = iter(items)  # itertools.batched needs Python 3.12
     return iter(lambda: tuple(islice(waiting, size)), ())

@@ -1,4 +1,4 @@
-"""Sessions that know a Hive metastore."""
+"""Spark sessions that use a Hive metastore."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _CATALOG = "spark.sql.catalogImplementation"
 _URIS = "spark.hadoop.hive.metastore.uris"
 _CONNECTION = "spark.hadoop.javax.jdo.option.ConnectionURL"
 _SCHEME = "thrift://"
-# An address without its scheme, or with half of it; a directory of such a name is ./hive:9083.
+# An address without its scheme, or with half of it; write ./hive:9083 for a directory hive:9083.
 _ADDRESS = re.compile(r"[^/\\]+:\d{1,5}|thrift:.*", re.IGNORECASE)
 _CONNECT_TIMEOUT_S = 5.0
 
 
 def is_session_running() -> bool:
-    """Whether a Spark session of this process can name a metastore.
+    """Return whether a Spark session runs in this process, whose metastore can be used.
 
     Raises:
         MissingDependencyError: pyspark is not installed.
@@ -36,7 +36,7 @@ def is_session_running() -> bool:
 
 
 def session_of(metastore: SparkSession | str | os.PathLike[str] | None) -> SparkSession:
-    """Return a session that reaches a metastore.
+    """Return a session that uses a metastore.
 
     Args:
         metastore: A session, which is returned as it is; `thrift://host:port`; a directory for
@@ -44,12 +44,12 @@ def session_of(metastore: SparkSession | str | os.PathLike[str] | None) -> Spark
             session that runs in this process.
 
     Raises:
-        InvalidInputError: No session runs, or one that runs reaches another metastore.
-        StorageError: Nobody answers at the address.
+        InvalidInputError: No session runs, or the running one uses another metastore.
+        StorageError: No metastore answers at the address.
         MissingDependencyError: pyspark or Java is not installed.
 
     Cost:
-        Nothing for a session that runs; else a JVM.
+        Nothing for a running session; else a JVM.
     """
     if metastore is not None and not isinstance(metastore, str | os.PathLike):
         return metastore
@@ -58,9 +58,9 @@ def session_of(metastore: SparkSession | str | os.PathLike[str] | None) -> Spark
     if metastore is None:
         if running is None:
             raise InvalidInputError(
-                "There is no Spark session to say which metastore.",
+                "No metastore is given, and no Spark session is running.",
                 hint="Give a session, thrift://host:port (--metastore), or a directory for an embedded "
-                "one (--warehouse).",
+                "metastore (--warehouse).",
             )
         return running
     settings = _settings(os.fspath(metastore))
@@ -71,9 +71,9 @@ def session_of(metastore: SparkSession | str | os.PathLike[str] | None) -> Spark
     wrong = [name for name, value in settings.items() if _setting(running, name) != value]
     if wrong:
         raise InvalidInputError(
-            f"A Spark session runs that has another metastore than {os.fspath(metastore)!r}: "
+            f"The running Spark session uses another metastore than {os.fspath(metastore)!r}: "
             f"{wrong[0]} is {_setting(running, wrong[0])!r}.",
-            hint="Give that session, or stop it: there is one a process.",
+            hint="Give that session, or stop it: a process can have only one.",
         )
     return running
 
@@ -83,7 +83,7 @@ def _setting(spark: SparkSession, name: str) -> str | None:
 
 
 def _check_answers(uris: str) -> None:
-    """Ask whether there is anybody; a session would first start, and then try for minutes."""
+    """Check that a metastore answers; a session would start first and then retry for minutes."""
     trouble = OSError()
     for address in _addresses(uris):
         try:
@@ -107,13 +107,13 @@ def _addresses(uris: str) -> Iterator[tuple[str, int]]:
         except ValueError:
             host = port = None
         if f"{parts.scheme}://" != _SCHEME or not host or not port:
-            raise _no_metastore(uris)
+            raise _not_a_metastore(uris)
         yield host, port
 
 
-def _no_metastore(given: str) -> InvalidInputError:
+def _not_a_metastore(given: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{given!r} is no metastore.", hint="Give thrift://host:port or a directory."
+        f"{given!r} does not name a metastore.", hint="Give thrift://host:port or a directory."
     )
 
 
@@ -121,11 +121,12 @@ def _settings(metastore: str) -> dict[str, str]:
     if metastore.startswith(_SCHEME):
         return {_CATALOG: "hive", _URIS: metastore}
     if "://" in metastore or _ADDRESS.fullmatch(metastore):
-        raise _no_metastore(metastore)
+        raise _not_a_metastore(metastore)
     directory = Path(metastore).absolute()
     if ";" in str(directory):
         raise InvalidInputError(
-            f"Derby takes no directory with ';' in its name: {directory}.", hint="Choose another."
+            f"Derby does not accept a directory with ';' in its name: {directory}.",
+            hint="Choose another directory.",
         )
     directory.mkdir(parents=True, exist_ok=True)
     return {

@@ -1,7 +1,7 @@
-"""Which directories tables of a metastore show: what a cleanup must ask before it deletes.
+"""The directories that tables of a metastore show, which a cleanup must not delete.
 
-Publications note which versions a table may show. Whoever moves a partition by a statement of
-their own tells only the metastore.
+Publications note the versions that a table may show. Only the metastore knows of partitions that
+users have moved by their own statements.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
 _HINT = (
-    "Name the metastore: metastore=…, on the command line --metastore or --warehouse. Or go by what "
-    "publications have noted, if nobody has moved a partition by hand: published='noted', "
+    "Name the metastore: metastore=…, on the command line --metastore or --warehouse. Or rely on the "
+    "notes of publications, if no partition was moved by hand: published='noted', "
     "--published noted."
 )
 
@@ -38,30 +38,30 @@ def shown_directories(
 ) -> Mapping[str, str]:
     """Return the directories of a dataset that tables show, each with the name of a table.
 
-    A location is compared by the names in its path alone, since a storage has many: `s3` and `s3a`,
-    mounts, links. So a directory of the same name in another repository counts too, which only
-    keeps more.
+    Locations are compared by the names in their paths alone, because one storage can have many
+    URLs: `s3` and `s3a`, mounts, links. So a directory of the same name in another repository
+    counts too, which only keeps more.
 
     Args:
-        store: Where the dataset is.
-        dataset: Its name.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
         metastore: As for `Dataset.publish`.
-        tables: As `database.table`.
+        tables: Names of the tables, as `database.table`.
 
     Raises:
-        InvalidInputError: There is no metastore to ask, or it lacks one of the tables, or that is
-            not of the dataset.
+        InvalidInputError: There is no metastore, or it lacks one of the tables, or a table shows
+            something else.
         StorageError: The metastore failed.
 
     Cost:
-        Some calls a table; without a JVM in this process one for each partition.
+        Some calls for each table; without a JVM in this process, one for each partition.
     """
     named = ", ".join(tables)
     try:
         session = session_of(metastore)
     except (InvalidInputError, MissingDependencyError) as exc:
         raise InvalidInputError(
-            f"Dataset {dataset!r} is published as {named}, and what that shows must stay: {exc.message}",
+            f"Dataset {dataset!r} is published as {named}, whose files must stay: {exc.message}",
             hint=f"Nothing was deleted. {_HINT}",
         ) from exc
     shown: dict[str, str] = {}
@@ -71,7 +71,7 @@ def shown_directories(
         except StorageError as exc:
             raise StorageError(
                 exc.message,
-                hint="Nothing was deleted. Clean up when the metastore answers.",
+                hint="Nothing was deleted. Clean up again when the metastore answers.",
                 retryable=exc.retryable,
             ) from exc
         for location in locations:
@@ -84,10 +84,9 @@ def _locations(session: SparkSession, name: TableName, store: Store, dataset: st
     with metastore.settings():
         table = metastore.find()
         if table is None or owner_of(table) != f"{store.uri}/{dataset}":
-            what = "is not there" if table is None else "shows something else"
+            reason = "is missing from" if table is None else "shows something else in"
             raise InvalidInputError(
-                f"Dataset {dataset!r} is published as {name}, which {what} in the metastore that was "
-                "asked.",
+                f"Dataset {dataset!r} is published as {name}, which {reason} this metastore.",
                 hint=f"Nothing was deleted. If the table was dropped, unpublish it. Else: {_HINT}",
             )
         if not table.columns.keys:
@@ -96,12 +95,12 @@ def _locations(session: SparkSession, name: TableName, store: Store, dataset: st
 
 
 def directories_in(location: str, root: str, dataset: str) -> Iterator[str]:
-    """Yield what directories of a dataset a location may name, as keys.
+    """Yield the keys of the dataset's directories that a location may name.
 
     Args:
-        location: As a metastore tells it.
+        location: Location as the metastore returns it.
         root: The URI of the repository.
-        dataset: Its name.
+        dataset: Name of the dataset.
 
     >>> sorted(directories_in("s3a://b/lake/d/data/p=a%20b/batch_id=1", "s3://b/lake", "d"))
     ['d/data/p=a b/batch_id=1', 'd/data/p=a%20b/batch_id=1']
@@ -113,12 +112,12 @@ def directories_in(location: str, root: str, dataset: str) -> Iterator[str]:
     of_root = _names(root)
     for text in dict.fromkeys(_spellings(location)):
         names = _names(text)
-        # Above the dataset: a reader may go down to all that it holds. The host may be left out.
+        # A location above the dataset: readers may reach all its directories. The host is optional.
         if names in (of_root[: len(names)], of_root[1 : len(names) + 1]):
             yield dataset
-        for place, name in enumerate(names):
+        for position, name in enumerate(names):
             if name == dataset:
-                yield "/".join(names[place:])
+                yield "/".join(names[position:])
 
 
 def _spellings(location: str) -> Iterator[str]:
@@ -129,7 +128,7 @@ def _spellings(location: str) -> Iterator[str]:
 
 
 def _names(location: str) -> list[str]:
-    """Return the names in a path or URL, that of a host or bucket too."""
+    """Return the names in a path or URL, including the host or bucket."""
     names: list[str] = []
     for name in _SCHEME.sub("", location).split("/"):
         if name == "..":

@@ -1,7 +1,7 @@
-"""Publication as text: the statements that bring a table of Hive into step, for others to run.
+"""Publication as text: statements that bring a Hive table into step, for another tool to run.
 
-No metastore is asked, and no Spark is started: so the statements are those that do right by a table
-whatever it shows, and may be run again.
+No metastore is asked, and Spark is not started. So the statements are right whatever the table
+shows now, and can be run again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def statements(
     since: int | None = None,
     root: str | None = None,
 ) -> tuple[str, ...]:
-    """Return the statements by which a table shows a dataset; see `Dataset.publish_statements`."""
+    """Return the statements that make a table show a dataset; see `Dataset.publish_statements`."""
     name = TableName.parse(table)
     state = read_own_head(store, dataset).state
     columns = columns_of(state, "partitions")
@@ -42,42 +42,41 @@ def statements(
         key, reason = min(wrong.items())
         raise InvalidInputError(
             f"{len(wrong):,} directories of {dataset!r} do not hold exactly their live files, so "
-            f"that the table would show others: {key}: {reason}.",
-            hint="`compact` with gather gives such partitions directories of their own; where live "
+            f"the table would show other rows: {key}: {reason}.",
+            hint="`compact` with gather moves such partitions to directories of their own; if live "
             "files are missing, roll back or rerun.",
         )
     check_compatible(store, state, state.labels)
     here = root_of(store, root)
-    called = f"`{name.database}`.`{name.table}`"
+    quoted_name = f"`{name.database}`.`{name.table}`"
     empty = plain_location(f"{here}/{Folder.HIVE.of(dataset, str(name))}")
     locations = {
         spec: plain_location(f"{here}/{directory.key}") for spec, directory in wanted.items()
     }
     if not columns.keys:
         locations.setdefault(_UNPARTITIONED, empty)
-    told = tuple(_told(called, columns, locations))
+    location_statements = tuple(_location_statements(quoted_name, columns, locations))
     if since is None:
-        return (*_creation(name, called, columns, empty), *told)
-    gone = _specs_of(state, touched or frozenset(), columns) - wanted.keys()
+        return (*_creation(name, quoted_name, columns, empty), *location_statements)
+    removed = _specs_of(state, touched or frozenset(), columns) - wanted.keys()
     drops = (
-        f"ALTER TABLE {called} DROP IF EXISTS {spec.sql(columns.keys)}"
-        for spec in sorted(gone, key=str)
+        f"ALTER TABLE {quoted_name} DROP IF EXISTS {spec.sql(columns.keys)}"
+        for spec in sorted(removed, key=str)
     )
-    return (*told, *drops)
+    return (*location_statements, *drops)
 
 
 def _touched(store: Store, state: State, since: int) -> frozenset[str]:
     if not 0 <= since <= state.version:
         raise InvalidInputError(
-            f"Nothing can be told since version {since} of {state.name!r}: it has no such version.",
-            hint=f"The last one is {state.version}.",
+            f"Cannot list changes since version {since}: {state.name!r} has no such version.",
+            hint=f"Give a version up to {state.version}, the last one.",
         )
     changes = find_since(store, state, since, state.created_at, "")
     if changes is None:
         raise InvalidInputError(
-            f"Nobody knows any more what commits have touched since version {since} of "
-            f"{state.name!r}.",
-            hint="Leave it out: then the statements are of all partitions.",
+            f"The history of {state.name!r} no longer holds all changes since version {since}.",
+            hint="Leave out since, to get the statements for all partitions.",
         )
     return changes.partitions
 
@@ -91,26 +90,28 @@ def _specs_of(state: State, partitions: frozenset[str], columns: Columns) -> fro
     )
 
 
-def _creation(name: TableName, called: str, columns: Columns, location: str) -> Iterator[str]:
-    """Return what makes the table where it is not there; in Hive's own words."""
+def _creation(name: TableName, quoted_name: str, columns: Columns, location: str) -> Iterator[str]:
+    """Yield the statements that create the table if it is missing, in Hive's own SQL."""
     yield f"CREATE DATABASE IF NOT EXISTS `{name.database}`"
     listed = ", ".join(map(_ddl, columns.data))
     keys = ", ".join(map(_ddl, columns.keys))
     yield (
-        f"CREATE EXTERNAL TABLE IF NOT EXISTS {called} ({listed})"
+        f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted_name} ({listed})"
         + (f" PARTITIONED BY ({keys})" if keys else "")
         + f" STORED AS PARQUET LOCATION {quoted(location)}"
     )
 
 
-def _told(called: str, columns: Columns, locations: Mapping[Spec, str]) -> Iterator[str]:
+def _location_statements(
+    quoted_name: str, columns: Columns, locations: Mapping[Spec, str]
+) -> Iterator[str]:
     for spec, location in sorted(locations.items(), key=lambda pair: str(pair[0])):
         if spec == _UNPARTITIONED:
-            yield f"ALTER TABLE {called} SET LOCATION {quoted(location)}"
+            yield f"ALTER TABLE {quoted_name} SET LOCATION {quoted(location)}"
             continue
         partition = spec.sql(columns.keys)
-        yield f"ALTER TABLE {called} ADD IF NOT EXISTS {partition} LOCATION {quoted(location)}"
-        yield f"ALTER TABLE {called} {partition} SET LOCATION {quoted(location)}"
+        yield f"ALTER TABLE {quoted_name} ADD IF NOT EXISTS {partition} LOCATION {quoted(location)}"
+        yield f"ALTER TABLE {quoted_name} {partition} SET LOCATION {quoted(location)}"
 
 
 def _ddl(column: Column) -> str:

@@ -1,4 +1,4 @@
-"""What a dataset is as a table of a Hive metastore: names, columns, partitions as text. No I/O."""
+"""A dataset as a table of a Hive metastore: names, columns, partitions as text. No I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lakebed.model.schema import (
 from lakebed.model.values import Scalar, format_value
 from lakebed.state.state import State
 
-# A partition's value is text in a metastore. These types read back from it as they were, whatever
+# A metastore stores partition values as text. Values of these types read back unchanged, whatever
 # the time zone of the session is.
 _PARTITION_KINDS = {
     Kind.BOOLEAN: "boolean",
@@ -53,9 +53,9 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: As the dataset has it; a metastore does not tell cases apart.
-        type: As DDL.
-        doc: What it means.
+        name: Name of the field in the dataset; a metastore ignores the case.
+        type: Type in DDL.
+        doc: Comment of the column.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Column:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What two columns are compared by."""
+        """The lower-case name and type, for comparisons."""
         return self.name.lower(), self.type.lower()
 
 
@@ -73,7 +73,7 @@ class Columns:
     """The columns of a table.
 
     Attributes:
-        data: What files hold.
+        data: Columns that the files hold.
         keys: Partition columns, in order.
     """
 
@@ -84,7 +84,7 @@ class Columns:
 def columns_of(state: State, mode: Mode) -> Columns:
     """Return the columns under which a dataset is published.
 
-    Partition fields become partition columns, those of derived functions too.
+    Partition fields, including those of derived functions, become partition columns.
 
     Raises:
         InvalidInputError: The dataset's files are not Parquet, or a partition field is of a type
@@ -94,8 +94,8 @@ def columns_of(state: State, mode: Mode) -> Columns:
     name = state.name
     if state.descriptor.format != "parquet":
         raise InvalidInputError(
-            f"Dataset {name!r} is of format {state.descriptor.format!r}.",
-            hint="Datasets of Parquet can be published; readers of Hive tables lack the others.",
+            f"Dataset {name!r} cannot be published: its format is {state.descriptor.format!r}.",
+            hint="Publish datasets of Parquet; readers of Hive tables do not support other formats.",
         )
     key_types = (
         state.layout.partition_types if mode == "batches" else state.layout.partition_level_types
@@ -105,7 +105,7 @@ def columns_of(state: State, mode: Mode) -> Columns:
     if alike is not None:
         raise SchemaMismatchError(
             f"Fields {alike[0]!r} and {alike[1]!r} of dataset {name!r} differ only in case, which a "
-            "metastore does not tell apart.",
+            "metastore ignores.",
             hint="Give one of them another name.",
         )
     return Columns(
@@ -123,7 +123,7 @@ def _key_type(name: str, kind: Type) -> str:
         return _PARTITION_KINDS[kind.kind]
     raise InvalidInputError(
         f"Partition field {name!r} is of type {kind}, which does not read back from the text that "
-        "a metastore keeps.",
+        "a metastore stores.",
         hint="Partition by date(…), hour(…), hash(…) or a range; by identity, fields of type "
         f"{', '.join(_PARTITION_KINDS)} can be published.",
     )
@@ -150,23 +150,23 @@ def ddl_type(kind: Type) -> str:
 
 
 def schema_differences(wanted: Columns, actual: Columns) -> tuple[str, ...]:
-    """Say how the columns of a table differ from those that it should have."""
-    told = []
+    """Return how the columns of a table differ from the wanted ones, in words."""
+    differences = []
     have = {column.name.lower(): column for column in actual.data}
     for column in wanted.data:
         existing = have.pop(column.name.lower(), None)
         if existing is None:
-            told.append(f"column {column.name} {column.type} is missing")
+            differences.append(f"column {column.name} {column.type} is missing")
         elif plain_type(column.type) != plain_type(existing.type):
-            told.append(f"column {column.name} is {existing.type} instead of {column.type}")
-    told += [
-        f"column {column.name} {column.type} is not of the dataset" for column in have.values()
+            differences.append(f"column {column.name} is {existing.type} instead of {column.type}")
+    differences += [
+        f"column {column.name} {column.type} is not in the dataset" for column in have.values()
     ]
     if [key.identity for key in wanted.keys] != [key.identity for key in actual.keys]:
-        told.append(
+        differences.append(
             f"it is partitioned by {_listed(actual.keys)} instead of {_listed(wanted.keys)}"
         )
-    return tuple(told)
+    return tuple(differences)
 
 
 def _listed(keys: Iterable[Column]) -> str:
@@ -174,12 +174,12 @@ def _listed(keys: Iterable[Column]) -> str:
 
 
 def plain_type(text: str) -> str:
-    """Return a type of DDL without what makes no difference."""
+    """Return a type in DDL in lower case, without quotes and spaces."""
     return text.replace("`", "").replace(" ", "").lower()
 
 
 def added_columns(wanted: Columns, actual: Columns) -> tuple[Column, ...] | None:
-    """Return the columns to add so that a table has those it should; None if that is not enough."""
+    """Return the columns that a table lacks; None if adding columns is not enough."""
     have = {column.name.lower(): plain_type(column.type) for column in actual.data}
     new = tuple(column for column in wanted.data if column.name.lower() not in have)
     kept = {
@@ -196,7 +196,7 @@ class Spec:
     """A partition of a table.
 
     Attributes:
-        path: As `SHOW PARTITIONS` writes it, with names in lower case; empty if unpartitioned.
+        path: Path as in `SHOW PARTITIONS`, with names in lower case; empty if unpartitioned.
     """
 
     path: str
@@ -209,14 +209,14 @@ class Spec:
         """Return the partition of some values.
 
         Raises:
-            InvalidInputError: A metastore cannot hold a value: the empty text, or what stands for
-                null.
+            InvalidInputError: A metastore cannot hold a value: the empty text, or the text that
+                stands for null.
         """
         return cls("/".join(f"{key.name.lower()}={_level(values[key.name], key)}" for key in keys))
 
     @classmethod
     def parse(cls, path: str) -> Self:
-        """Read what a metastore tells, whatever it has escaped."""
+        """Return the partition of a path from a metastore, however it is escaped."""
         levels = [level.partition("=") for level in path.split("/") if level]
         return cls(
             "/".join(f"{name.lower()}={_escape(unescape(value))}" for name, _, value in levels)
@@ -228,7 +228,7 @@ class Spec:
         return {name: None if value == NULL_VALUE else unescape(value) for name, _, value in levels}
 
     def without_batch(self) -> Spec:
-        """Return the partition that a batch is of."""
+        """Return the partition without its batch."""
         head, _, last = self.path.rpartition("/")
         return Spec(head) if last.startswith(f"{BATCH_ID}=") else self
 
@@ -245,7 +245,7 @@ def _level(value: Scalar, key: Column) -> str:
     text = str(value).lower() if isinstance(value, bool) else format_value(value)
     if text in ("", NULL_VALUE):
         raise InvalidInputError(
-            f"Partition field {key.name!r} holds {text!r}, which a metastore cannot tell from null.",
+            f"Partition field {key.name!r} holds {text!r}, which a metastore reads as null.",
             hint="Publish a dataset without this value, or partition by a function of the field.",
         )
     return _escape(text)
@@ -256,7 +256,7 @@ def _escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Undo Hive's escaping, which leaves letters outside ASCII as they are."""
+    """Undo Hive's escaping, which does not change letters outside ASCII."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
@@ -268,18 +268,18 @@ def _literal(text: str | None, kind: str) -> str:
             return f"DATE'{dt.date.fromisoformat(text).isoformat()}'"
         if kind in ("int", "bigint"):
             number = int(text)
-            # Hive's partitions take no sign before a number, but its text.
+            # In a partition spec Hive accepts a negative number only as text.
             return quoted(text) if number < 0 else f"{number}{'L' if kind == 'bigint' else ''}"
     except ValueError:
-        return quoted(text)  # somebody else's partition
+        return quoted(text)  # a partition that another tool has made
     return text if kind == "boolean" and text in ("true", "false") else quoted(text)
 
 
 def quoted(text: str) -> str:
     r"""Return a text as a literal of Hive's and Spark's SQL, with their default settings.
 
-    It stands in one line and holds no semicolon, at which shells cut scripts even in literals, and
-    no `${env:NAME}`, which they replace.
+    The literal is one line without semicolons, at which SQL shells split scripts even inside
+    literals, and without `${env:NAME}`, which they replace.
 
     >>> print(quoted("it's; ${env:HOME}"))
     'it\'s\u003B \u0024{env:HOME}'

@@ -1,8 +1,8 @@
 """Publish: keep a table of a metastore in step with the current version of a dataset.
 
-The table remembers which version it shows, so that a publication touches only the partitions that
-commits have touched since. It is believed only if the note on storage, where publishers say what
-they are about to show, tells of nobody else: after a crash, and beside other publishers, the whole
+The table records the version that it shows, so a publication updates only the partitions that later
+commits have changed. The record is trusted only if the note on storage, in which publishers announce
+what they will show, names no other publisher. After a crash, and beside other publishers, the whole
 table is compared. The rounds of a publication are those of `lakebed.tables.engine`.
 """
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DATASET = "lakebed.dataset"
-"""The property of a table that names the dataset which it shows."""
+"""The property of a table that names its dataset."""
 
 _CREATED = "lakebed.created_at"
 _VERSION, _SCHEMA, _MODE = "lakebed.version", "lakebed.schema", "lakebed.mode"
@@ -59,24 +59,24 @@ _UNPARTITIONED = Spec("")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """What a publication has done, or would do; or, of a check, in what the table is wrong.
+    """The changes of a publication, made or planned; for a check, the differences of the table.
 
-    Partitions are named as `SHOW PARTITIONS` does; the empty text is an unpartitioned table.
+    Partitions are named as in `SHOW PARTITIONS`; the empty text stands for an unpartitioned table.
 
     Attributes:
-        table: As `database.table`.
-        version: Of the dataset, which the table shows.
+        table: Name of the table, as `database.table`.
+        version: Version of the dataset that the table shows.
         mode: `partitions` or `batches`.
-        is_applied: Whether it was done.
-        created: Whether the table was not there.
-        schema_changes: How the columns differed.
-        added: Partitions that were missing.
+        is_applied: True if the changes were made.
+        created: True if the table did not exist.
+        schema_changes: Differences of the columns.
+        added: Partitions that the table lacked.
         changed: Partitions that showed another directory.
         dropped: Partitions that the dataset does not have.
-        unchanged: How many partitions needed nothing.
-        damaged: Of a check: what is wrong with directories, which no publication can mend.
-        calls: Statements and catalog calls that were sent to the metastore.
-        seconds: How long it took.
+        unchanged: Number of partitions that were already right.
+        damaged: For a check: faults of directories, which a publication cannot repair.
+        calls: Number of statements and catalog calls sent to the metastore.
+        seconds: Duration of the publication.
 
     >>> done = Publication(table="lake.flights", version=3, mode="partitions", is_applied=True)
     >>> done.is_in_step
@@ -99,12 +99,12 @@ class Publication:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether the table is right now: because it was, or because it has been mended."""
+        """True if the table is right now, because it was or because it was brought into step."""
         return self.was_in_step or (self.is_applied and not self.damaged)
 
     @property
     def was_in_step(self) -> bool:
-        """Whether the table was right before, so that nothing was to do."""
+        """True if the table was right before, so that nothing needed to change."""
         return not (
             self.created
             or self.schema_changes
@@ -115,7 +115,7 @@ class Publication:
         )
 
     def followed_by(self, later: Publication) -> Publication:
-        """Return what two rounds of one publication did."""
+        """Return the combined result of two rounds of one publication."""
         return replace(
             later,
             created=self.created or later.created,
@@ -146,18 +146,18 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishOptions:
-    """How a dataset is published.
+    """Options of a publication.
 
     Attributes:
-        mode: `partitions`, where a partition of the table is one of the dataset, and moves to
-            another batch in one step; or `batches`, where each live batch of a partition is a
-            partition of the table, with a last column `batch_id`. None for that of the table, else
-            `partitions`.
+        mode: With `partitions`, each partition of the dataset is a partition of the table, and
+            moves to another batch in one step. With `batches`, each live batch of a partition is a
+            partition of the table, with a last column `batch_id`. None for the mode of the table,
+            or `partitions` for a new table.
         root: The repository as the readers of the table spell it, such as `s3://bucket/lake`;
-            None for `file://…`, `s3a://…`, `gs://…` as the repository's own URL says.
-        check: Only compare all of the table, and all directories, with the dataset.
-        repair: Compare all of the table, and mend it.
-        dry_run: Only say what would be done.
+            None for `file://…`, `s3a://…` or `gs://…` after the repository's own URL.
+        check: Only compare the whole table and all directories with the dataset.
+        repair: Compare the whole table with the dataset, and repair it.
+        dry_run: Only report what would be done.
     """
 
     mode: Mode | None = None
@@ -223,13 +223,15 @@ def unpublish(
         _check_own(found_table, name, f"{store.uri}/{dataset}")
         if not dry_run:
             with_metastore.drop()
-            with noting(f"Table {name} is dropped: unpublish it again, so that cleanups know it."):
+            with noting(
+                f"Table {name} was dropped. Unpublish it again, so that cleanups know about it."
+            ):
                 published.forget(store, dataset, str(name))
     return True
 
 
 def owner_of(table: FoundTable) -> str | None:
-    """Return the URI of the dataset that a table says it shows; None if it was not published."""
+    """Return the URI of the dataset in a table's properties; None if Lakebed did not publish it."""
     return table.properties.get(DATASET)
 
 
@@ -237,7 +239,7 @@ def _check_own(table: FoundTable, name: TableName, dataset: str) -> None:
     owner = owner_of(table)
     if owner is None:
         raise AlreadyExistsError(
-            f"Table {str(name)!r} exists, and was not published by Lakebed.",
+            f"Table {str(name)!r} exists, but Lakebed did not publish it.",
             hint="Choose another name; the table was not touched.",
         )
     if owner != dataset:
@@ -248,8 +250,8 @@ def _check_own(table: FoundTable, name: TableName, dataset: str) -> None:
     purges = table.properties.get("external.table.purge", "").lower() == "true"
     if not table.is_external or purges:
         raise InvalidInputError(
-            f"Table {str(name)!r} is no longer external, so that dropping a partition would "
-            "delete its files.",
+            f"Table {str(name)!r} is no longer external: dropping a partition would delete its "
+            "files.",
             hint="ALTER TABLE … SET TBLPROPERTIES ('EXTERNAL'='TRUE', "
             "'external.table.purge'='false'), then publish again.",
         )
@@ -257,7 +259,7 @@ def _check_own(table: FoundTable, name: TableName, dataset: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What one look at head and table says is to be done."""
+    """The changes that bring the table in step with the head."""
 
     state: State
     mode: Mode
@@ -302,7 +304,7 @@ class _Publisher:
         return str(self._table)
 
     def plan(self, state: State, note: published.Note, *, is_full: bool) -> _Plan:
-        """Compare the table with the dataset, as far as is needed."""
+        """Compare the table with the dataset, only as far as needed."""
         table = self._metastore.find()
         if table is not None:
             _check_own(table, self._table, f"{self._store.uri}/{self._dataset}")
@@ -340,7 +342,7 @@ class _Publisher:
         touched: frozenset[str],
         changes: tuple[str, ...],
     ) -> _Plan:
-        """Take the partitions that commits have touched for changed, and believe the others."""
+        """Return a plan that changes the partitions of later commits, and trusts the others."""
         if not touched and not changes:
             return self._checked(state, mode, columns, table, {}, {}, {}, changes)
         specs = self._specs_of(state, touched, columns, mode)
@@ -361,7 +363,7 @@ class _Publisher:
         specs = set()
         for path in paths:
             values = decode_path(path, state.layout.partition_level_types)
-            # What a metastore cannot hold is in none, and may since have been deleted.
+            # A metastore has no partition of such values; the dataset may have dropped it since.
             with contextlib.suppress(InvalidInputError):
                 specs.add(Spec.of(values, keys))
         return specs
@@ -377,7 +379,7 @@ class _Publisher:
         moved: Mapping[Spec, str],
         schema_changes: tuple[str, ...] = (),
     ) -> _Plan:
-        """Prove the directories that will be shown, and return what is to be done."""
+        """Check the directories that the table will show, and return the plan."""
         is_check = self._options.check
         added = {spec: directory for spec, directory in wanted.items() if spec not in have}
         changed = {spec: wanted[spec] for spec in moved if spec in wanted}
@@ -393,8 +395,8 @@ class _Publisher:
             named = "; ".join(f"{key}: {reason}" for key, reason in list(wrong.items())[:3])
             raise ScatteredError(
                 f"{len(wrong):,} directories of {state.name!r} do not hold exactly their live "
-                f"files, so that the table would show others: {named}.",
-                hint="`compact` with gather gives such partitions directories of their own; where live "
+                f"files, so the table would show other rows: {named}.",
+                hint="`compact` with gather moves such partitions to directories of their own; if live "
                 "files are missing, roll back or rerun. Nothing was published.",
                 directories=frozenset(wrong),
             )
@@ -416,7 +418,7 @@ class _Publisher:
     def _labels_to_check(
         self, state: State, table: FoundTable | None, new: Sequence[Directory]
     ) -> Sequence[str]:
-        """Return the files that will be read by columns that nobody has compared them with."""
+        """Return the files that were not yet compared with the table's columns."""
         if table is None or table.properties.get(_SCHEMA) != str(state.lineage.number):
             return state.labels
         keys = frozenset(key for directory in new for key in directory.files)
@@ -431,7 +433,7 @@ class _Publisher:
         known: Mode = "batches" if have == "batches" else "partitions"
         if asked not in (None, known):
             raise InvalidInputError(
-                f"Table {str(self._table)!r} is of mode {known!r}, not {asked!r}.",
+                f"Table {str(self._table)!r} has mode {known!r}, not {asked!r}.",
                 hint="Unpublish it first, or publish under another name.",
             )
         return known
@@ -439,12 +441,12 @@ class _Publisher:
     def _touched(
         self, state: State, table: FoundTable, note: published.Note
     ) -> frozenset[str] | None:
-        """Return the partitions that commits have touched since; None if that is not known."""
+        """Return the partitions that later commits have changed; None if unknown."""
         shown = table.properties.get(_VERSION, "")
         if not shown.isascii() or not shown.isdecimal():
             return None
         if not note.shows_only(int(shown)):
-            return None  # others are at work, or one has failed: some partitions show another one
+            return None  # another publisher runs or has failed: partitions may show other versions
         created_at = table.properties.get(_CREATED, "")
         commit_id = table.properties.get(_COMMIT, "")  # tables of older releases have none
         since = find_since(self._store, state, int(shown), created_at, commit_id)
@@ -454,10 +456,9 @@ class _Publisher:
         return plain_location(f"{self._root}/{directory.key}")
 
     def _empty_location(self) -> str:
-        """Return a directory that holds nothing, apart from all data.
+        """Return an empty directory, apart from all data.
 
-        What a user's INSERT OVERWRITE or MSCK does to the table's own directory can do no harm
-        there.
+        An INSERT OVERWRITE or MSCK of a user on the table's own directory does no harm there.
         """
         return plain_location(f"{self._root}/{Folder.HIVE.of(self._dataset, str(self._table))}")
 
@@ -478,7 +479,7 @@ class _Publisher:
         return any(shown.get(name) != value for name, value in self._properties(plan).items())
 
     def _properties(self, plan: _Plan) -> dict[str, str]:
-        """Return what the table says of itself when it shows the version."""
+        """Return the properties of the table once it shows the version."""
         return {
             DATASET: f"{self._store.uri}/{self._dataset}",
             _CREATED: plan.state.created_at,
@@ -494,7 +495,7 @@ class _Publisher:
         if plan.found is None:
             own = plan.added.get(_UNPARTITIONED)
             location = self._location(own) if own is not None else self._empty_location()
-            # Without a version: until all partitions are there, it shows none.
+            # Without a version, because the table shows none until it has all partitions.
             first = {name: properties[name] for name in (DATASET, _CREATED, _MODE)}
             metastore.create(plan.columns, location, first)
         else:
@@ -513,14 +514,14 @@ class _Publisher:
         tally = Tally(self._on_progress, f"publish to {self.title}", specs, unit="partition")
 
         if plan.changed:
-            places = {spec: self._location(d) for spec, d in plan.changed.items()}
-            metastore.point(places, keys, tally.add)
+            locations = {spec: self._location(d) for spec, d in plan.changed.items()}
+            metastore.point(locations, keys, tally.add)
         if plan.mode == "batches" and plan.dropped:
-            # A batch that took the place of others: rather none for a moment than both.
+            # The dropped batches were replaced: for a moment readers see no batch, not both.
             metastore.remove(plan.dropped, keys, tally.add)
         if plan.added:
-            places = {spec: self._location(d) for spec, d in plan.added.items()}
-            metastore.add(places, keys, tally.add)
+            locations = {spec: self._location(d) for spec, d in plan.added.items()}
+            metastore.add(locations, keys, tally.add)
         if plan.mode == "partitions" and plan.dropped:
             metastore.remove(plan.dropped, keys, tally.add)
 
@@ -539,7 +540,7 @@ class _Publisher:
         raise InvalidInputError(
             f"The columns of table {str(self._table)!r} cannot be changed in place: "
             f"{'; '.join(plan.schema_changes)}.",
-            hint="Unpublish it and publish it again; readers miss it in between.",
+            hint="Unpublish it and publish it again; in between readers do not find it.",
         )
 
     def report(self, plan: _Plan, *, is_applied: bool) -> Publication:
@@ -559,7 +560,7 @@ class _Publisher:
 
 
 def _count(state: State, mode: Mode) -> int:
-    """Return how many partitions the table shall have."""
+    """Return the number of partitions that the table needs."""
     directories = state.directories()
     if mode == "batches":
         return len(directories)

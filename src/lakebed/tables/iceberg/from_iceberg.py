@@ -308,7 +308,7 @@ def _type(kind: iceberg.IcebergType, path: str, title: str) -> Type:
     if found is None:
         raise cannot_adopt(
             title,
-            f"its column {path!r} has type {kind}, which Lakebed does not have",
+            f"its column {path!r} is of type {kind}, which Lakebed does not have",
             "Let its own tool write a copy with another type.",
         )
     return Primitive(found)

@@ -191,7 +191,7 @@ class _Columns:
             case Primitive(kind=primitive):
                 if primitive not in _KINDS:
                     raise InvalidInputError(
-                        f"Field {path!r} has type {kind}, which Iceberg does not have.",
+                        f"Field {path!r} is of type {kind}, which Iceberg does not have.",
                         hint="Store it as long, or as decimal(20, 0) where it is above 2^63.",
                     )
                 return _KINDS[primitive]()

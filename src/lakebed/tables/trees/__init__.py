@@ -1,4 +1,4 @@
-"""Trees: directories of datasets as other tools keep them, to adopt and to write."""
+"""Trees: dataset directories in the layouts of other tools, to adopt and to write."""
 
 from typing import TYPE_CHECKING
 

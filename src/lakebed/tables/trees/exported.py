@@ -1,15 +1,16 @@
-"""What an export has left in a tree, so that the next one adds what is new and doubles nothing.
+"""The record of exports to a tree, so that the next export adds new rows and repeats none.
 
-Beside the tree, where neither its readers nor a listing look, lie a note of the directories that
-were exported and, during an export, the files that are yet to be shown. An export
+A hidden folder beside the tree holds a note of the exported directories and, during an export, the
+files that are not shown yet. An export
 
-1. claims the note, so that of two at once one is refused;
+1. claims the note, so that one of two concurrent exports fails;
 2. writes all files out of sight;
-3. writes down in the note what it is about to show;
-4. moves the files to where they belong, and removes those that they replace;
-5. notes that it is done.
+3. records in the note what it is about to show;
+4. moves the files to their directories, and removes those that they replace;
+5. records that it is done.
 
-A process that dies before step 3 has changed nothing. After it, the next export finishes its work.
+If a process dies before step 3, nothing has changed. After step 3, the next export finishes the
+work.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from lakebed.store.memory import MemoryStore
 
 _log = logging.getLogger(__name__)
 
-_NOTES = ".lakebed-export"  # begins with a dot, so that readers and listings pass over it
+_NOTES = ".lakebed-export"  # begins with a dot, so that readers and listings skip it
 _NOTE = "tree.json"
 _STAGED = "staged"
 _DIGEST_BYTES = 16
@@ -50,12 +51,12 @@ _MODULUS = 1 << (8 * _DIGEST_BYTES)
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What a directory of a tree holds, or the files of one beginning of names.
+    """The contents of a directory of a tree, or of the files with one name prefix.
 
     Attributes:
-        lines: How many.
-        digest: Of all lines, whatever their order.
-        files: Path to size in bytes.
+        lines: Number of lines.
+        digest: Digest of all lines in any order.
+        files: Sizes in bytes by path.
     """
 
     lines: int
@@ -63,7 +64,7 @@ class Contents(msgspec.Struct, frozen=True):
     files: dict[str, int] = {}
 
     def is_of(self, other: Contents) -> bool:
-        """Whether both hold the same lines."""
+        """Return whether both hold the same lines."""
         return (self.lines, self.digest) == (other.lines, other.digest)
 
 
@@ -71,7 +72,7 @@ _NOTHING = Contents(lines=0, digest="")
 
 
 class _Pending(msgspec.Struct, frozen=True):
-    """What an export is about to show; of a directory that goes there are no lines."""
+    """Contents that an export is about to show; a directory to remove has no lines."""
 
     id: str
     places: dict[str, Contents]
@@ -88,7 +89,7 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class LineDigest:
-    """Adds up lines to what `Contents` says of them."""
+    """Sums up lines to the count and the digest of `Contents`."""
 
     lines: int = 0
     _total: int = 0
@@ -100,24 +101,24 @@ class LineDigest:
         self._total = (self._total + int.from_bytes(digest)) % _MODULUS
 
     def contents(self, files: Mapping[str, int] | None = None) -> Contents:
-        """Return what was added, in these files."""
+        """Return the contents of all added lines, with their files."""
         return Contents(self.lines, f"{self._total:0{2 * _DIGEST_BYTES}x}", dict(files or {}))
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How the rows of an export differ from what a tree holds.
+    """Differences between the rows of an export and a tree, by directory.
 
     Attributes:
-        new: Directories that are yet to be.
-        changed: Those that hold other lines, or whose files are not as they were written.
-        gone: Those of which there are no rows any more.
-        unchanged: Those that hold just these lines.
+        new: Directories that the tree lacks.
+        changed: Directories that hold other lines, or whose files were altered since.
+        removed: Directories without rows in the export.
+        unchanged: Directories that hold exactly the lines of the export.
     """
 
     new: tuple[str, ...]
     changed: tuple[str, ...]
-    gone: tuple[str, ...]
+    removed: tuple[str, ...]
     unchanged: tuple[str, ...]
 
 
@@ -141,12 +142,12 @@ class ExportedTree:
         named: int,
         storage_options: Mapping[str, str] | None,
     ) -> Self:
-        """Claim a tree for an export, and finish what one that died has begun to show.
+        """Claim a tree for an export, and first finish an export that died while showing files.
 
         Raises:
-            AlreadyExistsError: There is something in the place, and no export has noted it.
+            AlreadyExistsError: The target is not empty, and no export has written to it.
             InvalidInputError: The tree has other levels.
-            ConflictError: Another export claims it at the same time.
+            ConflictError: Another export claims the tree at the same time.
             CorruptMetadataError: The note is damaged.
         """
         notes = _notes_of(target, storage_options)
@@ -160,13 +161,13 @@ class ExportedTree:
             note = fresh
             if next(iter(target.list("")), None) is not None:
                 raise AlreadyExistsError(
-                    f"{target.uri} is not empty, and no export has noted what is there.",
-                    hint="Export to a directory that is yet to be, or to a tree of an export.",
+                    f"{target.uri} is not empty, and was not written by an export.",
+                    hint="Export to a new directory, or to the tree of an earlier export.",
                 )
         if (note.levels, note.named) != (fresh.levels, fresh.named):
             raise InvalidInputError(
                 f"{target.uri} has the levels {', '.join(note.levels)}, {note.named} of them in "
-                f"names, and not {', '.join(fresh.levels)}, {fresh.named} in names.",
+                f"names, instead of {', '.join(fresh.levels)}, {fresh.named} in names.",
                 hint="Export with the same dimensions and options, or to another directory.",
             )
         export_id = secrets.token_hex(8)
@@ -183,15 +184,15 @@ class ExportedTree:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was exported to it."""
+        """True if nothing was exported to the tree before."""
         return not self._note.places
 
     def difference(self, found: Mapping[str, Contents], *, is_whole: bool) -> Difference:
-        """Compare rows with what is there.
+        """Compare an export with the tree.
 
         Args:
-            found: What each directory would hold.
-            is_whole: Whether these are all rows that there are, so that others have gone.
+            found: Contents of each directory in the export.
+            is_whole: True if the export has all rows, so that other directories can be removed.
         """
         known = self._note.places
         new = sorted(found.keys() - known.keys())
@@ -201,8 +202,8 @@ class ExportedTree:
             if known[place].is_of(found[place]) and self._is_intact(known[place])
         }
         changed = sorted((found.keys() & known.keys()) - same)
-        gone = sorted(known.keys() - found.keys()) if is_whole else []
-        return Difference(tuple(new), tuple(changed), tuple(gone), tuple(sorted(same)))
+        removed = sorted(known.keys() - found.keys()) if is_whole else []
+        return Difference(tuple(new), tuple(changed), tuple(removed), tuple(sorted(same)))
 
     def _is_intact(self, contents: Contents) -> bool:
         return all(self._listed.get(path) == size for path, size in contents.files.items())
@@ -210,22 +211,22 @@ class ExportedTree:
     def show(
         self,
         places: Mapping[str, Contents],
-        gone: Collection[str],
+        removed: Collection[str],
         storage_options: Mapping[str, str] | None,
     ) -> None:
         """Show files that were written to `staged`.
 
         Args:
-            places: What directories hold from now on.
-            gone: Directories that are removed.
+            places: New contents of directories.
+            removed: Directories to remove.
             storage_options: Settings of the object store.
 
         Raises:
-            AlreadyExistsError: A file that no export has written lies where one is to be shown.
+            AlreadyExistsError: A directory holds a file that no export has written.
             ConflictError: Another export has claimed the tree meanwhile.
         """
         self._refuse_strays(places)
-        pending = _Pending(self.id, {**places, **dict.fromkeys(gone, _NOTHING)})
+        pending = _Pending(self.id, {**places, **dict.fromkeys(removed, _NOTHING)})
         self._save(msgspec.structs.replace(self._note, pending=pending))
         self._show(pending, storage_options)
 
@@ -239,7 +240,7 @@ class ExportedTree:
                 )
 
     def _show(self, pending: _Pending, storage_options: Mapping[str, str] | None) -> None:
-        """Bring what is pending where it belongs, as far as that is not done, and note it."""
+        """Move pending files that are not moved yet to their directories, and update the note."""
         staged = _staged(self.notes, pending.id, storage_options)
         for place, contents in self._one_by_one(pending, staged):
             before = self._note.places.get(place, _NOTHING).files.keys()
@@ -252,7 +253,7 @@ class ExportedTree:
         _remove(staged)
 
     def _one_by_one(self, pending: _Pending, staged: Store) -> Iterator[tuple[str, Contents]]:
-        """Yield what cannot be shown by the rename of a whole directory."""
+        """Rename whole directories, and yield those whose files must be moved one by one."""
         for top, places in _by_top(pending.places).items():
             if _rename(staged, self.target, top):
                 continue
@@ -261,7 +262,7 @@ class ExportedTree:
                     yield place, contents
 
     def discard(self) -> None:
-        """Remove what is not to be shown; of a tree that is yet to be, the claim too."""
+        """Remove files that will not be shown, and the claim if nothing was ever exported."""
         if self._note.pending is None:
             _remove(self.staged)
             if self.is_new:
@@ -269,10 +270,10 @@ class ExportedTree:
                     self.notes.delete_if_match(_NOTE, etag=self._etag)
 
     def _save(self, note: _Note) -> None:
-        """Replace the note, unless another export has done that.
+        """Replace the note.
 
         Raises:
-            ConflictError: It has.
+            ConflictError: Another export has replaced it.
         """
         data = msgspec.json.encode(note)
         try:
@@ -293,12 +294,12 @@ def _notes_of(target: Store, storage_options: Mapping[str, str] | None) -> Store
 
 
 def _staged(notes: Store, export_id: str, storage_options: Mapping[str, str] | None) -> Store:
-    """Open where the files of an export lie until they are shown."""
+    """Open the store that holds the files of an export until they are shown."""
     return open_store(_beside(notes, f"{_STAGED}-{export_id}"), storage_options=storage_options)
 
 
 def _beside(store: Store, name: str) -> str:
-    """Return the URL of what no listing of a store shows."""
+    """Return a URL that listings of a store do not show."""
     # A store in memory has no directories that could be hidden.
     return f"{store.uri}{name}" if isinstance(store, MemoryStore) else f"{store.uri}/{name}"
 
@@ -324,7 +325,7 @@ def _read(data: bytes, notes: Store) -> _Note:
 
 
 def _place_of(path: str, named: int) -> str:
-    """Return the directory of a file, or the beginning of its name that its values are."""
+    """Return the directory of a file, or the part of its path that holds the dimension values."""
     directory, _, name = path.rpartition("/")
     if not named:
         return directory
@@ -340,7 +341,7 @@ def _by_top(places: Mapping[str, Contents]) -> dict[str, dict[str, Contents]]:
 
 
 def _rename(source: Store, target: Store, directory: str) -> bool:
-    """Rename a directory to where nothing is, so that it appears at once; False if that cannot be."""
+    """Rename a directory to a free path, so that it appears at once; return False if impossible."""
     begin, end = source.local_path(directory), target.local_path(directory)
     if begin is None or end is None or end.exists() or not begin.is_dir():
         return False
@@ -348,12 +349,12 @@ def _rename(source: Store, target: Store, directory: str) -> bool:
         end.parent.mkdir(parents=True, exist_ok=True)
         begin.rename(end)
     except OSError:
-        return False  # file by file, then
+        return False  # then the files are moved one by one
     return True
 
 
 def _move(source: Store, target: Store, path: str) -> None:
-    """Move a file, unless that was done."""
+    """Move a file, unless it was moved before."""
     local = source.local_path(path)
     if local is not None:
         if local.exists():

@@ -1,4 +1,4 @@
-"""What every tree of other tools has in common: files that were read and proven, to be adopted."""
+"""Adoption of trees of other tools: read all files, check them, and build the adoption."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _OWN_FOLDERS = frozenset((*Folder, TABLE))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFile:
-    """A file of a tree, with the partition that it lies in.
+    """A file of a tree, and its partition.
 
     Attributes:
-        info: As it is listed.
-        partition: Path of its partition, as a dataset of ours would have it.
+        info: Key and size from the listing.
+        partition: Path of its partition in the form of our own datasets.
     """
 
     info: ObjectInfo
@@ -39,11 +39,11 @@ class TreeFile:
 
 @dataclass(slots=True)
 class ForeignTree:
-    """The files of a tree, sorted by whether they become the dataset's.
+    """The files of a tree, separated into those to adopt and those to leave.
 
     Attributes:
-        files: That do.
-        left: That stay where they are, with the reason.
+        files: Files to adopt.
+        left: Files that are left alone, each with the reason.
     """
 
     files: list[TreeFile] = field(default_factory=list)
@@ -51,7 +51,7 @@ class ForeignTree:
 
 
 def check_folder(key: str, name: str) -> None:
-    """Check that a file of a tree does not lie where a dataset keeps its own.
+    """Check that a file of a tree does not lie in a folder that a dataset keeps for itself.
 
     Raises:
         InvalidInputError: It does.
@@ -72,23 +72,23 @@ def adoption_of(
     count_rows: Callable[[TreeFile, pa.Buffer], int],
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Adoption:
-    """Read every file of a tree, and return what is adopted.
+    """Read every file of a tree, and return the adoption.
 
     Args:
-        store: Where it is.
-        name: Of the dataset.
-        descriptor: What the dataset will be.
-        tree: Its files.
-        count_rows: Proves that a file is what its place says, and counts its rows. Raises
-            InvalidInputError or CorruptMetadataError if it is not.
-        on_progress: Is told how many files have been read.
+        store: The store that holds the tree.
+        name: Name of the dataset.
+        descriptor: Descriptor of the dataset to create.
+        tree: The files of the tree.
+        count_rows: Checks that the content of a file fits its path, and returns its number of rows.
+            Raises InvalidInputError or CorruptMetadataError if it does not fit.
+        on_progress: Callback for progress; receives the number of files read so far.
 
     Raises:
         NotFoundError: There is no file.
-        InvalidInputError: A file is not what its place says; nothing was written.
+        InvalidInputError: The content of a file does not fit its path; nothing was written.
 
     Cost:
-        One GET a file. Memory: a few files.
+        One GET for each file. Memory: a few files.
     """
     if not tree.files:
         raise NotFoundError(
@@ -98,11 +98,11 @@ def adoption_of(
     def prove(file: TreeFile) -> tuple[TreeFile, int, str]:
         data = store.get(file.info.key).data
         if len(data) != file.info.size_bytes:
-            # What is adopted is taken for unchanging from now on.
+            # Adopted files are expected never to change.
             raise InvalidInputError(
-                f"{file.info.key!r} cannot be adopted: it had {file.info.size_bytes:,} bytes, and "
-                f"{len(data):,} when it was read.",
-                hint="Nothing was written. Adopt the tree when nobody writes to it any more.",
+                f"{file.info.key!r} cannot be adopted: it had {file.info.size_bytes:,} bytes in the "
+                f"listing, and {len(data):,} when it was read.",
+                hint="Nothing was written. Adopt the tree once all its writers have stopped.",
             )
         try:
             row_count = count_rows(file, pa.py_buffer(data))
@@ -160,9 +160,9 @@ def _found(info: ObjectInfo) -> FoundFile:
 
 
 def _unfit(file: TreeFile, exc: LakebedError) -> InvalidInputError:
-    said: Sequence[str] = exc.message.rstrip(".").split("\n")
+    reasons: Sequence[str] = exc.message.rstrip(".").split("\n")
     return InvalidInputError(
-        f"{file.info.key!r} cannot be adopted: {said[0]}.",
-        hint="Nothing was written. Read the files in with import, which sets aside what does not "
-        "fit; or move this one out of the tree.",
+        f"{file.info.key!r} cannot be adopted: {reasons[0]}.",
+        hint="Nothing was written. Read the files in with import, which sets unreadable lines aside; "
+        "or move this file out of the tree.",
     )

@@ -1,7 +1,7 @@
 """Kite's datasets on a file system: `<namespace>/<name>/userId_hash=15/<uuid>.avro`.
 
-What a dataset is stands in `.metadata`: properties with the partition expression, and every schema
-that it ever had. Kite reads paths with tolerance: `day=5`, `day=05` and `05` are one partition.
+The folder `.metadata` describes a dataset: properties with the partition expression, and all its
+schemas, old and new. Kite is lenient with paths: `day=5`, `day=05` and `05` are one partition.
 """
 
 from __future__ import annotations
@@ -58,19 +58,18 @@ _COMPRESSIONS = {
 def find_kite(
     store: Store, metadata: Store, name: str, *, on_progress: OnProgress = NO_PROGRESS
 ) -> Adoption:
-    """Look at a dataset of Kite that is to be adopted, and prove that it can be.
+    """Prepare the adoption of a dataset of Kite, and check all its files.
 
     Args:
-        store: Of the repository.
-        metadata: The directory `.metadata`, which is no key of a store of datasets.
-        name: Of the dataset, and of its directory.
-        on_progress: Is told how many files have been read.
+        store: The store of the repository.
+        metadata: Its own store for the directory `.metadata`, which is hidden from other stores.
+        name: Name of the dataset and of its directory.
+        on_progress: Callback for progress; receives the number of files read so far.
 
     Raises:
-        NotFoundError: There is no such dataset, or no data in it.
+        NotFoundError: There is no such dataset, or it has no data.
         FormatError: Its metadata cannot be read.
-        InvalidInputError: A file does not lie where the strategy puts its rows, or is a symbolic
-            link.
+        InvalidInputError: A file lies in the wrong partition, or is a symbolic link.
     """
     descriptor = read_descriptor(metadata, name)
     layout = Layout.of_ours(name, descriptor)
@@ -80,7 +79,7 @@ def find_kite(
     for info in store.list(f"{name}/"):
         *levels, file = info.key.removeprefix(f"{name}/").split("/")
         if any(level.startswith((".", "_")) for level in (*levels, file)):
-            continue  # which Kite hides
+            continue  # Kite hides such files
         if len(levels) != len(strategy):
             tree.left.append((info, f"Kite reads files {len(strategy)} directories deep"))
             continue
@@ -101,17 +100,17 @@ def find_kite(
 
 
 def read_descriptor(metadata: Store, name: str) -> DatasetDescriptor:
-    """Read what a dataset of Kite is.
+    """Return the descriptor of a dataset of Kite.
 
     Args:
-        metadata: Its directory `.metadata`.
-        name: Of the dataset.
+        metadata: The store of its directory `.metadata`.
+        name: Name of the dataset.
 
     Raises:
         NotFoundError: There is no metadata.
-        FormatError: It cannot be read.
-        InvalidInputError: The format is none that can be written.
-        SchemaMismatchError: The schema holds what has no columns.
+        FormatError: The metadata cannot be read.
+        InvalidInputError: The format of the dataset is not supported.
+        SchemaMismatchError: The schema is not a record, or a type is not supported.
         PartitionSpecError: The strategy does not fit the schema.
 
     Cost:
@@ -122,7 +121,7 @@ def read_descriptor(metadata: Store, name: str) -> DatasetDescriptor:
     except ObjectNotFoundError as exc:
         raise NotFoundError(
             f"There is no dataset of Kite in {metadata.uri}.",
-            hint=f"It holds {PROPERTIES}; other files are adopted without --kite.",
+            hint=f"The metadata must hold {PROPERTIES}; adopt other files without --kite.",
         ) from exc
     properties = parse_properties(text)
     document = _schema_document(metadata)
@@ -133,18 +132,18 @@ def read_descriptor(metadata: Store, name: str) -> DatasetDescriptor:
             hint="Avro and Parquet can be adopted; read other files in with import.",
         )
     expression = properties.get("partitionExpression")
-    told = properties.get("compressionType", "snappy")
+    compression = properties.get("compressionType", "snappy")
     return DatasetDescriptor(
         schema=document,
         partition_by=None if expression is None else parse_expression(expression),
         format=written,
-        compression=_COMPRESSIONS.get((written, told), told),
+        compression=_COMPRESSIONS.get((written, compression), compression),
         properties={key: value for key, value in properties.items() if key not in _OWN_PROPERTIES},
     )
 
 
 def _schema_document(metadata: Store) -> Mapping[str, object]:
-    """Return the current Avro schema: of the highest number, else that of old datasets."""
+    """Return the current Avro schema: the one with the highest number, or that of old datasets."""
     prefix = f"{SCHEMAS}/"
     numbered = {
         int(match[1]): info.key
@@ -155,13 +154,16 @@ def _schema_document(metadata: Store) -> Mapping[str, object]:
     try:
         document = json.loads(_text(metadata, key))
     except (ValueError, RecursionError) as exc:
-        raise FormatError(f"The schema {key!r} is no JSON: {exc}.", hint="Restore it.") from exc
+        raise FormatError(
+            f"The schema {key!r} is not valid JSON: {exc}.", hint="Restore it."
+        ) from exc
     except ObjectNotFoundError as exc:
         msg = f"There is no schema {key!r} in {metadata.uri}."
         raise NotFoundError(msg, hint="Restore it, beside descriptor.properties.") from exc
     if not isinstance(document, Mapping):
         raise SchemaMismatchError(
-            f"The schema {key!r} is of no record.", hint="A dataset of ours has columns."
+            f"The schema {key!r} is not a record.",
+            hint="Adopt datasets of records, whose fields become the columns.",
         )
     return document
 
@@ -170,31 +172,33 @@ def _text(store: Store, key: str) -> str:
     try:
         return store.get(key).data.decode()
     except UnicodeDecodeError as exc:
-        raise FormatError(f"{key!r} is no UTF-8: {exc}.", hint="Restore it.") from exc
+        raise FormatError(f"{key!r} is not valid UTF-8: {exc}.", hint="Restore it.") from exc
 
 
 def _value(level: str, kind: Type, name: str, key: str) -> Scalar:
-    """Read a directory as Kite does: what stands before the last `=` does not count."""
+    """Return the value of a directory as Kite reads it: the text after the last `=`."""
     text = urllib.parse.unquote_plus(level.rpartition("=")[2], errors="replace")
     try:
         if kind not in _WHOLE:
             return parse_value(text, kind, name)
-        # Python reads 1_0 and " 5" as well, which Kite does not.
+        # Python also accepts 1_0 and " 5"; Kite does not.
         return int(text) if _NUMBER.fullmatch(text) else parse_value(text, kind, name)
     except (ValueError, InvalidInputError) as exc:
         raise InvalidInputError(
-            f"{key!r} cannot be adopted: {text!r} is no value of {name!r} of type {kind}.",
+            f"{key!r} cannot be adopted: {text!r} is not a value of {name!r}, of type {kind}.",
             hint="Nothing was written. Move the file out of the dataset.",
         ) from exc
 
 
 def _count_rows(layout: Layout, file: TreeFile, data: pa.Buffer) -> int:
-    """Count the rows of a file, each of which lies where the strategy puts it."""
+    """Return the number of rows of a file, and check that all are in the right partition."""
     descriptor, row_count = layout.descriptor, 0
     types = layout.partition_level_types
     values = layout.directory_values(f"{file.partition}/batch_id=0".lstrip("/"))
     provided = {
-        one.name: values[one.name] for one in descriptor.partition_by if not one.takes_source
+        function.name: values[function.name]
+        for function in descriptor.partition_by
+        if not function.takes_source
     }
     for batch in _batches(layout, data):
         row_count += batch.num_rows
@@ -213,18 +217,19 @@ def _count_rows(layout: Layout, file: TreeFile, data: pa.Buffer) -> int:
 
 
 def _batches(layout: Layout, data: pa.Buffer) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, as the current schema has them."""
+    """Yield the rows of a file under the current schema."""
     stored = layout.descriptor.stored_schema
     if layout.descriptor.format == "avro":
         yield from AvroReader().batches(pa.BufferReader(data), stored)
         return
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as parquet:
-            # A file of an older schema may lack what has a default now.
-            asked = tuple(
-                replace(one, nullable=one.nullable or one.default is not MISSING) for one in stored
+            # A file of an older schema may lack fields that have a default now.
+            fields = tuple(
+                replace(field, nullable=field.nullable or field.default is not MISSING)
+                for field in stored
             )
-            reason = difference(parquet.metadata, Schema(fields=asked))
+            reason = difference(parquet.metadata, Schema(fields=fields))
             if reason:
                 raise SchemaMismatchError(reason, hint="")
             for batch in parquet.iter_batches():
@@ -235,9 +240,11 @@ def _batches(layout: Layout, data: pa.Buffer) -> Iterator[pa.RecordBatch]:
 
 def _as_wanted(batch: pa.RecordBatch, wanted: Schema) -> pa.RecordBatch:
     columns = [
-        batch.column(field.name).cast(field.type)
-        if field.name in batch.schema.names
-        else constant(None if one.default is MISSING else one.default, one.type, batch.num_rows)
-        for one, field in zip(wanted, schema_to_arrow(wanted), strict=True)
+        batch.column(column.name).cast(column.type)
+        if column.name in batch.schema.names
+        else constant(
+            None if field.default is MISSING else field.default, field.type, batch.num_rows
+        )
+        for field, column in zip(wanted, schema_to_arrow(wanted), strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, names=list(wanted.names))

@@ -1,7 +1,7 @@
-"""Tables of Delta and Iceberg: the live files of the newest version become a dataset, in place.
+"""Adopt Delta and Iceberg tables: the live files of the newest version become a dataset, in place.
 
-The table's own log stays as it is, so that its readers go on with the version that was adopted, until
-a cleanup of the dataset takes files that were replaced since.
+The table's own log is not changed. Its readers still see the adopted version, until a cleanup of the
+dataset deletes files that were replaced since.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _MEND = "Let its own tool check the table."
 
 
 def find_delta(store: Store, name: str, on_progress: OnProgress = NO_PROGRESS) -> Adoption:
-    """Look at a Delta table that is to be adopted, and prove that it can be.
+    """Prepare the adoption of a Delta table, and check all its files.
 
     Raises:
-        LakebedError: As `lakebed.tables.delta.from_delta.read_table`; or a file is not what the log says.
+        LakebedError: As `lakebed.tables.delta.from_delta.read_table`; or a file does not match the
+            log.
     """
     return _found(store, name, delta.from_delta.read_table(store, name), on_progress)
 
@@ -35,17 +36,17 @@ def find_delta(store: Store, name: str, on_progress: OnProgress = NO_PROGRESS) -
 def find_iceberg(
     store: Store, name: str, metadata: str | None = None, on_progress: OnProgress = NO_PROGRESS
 ) -> Adoption:
-    """Look at an Iceberg table that is to be adopted, and prove that it can be.
+    """Prepare the adoption of an Iceberg table, and check all its files.
 
     Args:
-        store: Of the repository.
-        name: Of the dataset, and of its directory.
-        metadata: The file of the table's metadata; None for the newest in `<name>/metadata`.
-        on_progress: Is told how many footers have been read.
+        store: The store of the repository.
+        name: Name of the dataset and of its directory.
+        metadata: The table's metadata file; None for the newest in `<name>/metadata`.
+        on_progress: Callback for progress; receives the number of footers read so far.
 
     Raises:
-        LakebedError: As `lakebed.tables.iceberg.from_iceberg.read_table`; or a file is not what the metadata
-            says.
+        LakebedError: As `lakebed.tables.iceberg.from_iceberg.read_table`; or a file does not match
+            the metadata.
     """
     with importing_pyiceberg():
         from lakebed.tables.iceberg import from_iceberg
@@ -55,7 +56,7 @@ def find_iceberg(
 def _found(store: Store, name: str, table: ForeignTable, on_progress: OnProgress) -> Adoption:
     if not table.files:
         raise NotFoundError(
-            f"{table.title} has no live file in version {table.version}.",
+            f"{table.title} has no live files in version {table.version}.",
             hint="Create a dataset instead.",
         )
     _check_places(store, name, table)
@@ -84,32 +85,32 @@ def _found(store: Store, name: str, table: ForeignTable, on_progress: OnProgress
             raise cannot_adopt(
                 table.title,
                 f"{key!r} cannot be read by the names of its columns: {mixed_up}",
-                "Let its own tool write its files again: rewrite_data_files.",
+                "Let its own tool rewrite its files: rewrite_data_files.",
             )
 
     adoption = proven(
         store, name, batches, table.strategy, lambda _: table.schema, check_file, on_progress
     )
     notes = (
-        f"They are what version {table.version} of {table.title} shows.",
+        f"These are the files of version {table.version} of {table.title}.",
         *table.notes,
-        "Its log stays as it is: stop what writes to the table and cleans it up, which would delete "
+        "Its log was not changed. Stop all writers and cleanups of that table: they would delete "
         "files of the dataset.",
     )
     return replace(adoption, log=table.log, notes=notes)
 
 
 def _check_places(store: Store, name: str, table: ForeignTable) -> None:
-    """Check that each live file is there, as long as the log says, and in no folder of a dataset."""
+    """Check that each live file exists, has the logged length, and is not in one of our folders."""
     listed = {info.key: info.size_bytes for info in store.list(f"{name}/")}
     for key, file in table.files.items():
         if listed.get(key) != file.size_bytes:
-            held = f"has {listed[key]:,} bytes" if key in listed else "is not there"
+            held = f"has {listed[key]:,} bytes" if key in listed else "is missing"
             reason = f"its file {key!r}, of {file.size_bytes:,} bytes, {held}"
             raise cannot_adopt(table.title, reason, _MEND)
         folder = key.split("/")[1]
         if folder in OWN_FOLDERS:
             raise InvalidInputError(
                 f"{key!r} cannot be adopted: {folder}/ is the dataset's own.",
-                hint="Read the rows of the table by a library of its format, and append them.",
+                hint="Read the rows of the table with a library of its format, and append them.",
             )

@@ -1,12 +1,13 @@
-"""Mozilla's telemetry trees: a directory a dimension, files of lines of uuid, tab and JSON.
+"""Mozilla's telemetry trees: a directory for each dimension; lines of uuid, tab and JSON in files.
 
-There are two forms. In that of the design every dimension is a directory, and files are numbered:
-`20130612/nightly/winnt/001.lz4`. In that of the finished code the last two stand in the name:
+There are two forms. In the form of the design, every dimension is a directory, and files are
+numbered: `20130612/nightly/winnt/001.lz4`. In the form of the finished code, the last two dimensions
+are part of the file name:
 `saved_session/Firefox/nightly/28.0a1/20131112030204.20131113.v1.log.<32 hex>.xz`.
 
-Values are written with `_` for what is no letter, digit, `_` or `.`, so that several may share a
-directory. A tree that is adopted has the values of its paths, which is all that it tells for sure;
-an export says which directories several partitions share.
+In paths, `_` replaces every character that is not a letter, digit, `_` or `.`. So several values can
+share a directory. An adopted tree has the values of its paths, since the original values are lost;
+an export reports the directories that several values share.
 """
 
 from __future__ import annotations
@@ -52,15 +53,17 @@ from lakebed.work.adoption import Adoption, check_all_listed
 
 IfChanged = Literal["error", "keep", "replace"]
 NAMED = 2
-"""So many dimensions stand in the names of files, in trees of the finished code."""
-MAX_BYTES = 500_000_000  # of lines in a file, as the finished code has it
+"""Number of dimensions in file names, in trees of the finished code."""
+MAX_BYTES = 500_000_000  # of lines in a file, as in the finished code
 _OPEN_FILES = 64
-_MAX_BEGINNING = 200  # of a file's name, whose end tells version, number and compression
+_MAX_BEGINNING = 200  # of a file's name, which ends with version, number and compression
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_.]")
 _UNFINISHED = (".compressing", ".compressme", ".tmp")
 _SUFFIXES = {"zstd": "zst", "gzip": "gz", "uncompressed": ""}
 # The finished code wrote xz under this name, too.
-_BY_SUFFIX = {_SUFFIXES.get(one, one): one for one in COMPRESSIONS["submissions"]} | {"lzma": "xz"}
+_BY_SUFFIX = {_SUFFIXES.get(name, name): name for name in COMPRESSIONS["submissions"]} | {
+    "lzma": "xz"
+}
 _COMPRESSED = tuple(f".{suffix}" for suffix in _BY_SUFFIX if suffix)
 _TEXT = Primitive(Kind.STRING)
 _NO_DIFFERENCE = Difference((), (), (), ())
@@ -76,7 +79,7 @@ def find_telemetry(
     *,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Adoption:
-    """Look at a tree that is to be adopted, and prove that it can be; see `Repository.adopt_telemetry`."""
+    """Prepare the adoption of a tree, and check all files; see `Repository.adopt_telemetry`."""
     dimensions = (
         schema if isinstance(schema, DimensionSchema) else DimensionSchema.from_json(schema)
     )
@@ -85,10 +88,10 @@ def find_telemetry(
     tree, layout = ForeignTree(), None
     for info in listed:
         if info.key.endswith(_UNFINISHED):
-            tree.left.append((info, "unfinished: its writer was still at work on it"))
+            tree.left.append((info, "unfinished: its name is that of a file still being written"))
             continue
         if info.size_bytes == 0 and info.key.endswith(_COMPRESSED):
-            tree.left.append((info, "empty: no compressor writes that, so its writer has died"))
+            tree.left.append((info, "empty: a compressed file never is, so its writer has died"))
             continue
         check_folder(info.key, name)
         if layout is None:
@@ -111,20 +114,21 @@ def _is_hidden(key: str) -> bool:
 
 
 def _named_in(info: ObjectInfo, name: str, schema: DimensionSchema) -> int:
-    """Return how many dimensions stand in the name of a file, as its depth tells."""
+    """Return the number of dimensions in the name of a file, derived from its depth."""
     depth = info.key.removeprefix(f"{name}/").count("/")
     for named in (0, NAMED):
         if depth == len(schema) - named:
             return named
     raise InvalidInputError(
-        f"{info.key!r} lies {depth} directories deep, which fits no form of a tree of "
+        f"{info.key!r} lies {depth} directories deep, which does not fit a tree of "
         f"{len(schema)} dimensions.",
-        hint=f"Dimensions are: {', '.join(schema.names)}. All are directories, or all but {NAMED}.",
+        hint=f"Dimensions are: {', '.join(schema.names)}. All of them must be directories, or all "
+        f"but the last {NAMED}.",
     )
 
 
 def _compression_of(tree: ForeignTree) -> str:
-    """Return how new files are compressed: as most of those that there are."""
+    """Return the most frequent compression of the tree's files, for new files."""
     names = (file.info.key.rpartition("/")[2] for file in tree.files)
     counts = Counter(
         _BY_SUFFIX.get(name.rpartition(".")[2] if "." in name else "", "uncompressed")
@@ -133,7 +137,7 @@ def _compression_of(tree: ForeignTree) -> str:
     return max(COMPRESSIONS["submissions"], key=counts.__getitem__)
 
 
-def _count_lines(file: TreeFile, data: pa.Buffer) -> int:  # noqa: ARG001 - the lines say nothing of it
+def _count_lines(file: TreeFile, data: pa.Buffer) -> int:  # noqa: ARG001 - lines hold no dimensions
     return sum(
         batch.num_rows for batch in SubmissionsReader().batches(pa.BufferReader(data), _LINES)
     )
@@ -141,20 +145,20 @@ def _count_lines(file: TreeFile, data: pa.Buffer) -> int:  # noqa: ARG001 - the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryExport:
-    """What an export has written.
+    """The result of an export.
 
     Attributes:
-        target: Where.
-        version: Of the dataset.
-        row_count: Submissions, one a line.
-        size_bytes: Of the files.
-        files: Their paths below the target, in order.
-        shared: Directories, or beginnings of names, that hold several dimension values, since
-            these are written alike.
-        unchanged: Directories, or beginnings of names, that had just these lines before.
-        replaced: Those whose files were replaced, since their lines have changed; they are
-            removed where there are no lines any more.
-        kept: Those that have changed and were left as they were.
+        target: URL of the tree.
+        version: Version of the dataset.
+        row_count: Number of submissions, one for each line.
+        size_bytes: Total size of the written files.
+        files: Paths of the written files below the target, sorted.
+        shared: Directories, or name prefixes, that hold several dimension values with the same
+            spelling in paths.
+        unchanged: Directories, or name prefixes, that already had exactly these lines.
+        replaced: Directories, or name prefixes, whose lines have changed and whose files were
+            replaced, or removed if no lines are left.
+        kept: Directories, or name prefixes, whose lines have changed and which were kept.
     """
 
     target: str
@@ -170,14 +174,14 @@ class TelemetryExport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryOptions:
-    """How a tree is written.
+    """Options of an export.
 
     Attributes:
-        named: How many of the last dimensions stand in the names of files: 0 for the design's tree
-            of `001.lz4`, 2 for that of the finished code.
-        compression: Of the files: lz4, xz, gzip, zstd or uncompressed.
-        max_bytes: Of the lines of a file, before they are compressed.
-        version: Of the records, which stands in names as `v1`.
+        named: Number of last dimensions that are part of file names: 0 for the design's tree of
+            `001.lz4`, 2 for that of the finished code.
+        compression: lz4, xz, gzip, zstd or uncompressed.
+        max_bytes: Maximal size of the lines of a file before compression.
+        version: Version of the records, in file names such as `v1`.
     """
 
     named: int = 0
@@ -193,9 +197,9 @@ class TelemetryOptions:
             )
         if min(self.named, self.max_bytes - 1, self.version) < 0:
             raise InvalidInputError(
-                f"{self.named} named dimensions, {self.max_bytes} bytes a file, version "
-                f"{self.version}.",
-                hint="Give no negative number, and at least one byte.",
+                f"Invalid options: {self.named} named dimensions, {self.max_bytes} bytes a file, "
+                f"version {self.version}.",
+                hint="Give numbers that are not negative, and at least one byte.",
             )
 
 
@@ -215,25 +219,26 @@ def export(
 
     Args:
         store: The store of the dataset.
-        plan: What to export.
+        plan: Plan of the rows to export.
         target: The root of the tree.
-        schema: What the levels are; None for the partition fields.
-        options: How the tree is written.
-        if_changed: What happens to directories whose lines have changed.
-        is_whole: Whether the plan has all rows of the dataset.
+        schema: Dimensions of the levels; None for the partition fields.
+        options: Form and compression of the tree.
+        if_changed: Action for directories whose lines have changed.
+        is_whole: True if the plan has all rows of the dataset.
         storage_options: Settings of the target.
         on_progress: As for `View.export_telemetry`.
     """
     options = options or TelemetryOptions()
     if if_changed not in get_args(IfChanged):
         raise InvalidInputError(
-            f"if_changed is {if_changed!r}.", hint=f"Give one of {', '.join(get_args(IfChanged))}."
+            f"if_changed={if_changed!r} is not valid.",
+            hint=f"Give one of {', '.join(get_args(IfChanged))}.",
         )
     levels = _levels(plan.layout, schema)
     if options.named > len(levels):
         raise InvalidInputError(
-            f"{options.named} of {len(levels)} dimensions in the names of files.",
-            hint="At most all of them.",
+            f"File names cannot hold {options.named} dimensions: there are {len(levels)}.",
+            hint=f"Give at most {len(levels)}.",
         )
     rules = None if schema is None else _rules(plan.layout, levels, schema)
     names = levels if schema is None else schema.names
@@ -253,11 +258,11 @@ def export(
                 writer.write(values, rows)
             writer.finish()
         changes = left if if_changed == "replace" else _NO_DIFFERENCE
-        if writer.files or changes.gone:
-            tree.show(writer.written(), changes.gone, storage_options)
+        if writer.files or changes.removed:
+            tree.show(writer.written(), changes.removed, storage_options)
     finally:
         tree.discard()
-    changed = (*left.changed, *left.gone)
+    changed = (*left.changed, *left.removed)
     return TelemetryExport(
         target=target.uri,
         version=plan.version,
@@ -272,18 +277,18 @@ def export(
 
 
 def _to_write(left: Difference, target: Store, if_changed: IfChanged) -> frozenset[str]:
-    """Return which directories are written.
+    """Return the directories to write.
 
     Raises:
-        AlreadyExistsError: Some have changed since they were exported, and nothing says what to do.
+        AlreadyExistsError: Some have changed since they were exported, and `if_changed` is "error".
     """
-    changed = (*left.changed, *left.gone)
+    changed = (*left.changed, *left.removed)
     if changed and if_changed == "error":
         raise AlreadyExistsError(
             f"{counted(len(changed), 'directory', 'directories')} of {target.uri} held other lines "
             f"when {'it was' if len(changed) == 1 else 'they were'} exported: {shortened(changed)}.",
-            hint='Write them again by if_changed="replace" (--if-changed replace), or leave them by '
-            '"keep".',
+            hint='Replace them by if_changed="replace" (--if-changed replace), or leave them as they '
+            'are by "keep".',
         )
     return frozenset(left.new + (left.changed if if_changed == "replace" else ()))
 
@@ -306,10 +311,12 @@ def _rows(
 
 
 def _levels(layout: Layout, schema: DimensionSchema | None) -> tuple[str, ...]:
-    """Return the columns that the levels are of.
+    """Return the columns of the levels.
 
     Raises:
-        SchemaMismatchError: There are no submissions in it, or a dimension is of no column.
+        SchemaMismatchError: The dataset does not hold submissions, or lacks the column of a
+            dimension.
+        InvalidInputError: There is no schema, and the dataset has no partitions.
     """
     types = layout.column_types
     for name in (UUID, DOCUMENT):
@@ -322,18 +329,18 @@ def _levels(layout: Layout, schema: DimensionSchema | None) -> tuple[str, ...]:
         levels = tuple(layout.partition_level_types)
         if not levels:
             raise InvalidInputError(
-                f"Dataset {layout.name!r} has no partitions, which would be the directories.",
+                f"Dataset {layout.name!r} has no partitions to use as directories.",
                 hint="Give a dimension schema.",
             )
         return levels
-    by_source = {one.source: one.name for one in layout.descriptor.partition_by}
+    by_source = {function.source: function.name for function in layout.descriptor.partition_by}
     levels = tuple(
         by_source.get(name, flat(name) if flat(name) in types else name) for name in schema.names
     )
     for rule, level in zip(schema, levels, strict=True):
         if level not in types:
             raise SchemaMismatchError(
-                f"Dimension {rule.field_name!r} is no field and no partition field of "
+                f"Dimension {rule.field_name!r} is neither a field nor a partition field of "
                 f"{layout.name!r}.",
                 hint=nearest(rule.field_name, (*by_source, *types))
                 or f"Fields are: {', '.join(types)}.",
@@ -343,18 +350,18 @@ def _levels(layout: Layout, schema: DimensionSchema | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What a schema allows at a level.
+    """The allowed values of a level.
 
     Attributes:
-        allowed: Bound to the type.
-        kind: Of the values; those of a dimension's partition field are texts of it.
+        allowed: Allowed values, bound to the type.
+        kind: Type of the values; a dimension's partition field holds them as text.
     """
 
     allowed: AllowedValues
     kind: Type
 
     def text(self, value: Scalar) -> str:
-        """Return what the tree has of a value; what the dataset has sent elsewhere is there."""
+        """Return the text of a value in the tree; a value that is not allowed becomes OTHER."""
         text = _text(value)
         if value is None or text in TOKENS:
             return text
@@ -366,12 +373,12 @@ class _Rule:
 
 
 def _rules(layout: Layout, levels: Sequence[str], schema: DimensionSchema) -> tuple[_Rule, ...]:
-    """Bind what a schema allows to the types of the values.
+    """Bind the allowed values of a schema to the types of the values.
 
     Raises:
-        PartitionSpecError: It cannot be bound to one of them, nor to its text.
+        PartitionSpecError: A rule can be bound neither to the type of its values nor to text.
     """
-    functions = {one.name: one for one in layout.descriptor.partition_by}
+    functions = {function.name: function for function in layout.descriptor.partition_by}
     rules = []
     for rule, level in zip(schema, levels, strict=True):
         function, kind = functions.get(level), layout.column_types[level]
@@ -397,12 +404,12 @@ def _grouped(
         positions.setdefault(values, []).append(position)
     lines = batch.select([UUID, DOCUMENT])
     for values, rows in positions.items():
-        told = map(_text, values) if rules is None else map(_Rule.text, rules, values)
-        yield tuple(told), pa.Table.from_batches([lines.take(pa.array(rows))])
+        texts = map(_text, values) if rules is None else map(_Rule.text, rules, values)
+        yield tuple(texts), pa.Table.from_batches([lines.take(pa.array(rows))])
 
 
 def _lines_of(rows: pa.Table) -> list[str]:
-    """Return the lines of submissions, without their ends."""
+    """Return the lines of submissions, without line breaks."""
     columns = [rows.column(name).to_pylist() for name in (UUID, DOCUMENT)]
     return [f"{name}\t{document}" for name, document in zip(*columns, strict=True)]
 
@@ -410,7 +417,7 @@ def _lines_of(rows: pa.Table) -> list[str]:
 def _text(value: Scalar) -> str:
     if value is None:
         return UNKNOWN
-    # A date is a number of digits there.
+    # Telemetry trees write dates as digits only.
     return format_value(value).replace("-", "") if _is_date(value) else format_value(value)
 
 
@@ -421,20 +428,20 @@ def _is_date(value: Scalar) -> bool:
 
 
 def _safe(text: str) -> str:
-    """Return a text as a directory or a part of a name, that leads nowhere else."""
+    """Return a text as a safe directory or part of a file name."""
     safe = _UNSAFE.sub("_", text) or "_"
     return f"_{safe[1:]}" if safe.startswith(".") else safe
 
 
 def _fitting(part: str, most: int = MAX_COMPONENT_BYTES) -> str:
-    """Return a part of a path if it is short enough for one.
+    """Return a part of a path unchanged, if it is short enough.
 
     Raises:
-        InvalidInputError: It is not.
+        InvalidInputError: The part is too long.
     """
     if len(part) > most:
         raise InvalidInputError(
-            f"A dimension value is written with {len(part)} bytes, too many for a name: {part[:40]!r}….",
+            f"A dimension value of {len(part)} bytes is too long for a name: {part[:40]!r}….",
             hint="Give a dimension schema whose allowed values send it to OTHER.",
         )
     return part
@@ -450,14 +457,14 @@ class _Growing:
 
 @dataclass(slots=True)
 class _TreeWriter:
-    """Writes the files of a tree, and adds up what each directory holds.
+    """Writes the files of a tree, and sums up the contents of each directory.
 
     Attributes:
-        target: Takes the files.
-        options: How they are written.
-        wanted: Directories that are written; None for all.
-        row_count: Lines that were written.
-        files: Path to size in bytes.
+        target: The store for the files.
+        options: Form and compression of the tree.
+        wanted: Directories to write; None for all.
+        row_count: Number of lines written so far.
+        files: Sizes in bytes by path.
         values: Dimension values of each directory.
     """
 
@@ -473,15 +480,15 @@ class _TreeWriter:
     _files: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def contents(self) -> dict[str, Contents]:
-        """Return what each directory holds, with the files that were written."""
+        """Return the contents of all directories, with the files that were written."""
         return {
             place: digest.contents(self._files.get(place))
             for place, digest in self._digests.items()
         }
 
     def written(self) -> dict[str, Contents]:
-        """Return what each directory holds that was written."""
-        return {place: one for place, one in self.contents().items() if one.files}
+        """Return the contents of the directories that were written."""
+        return {place: held for place, held in self.contents().items() if held.files}
 
     def write(self, values: tuple[str, ...], rows: pa.Table) -> None:
         place = self._place(values)
@@ -518,12 +525,12 @@ class _TreeWriter:
             yield rows.slice(start), line_bytes
 
     def _place(self, values: tuple[str, ...]) -> str:
-        """Return the directory of some values, or the beginning of the names of their files."""
+        """Return the directory of some values, or the prefix of their file names."""
         parts = list(map(_safe, values))
         named = self.options.named
         if not named:
             return "/".join(map(_fitting, parts))
-        # A name is read from its end: only what stands first may hold dots.
+        # Names are parsed from the end, so only the first part may hold dots.
         first, *others = parts[-named:]
         name = ".".join((first, *(part.replace(".", "_") for part in others)))
         return "/".join((*map(_fitting, parts[:-named]), _fitting(name, _MAX_BEGINNING)))
