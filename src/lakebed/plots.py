@@ -1,6 +1,6 @@
-"""Three pictures of a dataset for notebooks, by matplotlib (`lakebed[plot]`).
+"""Three charts of a dataset for notebooks, drawn with matplotlib (`lakebed[plot]`).
 
-Each takes plain records and returns the Axes that it has drawn on; none shows a window.
+Each function takes plain records and returns the Axes it has drawn on; none opens a window.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SIZES = {
 
 
 def file_sizes(files: Sequence[File], ax: Axes | None = None) -> Axes:
-    """Draw how many data files there are of each size, and the band where they should be.
+    """Draw a histogram of file sizes, with the band of the best sizes.
 
     Args:
-        files: As `Dataset.files` gives them; those of unknown size are left out.
-        ax: To draw on; a new figure without it.
+        files: Files from `Dataset.files`; files of unknown size are left out.
+        ax: Axes to draw on; a new figure if None.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
@@ -50,11 +50,11 @@ def file_sizes(files: Sequence[File], ax: Axes | None = None) -> Axes:
 
 
 def partitions(files: Sequence[File], ax: Axes | None = None) -> Axes:
-    """Draw how many bytes each batch has in each partition, of the largest partitions.
+    """Draw the bytes of each batch in each of the largest partitions.
 
     Args:
-        files: As `Dataset.files` gives them.
-        ax: To draw on; a new figure without it.
+        files: Files from `Dataset.files`.
+        ax: Axes to draw on; a new figure if None.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
@@ -83,11 +83,11 @@ def partitions(files: Sequence[File], ax: Axes | None = None) -> Axes:
 
 
 def commits(history: Sequence[Commit], ax: Axes | None = None) -> Axes:
-    """Draw each commit at its time, on the line of its operation; the larger, the more rows.
+    """Draw commits over time, on a line for each operation, sized by number of rows.
 
     Args:
-        history: As `Dataset.history` gives it.
-        ax: To draw on; a new figure without it.
+        history: Commits from `Dataset.history`.
+        ax: Axes to draw on; a new figure if None.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
@@ -108,24 +108,24 @@ def commits(history: Sequence[Commit], ax: Axes | None = None) -> Axes:
 
 
 class Plots:
-    """The pictures of one dataset: `dataset.plot.file_sizes()` and its like.
+    """The charts of one dataset, such as `dataset.plot.file_sizes()`.
 
-    Each takes `ax=`, and returns the Axes.
+    Each method takes `ax=` and returns the Axes.
     """
 
     def __init__(
         self, files: Callable[[], Sequence[File]], history: Callable[[], Sequence[Commit]]
     ) -> None:
-        """Use `Dataset.plot` instead; a picture asks for what it shows, when it is drawn."""
+        """Use `Dataset.plot` instead. Data is read when a chart is drawn."""
         self._files = files
         self._history = history
 
     def file_sizes(self, ax: Axes | None = None) -> Axes:
-        """Draw how many data files there are of each size."""
+        """Draw a histogram of file sizes."""
         return file_sizes(self._files(), ax)
 
     def partitions(self, ax: Axes | None = None) -> Axes:
-        """Draw how many bytes each batch has in each of the largest partitions."""
+        """Draw the bytes of each batch in each of the largest partitions."""
         return partitions(self._files(), ax)
 
     def commits(self, ax: Axes | None = None) -> Axes:
@@ -140,7 +140,7 @@ def _axes(ax: Axes | None) -> Axes:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as exc:
         raise MissingDependencyError.for_extra("matplotlib", "plot", "A picture") from exc
-    # A figure of its own, which no window and no global list holds on to.
+    # A separate figure, which neither a window nor pyplot's global list keeps alive.
     return Figure(layout="constrained").subplots()
 
 

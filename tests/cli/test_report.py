@@ -72,7 +72,7 @@ def test_every_number_is_what_the_command_line_says(repository, page, cli):
     told = page.rows("Data files by size")
     assert sum(int(each["files"]) for each in told) == len(files)
     index = repository["d"].indices()[0]
-    (told,) = page.rows("What they cost, and what they save")
+    (told,) = page.rows("Costs and savings")
     assert (told["column"], told["bytes"]) == ("n", f"{index.size_bytes:,}")
 
 

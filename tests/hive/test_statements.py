@@ -70,7 +70,7 @@ def test_file_that_is_not_live_is_refused(sales: lakebed.Dataset, tmp_path: Path
 def test_version_that_nobody_knows_is_refused(sales: lakebed.Dataset, since: int) -> None:
     with pytest.raises(InvalidInputError, match=f"since version {since}") as caught:
         sales.publish_statements(table="sales", since=since)
-    assert caught.value.hint == f"The last one is {sales.version}."
+    assert caught.value.hint == f"Give a version up to {sales.version}, the last one."
 
 
 def test_table_without_partitions_moves_as_a_whole(tmp_path: Path) -> None:

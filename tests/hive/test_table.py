@@ -115,7 +115,7 @@ def test_partition_type_that_does_not_read_back_from_text_is_refused(kind):
 
 
 def test_other_formats_than_parquet_are_refused():
-    with pytest.raises(InvalidInputError, match="format 'avro'"):
+    with pytest.raises(InvalidInputError, match="format is 'avro'"):
         columns_of(state_of(pa.schema([("n", pa.int64())]), format="avro"), "partitions")
 
 

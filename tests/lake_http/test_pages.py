@@ -303,7 +303,7 @@ def test_record_tells_its_metadata_and_what_became_of_the_file(client, archive, 
     (batch,) = ingested.batches()
 
     page = shown(client, "/archive/files/rows")
-    (use,) = page.rows("What became of it")
+    (use,) = page.rows("Uses in datasets")
 
     assert page.fact("hash") == record.hash
     assert page.fact("bytes") == str(record.size_bytes)

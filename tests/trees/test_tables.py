@@ -356,7 +356,7 @@ def test_feature_that_the_library_does_not_know_is_told(wh, lake):
 def test_file_that_is_gone_is_named(wh, lake, delta):
     (wh / lake.find_adoption("d", delta=True).files[0].key).unlink()
 
-    with pytest.raises(InvalidInputError, match="is not there"):
+    with pytest.raises(InvalidInputError, match="is missing"):
         lake.adopt("d", delta=True)
 
 

@@ -1,1 +1,1 @@
-"""Helpers that every room may use and that are no values: arguments, progress, texts for people."""
+"""Helpers for all rooms other than values: arguments, progress, texts for people."""

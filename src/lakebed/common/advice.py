@@ -1,4 +1,4 @@
-"""Advice to callers, as warnings that point to their own line."""
+"""Warnings to callers that point to their own line of code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OWN = frozenset({"lakebed", "pyspark_lakebed"})
 
 
 def warn(message: str) -> None:
-    """Warn the code that called Lakebed, however deep inside the call this is.
+    """Issue a warning for the line of code that called Lakebed, at any depth of calls.
 
     Args:
         message: What may go wrong, and what to do instead.

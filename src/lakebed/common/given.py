@@ -1,4 +1,4 @@
-"""Arguments of a kind that no call takes: an error that names them, before anything is done."""
+"""Checks of arguments: an error that names the argument, before anything is done."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ FileNames = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def check_given(
     name: str, value: object, kind: type | tuple[type, ...], remedy: str, *, or_none: bool = True
 ) -> None:
-    """Check that an argument is of a kind, or was left out.
+    """Check that an argument has the right type, or was left out.
 
     Args:
-        name: As the caller writes it.
-        value: What was given.
-        kind: What it must be.
-        remedy: What to give instead, as a sentence.
-        or_none: Whether it may be left out.
+        name: Name of the argument, as the caller writes it.
+        value: Value of the argument.
+        kind: The types that it may have.
+        remedy: Hint of the error, as a sentence.
+        or_none: Accept None, which means that the argument was left out.
 
     Raises:
-        InvalidInputError: It is something else.
+        InvalidInputError: The value has another type.
     """
     if not (isinstance(value, kind) or (value is None and or_none)):
         raise InvalidInputError(f"{name} is {shown(value)}.", hint=remedy)
 
 
 def read_given(path: Path, max_bytes: int | None = None) -> str | None:
-    """Read a small file that a caller names; None if there is none of that name.
+    """Return the text of a small file that a caller names; None if there is no such file.
 
     Args:
-        path: What was given, which may be no name of a file at all.
-        max_bytes: More are no such file.
+        path: The argument of the caller, which need not be a valid path.
+        max_bytes: Maximal size of the file; None for any.
 
     Raises:
-        FormatError: It is too large, or no UTF-8.
-        InvalidInputError: It may not be read.
+        FormatError: The file is too large, or is not UTF-8.
+        InvalidInputError: The file cannot be read.
     """
     try:
         if not path.is_file():
@@ -60,13 +60,13 @@ def read_given(path: Path, max_bytes: int | None = None) -> str | None:
         size_bytes = path.stat().st_size
         if max_bytes is not None and size_bytes > max_bytes:
             raise FormatError(
-                f"{str(path)!r} has {size_bytes:,} bytes, too many for what is to be read of it.",
+                f"{str(path)!r} has {size_bytes:,} bytes; at most {max_bytes:,} are expected.",
                 hint="Name the right file.",
             )
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as exc:
         raise FormatError(
-            f"{str(path)!r} is no UTF-8: {exc}.", hint="Name the right file."
+            f"{str(path)!r} is not valid UTF-8: {exc}.", hint="Name the right file."
         ) from exc
     except OSError as exc:
         raise InvalidInputError(
@@ -75,21 +75,21 @@ def read_given(path: Path, max_bytes: int | None = None) -> str | None:
 
 
 def check_run_name(run: object) -> None:
-    """Check that a run is named by a text, or has no name.
+    """Check that the name of a run is a text or None.
 
     Raises:
         InvalidInputError: It is something else.
     """
-    check_given("run", run, str, "Name it by a text, such as '2013-01'.")
+    check_given("run", run, str, "Give a text, such as '2013-01'.")
 
 
 def naming_moment(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let a method whose arguments all have names say so by an error that names the right one.
+    """Decorate a method with keyword arguments only, so that its error suggests the right keyword.
 
-    A number alone may be a version or a batch, and a text a time.
+    A positional number may mean a version or a batch, a positional text a time.
 
     Raises:
-        InvalidInputError: An argument has no name.
+        InvalidInputError: An argument is positional.
     """
 
     @functools.wraps(method)
@@ -103,28 +103,28 @@ def naming_moment(method: Callable[_P, _R]) -> Callable[_P, _R]:
         elif isinstance(value, SupportsIndex) and int(value) >= _LEAST_BATCH_ID:
             name = "batch_id"
         raise InvalidInputError(
-            f"{verb}({shown(value)}) does not say what {shown(value)} is.",
-            hint=f"Name it: {verb}({name}={shown(value)}).",
+            f"{verb}({shown(value)}) is ambiguous: the argument needs a keyword.",
+            hint=f"Write {verb}({name}={shown(value)}).",
         )
 
     return run
 
 
 def check_number(name: str, value: object) -> None:
-    """Check that what names a version or a batch is a whole number, or was left out.
+    """Check that a version or a batch id is a whole number, or was left out.
 
     Raises:
         InvalidInputError: It is something else.
     """
-    check_given(name, value, SupportsIndex, "Give a whole number, as `history` tells it.")
+    check_given(name, value, SupportsIndex, "Give a whole number, as `history` shows it.")
 
 
 def given_names(argument: str, names: str | Iterable[str]) -> tuple[str, ...]:
-    """Return names that a caller gives: a text is one name, and not its letters.
+    """Return names that a caller gives; a text is one name.
 
     Args:
-        argument: As the caller writes it.
-        names: One, or several.
+        argument: Name of the argument, as the caller writes it.
+        names: One name or several.
 
     Raises:
         InvalidInputError: They are something else.
@@ -137,16 +137,18 @@ def given_names(argument: str, names: str | Iterable[str]) -> tuple[str, ...]:
     several = (names,) if isinstance(names, str) else tuple(names)
     for name in several:
         if not isinstance(name, str):
-            raise InvalidInputError(f"{argument} names {shown(name)}, which is no text.", hint=hint)
+            raise InvalidInputError(
+                f"{argument} names {shown(name)}, which is not a text.", hint=hint
+            )
     return several
 
 
 def given_files(argument: str, files: FileNames) -> tuple[str, ...]:
-    """Return files that a caller names: a text or path is one file.
+    """Return files that a caller gives; a text or path is one file.
 
     Args:
-        argument: As the caller writes it.
-        files: One, or several.
+        argument: Name of the argument, as the caller writes it.
+        files: One file or several.
 
     Raises:
         InvalidInputError: They are something else.

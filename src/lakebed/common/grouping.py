@@ -1,4 +1,4 @@
-"""Dividing files: into groups of about equal size, to be read side by side, or one after the other."""
+"""Divide files into groups of similar size, to process in parallel or one after the other."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from lakebed.errors import InvalidInputError
 
 
 class HasSize(Protocol):
-    """A thing of some bytes."""
+    """An object that has a size."""
 
     @property
     def size_bytes(self) -> int:
-        """How many."""
+        """Size in bytes."""
 
 
 _Sized = TypeVar("_Sized", bound=HasSize)
 
 
 def portions(things: Iterable[_Sized], limit_bytes: int) -> Iterator[list[_Sized]]:
-    """Cut things in their order into portions, such as what one commit takes.
+    """Divide things into portions of limited size, in their order.
 
     Args:
-        things: Any number.
-        limit_bytes: Of a portion, unless it is of one thing alone.
+        things: Things to divide.
+        limit_bytes: Maximal size of a portion; a larger thing is a portion of its own.
     """
     portion: list[_Sized] = []
     size_bytes = 0
@@ -44,12 +44,12 @@ def balanced_groups(
 ) -> list[list[str]]:
     """Divide files into groups of about equal size, each file to the smallest group so far.
 
-    The largest group is at most 4/3 of what the best division could reach.
+    The largest group is at most 4/3 as large as in the best division.
 
     Args:
-        sizes: Bytes by name.
+        sizes: Sizes in bytes by file name.
         count: Number of groups.
-        threshold_bytes: A file that is larger gets a group of its own, beside the others.
+        threshold_bytes: Each larger file gets a group of its own, in addition to the others.
 
     Returns:
         The groups, without empty ones; in each the largest file first.
@@ -62,14 +62,15 @@ def balanced_groups(
     """
     if count < 1 or any(size < 0 for size in sizes.values()):
         raise InvalidInputError(
-            f"{count} groups of {len(sizes)} files.", hint="Give a count of at least 1, and sizes."
+            f"Cannot divide {len(sizes)} files into {count} groups.",
+            hint="Give a count of at least 1, and sizes that are not negative.",
         )
     by_size = sorted(sizes, key=lambda name: (-sizes[name], name))
     alone = [
         name for name in by_size if threshold_bytes is not None and sizes[name] > threshold_bytes
     ]
     groups: list[list[str]] = [[] for _ in range(count)]
-    # Of equal groups, the one with fewer files, so that empty files spread too.
+    # Among equal groups the one with fewer files comes first, so that empty files spread too.
     smallest = [(0, 0, position) for position in range(count)]
     for name in by_size[len(alone) :]:
         size, length, position = heapq.heappop(smallest)

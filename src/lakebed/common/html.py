@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 from lakebed.common.shown import cut, visible
 
 MAX_ITEMS = 20
-MAX_LENGTH = 1_000  # letters of a fact: a single name or rule may be as long as somebody likes
+MAX_LENGTH = 1_000  # letters of a fact; names and rules can be of any length
 
 
 def facts_to_html(title: str, facts: Mapping[str, object]) -> str:
-    """Return a table of two columns, everything in it escaped.
+    """Return a table of two columns with escaped texts.
 
     >>> facts_to_html("Commit", {"rows": 5})
     '<table><caption>Commit</caption><tr><th>rows</th><td>5</td></tr></table>'
     """
-    from html import escape  # with a list of all entities, which no reader of heads needs
+    from html import escape  # late: it loads a list of all entities
 
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(visible(cut(str(fact), MAX_LENGTH)))}</td></tr>"
@@ -26,7 +26,7 @@ def facts_to_html(title: str, facts: Mapping[str, object]) -> str:
 
 
 def shortened(items: Iterable[str]) -> str:
-    """Return items as one text, and how many, or how much of one, was left out.
+    """Return items as one text, shortened to a limit, with the number of items left out.
 
     >>> shortened(["a", "b"])
     'a, b'

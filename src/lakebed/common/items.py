@@ -1,4 +1,4 @@
-"""Results of one kind: a tuple that prints as a table."""
+"""Tuples of results that are shown as tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_CELL = 40
 
 
 class HasRow(Protocol):
-    """Something that says of itself what a line of a table can show."""
+    """An object that can be shown as a row of a table."""
 
     def _row_(self) -> Mapping[str, object]: ...
 
@@ -20,22 +20,23 @@ T_co = TypeVar("T_co", bound=HasRow, covariant=True)
 
 
 class Items(tuple[T_co, ...]):
-    """A tuple, equal to any other of the same items, that a prompt and a notebook show as a table.
+    """A tuple that Python's prompt and notebooks show as a table.
 
-    Of many items the first and the last are shown, and how many there are.
+    It is equal to any tuple of the same items. Of many items the first and the last are shown, with
+    the total number.
     """
 
     __slots__ = ()
 
     @overload
-    def __getitem__(self, place: SupportsIndex, /) -> T_co: ...
+    def __getitem__(self, position: SupportsIndex, /) -> T_co: ...
     @overload
-    def __getitem__(self, place: slice, /) -> Items[T_co]: ...
-    def __getitem__(self, place: SupportsIndex | slice, /) -> Any:
-        """Return an item, or a shorter listing."""
-        if isinstance(place, slice):
-            return Items(super().__getitem__(place))
-        return super().__getitem__(place)
+    def __getitem__(self, position: slice, /) -> Items[T_co]: ...
+    def __getitem__(self, position: SupportsIndex | slice, /) -> Any:
+        """Return an item, or a part as `Items`."""
+        if isinstance(position, slice):
+            return Items(super().__getitem__(position))
+        return super().__getitem__(position)
 
     def __repr__(self) -> str:
         if not self:

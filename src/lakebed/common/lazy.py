@@ -1,8 +1,8 @@
 """Names of a package that load their module when they are first used.
 
-`import lakebed` and `lakebed --help` must be quick, so a package imports nothing of what it shows.
-It lists its names twice: as imports, for type checkers and readers, and as a mapping, which needs
-no source file at run time. A test keeps the two equal.
+`import lakebed` and `lakebed --help` must be quick, so a package does not import its public names.
+It lists them twice: as imports, for type checkers and readers, and as a mapping, which needs no
+source file at run time. A test keeps the two equal.
 
     if TYPE_CHECKING:
         from lakebed.archive.archive import Archive as Archive
@@ -26,20 +26,20 @@ def lazily(
 
     Args:
         package: Its `__name__`, while it is loaded.
-        homes: The module that defines each name; the package itself, where the name is a module.
+        homes: The module that defines each name; for a module, the package itself.
     """
     module = sys.modules[package]
 
-    def __getattr__(name: str) -> object:  # noqa: N807 - what the package calls so
+    def __getattr__(name: str) -> object:  # noqa: N807 - becomes the package's __getattr__
         home = homes.get(name)
         if home in (None, package) and not name.startswith("_"):
             try:
-                return importlib.import_module(f"{package}.{name}")  # which makes it an attribute
+                return importlib.import_module(f"{package}.{name}")  # also sets the attribute
             except ModuleNotFoundError as exc:
                 if exc.name != f"{package}.{name}":
                     raise
         if home is None:
-            # The form of Python itself, so that `from package import module` goes on.
+            # The same form as Python's own, so that `from package import module` works.
             message = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=module)
         value = getattr(importlib.import_module(home), name)

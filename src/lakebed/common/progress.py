@@ -1,4 +1,4 @@
-"""How callers are told how far something is: one form for all verbs, and one place that adds up."""
+"""Reports of progress to callers, in one form for all verbs."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from dataclasses import dataclass, field, replace
 _log = logging.getLogger(__name__)
 
 LOG_INTERVAL_S = 30.0
-"""Where nobody is told, the log is told so often, in lines of the level INFO."""
+"""Interval between log lines, at level INFO, if there is no callback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far something is that goes through files.
+    """The progress of an operation on files.
 
     Attributes:
-        what: What is done, as jobs of Spark and lines of the log say it: `compact flights`.
-        unit: What is counted, if not files: `dataset` of a report, `partition` of a publication.
-        file_count: Files that are done.
-        file_total: Files that are to be done, as far as that is known yet.
-        size_bytes: Of the files that are done.
-        size_total_bytes: Of all that are to be done; 0 where it is not known.
-        row_count: Rows of the files that are done; None where nobody counts them.
-        rejected_count: Lines of raw files that did not fit.
-        elapsed_s: Since the begin.
+        what: Description of the operation, as in Spark jobs and log lines: `compact flights`.
+        unit: Counted unit: `file`, `dataset` of a report, or `partition` of a publication.
+        file_count: Number of files that are done.
+        file_total: Number of all files, as far as known.
+        size_bytes: Size of the files that are done.
+        size_total_bytes: Size of all files; 0 if unknown.
+        row_count: Rows of the files that are done; None if rows are not counted.
+        rejected_count: Number of rejected lines of raw files.
+        elapsed_s: Seconds since the operation began.
 
     >>> half = Progress(
     ...     file_count=1, file_total=4, size_bytes=20, size_total_bytes=40, elapsed_s=3.0
@@ -48,38 +48,38 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """The part that is done, by bytes; 1 where there is nothing to do."""
+        """The part that is done, by bytes; 1 if there is nothing to do."""
         if self.size_total_bytes:
             return self.size_bytes / self.size_total_bytes
         return self.file_count / self.file_total if self.file_total else 1.0
 
     @property
     def left_s(self) -> float | None:
-        """How long the rest takes if it goes on like this; None before anything is done."""
+        """Estimated seconds until the end; None before anything is done."""
         return self.elapsed_s * (1 / self.share - 1) if self.share else None
 
 
 OnProgress = Callable[[Progress], None]
-"""Is told how far something is: one call at a time, from whichever thread is so far.
+"""Callback for progress; receives the progress so far. Calls come from any thread, one at a time.
 
-What it raises ends the verb, as an error of the storage would: nothing becomes visible any more, and
-what was written for that is deleted. What was committed before stays.
+An error in the callback ends the operation like an error of the storage: nothing more becomes
+visible, and files written for the next commit are deleted. Earlier commits stay.
 """
 
 
 OnFileDone = Callable[[str], None]
-"""Is told the name of each file that is done."""
+"""Callback that receives the name of each file that is done."""
 
 
 def NO_PROGRESS(*progress: object) -> None:  # noqa: N802 - stands for a value
-    """Tell nobody, of whatever kind of progress."""
+    """Ignore progress of any kind."""
 
 
 class Tally:
-    """Adds up the files that are done, each once, and tells of it.
+    """Counts files that are done, each once, and reports progress.
 
-    Threads may share it. Where nobody is to be told, it writes to the log now and then, if that
-    takes lines of information.
+    Threads may share it. Without a callback, it logs progress from time to time, if the level INFO
+    is enabled.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class Tally:
         """Begin with nothing done.
 
         Args:
-            on_progress: Who is told.
-            what: What is done; see `Progress`.
-            sizes: Bytes of each file, by any name; None to `expect` files later.
+            on_progress: Callback for progress.
+            what: Description of the operation; see `Progress`.
+            sizes: Sizes in bytes by name; None to `expect` files later.
             unit: See `Progress`.
         """
         if on_progress is NO_PROGRESS and _log.isEnabledFor(logging.INFO):
@@ -114,21 +114,21 @@ class Tally:
 
     @property
     def listener(self) -> Callable[..., None]:
-        """What workers tell of files that are done: `add`, or nobody where nobody listens."""
+        """Callback for workers: `add`, or `NO_PROGRESS` if progress is not reported."""
         return NO_PROGRESS if self._on_progress is NO_PROGRESS else self.add
 
     def expect(self, sizes: Mapping[str, int], row_counts: Mapping[str, int] | None = None) -> None:
-        """Note files that are to be done; one that was noted before counts once.
+        """Add files that are still to be done; a file that was added before counts once.
 
         Args:
-            sizes: Bytes of each.
-            row_counts: Rows, of those of which they are known.
+            sizes: Sizes in bytes by name.
+            row_counts: Known numbers of rows by name.
         """
         with self._lock:
             new = {name: size for name, size in sizes.items() if name not in self._sizes}
             self._sizes.update(new)
             self._row_counts.update(row_counts or {})
-            self._tell(
+            self._report(
                 replace(
                     self._so_far,
                     file_total=len(self._sizes),
@@ -143,14 +143,14 @@ class Tally:
         rejected_count: int = 0,
         size_bytes: int = 0,
     ) -> None:
-        """Note that files are done; one that nobody expects is not counted.
+        """Count files as done; files that were not expected do not count.
 
         Args:
-            names: Of the files; none for rows of a file that is not done yet.
-            row_count: Rows of which nobody knew before.
-            rejected_count: Lines that did not fit.
-            size_bytes: Of a file that is not done yet, so many more have been read; to be taken
-                off again when it is.
+            names: Names of the files; none for rows of a file that is not done yet.
+            row_count: Number of rows that was not known before.
+            rejected_count: Number of rejected lines.
+            size_bytes: Number of bytes read of a file that is not done yet. Subtract it again when
+                the file is done.
         """
         with self._lock:
             new = {name for name in names if name in self._sizes} - self._done
@@ -158,7 +158,7 @@ class Tally:
             rows += [] if row_count is None else [row_count]
             self._done |= new
             so_far = self._so_far
-            self._tell(
+            self._report(
                 replace(
                     so_far,
                     file_count=len(self._done),
@@ -171,24 +171,24 @@ class Tally:
             )
 
     def finish(self) -> None:
-        """Note that all files are done."""
+        """Count all files as done."""
         self.add(*self._sizes)
 
-    def _tell(self, now: Progress) -> None:
+    def _report(self, now: Progress) -> None:
         if now != self._so_far:
             self._so_far = replace(now, elapsed_s=time.monotonic() - self._began)
             self._on_progress(self._so_far)
 
 
 def _logging() -> OnProgress:
-    """Return what writes to the log, not more often than `LOG_INTERVAL_S` says."""
-    told_s = 0.0
+    """Return a callback that logs progress, at most once in `LOG_INTERVAL_S`."""
+    logged_s = 0.0
 
     def log(progress: Progress) -> None:
-        nonlocal told_s
-        if progress.elapsed_s - told_s < LOG_INTERVAL_S:
+        nonlocal logged_s
+        if progress.elapsed_s - logged_s < LOG_INTERVAL_S:
             return
-        told_s = progress.elapsed_s
+        logged_s = progress.elapsed_s
         left_s = progress.left_s
         _log.info(
             "%s %ss=%d/%d bytes=%d/%d rows=%s left_s=%s",

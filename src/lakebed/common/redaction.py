@@ -1,8 +1,7 @@
-"""What may be shown of the settings of a store: nothing that opens it to whoever reads it.
+"""Redaction of storage options, so that no secret is ever shown.
 
-What holds storage options holds them as `StorageOptions`, whose display leaves out values; and
-every message of an error goes through `lakebed.errors.redacted`. So no other place needs to think
-of it.
+Storage options are always held as `StorageOptions`, whose display hides values, and every error
+message goes through `lakebed.errors.redacted`. So no other code needs to take care of secrets.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from collections.abc import Mapping
 
 from lakebed.errors import HIDDEN, InvalidInputError, redacted
 
-# A shorter text is in many a word; to hide it would say what it is.
+# Shorter texts occur within many words; hiding them there would reveal them.
 _MIN_SECRET_LENGTH = 6
 
-# Settings of stores that say nothing about who may open them. What is not here is not shown.
+# Settings of stores that give no access. All other settings are hidden.
 _SHOWN = frozenset(
     {
         "account_name",
@@ -40,7 +39,7 @@ _SHOWN = frozenset(
         "virtual_hosted_style_request",
     }
 )
-# As long as the settings of Hadoop are, which name a bucket or an account, too.
+# Long enough for settings of Hadoop, whose names contain a bucket or an account.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,199}")
 _PREFIX = re.compile(r"^(aws|azure|google)_(storage_)?")
 _SECRET_NAME = re.compile(r"key|secret|token|password|signature|\bsas\b|_sas\b|credential")
@@ -48,17 +47,18 @@ _NO_SECRET_NAME = re.compile(r"(_id|_file|_path|_uri|_enabled)$")
 
 
 class StorageOptions(dict[str, str]):
-    """What a store needs to know, some of it secret: only its display differs from a dict's.
+    """Options of a store: a dict whose display hides secrets.
 
     >>> StorageOptions({"region": "eu-west-1", "secret_access_key": "wJalrXUtnFEMI"})
     {'region': 'eu-west-1', 'secret_access_key': '***'}
     """
 
     def __init__(self, options: Mapping[str, object] | None = None, /) -> None:
-        """Take options, each a text, a number, a truth value or a duration, which are texts from now on.
+        """Convert options to texts; values are texts, numbers, truth values or durations.
 
         Raises:
-            InvalidInputError: One is something else; the message names it, and not its value.
+            InvalidInputError: A value has another type; the message names the option without its
+                value.
         """
         super().__init__({_name(name): _text(name, it) for name, it in (options or {}).items()})
 
@@ -80,32 +80,37 @@ class StorageOptions(dict[str, str]):
             for secret in (value, value.strip(), *_inner_secrets(value))
         }
         return tuple(
-            sorted((one for one in found if len(one) >= _MIN_SECRET_LENGTH), key=len, reverse=True)
+            sorted(
+                (secret for secret in found if len(secret) >= _MIN_SECRET_LENGTH),
+                key=len,
+                reverse=True,
+            )
         )
 
 
 def is_option_name(name: str) -> bool:
-    """Whether a text can name a storage option; else it may be a key that was put there."""
+    """Return whether a text can be the name of a storage option, and not a misplaced secret."""
     return _NAME.fullmatch(name) is not None
 
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
         raise InvalidInputError(
-            f"A storage option is named by {name!r}.", hint='Name it by a text, such as "region".'
+            f"{name!r} is not the name of a storage option.",
+            hint='Give a text, such as "region".',
         )
     if not is_option_name(name):
-        # Not shown: `account_key:c2VjcmV0==` is a slip of the pen, and ends as a name does.
+        # The name is not shown: with a typing error such as `account_key:c2VjcmV0==` it is a secret.
         raise InvalidInputError(
-            "A storage option has a name that none can have, of other characters than letters, "
-            "digits, '_', '-' and '.', or too long.",
+            "A storage option has an invalid name: it is too long, or has characters other than "
+            "letters, digits, '_', '-' and '.'.",
             hint="Write options as KEY=VALUE, such as region=eu-west-1.",
         )
     return name
 
 
 def _text(name: str, value: object) -> str:
-    """Return a value as it would stand in a file."""
+    """Return a value as text, as in a configuration file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
@@ -116,7 +121,7 @@ def _text(name: str, value: object) -> str:
         return value
     raise InvalidInputError(
         f"Storage option {name!r} is of type {type(value).__name__}.",
-        hint="Give a text; leave the option out to say nothing.",
+        hint="Give a text, or leave the option out.",
     )
 
 
@@ -131,7 +136,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _is_path(name: str, value: str) -> bool:
-    """Whether a value says where credentials are; some put the document itself there."""
+    """Return whether a value is the path of a credentials file, and not the document itself."""
     return name.lower().endswith("application_credentials") and not value.lstrip().startswith("{")
 
 
@@ -143,4 +148,6 @@ def _inner_secrets(value: str) -> list[str]:
         return []
     if not isinstance(document, Mapping):
         return [document] if isinstance(document, str) else []
-    return [one for name, one in document.items() if _is_secret(name) and isinstance(one, str)]
+    return [
+        value for name, value in document.items() if _is_secret(name) and isinstance(value, str)
+    ]

@@ -1,4 +1,4 @@
-"""How messages show a value that may be anything."""
+"""Texts of values, counts and sizes for messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class _Short(reprlib.Repr):
-    """Shortens what a message quotes, also whole numbers that Python refuses to write out."""
+    """Shortens quoted values, including whole numbers that Python refuses to write out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class _Short(reprlib.Repr):
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return how many there are of something, in words that fit the number.
+    """Return a count with its noun, in the singular or plural.
 
     >>> counted(1, "row"), counted(1200, "row"), counted(0, "batch", "batches")
     ('1 row', '1,200 rows', '0 batches')
@@ -48,7 +48,7 @@ def human_size(size_bytes: int | None) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return a text with a code for each letter that would move the cursor or the eye.
+    r"""Return a text with escape codes for characters that control the cursor or text direction.
 
     >>> visible("a\u202eb\nc")
     'a\\u202eb\\nc'
@@ -62,7 +62,7 @@ def visible(text: str) -> str:
 
 
 def cut(text: str, length: int = 200) -> str:
-    """Return a text, or its beginning and how much is left out.
+    """Return a text; of a long one, the beginning and the number of characters left out.
 
     >>> cut("a = 1"), cut("x" * 1000, 3)
     ('a = 1', 'xxx … 997 more characters')
@@ -73,7 +73,7 @@ def cut(text: str, length: int = 200) -> str:
 
 
 def facts_of(record: Mapping[str, object], *, hidden: Collection[str] = ()) -> dict[str, object]:
-    """Tell a record to a person: its keys as words, and some of them not at all.
+    """Return a record for people: keys become words, and some are left out.
 
     >>> facts_of({"row_count": 3, "commit_id": "9f"}, hidden=["commit_id"])
     {'row count': 3}
@@ -82,7 +82,7 @@ def facts_of(record: Mapping[str, object], *, hidden: Collection[str] = ()) -> d
 
 
 def shown(value: object) -> str:
-    """Return what a message shows of a value: its `repr`, in at most a line.
+    """Return the `repr` of a value for a message, in at most a line.
 
     >>> shown("UA"), shown(10**5000)
     ("'UA'", 'a whole number of about 5,001 digits')

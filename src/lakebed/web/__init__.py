@@ -1,4 +1,4 @@
-"""A lake and an archive for people with a browser: a report on one page, and a server."""
+"""A lake and an archive in the browser: a report on one page, and a server."""
 
 from typing import TYPE_CHECKING
 

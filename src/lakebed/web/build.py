@@ -1,4 +1,4 @@
-"""From datasets to a page."""
+"""Write the report of datasets as one HTML page."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def write_report(
     view: View | None = None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Lake:
-    """Write the report of some datasets; a file that is there is replaced at the end.
+    """Write the report of some datasets; an existing file is replaced at the end.
 
     Args:
-        uri: What the page is called.
-        names: Of the datasets that it is about.
-        open_dataset: Opens one, when its turn comes.
-        path: Of the HTML file.
-        view: Whose plan is shown, if one is asked for.
-        on_progress: Is told how many datasets have been read.
+        uri: Title of the page.
+        names: Names of the datasets.
+        open_dataset: Opens a dataset.
+        path: Path of the HTML file.
+        view: A view whose plan is shown; None for no plan.
+        on_progress: Callback for progress; receives the number of datasets read so far.
 
     Returns:
-        What the page tells.
+        The contents of the page.
 
     Raises:
         InvalidInputError: The file cannot be written.
-        PredicateError: The view asks for something that its dataset does not have.
+        PredicateError: The view uses a field that its dataset does not have.
     """
     chosen = list(names)
     known: list[DatasetFacts] = []
@@ -53,13 +53,13 @@ def write_report(
     for name in chosen:
         try:
             known.append(gather(open_dataset(name)))
-            # Of a lake of many, what is not told in detail is not held.
+            # In a large lake, only the facts of datasets shown in detail are kept in memory.
             before, detailed = detailed | {known[-1].name}, names_in_detail(known)
             left_out = before - detailed
             if left_out:
                 known = [each.in_short() if each.name in left_out else each for each in known]
         except LakebedError as error:
-            # One that cannot be read is told on the page, beside all others.
+            # The page lists datasets that cannot be read, with the reason.
             _log.warning("dataset is not in the report dataset=%s error=%s", name, error.message)
             failures.append((name, error.message))
         tally.add(name)
@@ -76,7 +76,7 @@ def write_report(
             page.writelines(render(lake))
         unfinished.replace(path)
     except OSError as exc:
-        with suppress(OSError):  # perhaps what keeps it from being written keeps it from going
+        with suppress(OSError):  # deletion may fail for the same reason
             unfinished.unlink(missing_ok=True)
         raise InvalidInputError(
             f"The report cannot be written to {path}: {exc.strerror or exc}.",

@@ -1,6 +1,6 @@
-"""Pictures of plain records, as SVG that takes its colours from the page.
+"""Charts of plain records, as SVG with the colours of the page.
 
-Each has a text for those who do not see it; the page sets the table of its figures beside it.
+Each chart has a text for screen readers; the page has a table of its numbers beside it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from lakebed.web.markup import Markup, element, short, wide
 
 WIDTH = 720
-_LABELS = 190  # pixels for the labels at the left
+_LABELS = 190  # pixels for the labels on the left
 _ROW = 20
-_LETTER = 6.7  # pixels of a letter of a label, whose letters are all as wide
+_LETTER = 6.7  # pixels of a letter of a label; the font is monospaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +24,9 @@ class Bar:
     """A bar of a chart.
 
     Attributes:
-        label: What it stands for.
-        value: Its length.
-        text: What is written behind it.
+        label: Label before the bar.
+        value: Length of the bar.
+        text: Text after the bar.
     """
 
     label: str
@@ -35,12 +35,12 @@ class Bar:
 
 
 def bars(title: str, records: Sequence[Bar]) -> Markup:
-    """Return lying bars, each with its label before and its text behind it."""
+    """Return horizontal bars, each with its label before it and its text after it."""
     most = max((record.value for record in records), default=0) or 1
     room = WIDTH - _LABELS - 110
     rows: list[Markup] = []
-    for place, record in enumerate(records):
-        y = place * _ROW
+    for position, record in enumerate(records):
+        y = position * _ROW
         width = max(1.0, room * record.value / most) if record.value else 0.0
         rows += [
             _label(y + 14, record.label),
@@ -62,9 +62,9 @@ class Bin:
     """A bin of a histogram.
 
     Attributes:
-        label: Where it begins.
-        count: How many lie in it.
-        is_target: Whether it lies where they should.
+        label: Lower bound of the bin.
+        count: Number of values in the bin.
+        is_target: True if values should be in this bin.
     """
 
     label: str
@@ -73,13 +73,13 @@ class Bin:
 
 
 def histogram(title: str, bins: Sequence[Bin]) -> Markup:
-    """Return standing bars; those where the values should lie stand before a band."""
+    """Return vertical bars; a band marks the bins that values should be in."""
     height, base = 150, 130
     most = max((each.count for each in bins), default=0) or 1
     step = WIDTH / max(len(bins), 1)
     parts: list[Markup] = []
-    for place, each in enumerate(bins):
-        x = place * step
+    for position, each in enumerate(bins):
+        x = position * step
         tall = (base - 20) * each.count / most
         if each.is_target:
             parts.append(
@@ -103,13 +103,13 @@ def histogram(title: str, bins: Sequence[Bin]) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened.
+    """An event of a timeline.
 
     Attributes:
-        lane: What kind it was; a line of its own.
-        at: When.
-        size: How much it was.
-        text: What is told of it where somebody points at it.
+        lane: Kind of the event; each kind has its own line.
+        at: Time of the event.
+        size: Size of the dot.
+        text: Text under the mouse pointer.
     """
 
     lane: str
@@ -119,7 +119,7 @@ class Event:
 
 
 def timeline(title: str, events: Sequence[Event]) -> Markup:
-    """Return a dot for each event, a line for each kind, from the first to the last."""
+    """Return a timeline with a dot for each event and a line for each kind."""
     lanes = list(dict.fromkeys(event.lane for event in events))
     first = min((event.at for event in events), default=None)
     last = max((event.at for event in events), default=None)
@@ -129,23 +129,23 @@ def timeline(title: str, events: Sequence[Event]) -> Markup:
     most = max(event.size for event in events) or 1.0
     room = WIDTH - _LABELS - 20
     parts: list[Markup] = []
-    for place, lane in enumerate(lanes):
-        y = place * _ROW + _ROW / 2
+    for position, lane in enumerate(lanes):
+        y = position * _ROW + _ROW / 2
         parts += [
             _label(y + 4, lane),
             element("line", x1=_LABELS, y1=y, x2=WIDTH - 10, y2=y, class_="rule"),
         ]
     for event in events:
-        place = lanes.index(event.lane)
+        position = lanes.index(event.lane)
         x = _LABELS + 8 + room * (event.at - first).total_seconds() / span
         parts.append(
             element(
                 "circle",
                 element("title", event.text),
                 cx=f"{x:.1f}",
-                cy=place * _ROW + _ROW / 2,
+                cy=position * _ROW + _ROW / 2,
                 r=f"{2.5 + 4.5 * math.sqrt(max(event.size, 0) / most):.1f}",
-                class_=f"lane{place % 8}",
+                class_=f"lane{position % 8}",
             )
         )
     bottom = len(lanes) * _ROW + 16
@@ -159,17 +159,17 @@ def timeline(title: str, events: Sequence[Event]) -> Markup:
 def heat_map(
     title: str, rows: Sequence[str], columns: Sequence[str], values: Mapping[tuple[int, int], float]
 ) -> Markup:
-    """Return a field of squares, the fuller the larger the value; none where there is none.
+    """Return a field of squares, the darker the larger the value; no square without a value.
 
     Args:
-        title: What is shown.
+        title: Title of the chart.
         rows: Labels from top to bottom.
-        columns: Labels from left to right, of which the first and the last are written.
-        values: By places of row and column.
+        columns: Labels from left to right; only the first and the last are shown.
+        values: Values by positions of row and column.
     """
     most = max(values.values(), default=0) or 1
     step = (WIDTH - _LABELS - 10) / max(len(columns), 1)
-    parts = [_label(place * 16 + 12, label) for place, label in enumerate(rows)]
+    parts = [_label(position * 16 + 12, label) for position, label in enumerate(rows)]
     for (row, column), value in values.items():
         parts.append(
             element(
@@ -211,7 +211,7 @@ def _text(x: float, y: float, text: str, *, anchor: str | None = None) -> Markup
 
 
 def _label(y: float, text: str) -> Markup:
-    """Return what stands before a row."""
+    """Return the label before a row."""
     return element(
         "text",
         _fitted(text),
@@ -223,24 +223,24 @@ def _label(y: float, text: str) -> Markup:
 
 
 def _fitted(label: str) -> str:
-    """Return the end of a label, where partitions differ, if it is too long.
+    """Return a label; of a long one, only the end, in which partitions differ.
 
     >>> _fitted("day=2013-06-04"), _fitted("/".join(["year=2013"] * 4)), len(_fitted("日" * 40))
     ('day=2013-06-04', '…r=2013/year=2013/year=2013', 14)
     """
     room = int((_LABELS - 8) / _LETTER)
     text = short(label)
-    if sum(map(_places, text)) <= room:
+    if sum(map(_width, text)) <= room:
         return text
     kept, used = 0, 1
-    while used + _places(text[-kept - 1]) <= room:
+    while used + _width(text[-kept - 1]) <= room:
         kept += 1
-        used += _places(text[-kept])
+        used += _width(text[-kept])
     return "…" + text[-kept:]
 
 
-def _places(letter: str) -> int:
-    """Return how wide a letter is: some scripts, and signs that no font here may have, take two."""
+def _width(letter: str) -> int:
+    """Return the width of a letter: 2 for wide scripts and rare symbols, else 1."""
     if letter.isascii():
         return 1
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

@@ -1,4 +1,4 @@
-"""What a report tells of a dataset, as plain values. No picture and no HTML here."""
+"""The facts of a dataset in a report, as plain values without charts and HTML."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ MAX_PARTITIONS = 40
 MAX_SOURCES = 100
 MAX_MOMENTS = 48  # columns of the heat map
 _SKEW = 10  # times the median partition
-_FEW = 8  # files of a partition that nobody would compact
+_FEW = 8  # files of a partition that need no compaction
 
 
 class Datasets(Protocol):
-    """The datasets that are shown, as a `Repository` has them."""
+    """The datasets to show, such as a `Repository`."""
 
     @property
     def uri(self) -> str:
-        """The address of all."""
+        """The URI of the repository."""
 
     def list(self) -> list[str]:
-        """Return their names, sorted."""
+        """Return the names of the datasets, sorted."""
 
     def open(self, name: str) -> Dataset:
-        """Open one."""
+        """Open a dataset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Something that somebody may want to mend.
+    """A finding that may need attention.
 
     Attributes:
-        text: What is so.
-        command: What mends it.
+        text: The finding.
+        command: The command that mends it.
     """
 
     text: str
@@ -65,12 +65,12 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """How much of each partition was written when.
+    """Bytes of each partition by time of writing.
 
     Attributes:
-        partitions: Of the rows, the largest first.
-        moments: Of the columns.
-        sizes: Bytes, by row and column.
+        partitions: Partitions of the rows, the largest first.
+        moments: Times of the columns.
+        sizes: Bytes by row and column.
     """
 
     partitions: tuple[str, ...]
@@ -80,30 +80,30 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFacts:
-    """What a report tells of a dataset.
+    """The facts of a dataset in a report.
 
     Attributes:
-        name: Of the dataset.
-        address: That the command line takes.
-        version: That everything is of.
+        name: Name of the dataset.
+        address: Address of the dataset on the command line.
+        version: Version of the dataset that the facts describe.
         dataset: The dataset itself.
-        row_count: Of the version; None where files of other tools are not counted.
-        size_bytes: Of its data files; None likewise.
-        file_count: How many data files it has.
-        files: Its data files.
-        partitions: That hold files.
+        row_count: Number of rows; None if files of other tools are not counted.
+        size_bytes: Size of the data files; None if unknown.
+        file_count: Number of data files.
+        files: The data files.
+        partitions: The partitions with files.
         history: All commits, oldest first.
         batches: All batches, oldest first.
         sources: Raw files that were ingested, newest last.
-        holds: Raw files that no ingest reads.
+        holds: Raw files that are held back from ingests.
         indices: The inverted indices.
-        protections: What cleanup leaves alone.
-        dead_bytes: What a cleanup would delete now, of files older than a week; None if it cannot
-            be told, which `dead_note` then explains.
-        dead_count: How many objects that are.
-        waiting_bytes: What is superseded, and is waiting for its week.
-        dead_note: Why a cleanup cannot tell, or empty.
-        advice: What somebody may want to mend.
+        protections: Versions and batches that cleanups must keep.
+        dead_bytes: Bytes that a cleanup would delete now, with an age of a week; None if unknown,
+            with the reason in `dead_note`.
+        dead_count: Number of objects that a cleanup would delete.
+        waiting_bytes: Superseded bytes that are kept for their week.
+        dead_note: Reason why a cleanup is not possible; empty if it is.
+        advice: Findings that may need attention.
     """
 
     name: str
@@ -133,7 +133,7 @@ class DatasetFacts:
         return self.dataset.descriptor.schema.fields
 
     def in_short(self) -> DatasetFacts:
-        """Return what the table of all datasets tells, without what is many."""
+        """Return only the facts for the table of all datasets, without long lists."""
         return replace(
             self,
             files=(),
@@ -151,18 +151,18 @@ class DatasetFacts:
 
 
 def gather(dataset: Dataset) -> DatasetFacts:
-    """Ask a dataset for everything that a report tells, all of one version where it can be.
+    """Return the facts of a dataset, as far as possible of one version.
 
     Cost:
-        The head, history, file table and index segments' footers; a LIST of what the dataset has
-        on storage, to tell what is dead.
+        The head, history, file table and index segments' footers; a LIST of all objects of the
+        dataset, to find dead files.
     """
     pinned = dataset.at(version=dataset.version)
     files = pinned.files()
     indices = pinned.indices()
     dead_bytes, dead_count, waiting, note = _dead(dataset)
     address = shell_address(dataset.uri)
-    # From the files that were read, which are many.
+    # Computed from the files just read, because reading them again would be expensive.
     partitions = partitions_of(files, pinned._source.load().state.layout.partition_level_types)
     return DatasetFacts(
         name=dataset.name,
@@ -194,7 +194,7 @@ def gather(dataset: Dataset) -> DatasetFacts:
 
 
 def _dead(dataset: Dataset) -> tuple[int | None, int, int, str]:
-    """Return bytes and count of what a cleanup would delete, bytes that wait, or why not."""
+    """Return bytes and count of dead objects, bytes that wait, and why a cleanup is impossible."""
     try:
         report = dataset.cleanup("7d", dry_run=True, published="noted")
     except LakebedError as error:
@@ -214,8 +214,8 @@ def _of_files(address: str, files: Sequence[File], partitions: Sequence[Partitio
     if crowded:
         warnings.append(
             Advice(
-                text=f"{counted(len(crowded), 'partition')} of more than {_FEW} small files each, "
-                f"{counted(sum(crowded.values()), 'file')} in all.",
+                text=f"{counted(len(crowded), 'partition')} with more than {_FEW} small files each, "
+                f"{counted(sum(crowded.values()), 'file')} in total.",
                 command=f"lakebed compact {address}",
             )
         )
@@ -225,7 +225,7 @@ def _of_files(address: str, files: Sequence[File], partitions: Sequence[Partitio
         warnings.append(
             Advice(
                 text=f"Partition {largest.path} is {max(sizes) / median(sizes):.0f} times as large "
-                "as the middle one.",
+                "as the median partition.",
                 command=f"lakebed show {address} --partitions",
             )
         )
@@ -239,7 +239,7 @@ def _of_indices(address: str, indices: Sequence[InvertedIndex]) -> list[Advice]:
             left = index.file_count - index.covered_count
             warnings.append(
                 Advice(
-                    text=f"The index of {index.column} does not know {counted(left, 'file')}.",
+                    text=f"The index of {index.column} lacks {counted(left, 'file')}.",
                     command=f"lakebed index build {address} {index.column}",
                 )
             )
@@ -252,7 +252,7 @@ def _of_the_dead(address: str, dead_bytes: int | None, files: Sequence[File]) ->
         return []
     return [
         Advice(
-            text=f"{human_size(dead_bytes)} are dead, beside {human_size(live)} that are live.",
+            text=f"{human_size(dead_bytes)} are dead, and {human_size(live)} are live.",
             command=f"lakebed cleanup {address}",
         )
     ]
@@ -261,7 +261,7 @@ def _of_the_dead(address: str, dead_bytes: int | None, files: Sequence[File]) ->
 def _of_publications(address: str, tables: Sequence[PublishedTable]) -> list[Advice]:
     return [
         Advice(
-            text=f"{table}, though each commit is to be published to it.",
+            text=f"{table}, although each commit should be published to it.",
             command=f"lakebed publish all {address}",
         )
         for table in tables
@@ -270,7 +270,7 @@ def _of_publications(address: str, tables: Sequence[PublishedTable]) -> list[Adv
 
 
 def size_bins(files: Sequence[File]) -> list[Bin]:
-    """Return how many files there are of each size, by powers of four."""
+    """Return the number of files by size, in bins of powers of four."""
     steps = [1 << power for power in range(10, 33, 2)]
     counts = Counter(
         min(max(int(math.log2(max(file.size_bytes, 1)) - 8) // 2, 0), len(steps))
@@ -282,10 +282,10 @@ def size_bins(files: Sequence[File]) -> list[Bin]:
     return [
         Bin(
             label=label,
-            count=counts[place],
+            count=counts[position],
             is_target=READ_BEST_BYTES[0] <= start < READ_BEST_BYTES[1],
         )
-        for place, (label, start) in enumerate(zip(labels, starts, strict=True))
+        for position, (label, start) in enumerate(zip(labels, starts, strict=True))
     ]
 
 
@@ -308,7 +308,7 @@ def partition_bars(partitions: Sequence[Partition]) -> list[Bar]:
 
 
 def heat_map(files: Sequence[File], partitions: Sequence[Partition]) -> HeatMap:
-    """Return how much of the largest partitions was written when, of what is live."""
+    """Return the live bytes of partitions by time of writing."""
     chosen = {partition.path: row for row, partition in enumerate(partitions)}
     written: dict[tuple[str, int], float] = defaultdict(float)
     for file in files:
@@ -324,7 +324,9 @@ def heat_map(files: Sequence[File], partitions: Sequence[Partition]) -> HeatMap:
     for (path, batch_id), size in written.items():
         column = min((began[batch_id] - first) * count // span, count - 1)
         sizes[chosen[path], column] += size
-    moments = tuple(_moment(first + span * place // max(count - 1, 1)) for place in range(count))
+    moments = tuple(
+        _moment(first + span * position // max(count - 1, 1)) for position in range(count)
+    )
     return HeatMap(partitions=tuple(chosen), moments=moments, sizes=dict(sizes))
 
 

@@ -1,4 +1,4 @@
-"""The page: one file that needs no other, nor a script, nor a network."""
+"""The page of a lake: one file that needs no other file, no script and no network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakebed.web.markup import Markup, element, folded, joined, table
 from lakebed.web.markup import facts as pairs
 from lakebed.work.defaults import READ_BEST_BYTES
 
-MAX_DETAILED = 40  # datasets with a part of their own
+MAX_DETAILED = 40  # datasets with their own section
 
 Link = Callable[[str], str | None]  # from a name to an address, if it has one
 SourceLink = Callable[[SourceFile], str | None]
@@ -31,14 +31,14 @@ def style() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lake:
-    """What a page is about.
+    """The contents of a page.
 
     Attributes:
-        uri: Of the repository.
-        made_at: When the facts were gathered; aware, UTC.
-        datasets: In order of name.
-        failures: Datasets that could not be read, and why.
-        plan: Of a view that somebody asked for, if so.
+        uri: URI of the repository.
+        made_at: Time at which the facts were gathered; aware, UTC.
+        datasets: Facts of the datasets, ordered by name.
+        failures: Datasets that could not be read, with the reasons.
+        plan: Plan of a view, if one was requested.
     """
 
     uri: str
@@ -56,13 +56,13 @@ def render(lake: Lake) -> Iterator[str]:
 def whole(
     title: str, body: Iterable[Markup], *, head: Markup | None = None, top: Markup | None = None
 ) -> Iterator[str]:
-    """Return a page of its parts.
+    """Yield a page piece by piece.
 
     Args:
-        title: Of the page.
-        body: Its parts.
-        head: What else stands in its head.
-        top: What stands before all of it, as on each page.
+        title: Title of the page.
+        body: Parts of the body.
+        head: Additional elements of the head.
+        top: Navigation before the body.
     """
     yield '<!doctype html>\n<html lang="en">'
     yield element(
@@ -90,7 +90,7 @@ def _report(lake: Lake) -> Iterator[Markup]:
         yield element(
             "p",
             f"The {len(detailed)} largest datasets follow. {counted(left_out, 'other')} can be "
-            "looked at one by one: lakebed report LOCATION/NAME.",
+            "shown one by one: lakebed report LOCATION/NAME.",
         )
     if lake.plan is not None:
         yield plan_part(lake.plan)
@@ -100,20 +100,20 @@ def _report(lake: Lake) -> Iterator[Markup]:
 
 
 def names_in_detail(datasets: Sequence[DatasetFacts]) -> set[str]:
-    """Choose the datasets that get a part of their own: the largest, of a lake of many.
+    """Return the names of the datasets with their own section: the largest ones.
 
-    One that is not among the largest of some is not among those of more.
+    A dataset that is not chosen among some datasets is not chosen among more of them either.
     """
     by_size = sorted(datasets, key=lambda each: -(each.size_bytes or 0))
     return {each.name for each in by_size[:MAX_DETAILED]}
 
 
 def lake_part(lake: Lake, link: Link) -> Iterator[Markup]:
-    """Return what is told of a lake as a whole.
+    """Yield the overview of a lake.
 
     Args:
-        lake: What is told of.
-        link: From the name of a dataset to where it is told in detail.
+        lake: The lake.
+        link: Returns the address of a dataset's section or page, by name.
     """
     yield element(
         "header",
@@ -139,9 +139,9 @@ def lake_part(lake: Lake, link: Link) -> Iterator[Markup]:
     advice = [
         (each.name, piece.text, piece.command) for each in lake.datasets for piece in each.advice
     ]
-    yield table("What somebody may want to mend", ("dataset", "what is so", "command"), advice)
+    yield table("Needs attention", ("dataset", "finding", "command"), advice)
     if lake.failures:
-        yield table("Not read", ("dataset", "why"), lake.failures)
+        yield table("Not read", ("dataset", "reason"), lake.failures)
 
 
 def _datasets(datasets: Sequence[DatasetFacts], link: Link) -> Markup:
@@ -164,7 +164,7 @@ def _datasets(datasets: Sequence[DatasetFacts], link: Link) -> Markup:
 
 
 def linked(text: str, address: str | None) -> str:
-    """Return a text that leads to an address, if there is one."""
+    """Return a text as a link to an address, if there is one."""
     return text if address is None else element("a", text, href=address)
 
 
@@ -179,15 +179,15 @@ def _moment(moment: dt.datetime | None) -> str | None:
 def dataset_part(
     dataset: DatasetFacts, *, source_link: SourceLink | None = None
 ) -> Iterator[Markup]:
-    """Return what is told of a dataset.
+    """Yield the section of a dataset.
 
     Args:
-        dataset: What is told of.
-        source_link: From a raw file to where it is told of.
+        dataset: Facts of the dataset.
+        source_link: Returns the address of a raw file's page.
     """
     descriptor = dataset.dataset.descriptor
     last = dataset.last_commit
-    # A name has letters, digits and + - _ only.
+    # Names need no escaping: they have only letters, digits and + - _.
     yield Markup(f'<section id="{_anchor(dataset.name)}">')
     yield element("h2", dataset.name)
     yield pairs(
@@ -286,7 +286,7 @@ def _files(dataset: DatasetFacts) -> Iterator[Markup]:
     bins = dataset_facts.size_bins(dataset.files)
     low, high = map(human_size, READ_BEST_BYTES)
     yield element("h3", "Sizes of data files")
-    yield element("p", f"Files from {low} to {high} are read best; they stand before the band.")
+    yield element("p", f"Files from {low} to {high} (shaded) are read fastest.")
     yield charts.histogram("Data files by size", bins)
     yield folded(
         "The numbers",
@@ -318,7 +318,7 @@ def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
         ),
     )
     if len(field.moments) > 1:
-        yield element("p", "When what is live was written: the fuller the colour, the more bytes.")
+        yield element("p", "Live bytes by time of writing: the darker the colour, the more bytes.")
         yield charts.heat_map(
             "Live bytes by partition and time of writing",
             field.partitions,
@@ -357,7 +357,7 @@ def _batches(dataset: DatasetFacts, source_link: SourceLink | None) -> Iterator[
     )
     if dataset.holds:
         yield table(
-            "Raw files that no ingest reads until they are released",
+            "Raw files held back from ingests until they are released",
             ("raw file", "held", "reason"),
             [(hold.location, _moment(hold.held_at), hold.reason) for hold in dataset.holds],
         )
@@ -395,7 +395,7 @@ def _indices(dataset: DatasetFacts) -> Markup:
         [
             element("h3", "Indices"),
             table(
-                "What they cost, and what they save",
+                "Costs and savings",
                 ("column", "bytes", "files known", "values", "files read for a value, about"),
                 [
                     (
@@ -415,21 +415,21 @@ def _indices(dataset: DatasetFacts) -> Markup:
 
 
 def _dead(dataset: DatasetFacts) -> Iterator[Markup]:
-    yield element("h3", "What is not needed any more")
+    yield element("h3", "Dead files")
     if dataset.dead_bytes is None:
-        yield element("p", f"A cleanup cannot tell: {dataset.dead_note}")
+        yield element("p", f"A cleanup is not possible: {dataset.dead_note}")
     else:
         yield element(
             "p",
             f"A cleanup now would delete {counted(dataset.dead_count, 'object')} of "
-            f"{human_size(dataset.dead_bytes)}. {human_size(dataset.waiting_bytes)} are superseded, and stay "
-            "until they have been so for a week. ",
+            f"{human_size(dataset.dead_bytes)}. {human_size(dataset.waiting_bytes)} are superseded "
+            "and kept for one week. ",
             element("code", f"lakebed cleanup {dataset.address}"),
         )
     if dataset.protections:
         yield table(
             "Protected from cleanup",
-            ("what", "why", "by", "until"),
+            ("protected", "reason", "by", "until"),
             [
                 (each.target, each.reason, each.by, _moment(each.until) or "for ever")
                 for each in dataset.protections
@@ -438,7 +438,7 @@ def _dead(dataset: DatasetFacts) -> Iterator[Markup]:
 
 
 def plan_part(explanation: Explanation) -> Markup:
-    """Return which files a predicate keeps, and what drops the others."""
+    """Return the section of a plan: the files that a predicate keeps, and why others are dropped."""
     dropped = [
         ("partition", explanation.dropped_by_partition),
         ("schema", explanation.dropped_by_schema),
@@ -456,7 +456,7 @@ def plan_part(explanation: Explanation) -> Markup:
         element("h2", f"Plan of {explanation.dataset}"),
         element("p", element("code", explanation.predicate)),
         charts.bars("Files kept and dropped", records),
-        table("Files", ("which", "files"), parts),
+        table("Files", ("step", "files"), parts),
         element("pre", *(element("span", line) for line in str(explanation).splitlines())),
         id="plan",
     )

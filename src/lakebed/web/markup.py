@@ -1,7 +1,7 @@
-"""HTML and SVG as text, of which nothing is written without being escaped.
+"""HTML and SVG as text, in which every value is escaped.
 
-What a lake holds (names, values, predicates, runs) is anybody's text. Here it can only become text
-of a page: an element takes texts, which are escaped, and other elements, which have been.
+Names, values, predicates and runs of a lake are untrusted text. Here they can only become text of a
+page: an element takes texts, which it escapes, and other elements, which are escaped already.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_TEXT = 120  # letters of a cell or a label
 
 
 class Markup(str):
-    """Text that is HTML already. Only this module makes it."""
+    """Text that is HTML already. Only this module creates it."""
 
     __slots__ = ()
 
@@ -24,12 +24,13 @@ _VOID = frozenset({"br", "col", "input", "link", "meta"})
 
 
 def element(name: str, /, *inner: str | int, **attributes: str | float | None) -> Markup:
-    """Return an element; what is inside is escaped unless it is an element itself.
+    """Return an element; inner texts are escaped, inner elements are not.
 
     Args:
-        name: Of the element.
-        inner: Texts and elements.
-        attributes: By name, `class_` for `class` and `_` for `-`; None leaves one out.
+        name: Name of the element.
+        inner: Texts and elements inside.
+        attributes: Attributes by name, with `class_` for `class` and `_` for `-`; an attribute of
+            None is left out.
 
     >>> element("td", "a < b", element("b", "!"), class_="number", aria_label='"')
     '<td class="number" aria-label="&quot;">a &lt; b<b>!</b></td>'
@@ -52,7 +53,7 @@ def joined(parts: Iterable[str | int]) -> Markup:
 
 
 def short(text: str) -> str:
-    r"""Return a text without what moves the eye or the cursor, and no longer than a cell.
+    r"""Return a text with control characters escaped, and shortened to the length of a cell.
 
     >>> short("a\u202eb\nc"), len(short("x" * 10_000))
     ('a\\u202eb\\nc', 120)
@@ -64,7 +65,7 @@ def short(text: str) -> str:
 def table(
     caption: str, columns: Sequence[str], rows: Iterable[Sequence[str | int | None]]
 ) -> Markup:
-    """Return a table; numbers are set to the right, None is a dash."""
+    """Return a table; numbers are aligned to the right, and None is a dash."""
     rows = list(rows)
     first: Sequence[str | int | None] = rows[0] if rows else columns
     head = element("tr", *map(_head, columns, first))
@@ -83,21 +84,21 @@ def table(
 
 
 def wide(label: str, *inner: Markup) -> Markup:
-    """Return a box that scrolls sideways where the window is narrow, by keys as well.
+    """Return a box that scrolls sideways in a narrow window, by keys too.
 
-    It is no landmark: a page has many of them.
+    It is not a landmark for screen readers, because a page has many of these boxes.
     """
     return element("div", *inner, class_="wide", tabindex="0", role="group", aria_label=label)
 
 
 def _head(column: str, first: str | int | None) -> Markup:
-    """Return the head of a column, above its numbers if it has any."""
+    """Return the head of a column, aligned like its cells."""
     class_ = "number" if isinstance(first, int) else None
     return element("th", column, scope="col", class_=class_)
 
 
 def _cell(value: str | int | None, *, of: str | None = None) -> Markup:
-    """Return a cell, which may be the head `of` its row."""
+    """Return a cell; with `of`, the cell is the head of its row or column."""
     name = "td" if of is None else "th"
     if value is None:
         return element(name, "-", scope=of)
@@ -116,5 +117,5 @@ def facts(pairs: Mapping[str, str | int | None]) -> Markup:
 
 
 def folded(summary: str, *inner: Markup) -> Markup:
-    """Return something that a reader opens, and that is printed open or not as it is."""
+    """Return a section that a reader can open; it is printed only if it is open."""
     return element("details", element("summary", summary), *inner)

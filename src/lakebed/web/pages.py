@@ -1,4 +1,4 @@
-"""The pages as parts: forms, results and records, in the look of the report. No request here."""
+"""Parts of the server's pages: forms, results and records, in the style of the report."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ _SHOWN = frozenset({"id", "what", "where", "work_id", "path", "hash", "start", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAddresses:
-    """Where the pages are.
+    """Addresses of the pages.
 
     Attributes:
-        base: Path that a proxy has put before all others.
+        base: Path that a proxy puts before all others.
     """
 
     base: str
 
     def lake(self, page: int = 1) -> str:
-        """Return where a page of the datasets is."""
+        """Return the address of a page of datasets."""
         return f"{self.base}/" if page == 1 else f"{self.base}/?page={page}"
 
     def dataset(self, name: str) -> str:
-        """Return where a dataset is."""
+        """Return the address of a dataset."""
         return f"{self.base}/datasets/{quote(name, safe='')}"
 
     def plan(self, name: str) -> str:
-        """Return where plans of a dataset are."""
+        """Return the address of a dataset's plans."""
         return f"{self.dataset(name)}/plan"
 
     def search(self, arguments: str = "") -> str:
-        """Return where the archive is searched."""
+        """Return the address of the archive's search."""
         return f"{self.base}/archive" + (f"?{arguments}" if arguments else "")
 
     def file(self, file_id: str) -> str:
-        """Return where a file of the archive is told of."""
+        """Return the address of a file's page in the archive."""
         return f"{self.base}/archive/files/{_quoted(file_id)}"
 
     def content(self, file_id: str) -> str:
-        """Return where a file of the archive is downloaded."""
+        """Return the address of a file's download."""
         return f"{self.base}/archive/contents/{_quoted(file_id)}"
 
 
@@ -61,16 +61,16 @@ def _quoted(file_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What became of a raw file in a dataset.
+    """The use of a raw file in a dataset.
 
     Attributes:
-        dataset: Its name.
-        batch_id: Of the batch that it was read into.
-        version: That made the batch visible; None if it is not known any more.
-        is_live: Whether the newest version reads data files of the batch.
-        run: That read it.
-        row_count: Rows that were loaded.
-        rejected_count: Lines that were not.
+        dataset: Name of the dataset.
+        batch_id: Id of the batch that the file was loaded into.
+        version: Version that made the batch visible; None if no longer known.
+        is_live: True if the newest version reads data files of the batch.
+        run: Name of the run that loaded the file.
+        row_count: Number of loaded rows.
+        rejected_count: Number of rejected lines.
     """
 
     dataset: str
@@ -84,13 +84,13 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
-    """What became of a raw file.
+    """The uses of a raw file.
 
     Attributes:
-        found: In which datasets.
-        asked_count: How many datasets were asked.
-        dataset_count: How many there are.
-        unread: Datasets that could not be asked.
+        found: Uses in datasets.
+        asked_count: Number of datasets searched.
+        dataset_count: Number of all datasets.
+        unread: Names of datasets that could not be read.
     """
 
     found: Sequence[Use]
@@ -100,13 +100,13 @@ class Uses:
 
 
 def navigation(label: str, links: Mapping[str, str]) -> Markup:
-    """Return links to other pages, under a name by which they are told from others."""
+    """Return links to other pages, with a label that distinguishes them from other links."""
     anchors = (element("a", text, href=to) for text, to in links.items())
     return element("nav", *anchors, aria_label=label)
 
 
 def alert(error: LakebedError) -> Markup:
-    """Return what an error says, and its hint."""
+    """Return the message and the hint of an error."""
     return element(
         "div",
         *(element("p", part) for part in _lines(error.message)),
@@ -117,7 +117,7 @@ def alert(error: LakebedError) -> Markup:
 
 
 def _lines(text: str) -> list[str]:
-    """Return a text in pieces that a page does not cut, at most ten."""
+    """Return a text in pieces that are short enough for a page, at most ten."""
     words, lines = text.split(), [""]
     for word in words:
         if len(lines[-1]) + len(word) > 100:
@@ -127,13 +127,13 @@ def _lines(text: str) -> list[str]:
 
 
 def form(action: str, fields: Mapping[str, str], given: Mapping[str, str], button: str) -> Markup:
-    """Return a form that asks by GET.
+    """Return a form that is sent by GET.
 
     Args:
-        action: Who answers.
-        fields: Labels by name.
-        given: Values by name.
-        button: What is written on it.
+        action: Address that the form is sent to.
+        fields: Labels of the fields by name.
+        given: Values of the fields by name.
+        button: Text of the button.
     """
     inputs = [
         element(
@@ -149,8 +149,8 @@ def form(action: str, fields: Mapping[str, str], given: Mapping[str, str], butto
 
 
 def plan_form(addresses: PageAddresses, name: str, where: str = "") -> Markup:
-    """Return the form that asks for a plan."""
-    fields = {"where": "Which files would be read for the rows where …"}
+    """Return the form for a plan."""
+    fields = {"where": "Show the files that are read for rows where …"}
     return form(addresses.plan(name), fields, {"where": where}, "Plan")
 
 
@@ -162,7 +162,7 @@ def search_form(addresses: PageAddresses, given: Mapping[str, str]) -> Markup:
             form(addresses.search(), fields, given, "Search"),
             element(
                 "p",
-                "What is always needed, and a work id or both times. ",
+                "“What” is required, and a work id or both times. ",
                 "A time is 2015-03-20, 2015-03-20T10:00Z or now, in UTC.",
             ),
         ]
@@ -170,12 +170,12 @@ def search_form(addresses: PageAddresses, given: Mapping[str, str]) -> Markup:
 
 
 def results(addresses: PageAddresses, page: Page, following: str | None) -> Markup:
-    """Return the files that answer a question.
+    """Return the files of a search.
 
     Args:
-        addresses: Of all pages.
-        page: The records.
-        following: Where the next page is; None on the last one.
+        addresses: Addresses of all pages.
+        page: The records to show.
+        following: Address of the next page; None on the last one.
     """
     rows = [
         (
@@ -199,7 +199,7 @@ def results(addresses: PageAddresses, page: Page, following: str | None) -> Mark
 
 
 def record_part(addresses: PageAddresses, record: ArchiveRecord) -> Markup:
-    """Return what is told of a file."""
+    """Return the metadata of a file, and a link to download it."""
     further = [
         (name, value if isinstance(value, str) else json.dumps(value))
         for name, value in record.metadata.items()
@@ -228,7 +228,7 @@ def record_part(addresses: PageAddresses, record: ArchiveRecord) -> Markup:
 
 
 def uses_part(addresses: PageAddresses, uses: Uses) -> Markup:
-    """Return what became of a file."""
+    """Return the table of a file's uses in datasets."""
     rows = [
         (
             linked(use.dataset, addresses.dataset(use.dataset)),
@@ -242,17 +242,17 @@ def uses_part(addresses: PageAddresses, uses: Uses) -> Markup:
         for use in uses.found
     ]
     columns = ("dataset", "batch", "version", "batch is live", "run", "rows", "rejected")
-    parts = [table("What became of it", columns, rows)]
+    parts = [table("Uses in datasets", columns, rows)]
     if uses.asked_count < uses.dataset_count:
-        told = f"Only the first {uses.asked_count} of {uses.dataset_count} datasets were asked."
-        parts.append(element("p", told))
+        note = f"Only the first {uses.asked_count} of {uses.dataset_count} datasets were searched."
+        parts.append(element("p", note))
     if uses.unread:
         parts.append(table("Not read", ("dataset",), [(name,) for name in uses.unread]))
     return joined(parts)
 
 
 def _moment(moment: dt.datetime | None) -> str | None:
-    """Return a time as the archive tells it, to the millisecond where it has any."""
+    """Return a time as text, with milliseconds if it has any."""
     if moment is None:
         return None
     text = f"{moment:%Y-%m-%d %H:%M:%S}"

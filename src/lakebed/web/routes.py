@@ -1,4 +1,4 @@
-"""The pages, and who answers for each."""
+"""The routes of the server and their handlers."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from lakebed.web.pages import PageAddresses, Use, Uses
 _log = logging.getLogger(__name__)
 
 DATASETS_A_PAGE = 50
-MAX_ASKED = 100  # datasets, for what became of a raw file
-_THREADS = 8  # that ask datasets
+MAX_ASKED = 100  # datasets that are searched for uses of a raw file
+_THREADS = 8  # that read datasets
 
 _API = frozenset({"v0", "spec"})  # first parts of paths that the archive answers
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
-_ICON = element("link", rel="icon", href="data:,")  # or else browsers ask for one
+_ICON = element("link", rel="icon", href="data:,")  # keeps browsers from requesting one
 _STYLE_HASH = base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()
 _HEADERS = {
     "content-security-policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; "
@@ -58,7 +58,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-# A browser may keep what everybody may read, and asks each time whether it is still so.
+# Browsers may cache public pages, but must revalidate them each time.
 _ASK_AGAIN = "private, no-cache"
 
 
@@ -138,7 +138,7 @@ class _Pages:
         self._may_be_kept = may_be_kept
 
     def routes(self) -> list[Route]:
-        """Return what can be asked, by GET and HEAD."""
+        """Return the routes; all answer GET and HEAD."""
         routes = [Route("/", self._lake), Route("/health", _health), Route("/health/", _health)]
         if self._repository is not None:
             routes += [
@@ -148,7 +148,7 @@ class _Pages:
         if self._archive is not None:
             routes += [
                 Route("/archive", self._search),
-                # An id of old archives may hold a slash, which comes decoded.
+                # Ids of old archives may hold a slash, which arrives decoded.
                 Route("/archive/files/{file_id:path}", self._file),
                 Route("/archive/contents/{file_id:path}", self._content),
             ]
@@ -157,7 +157,9 @@ class _Pages:
     def _lake(self, request: Request) -> Response:
         accepted = request.headers.get("accept", "")
         if self._archive and "application/json" in accepted and "text/html" not in accepted:
-            return RedirectResponse(f"{self._addresses.base}/spec/")  # as the archive's own server
+            return RedirectResponse(
+                f"{self._addresses.base}/spec/"
+            )  # like the archive's own server
         if self._repository is None:
             return RedirectResponse(self._addresses.search())
         names = self._names()
@@ -168,12 +170,12 @@ class _Pages:
         links = {
             text: self._addresses.lake(step) for text, step in steps.items() if 1 <= step <= count
         }
-        told = (
-            f"Page {page} of {count}, by name, of {len(names):,} datasets. Sums are of this page."
+        summary = (
+            f"Page {page} of {count} of {len(names):,} datasets by name. Sums cover this page only."
         )
         parts = [*lake_part(lake, self._addresses.dataset)]
         if count > 1:
-            parts += [element("p", told), pages.navigation("Pages", links)]
+            parts += [element("p", summary), pages.navigation("Pages", links)]
         return self._page(request, f"Lakebed: {self._repository.uri}", parts)
 
     def _gathered(self, names: Sequence[str]) -> Lake:
@@ -184,7 +186,7 @@ class _Pages:
             try:
                 return gather(repository.open(name))
             except LakebedError as error:
-                # One that cannot be read is told on the page, beside all others.
+                # The page lists datasets that cannot be read, with the reason.
                 return name, error.message
 
         known = list(at_once(facts_of, names, _THREADS))
@@ -308,7 +310,7 @@ class _Pages:
             return answer
         answer.headers["content-type"] = "application/octet-stream"
         if record.path.lower().endswith((".gz", ".tgz")) and "content-encoding" in answer.headers:
-            # Its name says what it is: whoever downloads it wants it as it is.
+            # The name says that the file is compressed, so the download keeps it compressed.
             del answer.headers["content-encoding"]
         return answer
 
@@ -317,7 +319,7 @@ class _Pages:
         return find_record(self._archive, request.path_params["file_id"])
 
     def _source_address(self, source: SourceFile) -> str | None:
-        """Return where a raw file is told of, if it lies in the archive that is shown."""
+        """Return the address of a raw file's page, if the file is in the archive shown."""
         if self._archive is None or source.file_id is None:
             return None
         is_ours = source.location.startswith(f"{self._archive.store.uri}/")
@@ -388,7 +390,7 @@ def _html(
     title: str, parts: Iterable[Markup], status: int, *, top: Markup | None = None
 ) -> Response:
     text = "".join(whole(title, parts, head=_ICON, top=top))
-    # Half of a pair, as a value of a form may be, has no bytes.
+    # Values of a form may hold half of a surrogate pair, which cannot be encoded.
     body = text.encode("utf-8", "backslashreplace")
     return Response(body, status, headers=_HEADERS, media_type="text/html")
 
@@ -399,8 +401,8 @@ def _status(error: LakebedError) -> int:
     return 503 if isinstance(error, StorageError) else 500
 
 
-def _short_page(title: str, status: int, told: str = "") -> Response:
-    return _html(f"Lakebed: {title}", [element("h1", title), element("p", told)], status)
+def _short_page(title: str, status: int, text: str = "") -> Response:
+    return _html(f"Lakebed: {title}", [element("h1", title), element("p", text)], status)
 
 
 def _answer_error(request: Request, error: Exception) -> Response:
@@ -421,18 +423,18 @@ def _answer_refusal(_request: Request, error: Exception) -> Response:
 def _answer_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        page = _short_page("Not allowed", 405, "The lake can only be looked at here.")
+        page = _short_page("Not allowed", 405, "These pages are read-only.")
         page.headers["allow"] = "GET, HEAD"
         return page
     return _short_page("Not here", error.status_code, "There is no such page.")
 
 
 def _answer_defect(_request: Request, _error: Exception) -> Response:
-    return _short_page("The server failed", 500, "Its log says why.")
+    return _short_page("The server failed", 500, "The reason is in its log.")
 
 
 _MISDIRECTED = Refusal(
     421,
     "MisdirectedRequest",
-    "This server answers for its own machine: ask for it as 127.0.0.1 or localhost.",
+    "This server answers only under its own machine's names: open it as 127.0.0.1 or localhost.",
 )

@@ -33,20 +33,20 @@ def create_app(
     public_url: str | None = None,
     hosts: frozenset[str] | None = None,
 ) -> ASGIApp:
-    """Return the ASGI application that shows a lake, an archive or both; nothing is ever changed.
+    """Return a read-only ASGI application that shows a lake, an archive or both.
 
     Args:
-        repository: Whose datasets are shown, as `open_repository` gives it.
-        name: Of the one dataset that is shown; None for all.
-        archive: Whose files are shown, and that its own clients can ask as well.
-        token: What requests must bring as password, or as `Authorization: Bearer …`; None lets
-            everybody read.
-        public_url: How people reach the server, if a proxy changes it.
-        hosts: By which names the server may be asked for; None for any.
+        repository: Repository whose datasets are shown, from `open_repository`.
+        name: Name of the only dataset to show; None for all.
+        archive: Archive whose files are shown; its own clients can use the server too.
+        token: Secret that requests must send as password, or as `Authorization: Bearer …`; None
+            lets everyone read.
+        public_url: URL of the server for its users, if a proxy changes it.
+        hosts: Host names that requests may use; None for any.
 
     Raises:
         InvalidInputError: There is neither a repository nor an archive, or the token or the URL is
-            none.
+            not valid.
         MissingDependencyError: starlette is not installed.
 
     Examples:
@@ -83,14 +83,14 @@ def serve(
 ) -> None:
     """Show a lake, an archive or both until the process is interrupted.
 
-    Without a token, a server at an address of this machine answers only who asks for it by such an
-    address: a page of somebody else's, open in a browser here, cannot read it by a name of its own.
+    Without a token, a server at a local address answers only requests that name a local address. So
+    a foreign web page in a local browser cannot read it under a name of its own (DNS rebinding).
 
     Args:
         repository: As in `create_app`.
         name: As in `create_app`.
         archive: As in `create_app`.
-        host: The address to listen at.
+        host: The address to listen on.
         port: The port; 0 takes a free one.
         token: As in `create_app`.
         public_url: As in `create_app`.
