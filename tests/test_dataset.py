@@ -844,7 +844,7 @@ def test_a_version_without_its_name_is_an_error_that_names_it(
     flights: Dataset, verb: str, value: object, named: str
 ) -> None:
     with pytest.raises(
-        InvalidInputError, match=rf"does not say what .* is. Name it: {verb}\({named}"
+        InvalidInputError, match=rf"is ambiguous: .* Write {verb}\({named}"
     ):
         getattr(flights, verb)(value)
 

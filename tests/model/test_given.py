@@ -35,7 +35,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "options is 6": lambda d: d.load(__file__, "json", options=6),
     "commit is 5": lambda d: d.with_options(commit=5).overwrite(ROWS),
     "columns is 5": lambda d: d.pandas(5),
-    "columns names 5, which is no text": lambda d: d.record_batches(["n", 5]),
+    "columns names 5, which is not a text": lambda d: d.record_batches(["n", 5]),
     "columns is 6": lambda d: d.select(6),
     "columns is 7": lambda d: d.diff(0).rows(7),
     "columns is 8": lambda d: d.diff(0).spark(columns=8),
@@ -54,7 +54,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "until is 'Friday'": lambda d: d.protect(version=1, reason="audit", until="Friday"),
     "The location is None": lambda _: lakebed.open_repository(None),  # type: ignore[arg-type]
     "index is 5": lambda d: DatasetDescriptor(schema=d.schema, index=5),  # type: ignore[arg-type]
-    "index names None, which is no text": lambda d: DatasetDescriptor(
+    "index names None, which is not a text": lambda d: DatasetDescriptor(
         schema=d.schema,
         index=[None],  # type: ignore[list-item]
     ),
@@ -113,7 +113,7 @@ def test_text_that_is_neither_a_document_nor_a_file_is_refused_by_name(reader, t
         with pytest.raises(lakebed.LakebedError, match=r"^No ") as caught:
             reader(text)
         assert len(caught.value.message) < 600
-    with pytest.raises(FormatError, match="latin' is no UTF-8"):
+    with pytest.raises(FormatError, match="latin' is not valid UTF-8"):
         reader(str(latin))
 
 

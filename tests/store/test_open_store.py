@@ -150,7 +150,7 @@ def test_options_that_are_no_mapping_are_refused_and_not_shown() -> None:
         ("s3://b", {"region": 3}, "Option region '3' is not a valid region"),
         ("s3://b", {"region": None}, "Storage option 'region' is of type NoneType"),
         ("s3://b", {"secret_access_key": b"hush"}, "'secret_access_key' is of type bytes"),
-        ("s3://b", {3: "a"}, "named by 3"),
+        ("s3://b", {3: "a"}, "3 is not the name of a storage option"),
         ("hdfs://name/lake", {"user": ["ann"]}, "'user' is of type list"),
         ("memory://b", {"region": {}}, "'region' is of type dict"),
     ],
