@@ -843,9 +843,7 @@ def test_illegal_name_writes_nothing(store: Store, name: str) -> None:
 def test_a_version_without_its_name_is_an_error_that_names_it(
     flights: Dataset, verb: str, value: object, named: str
 ) -> None:
-    with pytest.raises(
-        InvalidInputError, match=rf"is ambiguous: .* Write {verb}\({named}"
-    ):
+    with pytest.raises(InvalidInputError, match=rf"is ambiguous: .* Write {verb}\({named}"):
         getattr(flights, verb)(value)
 
     assert flights.version == 0

@@ -14,7 +14,7 @@ def warn(message: str) -> None:
     """Issue a warning for the line of code that called Lakebed, at any depth of calls.
 
     Args:
-        message: What may go wrong, and what to do instead.
+        message: The possible problem, and what to do instead.
 
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")

@@ -96,7 +96,7 @@ class Tally:
             on_progress: Callback for progress.
             what: Description of the operation; see `Progress`.
             sizes: Sizes in bytes by name; None to `expect` files later.
-            unit: See `Progress`.
+            unit: Counted unit; see `Progress`.
         """
         if on_progress is NO_PROGRESS and _log.isEnabledFor(logging.INFO):
             on_progress = _logging()

@@ -55,7 +55,7 @@ class Advice:
     """A finding that may need attention.
 
     Attributes:
-        text: The finding.
+        text: The finding, as a sentence.
         command: The command that mends it.
     """
 

@@ -112,7 +112,7 @@ def lake_part(lake: Lake, link: Link) -> Iterator[Markup]:
     """Yield the overview of a lake.
 
     Args:
-        lake: The lake.
+        lake: The facts to show.
         link: Returns the address of a dataset's section or page, by name.
     """
     yield element(

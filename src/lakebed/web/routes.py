@@ -310,7 +310,7 @@ class _Pages:
             return answer
         answer.headers["content-type"] = "application/octet-stream"
         if record.path.lower().endswith((".gz", ".tgz")) and "content-encoding" in answer.headers:
-            # The name says that the file is compressed, so the download keeps it compressed.
+            # The name is that of a compressed file, so the download keeps it compressed.
             del answer.headers["content-encoding"]
         return answer
 

@@ -78,7 +78,7 @@ class TableMetadata:
         return hashlib.blake2b(data, digest_size=16).hexdigest()
 
     def actions(self, table_id: str, created_ms: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the actions that say it."""
+        """Return the `protocol` and the `metaData` actions."""
         metadata = {
             "id": table_id,
             "format": {"provider": "parquet", "options": {}},

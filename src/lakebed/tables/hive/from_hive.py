@@ -36,7 +36,7 @@ def partitions_of(
         store: The store of the repository.
         name: Name of the dataset and of its directory.
         source: Name of the table, as `database.table`.
-        metastore: See `Dataset.publish`.
+        metastore: As for `Dataset.publish`.
 
     Raises:
         NotFoundError: There is no such table.
