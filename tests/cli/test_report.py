@@ -79,7 +79,7 @@ def test_every_number_is_what_the_command_line_says(repository, page, cli):
 def test_plan_says_what_explain_says(repository, page):
     explanation = repository["d"].where("n > 3").plan().explain()
 
-    told = {row["which"]: int(row["files"]) for row in page.rows("Files")}
+    told = {row["outcome"]: int(row["files"]) for row in page.rows("Files")}
 
     assert told["kept"] == explanation.kept
     assert told["dropped by statistics"] == explanation.dropped_by_statistics
@@ -93,7 +93,7 @@ def test_whatever_a_lake_holds_stays_text(page):
         *("table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary"),
         *("svg", "rect", "circle", "line", "text"),
     }
-    assert page.rows("Protected from cleanup")[0]["why"] == HOSTILE
+    assert page.rows("Protected from cleanup")[0]["reason"] == HOSTILE
 
 
 def test_page_asks_nobody_for_anything_and_its_links_lead_somewhere(page):

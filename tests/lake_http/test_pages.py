@@ -218,7 +218,7 @@ def test_plan_is_that_of_a_predicate_typed_into_the_form(client, repository) -> 
 
     empty = shown(client, "/datasets/d/plan")
     page = shown(client, f"/datasets/d/plan?where={quote(explanation.predicate)}")
-    told = {row["which"]: int(row["files"]) for row in page.rows("Files")}
+    told = {row["outcome"]: int(row["files"]) for row in page.rows("Files")}
 
     assert empty.inputs == {"where": ""}
     assert empty.tables == {}
@@ -372,7 +372,7 @@ def test_whatever_is_held_stays_text(client) -> None:
         page = ShownPage(answer.text)
         assert not {"script", "img"} & page.elements, address
         assert "<script" not in answer.text
-    assert shown(client, "/datasets/d").rows("Protected from cleanup")[0]["why"] == HOSTILE
+    assert shown(client, "/datasets/d").rows("Protected from cleanup")[0]["reason"] == HOSTILE
     assert shown(client, "/archive/files/hostile").rows("Further metadata") == [
         {"name": "k", "value": HOSTILE}
     ]

@@ -456,7 +456,7 @@ def plan_part(explanation: Explanation) -> Markup:
         element("h2", f"Plan of {explanation.dataset}"),
         element("p", element("code", explanation.predicate)),
         charts.bars("Files kept and dropped", records),
-        table("Files", ("step", "files"), parts),
+        table("Files", ("outcome", "files"), parts),
         element("pre", *(element("span", line) for line in str(explanation).splitlines())),
         id="plan",
     )
