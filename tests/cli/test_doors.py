@@ -152,7 +152,9 @@ def test_verb_whose_commit_a_table_cannot_show_ends_with_a_code_of_its_own(
     assert cli("publish", "all", automatic, exit_code=9).stderr.count("Error: ") == 1
     page = tmp_path / "report.html"
     cli("report", automatic, "-o", page)
-    assert "delta shows version 1 of 2, although each commit should be published" in page.read_text()
+    assert (
+        "delta shows version 1 of 2, although each commit should be published" in page.read_text()
+    )
 
     cli("delete", automatic, "--where", "p = ''", "--yes")
 
