@@ -158,7 +158,7 @@ def check_place(store: Store, name: str, missing: DatasetNotFoundError) -> None:
         raise InvalidInputError(
             f"Dataset {name!r} cannot be created in {store.uri}: {name!r} is a repository, with "
             f"{inner}, which would lie in the directory of the new dataset.",
-            hint=f"Name a dataset in it: {name}/NAME.",
+            hint=f"Name a dataset in it: {store.uri}/{name}/NAME.",
         )
     if missing.is_in_dataset:
         raise InvalidInputError(

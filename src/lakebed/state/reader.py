@@ -159,7 +159,7 @@ def not_found(store: Store, name: str) -> DatasetNotFoundError:
     if within:
         listed = (
             f"{name!r} is a repository itself, with {counted(len(within), 'dataset')}: name one, "
-            f"such as {name}/{within[0]}."
+            f"such as {store.uri}/{name}/{within[0]}."
         )
     elif known:
         listed = f"Datasets are: {shortened(known)}."
