@@ -87,7 +87,7 @@ def delete(store: Store, keys: Sequence[str], number_of: NumberOf) -> None:
 
 
 def pointers_in(dataset: str, keys: Sequence[str]) -> list[str]:
-    """Return the keys of a dataset that all its tables share under one name: pointers and notes."""
+    """Return those keys of a dataset that every publisher of its tables reuses: pointers, notes."""
     notes = f"{Folder.PUBLISHED.of(dataset)}/"
     leading = (hint_key(dataset), f"{delta_folder(dataset)}/{LAST_CHECKPOINT}")
     return [key for key in keys if key in leading or key.startswith(notes)]

@@ -159,7 +159,7 @@ def timeline(title: str, events: Sequence[Event]) -> Markup:
 def heat_map(
     title: str, rows: Sequence[str], columns: Sequence[str], values: Mapping[tuple[int, int], float]
 ) -> Markup:
-    """Return a field of squares, the darker the larger the value; no square without a value.
+    """Return a field of squares; the larger the value, the stronger the colour.
 
     Args:
         title: Title of the chart.

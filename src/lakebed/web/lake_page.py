@@ -318,7 +318,9 @@ def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
         ),
     )
     if len(field.moments) > 1:
-        yield element("p", "Live bytes by time of writing: the darker the colour, the more bytes.")
+        yield element(
+            "p", "Live bytes by time of writing: the stronger the colour, the more bytes."
+        )
         yield charts.heat_map(
             "Live bytes by partition and time of writing",
             field.partitions,

@@ -104,14 +104,14 @@ class Checkpoint:
     digest: str
 
 
-def encode(rest: Sequence[Mapping[str, Any]], adds: pa.ChunkedArray) -> Checkpoint:
+def encode(other_actions: Sequence[Mapping[str, Any]], adds: pa.ChunkedArray) -> Checkpoint:
     """Return a checkpoint.
 
     Args:
-        rest: All actions but those of files.
+        other_actions: All actions except those of files.
         adds: All files, as `adds_column` returns them.
     """
-    others = pa.Table.from_pylist([dict(action) for action in rest], schema=_SCHEMA)
+    others = pa.Table.from_pylist([dict(action) for action in other_actions], schema=_SCHEMA)
     columns = [
         adds if name == "add" else pa.nulls(len(adds), _SCHEMA.field(name).type)
         for name in _SCHEMA.names

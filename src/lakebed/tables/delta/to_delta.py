@@ -403,18 +403,18 @@ class _DeltaTarget:
     def _checkpoint(self, plan: _Plan, mark: Mark, added: Sequence[_Add]) -> Checkpoint | None:
         """Return the checkpoint after the commit, built from the last one if there is one."""
         state = plan.state
-        rest = (
+        other_actions = (
             *plan.metadata.actions(mark.table_id, mark.created_ms),
             _transaction(mark, _now_ms()),
         )
         is_alone = self._is_repairing or plan.is_beginning
         with self._warning_of_no_checkpoint(plan):
             if len(added) == len(state.labels):
-                return checkpoint.encode(rest, checkpoint.adds_column(added))
+                return checkpoint.encode(other_actions, checkpoint.adds_column(added))
             adds = None if is_alone else self._adds_from_last(plan)
             if adds is None or len(adds) != len(state.labels):
                 adds = checkpoint.adds_column(self._adds_of(state, state.labels))
-            return checkpoint.encode(rest, adds)
+            return checkpoint.encode(other_actions, adds)
         return None
 
     def _adds_from_last(self, plan: _Plan) -> pa.ChunkedArray | None:

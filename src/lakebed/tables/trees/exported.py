@@ -197,9 +197,9 @@ class ExportedTree:
         known = self._note.places
         new = sorted(found.keys() - known.keys())
         same = {
-            place
-            for place in found.keys() & known.keys()
-            if known[place].is_of(found[place]) and self._is_intact(known[place])
+            prefix
+            for prefix in found.keys() & known.keys()
+            if known[prefix].is_of(found[prefix]) and self._is_intact(known[prefix])
         }
         changed = sorted((found.keys() & known.keys()) - same)
         removed = sorted(known.keys() - found.keys()) if is_whole else []
@@ -231,9 +231,9 @@ class ExportedTree:
         self._show(pending, storage_options)
 
     def _refuse_strays(self, places: Collection[str]) -> None:
-        ours = {path for place in self._note.places.values() for path in place.files}
+        ours = {path for contents in self._note.places.values() for path in contents.files}
         for path in self._listed.keys() - ours:
-            if _place_of(path, self._note.named) in places:
+            if _prefix_of(path, self._note.named) in places:
                 raise AlreadyExistsError(
                     f"{path!r} of {self.target.uri} was not written by an export.",
                     hint="Move it away, or export to another directory.",
@@ -242,13 +242,13 @@ class ExportedTree:
     def _show(self, pending: _Pending, storage_options: Mapping[str, str] | None) -> None:
         """Move pending files that are not moved yet to their directories, and update the note."""
         staged = _staged(self.notes, pending.id, storage_options)
-        for place, contents in self._one_by_one(pending, staged):
-            before = self._note.places.get(place, _NOTHING).files.keys()
+        for prefix, contents in self._one_by_one(pending, staged):
+            before = self._note.places.get(prefix, _NOTHING).files.keys()
             self.target.delete(sorted(before - contents.files.keys()))
             for path in contents.files:
                 _move(staged, self.target, path)
         places = {**self._note.places, **pending.places}
-        kept = {place: contents for place, contents in places.items() if contents.files}
+        kept = {prefix: contents for prefix, contents in places.items() if contents.files}
         self._save(msgspec.structs.replace(self._note, places=kept, pending=None))
         _remove(staged)
 
@@ -257,9 +257,9 @@ class ExportedTree:
         for top, places in _by_top(pending.places).items():
             if _rename(staged, self.target, top):
                 continue
-            for place, contents in places.items():
-                if not _rename(staged, self.target, place):
-                    yield place, contents
+            for prefix, contents in places.items():
+                if not _rename(staged, self.target, prefix):
+                    yield prefix, contents
 
     def discard(self) -> None:
         """Remove files that will not be shown, and the claim if nothing was ever exported."""
@@ -308,11 +308,11 @@ def _read(data: bytes, notes: Store) -> _Note:
     try:
         note = msgspec.json.decode(data, type=_Note)
         pending = {} if note.pending is None else note.pending.places
-        for place, contents in (*note.places.items(), *pending.items()):
+        for prefix, contents in (*note.places.items(), *pending.items()):
             for path in contents.files:
                 validate_key(path)
-                if _place_of(path, note.named) != place:
-                    raise InvalidInputError(f"{path!r} does not lie in {place!r}.")
+                if _prefix_of(path, note.named) != prefix:
+                    raise InvalidInputError(f"{path!r} does not lie in {prefix!r}.")
         for export_id in (note.claimed_by, "" if note.pending is None else note.pending.id):
             if not (export_id.isalnum() or export_id == ""):
                 raise InvalidInputError(f"{export_id!r} is not the id of an export.")
@@ -324,7 +324,7 @@ def _read(data: bytes, notes: Store) -> _Note:
     return note
 
 
-def _place_of(path: str, named: int) -> str:
+def _prefix_of(path: str, named: int) -> str:
     """Return the directory of a file, or the part of its path that holds the dimension values."""
     directory, _, name = path.rpartition("/")
     if not named:
@@ -335,8 +335,8 @@ def _place_of(path: str, named: int) -> str:
 
 def _by_top(places: Mapping[str, Contents]) -> dict[str, dict[str, Contents]]:
     grouped: dict[str, dict[str, Contents]] = {}
-    for place, contents in places.items():
-        grouped.setdefault(place.partition("/")[0], {})[place] = contents
+    for prefix, contents in places.items():
+        grouped.setdefault(prefix.partition("/")[0], {})[prefix] = contents
     return grouped
 
 

@@ -62,7 +62,7 @@ def find_kite(
 
     Args:
         store: The store of the repository.
-        metadata: Its own store for the directory `.metadata`, which is hidden from other stores.
+        metadata: A store for the directory `.metadata` alone, whose name is not a valid key.
         name: Name of the dataset and of its directory.
         on_progress: Callback for progress; receives the number of files read so far.
 

@@ -269,7 +269,7 @@ def export(
         row_count=writer.row_count,
         size_bytes=sum(writer.files.values()),
         files=tuple(sorted(writer.files)),
-        shared=tuple(sorted(place for place, known in writer.values.items() if len(known) > 1)),
+        shared=tuple(sorted(prefix for prefix, known in writer.values.items() if len(known) > 1)),
         unchanged=left.unchanged,
         replaced=changed if if_changed == "replace" else (),
         kept=changed if if_changed == "keep" else (),
@@ -384,13 +384,13 @@ def _rules(layout: Layout, levels: Sequence[str], schema: DimensionSchema) -> tu
         function, kind = functions.get(level), layout.column_types[level]
         if isinstance(function, Dimension):
             kind = function.source_type(layout.descriptor.schema)
-        place = f"dimension {rule.field_name!r}"
+        subject = f"dimension {rule.field_name!r}"
         try:
-            rules.append(_Rule(rule.allowed.bind(kind, place), kind))
+            rules.append(_Rule(rule.allowed.bind(kind, subject), kind))
         except PartitionSpecError:
             if kind == _TEXT:
                 raise
-            rules.append(_Rule(rule.allowed.bind(_TEXT, place), _TEXT))
+            rules.append(_Rule(rule.allowed.bind(_TEXT, subject), _TEXT))
     return tuple(rules)
 
 
@@ -482,38 +482,38 @@ class _TreeWriter:
     def contents(self) -> dict[str, Contents]:
         """Return the contents of all directories, with the files that were written."""
         return {
-            place: digest.contents(self._files.get(place))
-            for place, digest in self._digests.items()
+            prefix: digest.contents(self._files.get(prefix))
+            for prefix, digest in self._digests.items()
         }
 
     def written(self) -> dict[str, Contents]:
         """Return the contents of the directories that were written."""
-        return {place: held for place, held in self.contents().items() if held.files}
+        return {prefix: held for prefix, held in self.contents().items() if held.files}
 
     def write(self, values: tuple[str, ...], rows: pa.Table) -> None:
-        place = self._place(values)
-        digest = self._digests.setdefault(place, LineDigest())
+        prefix = self._prefix(values)
+        digest = self._digests.setdefault(prefix, LineDigest())
         for line in _lines_of(rows):
             digest.add(line)
-        if self.wanted is not None and place not in self.wanted:
+        if self.wanted is not None and prefix not in self.wanted:
             return
-        self.values.setdefault(place, set()).add(values)
-        for part, line_bytes in self._cut(place, rows):
+        self.values.setdefault(prefix, set()).add(values)
+        for part, line_bytes in self._cut(prefix, rows):
             growing = self._open.setdefault(
-                place, _Growing(SubmissionsWriter(_LINES, self.options.compression))
+                prefix, _Growing(SubmissionsWriter(_LINES, self.options.compression))
             )
-            self._open.move_to_end(place)
+            self._open.move_to_end(prefix)
             growing.writer.write(part)
             growing.line_bytes += line_bytes
             self.row_count += part.num_rows
             if growing.line_bytes >= self.options.max_bytes:
-                self._close(place)
+                self._close(prefix)
         if len(self._open) > _OPEN_FILES:
             self._close(next(iter(self._open)))
 
-    def _cut(self, place: str, rows: pa.Table) -> Iterator[tuple[pa.Table, int]]:
+    def _cut(self, prefix: str, rows: pa.Table) -> Iterator[tuple[pa.Table, int]]:
         """Yield rows up to the end of a file, and then file by file."""
-        growing = self._open.get(place)
+        growing = self._open.get(prefix)
         held = 0 if growing is None else growing.line_bytes
         start = line_bytes = 0
         for position, line in enumerate(_lines_of(rows), 1):
@@ -524,7 +524,7 @@ class _TreeWriter:
         if start < rows.num_rows:
             yield rows.slice(start), line_bytes
 
-    def _place(self, values: tuple[str, ...]) -> str:
+    def _prefix(self, values: tuple[str, ...]) -> str:
         """Return the directory of some values, or the prefix of their file names."""
         parts = list(map(_safe, values))
         named = self.options.named
@@ -535,20 +535,20 @@ class _TreeWriter:
         name = ".".join((first, *(part.replace(".", "_") for part in others)))
         return "/".join((*map(_fitting, parts[:-named]), _fitting(name, _MAX_BEGINNING)))
 
-    def _close(self, place: str) -> None:
-        written = self._open.pop(place).writer.close()
-        path = self._path(place)
+    def _close(self, prefix: str) -> None:
+        written = self._open.pop(prefix).writer.close()
+        path = self._path(prefix)
         self.target.put(path, written.content.getvalue())
         size_bytes = written.content.size_bytes
-        self.files[path] = self._files.setdefault(place, {})[path] = size_bytes
+        self.files[path] = self._files.setdefault(prefix, {})[path] = size_bytes
 
-    def _path(self, place: str) -> str:
+    def _path(self, prefix: str) -> str:
         suffix = _SUFFIXES.get(self.options.compression, self.options.compression)
         end = f".{suffix}" if suffix else ""
         if not self.options.named:
-            number = self._numbers[place] = self._numbers.get(place, 0) + 1
-            return f"{place}/{number:03d}{end}"
-        log = f"{place}.v{self.options.version}.log"
+            number = self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
+            return f"{prefix}/{number:03d}{end}"
+        log = f"{prefix}.v{self.options.version}.log"
         return f"{log}.{uuid.uuid4().hex}{end}"
 
     def finish(self) -> None:
