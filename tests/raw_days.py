@@ -28,8 +28,8 @@ _OUTAGE = {"LAKEBED_METASTORE": "thrift://127.0.0.1:1"}  # where no metastore is
 
 _KEPT_BACK = frozenset({"unclear", "refused", "truncated", "rejects"})
 _SAID = {
-    "superseded": "since others take their place",
-    "copy": "since they were pushed before as they are",
+    "superseded": "superseded by others",
+    "copy": "unchanged copies of files pushed before",
     "held": "Held: ",
     **dict.fromkeys(_KEPT_BACK, "Kept back: "),
 }

@@ -146,7 +146,7 @@ def test_staged_batch_is_discarded_after_a_question(cli, address, rows) -> None:
 
 
 def test_nothing_staged_is_told(cli, address) -> None:
-    assert "No staged batch waits" in cli("staged", address).stderr
+    assert "There are no staged batches" in cli("staged", address).stderr
 
 
 def test_a_first_rerun_names_what_it_adds_to_or_replaces_it(cli, address, rows) -> None:
@@ -172,4 +172,4 @@ def test_what_a_protected_batch_brought_is_read_alone_as_the_hint_says(cli, tmp_
 
     assert f"--batch-id {batch_id} --alone" in hint
     assert cli.json("query", address, "--batch-id", batch_id, "--alone") == [{"id": 1}]
-    assert "--alone is of a batch" in cli("query", address, "--alone", exit_code=2).stderr
+    assert "--alone needs a batch" in cli("query", address, "--alone", exit_code=2).stderr

@@ -114,7 +114,7 @@ class TestPromote:
     def test_again_is_no_version(self, cli, pings, schema) -> None:
         cli("promote", pings.uri, schema)
 
-        assert "allow that already" in cli("promote", pings.uri, schema).stderr
+        assert "allow these values already" in cli("promote", pings.uri, schema).stderr
         assert pings.version == 2
 
     def test_loss_of_values_is_refused(self, cli, pings, write) -> None:

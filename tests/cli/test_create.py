@@ -78,7 +78,7 @@ def test_a_directory_stands_for_the_rows_of_its_files(cli, tmp_path):
 
     dataset = lakebed.open_repository(str(tmp_path / "lake")).open("d")
     assert dataset.descriptor.schema.names == ("id", "name")
-    assert "Directories of dt are no fields" in answer.stderr
+    assert "Directory names (dt) do not become fields" in answer.stderr
     assert f"lakebed adopt {tmp_path / 'rows'} --partition-by dt" in answer.stderr
 
 
@@ -100,7 +100,7 @@ def test_a_dataset_stands_for_its_fields(cli, tmp_path):
     b = lakebed.open_repository(str(tmp_path / "lake")).open("b")
     assert b.descriptor.schema.names == ("day", "id", "name")
     assert not b.descriptor.partition_by.functions
-    assert "nothing else is taken" in answer.stderr
+    assert "nothing else of it" in answer.stderr
 
 
 HOURS = ("--partition-by", "hour(at)")

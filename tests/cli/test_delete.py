@@ -55,7 +55,7 @@ class TestDelete:
     def test_nothing_to_delete_is_said_and_is_no_version(self, cli, flights, address) -> None:
         result = cli("delete", address, "--where", "flight = 8", "-o", "json")
 
-        assert "Nothing to delete" in result.stderr
+        assert "No row matches" in result.stderr
         assert flights.version == 1
         done = json.loads(result.stdout)
         assert (done["version"], done["row_count"], done["deleted_row_count"]) == (None, 0, 0)
@@ -112,7 +112,7 @@ class TestUris:
 
         for uri in uris:
             error = cli.error(verb, uri, *files)
-            assert "does not name a dataset as a whole" in error["message"]
+            assert "does not name a whole dataset" in error["message"]
         assert flights.version == 1
 
 

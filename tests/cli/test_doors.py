@@ -36,10 +36,10 @@ def test_table_is_published_checked_mended_and_dropped(cli, address, flights, do
         (["delta", "--root", "s3://b"], "No such option '--root'"),
         (["iceberg", "--metastore", "thrift://h:1"], "No such option '--metastore'"),
         (["hive"], "Missing option '--table'"),
-        (["hive", "--table", "a.b", "--since", "1"], "--since is for --print-sql"),
+        (["hive", "--table", "a.b", "--since", "1"], "Give --since with --print-sql"),
         (
             ["hive", "--table", "a.b", "--metastore", "hive:9083"],
-            "--metastore is thrift://HOST:PORT",
+            "--metastore takes thrift://HOST:PORT",
         ),
         (
             ["hive", "--table", "a.b", "--warehouse", "hive:9083"],

@@ -39,7 +39,7 @@ class TestSql:
         result = cli("sql", Path(address).parent, "SELECT * FROM range(30)")
 
         assert len(result.stdout.splitlines()) == 22
-        assert "first 20 rows" in result.stderr
+        assert "First 20 rows" in result.stderr
 
     def test_columns_of_one_name_are_told_apart(self, cli, address) -> None:
         query = "SELECT 1 AS a, 2 AS a, 3 AS a_1"

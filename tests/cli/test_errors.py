@@ -207,7 +207,7 @@ def hints_of(tree: ast.AST) -> Iterator[tuple[ast.keyword, str]]:
 def test_an_option_before_its_verb_is_told_where_it_belongs(cli, words, told) -> None:
     stderr = cli(*words, exit_code=2).stderr
 
-    assert f"stands after the verb: {told}" in stderr
+    assert f"goes after the verb: {told}" in stderr
 
 
 def test_an_option_that_no_verb_has_is_not_told_to_stand_elsewhere(cli) -> None:

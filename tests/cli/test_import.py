@@ -349,7 +349,7 @@ def test_files_that_stand_before_the_dataset_are_told_apart(cli, address, write,
 
     error = cli.error(verb, rows, address)
 
-    assert "is a file, where the dataset is to be named" in error["message"]
+    assert "is a file, not a dataset" in error["message"]
     assert error["hint"] == f"The dataset comes first: lakebed {verb} {address} {rows}"
 
 

@@ -134,7 +134,7 @@ def test_the_quarantine_is_readable_at_80_columns(cli, place, monkeypatch) -> No
         (("in", "--into", "lake/n", "--partition-by", "n"), "--schema"),
         (("--from-archive", "what=n", "--into", "lake/n"), "--storage"),
         (("--from-archive", "whta=n", "--storage", "raw", "--into", "lake/n"), "whta"),
-        (("--from-archive", "where=n", "--storage", "raw", "--into", "lake/n"), "no 'what'"),
+        (("--from-archive", "where=n", "--storage", "raw", "--into", "lake/n"), "lacks 'what'"),
         (("nowhere", "--into", "lake/n", "--local"), "nowhere"),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_question_that_no_file_answers_is_told_from_files_that_were_read_befor
     again = cli("ingest", "--from-archive", "what=n", *options)
 
     assert "Nothing was read: there is no file." in nothing.stderr
-    assert "Nothing was read: all that can be used has been read before." in again.stderr
+    assert "Nothing was read: all usable files were read before." in again.stderr
 
 
 @pytest.fixture
@@ -275,6 +275,6 @@ def test_a_rollback_names_or_holds_what_the_next_ingest_reads(cli, place) -> Non
 
     assert "The next ingest reads 1 raw file again" in tried.stderr
     assert "The next ingest reads 1 raw file again" in told["notes"][0]
-    assert "Read again, since a rollback took their rows out: 1 file" in again.stderr
+    assert "Read again, since a rollback removed their rows: 1 file" in again.stderr
     assert "No ingest reads 1 raw file" in held["notes"][0]
     assert (last["file_count"], last["held_count"]) == (0, 1)

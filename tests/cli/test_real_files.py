@@ -118,7 +118,7 @@ def test_rows_in_are_rows_out_over_damage_replacement_and_rollback(cli, files: F
     result = cli(*INGEST, "--supersede", "path", "-o", "json")
     told = json.loads(result.stdout)
     assert (told["file_count"], told["replaced_count"]) == (1, 1)
-    assert "Files replaced: 1, of which 139 rows had come." in result.stderr
+    assert "Files replaced: 1, with 139 earlier rows." in result.stderr
     assert stored(cli) == files.rows() != before
 
     # A rollback takes the correction back, and the next ingest brings it again.

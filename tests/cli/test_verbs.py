@@ -150,7 +150,7 @@ class TestQuery:
         table, lines = cli("query", address), cli("query", address, "-o", "jsonl")
 
         assert len(table.stdout.splitlines()) == 2 + 20
-        assert "first 20 rows" in table.stderr
+        assert "First 20 rows" in table.stderr
         assert len(lines.stdout.splitlines()) == 34
         assert lines.stderr == ""
 

@@ -1,4 +1,4 @@
-"""The verb adopt: files of other tools and tables of other formats become datasets."""
+"""The verb adopt, which makes datasets of other tools' files and of tables in other formats."""
 
 from __future__ import annotations
 
@@ -21,8 +21,15 @@ _NEWEST = "newest"  # metadata of an Iceberg table
 @verb("adopt", example='lakebed adopt warehouse/flights --partition-by "dt date, carrier"')
 @takes_dataset
 @takes_metastore
-@click.option("--table", metavar="DB.TABLE", help="A Hive table whose partitions lie there.")
-@click.option("--partition-by", default="", metavar="FIELDS", help='As in "dt date, carrier".')
+@click.option(
+    "--table", metavar="DB.TABLE", help="A Hive table whose partitions are in LOCATION/NAME."
+)
+@click.option(
+    "--partition-by",
+    default="",
+    metavar="FIELDS",
+    help='Partition fields with types, such as "dt date, carrier".',
+)
 @click.option(
     "--current",
     type=click.Choice(["newest", "all"]),
@@ -35,7 +42,7 @@ _NEWEST = "newest"  # metadata of an Iceberg table
     default=BATCH_ID,
     show_default=True,
     metavar="NAME",
-    help="What the directories of batches are called.",
+    help="Name of the directory level that holds the batch.",
 )
 @click.option(
     "--telemetry",
@@ -43,14 +50,14 @@ _NEWEST = "newest"  # metadata of an Iceberg table
     metavar="SCHEMA",
     help="A telemetry tree of submissions, with the dimensions of this file.",
 )
-@click.option("--kite", "is_kite", is_flag=True, help="A dataset of Kite, as its .metadata says.")
+@click.option("--kite", "is_kite", is_flag=True, help="A Kite dataset, read by its .metadata.")
 @click.option("--delta", "is_delta", is_flag=True, help="The live files of a Delta table.")
 @click.option(
     "--iceberg",
     metavar="METADATA",
     is_flag=False,
     flag_value=_NEWEST,
-    help="The live files of an Iceberg table, by this file of its metadata, or by the newest.",
+    help="The live files of an Iceberg table, by this metadata file, or by the newest.",
 )
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be adopted.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
@@ -71,14 +78,15 @@ def adopt(
     is_dry_run: bool,
     is_sure: bool,
 ) -> None:
-    """Make a dataset of files where they lie.
+    """Make a dataset of files without moving them.
 
     The files are in LOCATION/NAME, as those of a Hive table are, and stay there. Their footers are
-    read and must be of one schema. Where a partition has several directories batch_id=…, the newest
-    is current and the older ones become its history. Then you are asked, unless --yes is given.
-    A table of Delta or Iceberg is refused without --delta or --iceberg, which take its live files.
+    read and must have one schema. If a partition has several batch_id=… directories, the newest is
+    current and the older ones become its history; the command then asks for confirmation, unless
+    --yes is given. A Delta or Iceberg table is refused without --delta or --iceberg, which adopt its
+    live files.
 
-    The result of --dry-run is every file with what it is taken for, and why.
+    --dry-run lists every file with its role and the reason.
     """
     with output.progress("Reading files") as on_progress:
         adoption = repository.find_adoption(

@@ -73,7 +73,7 @@ def archive() -> None:
     """Keep raw files with metadata, found by time or work id.
 
     An archive is a storage and an index: --storage and --index, or LAKEBED_ARCHIVE_STORAGE and
-    LAKEBED_ARCHIVE_INDEX. A directory has an index of SQLite in it, unless another is given.
+    LAKEBED_ARCHIVE_INDEX. A directory keeps an SQLite index inside it, unless another is given.
 
     Times are ISO 8601 (2015-03-20T10:00Z), 20150320, seconds or milliseconds since the epoch, or
     `now`.
@@ -81,7 +81,7 @@ def archive() -> None:
 
 
 retracted_option = click.option(
-    "--retracted", is_flag=True, help="Files that are retracted come, too, with the reason."
+    "--retracted", is_flag=True, help="Include retracted files, with the reason."
 )
 
 
@@ -106,13 +106,13 @@ def takes_archive(function: Verb) -> Verb:
             envvar=STORAGE_VARIABLE,
             required=True,
             metavar="URL",
-            help=f"Where the files are: a path or URL.  [env: {STORAGE_VARIABLE}]",
+            help=f"Path or URL of the storage that holds the files.  [env: {STORAGE_VARIABLE}]",
         ),
         click.option(
             "--index",
             envvar=INDEX_VARIABLE,
             metavar="URL",
-            help="What finds them: sqlite:///PATH or dynamodb://TABLE?region=REGION.  "
+            help="Index of the archive: sqlite:///PATH or dynamodb://TABLE?region=REGION.  "
             f"[env: {INDEX_VARIABLE}]",
         ),
     )
@@ -128,7 +128,7 @@ def takes_fields(function: Verb) -> Verb:
             "--where",
             envvar=WHERE_VARIABLE,
             required=True,
-            help="The place or machine; a~b takes it from the path, as for --what and --work-id.  "
+            help="The place or machine. a~b takes it from the path, as for --what and --work-id.  "
             f"[env: {WHERE_VARIABLE}]",
         ),
         click.option("--what", required=True, help="The program or process."),
@@ -136,11 +136,11 @@ def takes_fields(function: Verb) -> Verb:
         click.option(
             "--start-from-name",
             metavar="PATTERN",
-            help="Instead: a regular expression that finds it in each file's name. Its groups start "
-            r"and end are the times, else all of what matches: \d{8}, say.",
+            help="A regular expression that finds the start in each file's name, instead of --start. "
+            r"Its groups start and end are the times; without groups, the whole match: \d{8}.",
         ),
-        click.option("--end", help="Time of the last event; none for a file of one moment."),
-        click.option("--work-id", help="An id of yours by which the files can be found."),
+        click.option("--end", help="Time of the last event; leave out for a single moment."),
+        click.option("--work-id", help="Your own id for finding the files."),
         click.option(
             "--extra",
             multiple=True,
@@ -156,7 +156,7 @@ def takes_fields(function: Verb) -> Verb:
 
 
 def takes_keys(function: Verb) -> Verb:
-    """Let new files lie under the keys that the user wants; below `takes_archive`."""
+    """Add `--keys`, the form of keys for new files; goes below `takes_archive`."""
 
     @functools.wraps(function)
     def run(output: Output, *, archive: Archive, keys: KeyForm, **arguments: object) -> None:
@@ -168,7 +168,7 @@ def takes_keys(function: Verb) -> Verb:
         default="id",
         show_default=True,
         envvar=KEYS_VARIABLE,
-        help="Where new files lie: under ID/data, or under the longer keys of the first datalake.  "
+        help="Keys of new files: ID/data, or the longer keys of the first datalake.  "
         f"[env: {KEYS_VARIABLE}]",
     )(run)
 
@@ -179,12 +179,12 @@ takes_queue = click.option(
     envvar=QUEUE_VARIABLE,
     required=True,
     metavar="DIRECTORY",
-    help=f"Where bundles wait.  [env: {QUEUE_VARIABLE}]",
+    help=f"The directory in which bundles wait.  [env: {QUEUE_VARIABLE}]",
 )
 
 
 def record_row(record: ArchiveRecord) -> dict[str, object]:
-    """Tell of a file, under `RECORD_COLUMNS`."""
+    """Return the record of a file, with the keys `RECORD_COLUMNS`."""
     return {
         "what": record.what,
         "where": record.where,
@@ -220,7 +220,7 @@ def _read_lines(arguments: Sequence[str]) -> Iterator[str]:
 @verb("init", example="lakebed archive init --storage s3://raw --index dynamodb://raw")
 @takes_archive
 def init(output: Output, *, archive: Archive) -> None:
-    """Make the tables of the index; fine if they are there."""
+    """Create the tables of the index, if they are missing."""
     with output.progress(f"Making {archive.index.url}"):
         archive.init()
     output.record({"storage": archive.store.uri, "index": archive.index.url})
@@ -235,14 +235,18 @@ def init(output: Output, *, archive: Archive) -> None:
 @takes_keys
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @takes_fields
-@click.option("--id", "file_id", help="The id; the same again changes nothing. One file only.")
+@click.option(
+    "--id",
+    "file_id",
+    help="Id of the file; pushing the same id again changes nothing. One file only.",
+)
 def push(
     output: Output, *, archive: Archive, files: Sequence[str], file_id: str | None, **fields: Any
 ) -> None:
     """Store files and put them into the index.
 
-    Many files go in one call, several at once. All are looked at before the first is stored; the
-    times of each may stand in its name.
+    Several files of a call are stored at once. All are checked before the first is stored. The
+    times of a file can be taken from its name.
     """
     if file_id is None:
         with output.progress("Storing") as on_progress:
@@ -250,14 +254,14 @@ def push(
         _show_records(output, records)
         return
     if len(files) > 1:
-        message = "--id is for one file."
+        message = "--id takes one file."
         raise click.UsageError(message, click.get_current_context())
     (file,) = files
     _show_records(output, [archive.push(file, id=file_id, **_with_times(file, fields))])
 
 
 def _with_times(file: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a file with its times, as given or from its name."""
+    """Return the fields of a file with its times, as given or taken from its name."""
     names = ("start", "end", "start_from_name")
     times = times_of(file, *(fields[name] for name in names))
     return {name: value for name, value in fields.items() if name not in names} | times
@@ -266,10 +270,10 @@ def _with_times(file: str, fields: dict[str, Any]) -> dict[str, Any]:
 @verb("list", example="lakebed archive list syslog --start 2015-03-20 --end now --storage ./raw")
 @takes_archive
 @click.argument("what")
-@click.option("--start", help="Begin of the time asked for.")
-@click.option("--end", help="End of it, included.")
+@click.option("--start", help="Start of the period.")
+@click.option("--end", help="End of the period, included.")
 @click.option("--where", help="Only this place.")
-@click.option("--work-id", help="Instead of a time: the files of this work.")
+@click.option("--work-id", help="The files of this work id, instead of a period.")
 @retracted_option
 def list_(
     output: Output,
@@ -282,7 +286,7 @@ def list_(
     work_id: str | None,
     retracted: bool,
 ) -> None:
-    """List the files of a time or a work id."""
+    """List the files of a period or a work id."""
     records = archive.list(
         what, start=start, end=end, where=where, work_id=work_id, retracted=retracted
     )
@@ -299,7 +303,7 @@ def list_(
     type=int,
     default=DEFAULT_LOOKBACK_DAYS,
     show_default=True,
-    help="How many days before today are looked at.",
+    help="Search this many days before today.",
 )
 @retracted_option
 def latest(
@@ -311,7 +315,7 @@ def latest(
     lookback_days: int,
     retracted: bool,
 ) -> None:
-    """Show the file with the latest start of a place."""
+    """Show the file of a place with the latest start."""
     record = archive.latest(what, where, lookback_days=lookback_days, retracted=retracted)
     output.record(record_row(record))
 
@@ -323,12 +327,12 @@ def latest(
 )
 @takes_archive
 @click.argument("urls", nargs=-1, required=True, metavar="URL|ID...")
-@click.option("--reason", required=True, help="Why; whoever reads the record sees it.")
+@click.option("--reason", required=True, help="The reason, shown in the record.")
 def retract(output: Output, *, archive: Archive, urls: Sequence[str], reason: str) -> None:
-    """Keep files from being read by any ingest.
+    """Exclude files from every ingest.
 
-    They stay, can be fetched, and are left out of lists unless --retracted is given. Rows that were
-    read stay in their dataset; `lakebed rollback` takes them out.
+    The files stay and can be fetched; lists leave them out unless --retracted is given. Rows that
+    were read stay in their dataset; `lakebed rollback` removes them.
     """
     records = (archive.retract(url, reason=reason) for url in urls)
     _show_records(output, records, retracted=True)
@@ -338,7 +342,7 @@ def retract(output: Output, *, archive: Archive, urls: Sequence[str], reason: st
 @takes_archive
 @click.argument("urls", nargs=-1, required=True, metavar="URL|ID...")
 def restore(output: Output, *, archive: Archive, urls: Sequence[str]) -> None:
-    """Let files be read again that were retracted."""
+    """Undo the retraction of files."""
     _show_records(output, (archive.restore(url) for url in urls))
 
 
@@ -353,13 +357,13 @@ def restore(output: Output, *, archive: Archive, urls: Sequence[str]) -> None:
     "--to",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="The folder.  [default: .]",
+    help="Folder for the copies.  [default: .]",
 )
 @click.option(
     "--template",
     default=DEFAULT_TEMPLATE,
     show_default=True,
-    help="The path in it, of names of the metadata, {start_iso} and {end_iso}.",
+    help="Path in the folder, built from metadata names, {start_iso} and {end_iso}.",
 )
 @click.option("--no-verify", is_flag=True, help="Do not compare the hash.")
 def fetch(
@@ -371,7 +375,7 @@ def fetch(
     template: str,
     no_verify: bool,
 ) -> None:
-    """Copy files to a folder, by URL or id; without any, by the lines of stdin."""
+    """Copy files to a folder, by URL or id, given as arguments or as lines of stdin."""
     output.rows(
         ("url", "path"),
         (
@@ -391,7 +395,7 @@ def fetch(
 def cat(output: Output, *, archive: Archive, urls: Sequence[str], no_verify: bool) -> None:  # noqa: ARG001 - the result has a form of its own
     """Write the contents of files to stdout, byte by byte.
 
-    Without URL or id by the lines of stdin. -o changes only the form of errors.
+    Without arguments, URLs or ids are read from stdin, one a line. -o applies only to errors.
     """
     for url in _read_lines(urls):
         with archive.open(url, verify=not no_verify) as content:
@@ -401,12 +405,13 @@ def cat(output: Output, *, archive: Archive, urls: Sequence[str], no_verify: boo
 
 @verb("reindex", example="lakebed archive reindex --storage ./raw --dry-run")
 @takes_archive
-@click.option("--spark", "with_spark", is_flag=True, help="Read the metadata by tasks of Spark.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would change.")
+@click.option("--spark", "with_spark", is_flag=True, help="Read the metadata in Spark tasks.")
+@click.option("--dry-run", is_flag=True, help="Only list what would change.")
 def reindex(output: Output, *, archive: Archive, with_spark: bool, dry_run: bool) -> None:
-    """Make the index anew from what the storage holds.
+    """Rebuild the index from the files in the storage.
 
-    The result is what was taken out of the index, or skipped in the storage, and why.
+    The result lists the records removed from the index and the files skipped in the storage, with
+    the reasons.
     """
     with output.progress(f"Reading {archive.store.uri}"):
         report = archive.reindex(spark=get_session() if with_spark else None, dry_run=dry_run)
@@ -416,7 +421,7 @@ def reindex(output: Output, *, archive: Archive, with_spark: bool, dry_run: bool
     if report.foreign_count:
         output.note(f"Left {counted(report.foreign_count, 'record')} of files in other storages.")
     rows: list[dict[str, object]] = [
-        {"action": "removed", "url": record.url, "reason": "The file is gone."}
+        {"action": "removed", "url": record.url, "reason": "The file is missing."}
         for record in report.removed
     ]
     rows += [
@@ -435,7 +440,7 @@ def reindex(output: Output, *, archive: Archive, with_spark: bool, dry_run: bool
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @takes_fields
 def enqueue(output: Output, *, queue: Path, files: Sequence[str], **fields: Any) -> None:
-    """Copy files into a queue, from which `upload` takes them."""
+    """Copy files into a queue for `upload`."""
     waiting = UploadQueue(queue)
     output.rows(
         ("file", "bundle"),
@@ -450,10 +455,14 @@ def enqueue(output: Output, *, queue: Path, files: Sequence[str], **fields: Any)
 @takes_archive
 @takes_keys
 @takes_queue
-@click.option("--watch", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--watch", is_flag=True, help="Keep uploading new bundles until interrupted.")
 @click.option("--timeout", "timeout_s", type=float, help="With --watch: stop after these seconds.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="At once."
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of parallel uploads.",
 )
 def upload(
     output: Output,
@@ -464,14 +473,14 @@ def upload(
     timeout_s: float | None,
     workers: int,
 ) -> None:
-    """Upload what waits in a queue; the exit code is 1 if a bundle stays.
+    """Upload the bundles of a queue; the exit code is 1 if one remains.
 
-    With --watch notes tell of each bundle as it goes, and the result is what stays.
+    With --watch each upload is reported as a note, and the result lists the bundles that remain.
     """
     waiting = UploadQueue(queue)
     staying: dict[Path, Upload] = {}
 
-    def tell(result: Upload) -> None:
+    def report_upload(result: Upload) -> None:
         output.note(f"{result.outcome} {result.path}{f': {result.error}' if result.error else ''}")
         if result.outcome == "uploaded":
             staying.pop(result.path, None)
@@ -479,8 +488,8 @@ def upload(
             staying[result.path] = result
 
     if watch:
-        waiting.watch(archive, workers=workers, timeout_s=timeout_s, on_upload=tell)
-        # Another uploader may have uploaded it meanwhile.
+        waiting.watch(archive, workers=workers, timeout_s=timeout_s, on_upload=report_upload)
+        # Another uploader may have uploaded the bundle in the meantime.
         done = [result for result in staying.values() if result.path.exists()]
     else:
         done = list(waiting.upload(archive, workers=workers))
@@ -508,13 +517,15 @@ def _upload_row(result: Upload) -> dict[str, object]:
 @click.option(
     "--queue-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Read notifications from the files of a directory; what is done goes.",
+    help="Read notifications from the files of a directory, and delete those that are processed.",
 )
-@click.option("--sqs", metavar="URL", help="Read notifications from a queue of SQS.")
-@click.option("--sqs-region", help="Region of that queue.")
-@click.option("--sqs-endpoint", help="Service of that queue, if it is not that of AWS.")
-@click.option("--sqs-wait", type=click.IntRange(0, 20), default=20, help="Seconds to wait for one.")
-@click.option("--watch", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--sqs", metavar="URL", help="Read notifications from an SQS queue.")
+@click.option("--sqs-region", help="Region of the SQS queue.")
+@click.option("--sqs-endpoint", help="Endpoint of the SQS queue, if not that of AWS.")
+@click.option(
+    "--sqs-wait", type=click.IntRange(0, 20), default=20, help="Seconds to wait for a message."
+)
+@click.option("--watch", is_flag=True, help="Keep reading notifications until interrupted.")
 @click.option("--timeout", "timeout_s", type=float, help="With --watch: stop after these seconds.")
 def ingest(
     output: Output,
@@ -529,15 +540,17 @@ def ingest(
     watch: bool,
     timeout_s: float | None,
 ) -> None:
-    """Put files that others have stored into the index.
+    """Put files that other programs stored into the index.
 
-    They are named by URLs; or by notifications of S3, alone or in an envelope of SNS, from stdin (a
-    URL or a notification a line), a directory or SQS. The exit code is 1 if one cannot be used.
+    Files are given as URLs, or by S3 notifications, plain or in an SNS envelope, from stdin (a URL
+    or a notification a line), a directory or SQS. The exit code is 1 if one cannot be processed.
 
-    With --watch notes tell of each notification, and the result is what cannot be used.
+    With --watch each notification is reported as a note, and the result lists those that failed.
     """
     if sum([bool(urls), queue_dir is not None, sqs is not None]) > 1:
-        raise InvalidInputError("Give URLs, --queue-dir or --sqs.", hint="One at a time.")
+        raise InvalidInputError(
+            "URLs, --queue-dir and --sqs exclude each other.", hint="Give one of them."
+        )
     if watch and queue_dir is None and sqs is None:
         raise InvalidInputError("There is nothing to watch.", hint="Give --queue-dir or --sqs.")
 
@@ -563,7 +576,7 @@ def ingest(
         for report in reports:
             has_failed |= report.status == "error"
             if watch:
-                output.note(_told(report))
+                output.note(_in_words(report))
             if not watch or report.status == "error":
                 yield _report_row(report)
 
@@ -580,8 +593,8 @@ def ingest(
 @click.option(
     "--token",
     envvar=TOKEN_VARIABLE,
-    help="What requests must bring as Authorization: Bearer TOKEN. Others see the command line of "
-    f"a process: better set the variable.  [env: {TOKEN_VARIABLE}]",
+    help="Token that requests must send as Authorization: Bearer TOKEN. Prefer the variable: other "
+    f"users of the machine can see command lines.  [env: {TOKEN_VARIABLE}]",
 )
 def serve(
     output: Output,
@@ -594,23 +607,25 @@ def serve(
 ) -> None:
     """Serve the archive over HTTP until interrupted, for clients of datalake and others.
 
-    The result is the URL of the server, told when it listens. -v logs each request.
+    The URL of the server is printed as soon as it listens. -v logs each request.
     """
     if token is None and host not in OWN_ADDRESSES:
-        output.note(f"Whoever reaches {host} can read the archive: --token asks who it is.")
+        output.note(f"Anyone who can reach {host} can read the archive; --token restricts access.")
 
-    def tell(url: str) -> None:
+    def show_url(url: str) -> None:
         output.record({"url": url, "storage": archive.store.uri, "index": archive.index.url})
         sys.stdout.flush()
 
-    serve_archive(archive, host=host, port=port, token=token, public_url=public_url, on_start=tell)
+    serve_archive(
+        archive, host=host, port=port, token=token, public_url=public_url, on_start=show_url
+    )
 
 
-def _told(report: MessageReport) -> str:
-    told = [f"indexed {record.url}" for record in report.records]
-    told += [f"removed {file_id}" for file_id in report.removed]
-    told += [f"error {report.error}"] if report.error is not None else []
-    return ", ".join(told) or "nothing to do"
+def _in_words(report: MessageReport) -> str:
+    parts = [f"indexed {record.url}" for record in report.records]
+    parts += [f"removed {file_id}" for file_id in report.removed]
+    parts += [f"error {report.error}"] if report.error is not None else []
+    return ", ".join(parts) or "nothing to do"
 
 
 def _report_row(report: MessageReport) -> dict[str, object]:

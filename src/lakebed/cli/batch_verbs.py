@@ -64,9 +64,9 @@ _CHECK_COLUMNS = ("check", "of", "has_passed", "count", "detail")
 @verb("batches", example="lakebed batches lake/flights -o csv")
 @takes_dataset
 def batches(output: Output, *, repository: Repository, name: str) -> None:
-    """List when each batch began, was seen, was superseded.
+    """List when each batch was started, committed and superseded.
 
-    Staged batches, which nobody sees yet, come last.
+    Staged batches, which are not visible yet, come last.
     """
     listed = repository.open(name).batches()
     output.rows(_BATCH_COLUMNS, (_batch_record(batch) for batch in listed))
@@ -79,14 +79,14 @@ def _batch_record(batch: Batch) -> dict[str, object]:
 _partitions_option = click.option(
     "--partitions",
     is_flag=True,
-    help="Of a rerun: replace the partitions that the rows touch, too, whoever wrote them.",
+    help="With a rerun: also replace the partitions that the rows touch, including other runs' rows.",
 )
 
 
 @verb("rerun", example="lakebed rerun lake/flights january.csv --run 2013-01")
 @takes_dataset
 @takes_files(required=False)
-@click.option("--run", required=True, help="Name of the run that is repeated.")
+@click.option("--run", required=True, help="Name of the run to repeat.")
 @click.option("--empty", "is_empty", is_flag=True, help="The run has no rows now.")
 @_partitions_option
 @base_option
@@ -103,14 +103,14 @@ def rerun(
     base: int | None,
     begun_at: dt.datetime | None,
 ) -> None:
-    """Replace what a run wrote before, wherever it did.
+    """Replace the rows that a run wrote before, in all partitions.
 
     FILES are as for append. Rows of other runs stay, also in the same partitions, unless
     --partitions is given. The first rerun of a run adds its rows; a warning names the runs whose
     partitions it adds to.
     """
     if (inputs is None) is not is_empty:
-        message = "Give FILES, or --empty to say that there are no rows."
+        message = "Give FILES, or --empty for no rows."
         raise click.UsageError(message, click.get_current_context())
     dataset = begun_on(repository.open(name), begun_at)
     if inputs is None:
@@ -125,9 +125,11 @@ def rerun(
 @takes_dataset
 @click.argument("a", type=int)
 @click.argument("b", type=int, required=False)
-@click.option("--rows", "is_by_row", is_flag=True, help="The rows that came and went.")
 @click.option(
-    "--columns", metavar="A,B", help="With --rows: compare and show these.  [default: all fields]"
+    "--rows", "is_by_row", is_flag=True, help="List the rows that were added and removed."
+)
+@click.option(
+    "--columns", metavar="A,B", help="With --rows: compare and show these fields.  [default: all]"
 )
 def diff(
     output: Output,
@@ -141,9 +143,9 @@ def diff(
 ) -> None:
     """Compare two versions, partition by partition.
 
-    A and B are versions or batch ids, which stand for the state after their commit; without B,
-    A is compared with the current version. A row in a file that was written anew counts as
-    removed and added; --rows looks into the files, and tells what really came and went.
+    A and B are versions, or batch ids, which stand for the state after their commit; without B,
+    A is compared with the current version. A row in a rewritten file counts as removed and added;
+    --rows reads the files and lists only rows that differ.
     """
     difference = repository.open(name).diff(a, b)
     if not is_by_row:
@@ -181,8 +183,8 @@ def _partition_records(difference: Diff) -> list[dict[str, object]]:
 @verb("rollback", example="lakebed rollback lake/flights --version 3 --dry-run")
 @takes_dataset
 @click.option("--version", type=int, help="Go back to this version.")
-@click.option("--time", callback=parse_time, help="To the state at a time; without zone it is UTC.")
-@click.option("--batch-id", type=int, help="To the state after the commit of a batch.")
+@click.option("--time", callback=parse_time, help="Go back to this time; without zone, UTC.")
+@click.option("--batch-id", type=int, help="Go back to the state after the commit of this batch.")
 @click.option(
     "--where", metavar="SQL", help="Only this view, which must consist of whole partitions."
 )
@@ -191,10 +193,12 @@ def _partition_records(difference: Diff) -> list[dict[str, object]]:
     "--hold",
     "is_held",
     is_flag=True,
-    help="Let no ingest read the raw files again whose rows are taken out; `lakebed ingest "
-    "--release` lets it.",
+    help="Keep ingests from reading the raw files of the removed rows again, until `lakebed ingest "
+    "--release`.",
 )
-@click.option("--reason", default="", help="With --hold: why.  [default: that it was rolled back]")
+@click.option(
+    "--reason", default="", help="With --hold: the reason.  [default: a note of the rollback]"
+)
 @base_option
 def rollback(
     output: Output,
@@ -212,8 +216,8 @@ def rollback(
 ) -> None:
     """Make an older state current again, as a new commit.
 
-    Raw files whose rows are taken out are read again by the next ingest, unless --hold is given.
-    The result of --dry-run is the files that would come back or go.
+    The next ingest reads the raw files of removed rows again, unless --hold is given. --dry-run
+    lists the files that would be added and removed.
     """
     if sum(target is not None for target in (version, time, batch_id)) != 1:
         message = "Give one of --version, --time and --batch-id."
@@ -237,9 +241,9 @@ def rollback(
         base=base,
     )
     if commit is None:
-        output.note("That is the current state, so there is no new version.")
+        output.note("That is the current state already; no new version was made.")
         if is_held:
-            output.note("No raw file is held: hold some by `lakebed ingest --hold`.")
+            output.note("No raw file is held: use `lakebed ingest --hold` to hold files.")
         record = no_commit_record()
         output.record(record, facts=facts_of(record))
         return
@@ -250,7 +254,7 @@ def rollback(
 def _show_change(output: Output, change: Restoration, *, hold: bool) -> None:
     """Show what a rollback would do."""
     output.note(
-        f"Would bring back {counted(len(change.added), 'file')} and take out {len(change.removed):,}, "
+        f"Would add {counted(len(change.added), 'file')} and remove {len(change.removed):,}, "
         f"in {counted(len(change.partitions), 'partition')}."
     )
     for note in change.notes(hold=hold):
@@ -274,12 +278,14 @@ def _show_change(output: Output, change: Restoration, *, hold: bool) -> None:
     type=click.Choice(["append", "overwrite", "rerun"]),
     default="append",
     show_default=True,
-    help="What the commit shall be.",
+    help="Operation to commit.",
 )
-@click.option("--where", metavar="SQL", help="The view that the rows are of, or that they replace.")
+@click.option(
+    "--where", metavar="SQL", help="The view that the rows belong to, or that they replace."
+)
 @click.option("--empty", "is_empty", is_flag=True, help="There are no rows.")
 @click.option(
-    "--lease", default="7d", show_default=True, help="Keep it so long from cleanup: 7d or 12h."
+    "--lease", default="7d", show_default=True, help="Keep the batch from cleanup: 7d or 12h."
 )
 @run_option
 @_partitions_option
@@ -298,12 +304,12 @@ def stage(
     partitions: bool,
     base: int | None,
 ) -> None:
-    """Write a batch that nobody sees before its commit.
+    """Write a batch that stays invisible until its commit.
 
     FILES are as for append.
     """
     if (inputs is None) is not is_empty:
-        message = "Give FILES, or --empty to say that there are no rows."
+        message = "Give FILES, or --empty for no rows."
         raise click.UsageError(message, click.get_current_context())
     dataset = repository.open(name)
     view = None if where is None else dataset.where(where)
@@ -325,10 +331,10 @@ def stage(
 @verb("staged", example="lakebed staged lake/flights")
 @takes_dataset
 def staged(output: Output, *, repository: Repository, name: str) -> None:
-    """List the staged batches that wait for their commit."""
+    """List the staged batches that are not committed yet."""
     waiting = repository.open(name).staged()
     if not waiting:
-        output.note("No staged batch waits for its commit.")
+        output.note("There are no staged batches.")
     output.rows(
         _STAGED_COLUMNS,
         ({column: getattr(batch, column) for column in _STAGED_COLUMNS} for batch in waiting),
@@ -345,21 +351,29 @@ _batch_argument = click.argument("batch", type=int)
 @takes_dataset
 @_batch_argument
 @click.option(
-    "--check", "conditions", multiple=True, metavar="SQL", help="True of every row. Repeatable."
+    "--check",
+    "conditions",
+    multiple=True,
+    metavar="SQL",
+    help="Condition that every row must meet. Repeatable.",
 )
 @click.option("--not-null", "not_null", multiple=True, metavar="A,B", help="Columns without null.")
 @click.option(
-    "--unique", "unique", multiple=True, metavar="A,B", help="No two rows agree in all of these."
+    "--unique",
+    "unique",
+    multiple=True,
+    metavar="A,B",
+    help="Columns whose values no two rows share.",
 )
-@click.option("--min-rows", type=click.IntRange(min=0), help="At least so many rows.")
-@click.option("--max-rows", type=click.IntRange(min=0), help="At most so many rows.")
+@click.option("--min-rows", type=click.IntRange(min=0), help="Least number of rows.")
+@click.option("--max-rows", type=click.IntRange(min=0), help="Greatest number of rows.")
 @click.option(
     "--whole",
     "is_of_dataset",
     is_flag=True,
-    help="Check the dataset as it will be, not the rows of the batch alone.",
+    help="Check the dataset as it will be after the commit, not only the rows of the batch.",
 )
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only check, and list what was found.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only check, and list the results.")
 def commit(
     output: Output,
     *,
@@ -376,7 +390,7 @@ def commit(
 ) -> None:
     """Make a staged batch visible, if it passes all checks.
 
-    BATCH is its id. If a check fails, nothing becomes visible and the batch stays staged.
+    BATCH is the batch id. If a check fails, nothing becomes visible and the batch stays staged.
     """
     of: checks.Of = "dataset" if is_of_dataset else "batch"
     wanted: list[Check] = [checks.condition(condition, of=of) for condition in conditions]
@@ -421,7 +435,7 @@ def discard(
 ) -> None:
     """Delete a staged batch and its files.
 
-    BATCH is its id. The result is what was deleted, or would be.
+    BATCH is the batch id. The result is the batch that was deleted, or would be.
     """
     dataset: Dataset = repository.open(name)
     staged_batch = dataset.open_staged(batch)

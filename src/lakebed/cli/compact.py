@@ -1,4 +1,4 @@
-"""Verbs that write data files anew: compact, promote."""
+"""Verbs that rewrite data files: compact, promote."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _parse_size(
     if match is None:
         if value is None:
             return None
-        message = f"{value!r} is no size; write it as 128MB, which is 128 * 1024 * 1024 bytes."
+        message = f"{value!r} is not a size; write 128MB, which is 128 * 1024 * 1024 bytes."
         raise click.BadParameter(message, context, parameter)
     size: int = int(match[1]) * 1024 ** _UNITS[match[2].lower()]
     return size
@@ -49,13 +49,13 @@ def _parse_size(
 
 @verb("compact", example="lakebed compact lake/flights --target-size 128MB --dry-run")
 @takes_dataset
-@click.option("--where", metavar="SQL", help="Only the partitions that may hold such rows.")
+@click.option("--where", metavar="SQL", help="Only partitions that may hold matching rows.")
 @click.option(
     "--target-size",
     "target_bytes",
     callback=_parse_size,
     metavar="SIZE",
-    help="Size of the new files; files of half of it and more stay.  [default: 128MB]",
+    help="Size of the new files; files of at least half this size stay.  [default: 128MB]",
 )
 @click.option(
     "--sort-by", multiple=True, metavar="FIELD", help="Sort the rows of new files. Repeatable."
@@ -64,17 +64,17 @@ def _parse_size(
     "--gather",
     "is_gathering",
     is_flag=True,
-    help="Make each partition one directory of live files of its own, as publish needs it.",
+    help="Bring the live files of each partition into one directory of their own, for publish.",
 )
-@click.option("--spark", "is_spark", is_flag=True, help="Let Spark do the work.")
-@click.option("--metadata", "is_metadata", is_flag=True, help="Merge the metadata, and no more.")
+@click.option("--spark", "is_spark", is_flag=True, help="Run the work in Spark.")
+@click.option("--metadata", "is_metadata", is_flag=True, help="Only merge the metadata.")
 @click.option(
     "--head",
     "head_format",
     type=click.Choice(tuple(_HEADS)),
-    help="Move the head to another format, and do no more.",
+    help="Only move the head to another format.",
 )
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be done.")
 def compact(
     output: Output,
     *,
@@ -89,15 +89,15 @@ def compact(
     head_format: str | None,
     is_dry_run: bool,
 ) -> None:
-    """Make few files of many small ones, beside everybody.
+    """Merge small files while others read and write.
 
-    First the data files of each partition, then the metadata: file table and history become one
-    object each, without the facts of data files that a cleanup has taken. Older versions stay as
-    they are, until a cleanup takes what they alone have.
+    First the data files of each partition are merged, then the metadata: file table and history
+    become one object each, without the facts of data files that a cleanup has deleted. Older
+    versions keep their files until a cleanup deletes them.
     """
     data_options = (where, target_bytes, is_spark or None, sort_by or None, is_gathering or None)
     if (is_metadata or head_format) and any(option is not None for option in data_options):
-        message = "--metadata and --head leave data files as they are."
+        message = "--metadata and --head take no options for data files."
         raise click.UsageError(message, click.get_current_context())
     if head_format is not None:
         _move_head(output, repository, name, _HEADS[head_format], is_dry_run=is_dry_run)
@@ -115,7 +115,7 @@ def compact(
                 dry_run=is_dry_run,
                 on_progress=on_progress,
             )
-        _tell(output, report)
+        _note_report(output, report)
         rows += [
             {"what": "partition", "name": partition.path}
             | {column: getattr(partition, column) for column in _COMPACT_COLUMNS[2:]}
@@ -136,16 +136,16 @@ def compact(
     output.rows(_COMPACT_COLUMNS, rows)
 
 
-def _tell(output: Output, report: CompactionReport) -> None:
+def _note_report(output: Output, report: CompactionReport) -> None:
     would = "Would make" if report.is_dry_run else "Made"
     output.note(
         f"{would} {report.files_after:,} of {counted(report.files_before, 'file')}, "
         f"{human_size(report.bytes_before)}, in {counted(len(report.commits), 'commit')}."
         if report.partitions
-        else "No partition has small files to bring together."
+        else "No partition has small files to merge."
     )
     for path in report.skipped:
-        output.note(f"Skipped {path or report.dataset}: others kept changing it.")
+        output.note(f"Skipped {path or report.dataset}: other writers kept changing it.")
 
 
 def _move_head(
@@ -158,7 +158,7 @@ def _move_head(
 ) -> None:
     before = read_head(repository.store, name).state.head_format
     if before is head_format:
-        output.note(f"The head is {head_format} already, so there is no new version.")
+        output.note(f"The head is {head_format} already; no new version was made.")
         output.rows(_COMPACT_COLUMNS, ())
         return
     if not is_dry_run:
@@ -173,13 +173,13 @@ def _move_head(
 @verb("promote", example="lakebed promote lake/pings telemetry_schema.json --dry-run")
 @takes_dataset
 @click.argument("schema", metavar="SCHEMA", type=click.Path(path_type=Path))
-@click.option("--spark", "is_spark", is_flag=True, help="Let Spark do the work.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would move.")
+@click.option("--spark", "is_spark", is_flag=True, help="Run the work in Spark.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would move.")
 @click.option(
     "--reroute",
     "is_rerouted",
     is_flag=True,
-    help="Let dimensions lose values, come, go and change their order as the schema has them.",
+    help="Allow any change of the dimensions: values removed, dimensions added, removed, reordered.",
 )
 def promote(
     output: Output,
@@ -191,11 +191,11 @@ def promote(
     is_dry_run: bool,
     is_rerouted: bool,
 ) -> None:
-    """Let dimensions allow more values, out of OTHER.
+    """Move values from OTHER to partitions of their own.
 
     SCHEMA is a dimension schema (telemetry_schema.json). The dimensions and the files change in one
-    commit; only files with rows that move are written again. Without --reroute a dimension may only
-    allow more.
+    commit; only files with rows that move are rewritten. Without --reroute a dimension can only
+    gain values.
     """
     wanted = DimensionSchema.from_json(schema)
     with output.progress("Promoting") as on_progress:
@@ -207,12 +207,12 @@ def promote(
             on_progress=on_progress,
         )
     if not report.dimensions:
-        output.note("The dimensions allow that already, so there is no new version.")
+        output.note("The dimensions allow these values already; no new version was made.")
     else:
         would = "Would move" if is_dry_run else "Moved"
         output.note(
             f"{would} {counted(report.row_count, 'row')} of {counted(report.rewritten_file_count, 'file')}; "
-            f"{report.read_file_count:,} were looked at."
+            f"{report.read_file_count:,} were read."
         )
     output.rows(
         _MOVE_COLUMNS,

@@ -1,4 +1,4 @@
-"""The verb that prints what makes a shell complete."""
+"""The verb completion, which prints a shell's completion script."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _VARIABLE = "_LAKEBED_COMPLETE"  # click makes it of the name of the command
 @click.command("completion", epilog="\b\nExample:\n  lakebed completion bash")
 @click.argument("shell", type=click.Choice(_SHELLS), required=False)
 def completion(*, shell: str | None) -> None:
-    """Print what makes the shell complete what you type.
+    """Print the script that completes commands in a shell.
 
-    SHELL is the one that runs, if it is left out. Put `eval "$(lakebed completion bash)"` into
-    ~/.bashrc, the same with zsh into ~/.zshrc, or `lakebed completion fish | source` into
+    SHELL defaults to the current shell. Put `eval "$(lakebed completion bash)"` into ~/.bashrc, the
+    same with zsh into ~/.zshrc, or `lakebed completion fish | source` into
     ~/.config/fish/config.fish.
     """
     name = shell or os.path.basename(os.environ.get("SHELL", ""))  # noqa: PTH119 - it may be empty
     if name not in _SHELLS:
         raise InvalidInputError(
-            f"The shell {name!r} is not known." if name else "Which shell is it?",
+            f"The shell {name!r} is not supported." if name else "The shell is unknown.",
             hint=f"Name one: {', '.join(_SHELLS)}.",
         )
     script = get_completion_class(name)

@@ -54,26 +54,26 @@ def takes_files(*, required: bool) -> Callable[[Verb], Verb]:
             "--format",
             "file_format",
             type=click.Choice(FILE_FORMATS),
-            help="Of the files; json means JSON lines.  [default: by suffix]",
+            help="Format of the files; json means JSON lines.  [default: by suffix]",
         ),
         click.option(
             "--header/--no-header",
             "has_header",
             default=True,
             show_default=True,
-            help="Whether CSV files begin with the names of the columns.",
+            help="Whether CSV files begin with column names.",
         ),
         click.option(
             "--delimiter",
             default=",",
             show_default=True,
             callback=_read_delimiter,
-            help="Between the cells of CSV; '\\t' for a tab.",
+            help="Delimiter between CSV cells; '\\t' for a tab.",
         ),
         click.option(
             "--null-text",
             default="",
-            help="A text that stands for null in CSV, such as NA, besides the empty cell.",
+            help="CSV text for null, such as NA, besides the empty cell.",
         ),
     )
 
@@ -111,29 +111,29 @@ base_option = click.option(
     "--base",
     type=int,
     metavar="VERSION",
-    help="What was looked at before: refuse if a commit since then touched what is written.",
+    help="Version that the change is based on: refuse if a later commit touched the same partitions.",
 )
 
 begun_option = click.option(
     "--begun-at",
     callback=parse_time,
     metavar="TIME",
-    help="When the process began, which the batch id shall tell. Without zone, UTC.  [default: now]",
+    help="Start time, encoded in the batch id. Without zone, UTC.  [default: now]",
 )
 
 
 def begun_on(dataset: Dataset, begun_at: dt.datetime | None) -> Dataset:
-    """Return the dataset with the time at which the process began, where that is given."""
+    """Return the dataset with the start time of the process, if one is given."""
     return dataset.with_options(commit=commit_options(begun_at))
 
 
 def commit_options(begun_at: dt.datetime | None) -> CommitOptions | None:
-    """Return the options of a commit whose process began at a given time."""
+    """Return the commit options for a start time; None for the defaults."""
     return None if begun_at is None else CommitOptions(begun_at=begun_at)
 
 
 def show_commit(output: Output, commit: Commit) -> None:
-    """Show what a write has done."""
+    """Show the commit of a write."""
     record = commit_record(commit)
     if commit.notes:
         record["notes"] = list(commit.notes)
@@ -159,8 +159,8 @@ def append(
     """Add the rows of files, without Spark.
 
     FILES are CSV with a header, JSON lines, submissions, Avro or Parquet, or directories of
-    them; '-' is JSON lines on stdin. The dataset's types are taken, and every column must be one
-    of its fields.
+    them; '-' reads JSON lines from stdin. The types are those of the dataset, and every column must
+    be one of its fields.
     """
     dataset = begun_on(repository.open(name), begun_at)
     with output.progress(f"Appending {inputs.label}"):
@@ -177,7 +177,7 @@ def append(
 @click.option(
     "--where",
     metavar="SQL",
-    help="Replace all of this view, even by no rows. It must consist of whole partitions.",
+    help="Replace all of this view, also with no rows. It must consist of whole partitions.",
 )
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be replaced.")
 @run_option
@@ -195,17 +195,17 @@ def overwrite(
     base: int | None,
     begun_at: dt.datetime | None,
 ) -> None:
-    """Replace partitions by files, without Spark.
+    """Replace partitions with the rows of files, without Spark.
 
-    Replaced are the partitions that the rows touch, or all of a view.
+    This replaces the partitions that the rows touch, or all of a view.
 
-    FILES are as for append. With --where they may be left out: the view is then empty.
+    FILES are as for append. With --where they can be left out: the view is then empty.
 
-    The result of --dry-run is the partitions concerned, with the number of rows that would come in
-    and go.
+    --dry-run lists the partitions concerned, with the numbers of rows that would be added and
+    removed.
     """
     if inputs is None and where is None:
-        message = "Give FILES, or --where to say what shall be empty."
+        message = "Give FILES, or --where to empty a view."
         raise click.UsageError(message, click.get_current_context())
     dataset = begun_on(repository.open(name), begun_at)
     view = None if where is None else dataset.where(where)
@@ -216,7 +216,10 @@ def overwrite(
         output.note(f"Would write {found}.")
         output.rows(
             _REPLACED_COLUMNS,
-            ({name: getattr(one, name) for name in _REPLACED_COLUMNS} for one in found.partitions),
+            (
+                {name: getattr(partition, name) for name in _REPLACED_COLUMNS}
+                for partition in found.partitions
+            ),
         )
         return
     if inputs is None:
@@ -228,7 +231,7 @@ def overwrite(
 
 
 def rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
-    """Read the rows of files, in the types of a dataset."""
+    """Read the rows of files, with the types of a dataset."""
     return read_rows(inputs.files, inputs.format, dataset.descriptor, inputs.csv)
 
 
@@ -237,7 +240,9 @@ def _view(dataset: Dataset, where: str | None) -> View:
 
 
 where_option = click.option(
-    "--where", metavar="SQL", help="Such as \"carrier = 'UA' AND time_hour >= '2013-06-01'\"."
+    "--where",
+    metavar="SQL",
+    help="Condition, such as \"carrier = 'UA' AND time_hour >= '2013-06-01'\".",
 )
 
 
@@ -255,7 +260,7 @@ where_option = click.option(
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help=f"At most so many rows.  [default: {TABLE_LIMIT} in a table, else all]",
+    help=f"Greatest number of rows.  [default: {TABLE_LIMIT} in a table, else all]",
 )
 @click.option("--count", "is_count", is_flag=True, help="Only count the rows.")
 def query(
@@ -275,17 +280,17 @@ def query(
     wanted = None if columns is None else split_names(columns)
     if limit is None and output.is_table:
         limit = TABLE_LIMIT
-        # One more shows whether there are more.
+        # One row more shows whether the table is cut.
         rows = list(_rows(view, wanted, limit + 1))
         output.rows(_names(dataset, wanted), rows[:limit], null="null")
         if len(rows) > limit:
-            output.note(f"The first {limit} rows; for more give --limit, or -o jsonl for all.")
+            output.note(f"First {limit} rows; --limit shows more, -o jsonl all.")
         return
     output.rows(_names(dataset, wanted), _rows(view, wanted, limit), null="null")
 
 
 def split_names(text: str) -> list[str]:
-    """Return the names in a list with commas."""
+    """Return the names of a comma-separated list."""
     return [name.strip() for name in text.split(",")]
 
 
@@ -304,7 +309,7 @@ def _rows(view: View, wanted: list[str] | None, limit: int | None) -> Iterator[d
 @takes_state
 @where_option
 def explain(output: Output, *, dataset: Dataset, where: str | None) -> None:
-    """Tell which data files a query would read."""
+    """Show which data files a query would read, and why."""
     explanation = _view(dataset, where).plan().explain()
     if output.is_table:
         click.echo(str(explanation))
@@ -318,8 +323,8 @@ def explain(output: Output, *, dataset: Dataset, where: str | None) -> None:
 def files(output: Output, *, dataset: Dataset, where: str | None) -> None:
     """List the data files that a query would read.
 
-    With -o plain it is their paths alone, as for xargs. They may hold other rows too, and hold no
-    partition fields: see the page "Read it from …".
+    With -o plain only their paths are printed, for xargs. The files may also hold other rows, and
+    lack the partition fields: see the page "Read it from …".
     """
     columns = ("path", "rows", "size_bytes", "partition", "batch_id")
     chosen = _view(dataset, where).files()
@@ -345,7 +350,7 @@ def files(output: Output, *, dataset: Dataset, where: str | None) -> None:
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help=f"At most so many rows.  [default: {TABLE_LIMIT} in a table, else all]",
+    help=f"Greatest number of rows.  [default: {TABLE_LIMIT} in a table, else all]",
 )
 def sql(
     output: Output,
@@ -355,15 +360,15 @@ def sql(
     query: str | None,
     limit: int | None,
 ) -> None:
-    """Ask in SQL, by DuckDB; nothing can be changed.
+    """Query datasets in SQL with DuckDB; read-only.
 
     QUERY is one SELECT in DuckDB's dialect. The datasets of the repository are its tables; only
-    those that it names are opened, and only files that its conditions leave are read. A name with
-    - or + needs double quotes. REPOSITORY may be left out where LAKEBED_REPOSITORY names it.
+    those that it names are opened, and only files that its conditions select are read. A name with
+    - or + needs double quotes. REPOSITORY can be left out if LAKEBED_REPOSITORY is set.
     """
     if query is None:
         location, query = _named_repository(location), location
-    with output.progress("Asking DuckDB"):
+    with output.progress("Running DuckDB"):
         try:
             answer = open_repository(location, storage_options=storage_options).sql(query)
         except DatasetNotFoundError as exc:
@@ -373,15 +378,15 @@ def sql(
     names = _distinct(rows.column_names)
     output.rows(names, _plain_rows(rows.rename_columns(names)), null="null")
     if limit is None and rows.num_rows < answer.num_rows:
-        output.note(f"The first {shown} rows; for more give --limit, or -o jsonl for all.")
+        output.note(f"First {shown} rows; --limit shows more, -o jsonl all.")
 
 
 def _named_repository(query: str) -> str:
-    """Return the repository that the environment names, for a question that names none."""
+    """Return the repository that the environment names, for a query without REPOSITORY."""
     location = os.environ.get(REPOSITORY_VARIABLE, "")
     if not location:
         words = f"REPOSITORY {shlex.quote(query)}" if " " in query else f'{query} "SELECT …"'
-        message = f"A repository and a question are needed: lakebed sql {words}"
+        message = f"A repository and a query are needed: lakebed sql {words}"
         raise click.UsageError(message, click.get_current_context())
     return location
 
@@ -389,29 +394,29 @@ def _named_repository(query: str) -> str:
 def _naming_repository(
     exc: DatasetNotFoundError, location: str, storage_options: Mapping[str, str]
 ) -> DatasetNotFoundError:
-    """Return the error, saying so if a dataset was named in the place of its repository."""
+    """Return the error, with a better message if a dataset was given for its repository."""
     try:
-        place, name = split_address(location)
-        is_dataset = open_repository(place, storage_options=storage_options).exists(name)
+        repository, name = split_address(location)
+        is_dataset = open_repository(repository, storage_options=storage_options).exists(name)
     except LakebedError:
         is_dataset = False
     if not is_dataset:
         return exc
     return DatasetNotFoundError(
-        f"{location!r} is a dataset, where its repository is to be named.",
-        hint=f'Ask the repository: lakebed sql {place} "SELECT … FROM {name}"',
+        f"{location!r} is a dataset, not a repository.",
+        hint=f'Query its repository: lakebed sql {repository} "SELECT … FROM {name}"',
     )
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names of which none comes twice: a join gives such."""
+    """Return the names, with numbers added to repeated ones, which a join produces."""
     distinct: list[str] = []
     for name in names:
-        number, told = 1, name
-        while told in distinct:
-            told = f"{name}_{number}"
+        number, unique = 1, name
+        while unique in distinct:
+            unique = f"{name}_{number}"
             number += 1
-        distinct.append(told)
+        distinct.append(unique)
     return distinct
 
 

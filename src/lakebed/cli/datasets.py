@@ -47,10 +47,10 @@ _TREE_COLUMNS = ("partition", "files", "rows", "bytes", "size")
 
 
 def read_strategy(text: str) -> PartitionStrategy:
-    """Read a partition strategy from its short form, or from a file of Kite's JSON.
+    """Read a partition strategy from its short form, or from a file in Kite's JSON form.
 
     Raises:
-        PartitionSpecError: It is neither.
+        PartitionSpecError: The text is neither.
         InvalidInputError: The file cannot be read.
     """
     if text.endswith(".json"):
@@ -61,10 +61,10 @@ def read_strategy(text: str) -> PartitionStrategy:
 
 
 def read_partitions(text: str | None, dimensions_file: Path | None) -> PartitionStrategy | None:
-    """Read the strategy of a dataset that is to be created; None where nothing is said of it.
+    """Read the strategy of a dataset that is to be created; None if none was given.
 
     Raises:
-        PartitionSpecError: It is none.
+        PartitionSpecError: The text is not a partition strategy.
         InvalidInputError: A file cannot be read.
     """
     if dimensions_file is None:
@@ -78,16 +78,16 @@ def read_partitions(text: str | None, dimensions_file: Path | None) -> Partition
 
 
 def read_schema_file(path: Path) -> str | pa.Schema:
-    """Read a schema file as something that a descriptor takes."""
+    """Read a schema file into a form that a descriptor takes."""
     from lakebed.arrow.reading.files import read_text, reading
 
     if path.suffix.lower() in (".avsc", ".json"):
         text = read_text(path)
-        # A text that begins otherwise would be taken for the path of a file.
+        # Any other text would be taken for the path of a file.
         if not text.lstrip().startswith("{"):
             raise InvalidInputError(
-                f"{path} holds no Avro record schema.",
-                hint='It is a JSON object with "type": "record" and "fields", as `lakebed schema infer '
+                f"{path} does not hold an Avro record schema.",
+                hint='Give a JSON object with "type": "record" and "fields", as `lakebed schema infer '
                 "FILE --to SCHEMA` writes it.",
             )
         return text
@@ -98,44 +98,44 @@ def read_schema_file(path: Path) -> str | pa.Schema:
             return pq.read_schema(path)
     raise InvalidInputError(
         f"{path} is neither an Avro schema nor a Parquet file.",
-        hint="Give .avsc, .json or .parquet; `lakebed schema infer FILE --to SCHEMA` makes one of "
-        "CSV and JSON lines.",
+        hint="Give .avsc, .json or .parquet; `lakebed schema infer FILE --to SCHEMA` makes a schema "
+        "from CSV and JSON lines.",
     )
 
 
 def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) -> Schema:
-    """Find the schema of rows in a file, and tell a person which types it has."""
+    """Infer the schema from the rows of a file, and print its types as notes."""
     from lakebed.arrow.reading.files import CsvOptions, format_of
     from lakebed.arrow.reading.inference import infer_schema
     from lakebed.cli.inputs import find_inputs
 
     home = path.absolute()
     if path.is_dir() and (lake := open_repository(home.parent)).exists(home.name):
-        output.note(f"Fields of the dataset {path}, of which nothing else is taken.")
+        output.note(f"Copied the fields of dataset {path}, and nothing else of it.")
         return lake.open(home.name).schema
     if path.is_file() and format_of(str(path)) is None:
         raise InvalidInputError(
-            f"Cannot tell the format of {path} by its suffix.",
-            hint="Call it .csv or .jsonl; or `lakebed schema infer FILE --format csv --to SCHEMA`, "
-            "and --schema here.",
+            f"The suffix of {path} does not name a known format.",
+            hint="Rename it to .csv or .jsonl; or run `lakebed schema infer FILE --format csv --to "
+            "SCHEMA` and give --schema here.",
         )
     csv = CsvOptions(delimiter=delimiter.replace("\\t", "\t"), null_text=null_text)
     inputs = find_inputs([str(path)], None, csv)
     schema = infer_schema(inputs.locations, inputs.format, csv=csv)
     width = max((len(field.name) for field in schema), default=0)
-    output.note(f"Fields by the first rows of {path}; with --schema you choose them yourself:")
+    output.note(f"Fields inferred from the first rows of {path}; give --schema to choose others:")
     for field in schema:
         output.note(f"  {visible(field.name):{width}}  {field.type}")
     if levels := _levels(inputs.locations, path):
         output.note(
-            f"Directories of {', '.join(levels)} are no fields. To have the files in place, with "
-            f"these partitions: lakebed adopt {path} --partition-by {','.join(levels)}"
+            f"Directory names ({', '.join(levels)}) do not become fields. To keep the files in place, "
+            f"with these partitions: lakebed adopt {path} --partition-by {','.join(levels)}"
         )
     return schema
 
 
 def _levels(locations: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """Return the names of directories that tell a value, as Hive has them, without batches."""
+    """Return the names of Hive-style directory levels (`name=value`), without batches."""
     names: dict[str, None] = {}
     for location in locations:
         for level in Path(location).parts[len(folder.parts) : -1]:
@@ -155,30 +155,29 @@ def _levels(locations: Sequence[str], folder: Path) -> tuple[str, ...]:
     "--schema",
     "schema_file",
     type=click.Path(path_type=Path),
-    help="An Avro schema (.avsc, .json), or a Parquet file whose schema is taken.",
+    help="An Avro schema (.avsc, .json), or a Parquet file whose schema is used.",
 )
 @click.option(
     "--like",
     "rows_file",
     type=click.Path(path_type=Path),
-    help="In place of a schema: a file of such rows, or a directory of them, whose types are found "
-    "and told; or a dataset of this machine, whose fields are taken.",
+    help="Instead of --schema: a file or directory of rows whose types are inferred and shown, or a "
+    "local dataset whose fields are copied.",
 )
-@click.option(
-    "--null-text", default="", help="With --like: a text that stands for null in CSV, such as NA."
-)
-@click.option("--delimiter", default=",", help="With --like: between the cells of CSV.")
+@click.option("--null-text", default="", help="With --like: CSV text for null, such as NA.")
+@click.option("--delimiter", default=",", help="With --like: delimiter between CSV cells.")
 @click.option(
     "--partition-by",
     metavar="TEXT|FILE",
     help="Such as 'date(time_hour) as dt, hash(user_id, 64)', or a .json file in Kite's form.  "
-    "[default: what the Avro schema says under 'partitions']",
+    "[default: 'partitions' of the Avro schema]",
 )
 @click.option(
     "--dimensions",
     "dimensions_file",
     type=click.Path(path_type=Path),
-    help="A file such as telemetry_schema.json, whose dimensions are partitions; after --partition-by.",
+    help="A file such as telemetry_schema.json whose dimensions become partitions, after those of "
+    "--partition-by.",
 )
 @click.option(
     "--format",
@@ -186,18 +185,18 @@ def _levels(locations: Sequence[str], folder: Path) -> tuple[str, ...]:
     type=click.Choice(FORMATS),
     default="parquet",
     show_default=True,
-    help="Of the data files.",
+    help="Format of the data files.",
 )
 @click.option(
     "--compression",
     type=click.Choice(sorted({name for names in COMPRESSIONS.values() for name in names})),
-    help="Of the data files; each format has its own default.",
+    help="Compression of the data files; each format has its own default.",
 )
 @click.option(
     "--index",
     multiple=True,
     metavar="COLUMN",
-    help="A column to find files by, which the data is not sorted by. Repeatable.",
+    help="A column to index, by which the data is not sorted. Repeatable.",
 )
 @click.option(
     "--property",
@@ -210,23 +209,23 @@ def _levels(locations: Sequence[str], folder: Path) -> tuple[str, ...]:
 @click.option(
     "--batch-ids",
     type=click.Choice([str(form) for form in BatchIds]),
-    help="What batch ids count, or the date that they are. For good.  [default: milliseconds]",
+    help="Unit of batch ids, or the date form; fixed at creation.  [default: milliseconds]",
 )
 @click.option(
     "--head-format",
     type=click.Choice([head_format.value for head_format in HeadFormat]),
     default="json",
     show_default=True,
-    help="json can be read by eye, msgpack.zstd is a sixth of the size.",
+    help="json is readable text; msgpack.zstd is a sixth of the size.",
 )
 @click.option(
     "--if-exists",
     type=click.Choice(["error", "open"]),
     default="error",
     show_default=True,
-    help="open: fine if it exists with an equal descriptor.",
+    help="open: accept an existing dataset with an equal descriptor.",
 )
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only check, and tell the types.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only check, and show the types.")
 def create(
     output: Output,
     *,
@@ -247,10 +246,10 @@ def create(
     if_exists: Literal["error", "open"],
     is_dry_run: bool,
 ) -> None:
-    """Create a dataset, empty.
+    """Create an empty dataset.
 
-    Partitions by a part of a time alone, such as hour(ts), come again every day: an overwrite
-    replaces that hour of all days. A note warns of it; use 'date(ts), hour(ts)' instead.
+    Partitions by only a part of a time, such as hour(ts), repeat every day: an overwrite replaces
+    that hour of all days. A note warns of it; use 'date(ts), hour(ts)' instead.
     """
     schema: str | pa.Schema | Schema
     if schema_file is not None and rows_file is None:
@@ -290,17 +289,17 @@ def _show(output: Output, dataset: Dataset) -> None:
     "--partitions",
     "is_by_partition",
     is_flag=True,
-    help="A tree of partitions with what they hold; for programs, a row for each.",
+    help="Show a tree of partitions with their sizes; in other output formats, a row for each.",
 )
 def show(output: Output, *, place: Dataset | Repository, is_by_partition: bool) -> None:
-    """Show what a lake or a dataset is and holds.
+    """Show a dataset, or all datasets of a lake.
 
-    LOCATION is LOCATION/NAME for a dataset, or a repository: then each dataset is a row.
+    LOCATION is LOCATION/NAME for a dataset, or a repository, which shows a row for each dataset.
     """
     if isinstance(place, Dataset):
         _show_dataset(output, place, is_by_partition=is_by_partition)
     elif is_by_partition:
-        message = "--partitions is of one dataset: name it, as LOCATION/NAME."
+        message = "--partitions needs one dataset: give LOCATION/NAME."
         raise click.UsageError(message, click.get_current_context())
     else:
         show_lake(output, place)
@@ -330,7 +329,7 @@ def _show_dataset(output: Output, dataset: Dataset, *, is_by_partition: bool) ->
 
 
 def _next_step(dataset: Dataset) -> str:
-    """Return the commands that a user may want after a look at a dataset."""
+    """Return commands that a user may want to run next on a dataset."""
     address = shell_address(dataset.uri)
     if not dataset.files():
         return next_commands(f"append {address} FILE", f"import {address} FILE")
@@ -346,7 +345,7 @@ def _next_step(dataset: Dataset) -> str:
     "--last",
     "count",
     type=click.IntRange(min=1),
-    help="Only the newest so many.  [default: all]",
+    help="Number of newest commits to list.  [default: all]",
 )
 def history(output: Output, *, repository: Repository, name: str, count: int | None) -> None:
     """List the commits of a dataset, oldest first."""
@@ -374,7 +373,7 @@ def list_(output: Output, *, repository: str, storage_options: Mapping[str, str]
         lake = shell_address(opened.uri)
         raise InvalidInputError(
             f"{repository!r} is a dataset, not a repository.",
-            hint=f"`lakebed show {lake}/{dataset}` shows it, `lakebed list {lake}` its repository.",
+            hint=f"Use `lakebed show {lake}/{dataset}` for it, `lakebed list {lake}` for its repository.",
         )
     names = opened.list()
     if not names:
@@ -396,7 +395,7 @@ _DROPPED_COLUMNS = ("key", "size_bytes")
     type=click.Choice(["error", "ignore"]),
     default="error",
     show_default=True,
-    help="ignore: fine if there is none.",
+    help="ignore: succeed if the dataset is missing.",
 )
 def drop(
     output: Output,
@@ -407,9 +406,9 @@ def drop(
     is_dry_run: bool,
     if_missing: Literal["error", "ignore"],
 ) -> None:
-    """Delete a dataset and all that it ever held.
+    """Delete a dataset and its whole history.
 
-    The result is what was deleted, or would be.
+    The result lists the objects that were deleted, or would be.
     """
     if if_missing == "ignore" and not repository.exists(name):
         output.note(f"There is no dataset {name!r} in {repository.uri}.")
@@ -421,8 +420,8 @@ def drop(
     for _, note in published.read_each(repository.store, name):
         if isinstance(note, published.Shown):
             output.note(
-                f"It is published as {note.title}, and queries of that will fail without its "
-                "files: unpublish it first."
+                f"It is published as {note.title}, whose queries fail once the files are deleted: "
+                "unpublish it first."
             )
     if is_dry_run:
         output.note(f"Would delete {total} of {dataset.uri}.")
@@ -447,11 +446,11 @@ def _objects_of(repository: Repository, name: str) -> dict[str, int]:
 
 
 def _tree_rows(name: str, partitions: Sequence[Partition]) -> Iterator[dict[str, object]]:
-    """Yield the dataset, then each directory level with its totals, indented by depth.
+    """Yield a row of the dataset, then of each directory level with its totals, indented by depth.
 
     Args:
-        name: Of the dataset.
-        partitions: In order of path.
+        name: The name of the dataset.
+        partitions: The partitions in order of path.
     """
     yield _tree_row(name, partitions)
     yield from _below_in_tree(partitions, depth=0)

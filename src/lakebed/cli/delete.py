@@ -1,4 +1,4 @@
-"""The verb delete: rows of a view."""
+"""The verb delete, which deletes the rows of a view."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _COLUMNS = ("partition", "key", "row_count", "is_whole")
 @verb("delete", example="lakebed delete lake/flights --where \"carrier = 'UA'\" --dry-run")
 @click.argument("target", metavar="DATASET")
 @storage_option
-@click.option("--where", metavar="SQL", help="Which rows; TRUE for all of them.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would go.")
+@click.option("--where", metavar="SQL", help="Condition on the rows to delete; TRUE for all rows.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be deleted.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @run_option
 @base_option
@@ -41,14 +41,14 @@ def delete(
 ) -> None:
     """Delete the rows of a view, in one commit.
 
-    DATASET may also be a view: URI, such as 'view:s3://bucket/lake/flights?carrier=UA', which says
-    which rows. Files that also hold others are written anew without them. Older versions keep
-    everything.
+    DATASET can also be a view: URI, such as 'view:s3://bucket/lake/flights?carrier=UA', which selects
+    the rows. Files that also hold other rows are rewritten without the deleted ones. Older versions
+    keep everything.
 
-    What is confirmed is what is deleted: if a commit in between has touched a partition of the
-    view, nothing is.
+    Exactly the confirmed rows are deleted: if a commit since then has touched a partition of the
+    view, nothing is deleted.
 
-    The result of --dry-run is the files concerned, with the number of rows that would go.
+    --dry-run lists the files concerned, with the number of rows that would be deleted.
     """
     store, view = _open(target, storage_options, where)
     basis: Base | None = base
@@ -73,7 +73,7 @@ def delete(
     with output.progress("Deleting"):
         commit = view.delete(run=run, base=basis)
     if commit is None:
-        output.note("Nothing to delete, so there is no new version.")
+        output.note("No row matches; no new version was made.")
         record = no_commit_record()
     else:
         record = commit_record(commit)
@@ -83,14 +83,14 @@ def delete(
 def _open(target: str, storage_options: Mapping[str, str], where: str | None) -> tuple[Store, View]:
     if target.startswith("view:"):
         if where is not None:
-            message = "A view: URI says which rows; leave --where out."
+            message = "A view: URI already selects the rows; leave --where out."
             raise click.UsageError(message, click.get_current_context())
         repository = open_repository(parse_uri(target).location, storage_options=storage_options)
         view = open_uri(target, storage_options=storage_options)
-        assert isinstance(view, View)  # which is what a view: URI names
+        assert isinstance(view, View)  # a view: URI names a view
         return repository.store, view
     if where is None:
-        message = "Give --where to say which rows; TRUE for all of them."
+        message = "Give --where to select the rows; TRUE for all rows."
         raise click.UsageError(message, click.get_current_context())
     location, name = split_address(target)
     repository = open_repository(location, storage_options=storage_options)

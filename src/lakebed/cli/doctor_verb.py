@@ -1,4 +1,4 @@
-"""The verb doctor: what is installed, whether a store answers, and what it does."""
+"""The verb doctor, which checks the installation, a store, and Spark's workers."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _ENDS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr
 
 
 def _spark_option(function: Verb) -> Verb:
-    """Add `--spark`, which a master may follow."""
+    """Add `--spark`, with an optional master."""
     return click.option(
         "--spark",
         "master",
         cls=AttachedOption,
         metavar="[=MASTER]",
-        help="Ask Spark's workers, too: those of MASTER, such as spark://host:7077, yarn or "
-        "sc://host, or of the session that the environment names; without one, of a local session.",
+        help="Also check Spark's workers: those of MASTER, such as spark://host:7077, yarn or "
+        "sc://host, else of the session that the environment names, else of a local session.",
     )(function)
 
 
@@ -65,14 +65,14 @@ def _spark_option(function: Verb) -> Verb:
     "--store",
     "store_url",
     metavar="URL",
-    help="Try by real requests what the store at URL does, and whether several may write to it.",
+    help="Test the store at URL with real requests, and whether it is safe for several writers.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1, 10_000),
     default=ROUNDS,
     show_default=True,
-    help="Of each race that --store runs.",
+    help="Rounds of each race that --store runs.",
 )
 @_spark_option
 @storage_option
@@ -85,27 +85,27 @@ def doctor(
     rounds: int,
     storage_options: Mapping[str, str],
 ) -> None:
-    """Look at the installation and at a store.
+    """Check the installation and a store.
 
-    The store is the one at URL, if it is given. In an object store a small object is written and removed, to see whether the service looks at the conditions of puts.
+    URL names the store to check. In an object store a small object is written and removed, to see whether the service honours conditional puts.
 
-    With --store URL eight writers race in many rounds to create and to replace objects, and what else a commit relies on is tried, under a prefix .lakebed-doctor-… that is removed again. The last line says whether several may write.
+    With --store URL eight writers race in many rounds to create and to replace objects, and the other operations of a commit are tested, under a prefix .lakebed-doctor-… that is removed again. The last line is the verdict on several writers.
 
-    With --spark the workers of a session tell which Python they run, and each of them writes and reads a small object at URL.
+    With --spark the workers of a session report which Python they run, and each of them writes and reads a small object at URL.
 
-    The status is ok, warning, absent (what is optional, or a directory that is not there yet) or failed; with a failure the exit code is 1.
+    The status is ok, warning, absent (an optional package, or a missing directory) or failed; after a failure the exit code is 1.
     """
     lines = _look_at_installation()
     if url is not None:
-        with output.progress(f"Looking at {url}"):
+        with output.progress(f"Checking {url}"):
             lines.append(_look_at_store(url, storage_options))
     if store_url is not None:
-        with output.progress(f"Trying {store_url}"):
+        with output.progress(f"Testing {store_url}"):
             lines.extend(_try_at_store(store_url, storage_options, rounds=rounds))
     if master is not None:
         lines.extend(_lines_of_workers(output, master, url or store_url, storage_options))
     output.rows(_COLUMNS, lines)
-    if any(one["status"] == "failed" for one in lines):
+    if any(line["status"] == "failed" for line in lines):
         click.get_current_context().exit(1)
 
 
@@ -134,12 +134,12 @@ def _look_for_java() -> _Line:
 
 
 def _line_of(name: str, status: str, value: str | None, detail: str | None = None) -> _Line:
-    """Return a line: what was looked at, how it is, and what there is to know of it."""
+    """Return the line of one check."""
     return {"name": name, "status": status, "value": value, "detail": detail}
 
 
 def _look_at_store(url: str, storage_options: Mapping[str, str]) -> _Line:
-    """Say whether the store answers, and whether it looks at the conditions of puts."""
+    """Report whether the store answers, and whether it honours conditional puts."""
     try:
         repository = open_repository(url, storage_options=storage_options)
         count = len(repository.list())
@@ -152,11 +152,11 @@ def _look_at_store(url: str, storage_options: Mapping[str, str]) -> _Line:
 
 
 def _missing(store: Store) -> _Line:
-    return _line_of("store", "absent", store.uri, "no such directory; a write makes it")
+    return _line_of("store", "absent", store.uri, "no such directory; a write creates it")
 
 
 def _access(store: Store) -> str:
-    """Say what keeps the store from being written; that the user has wished for is no failure."""
+    """Return the reason why the store is read only, or nothing; read only is not a failure."""
     if not store.supports_compare_and_swap:
         return ", read only"
     try:
@@ -167,13 +167,13 @@ def _access(store: Store) -> str:
 
 
 def _try_at_store(url: str, storage_options: Mapping[str, str], *, rounds: int) -> list[_Line]:
-    """Say what the store does when several write, and what else is relied on."""
+    """Report how the store behaves with several writers, and in the other operations of a commit."""
     try:
         store = open_store(url, storage_options=storage_options)
         if not location_exists(store):
             return [_missing(store)]
         if not store.supports_compare_and_swap:
-            return [_line_of("store", "ok", store.uri, "read only, so nothing is tried")]
+            return [_line_of("store", "ok", store.uri, "read only, so nothing is tested")]
         with _terminated_as_interrupted():
             trial = try_store(url, storage_options=storage_options, rounds=rounds)
     except LakebedError as error:
@@ -189,9 +189,9 @@ def _try_at_store(url: str, storage_options: Mapping[str, str], *, rounds: int) 
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM and a terminal that is closed end the block as Ctrl-C does.
+    """Let SIGTERM and a closed terminal end the block as Ctrl-C does, so that it cleans up.
 
-    So what it holds is put away. A signal that is ignored, as by nohup, stays ignored.
+    An ignored signal, as under nohup, stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -213,18 +213,18 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG00
 def _lines_of_workers(
     output: Output, master: str, url: str | None, storage_options: Mapping[str, str]
 ) -> Iterator[_Line]:
-    """Yield what there is to tell of the session, and of each Python of its workers.
+    """Yield a line for the session and for each Python of its workers.
 
     Args:
-        output: Where progress is shown.
-        master: Of the cluster; empty for the session that the environment names.
-        url: Of the store that the workers are to reach; None for none.
-        storage_options: Of the store.
+        output: The output that shows progress.
+        master: The master of the cluster; empty for the session that the environment names.
+        url: The URL of the store that the workers must reach; None tests no store.
+        storage_options: Options of that store.
     """
     try:
         session = start_spark(output, master or None)
-        yield _line_of("spark", "ok", session.version, _place(session))
-        with output.progress("Asking Spark's workers"):
+        yield _line_of("spark", "ok", session.version, _master_of(session))
+        with output.progress("Checking Spark's workers"):
             reports = look_at_workers(session, url, storage_options=storage_options)
     except LakebedError as error:
         yield _line_of("workers", "failed", None, str(error))
@@ -235,13 +235,13 @@ def _lines_of_workers(
         yield _line_of("worker", status, report.host, detail)
 
 
-def _place(session: object) -> str | None:
+def _master_of(session: object) -> str | None:
     conf = getattr(session, "conf", None)
     return None if conf is None else conf.get("spark.master", None)
 
 
 def _facts(report: WorkerReport) -> str:
-    """Say what a worker has, in a sentence."""
+    """Return the versions and the clock of a worker, in a sentence."""
     if report.executable is None:
         return ""
     facts = [

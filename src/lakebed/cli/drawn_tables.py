@@ -1,4 +1,4 @@
-"""Tables for people, drawn by rich, which is loaded only where one is shown."""
+"""Tables for people, drawn by rich, which is loaded only when a table is shown."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _UNLIMITED_WIDTH = 100_000  # a pipe has no edge at which lines should break
 def print_table(
     names: Sequence[str], rows: Iterable[Sequence[str]], *, are_numbers: Sequence[bool]
 ) -> tuple[list[str], list[str]]:
-    """Print rows of cells under a header, as wide as a terminal is.
+    """Print rows of cells under a header, in the width of the terminal.
 
     Args:
-        names: Of the columns.
-        rows: The cells of each, in the order of the columns.
-        are_numbers: For each column, whether it is set to the right.
+        names: The column names.
+        rows: The cells of each row, in the order of the columns.
+        are_numbers: For each column, whether it is aligned to the right.
 
     Returns:
-        The columns that there was no room for, and those whose cells are cut.
+        The columns that did not fit, and those whose cells are cut.
     """
     columns = [
         _Column(name=visible(name), cells=cells, is_number=is_number)
@@ -66,7 +66,7 @@ def print_table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """A column of cells as they are shown."""
+    """A column of cells in their shown form."""
 
     name: str
     cells: Sequence[str]
@@ -78,7 +78,7 @@ class _Column:
 
     @property
     def is_one_word(self) -> bool:
-        """Whether no cell can be broken between words."""
+        """True if no cell has a space to break at."""
         return not any(" " in cell for cell in self.cells)
 
     @property
@@ -91,7 +91,7 @@ class _Column:
 
     @property
     def least(self) -> int:
-        """The width that it must have at least to be of use."""
+        """The least useful width."""
         if self.is_path:
             return min(self.width, max(len(self.name), _PATH_WIDTH))
         if self.is_one_word:
@@ -100,13 +100,13 @@ class _Column:
         return min(self.width, max(len(self.name), _TEXT_WIDTH, min(longest, _PATH_WIDTH)))
 
     def shortened(self) -> _Column:
-        """Return it with ids cut to what tells them apart by eye, and times to seconds."""
+        """Return the column with ids cut to their first characters, and times to seconds."""
         if self.cells and all(_ID.fullmatch(cell) or cell == "-" for cell in self.cells):
             return replace(self, cells=[cell[:_ID_WIDTH] for cell in self.cells])
         return replace(self, cells=[_FRACTION.sub(r"\1Z", cell) for cell in self.cells])
 
     def within(self, width: int) -> _Column:
-        """Return it in a width: texts in lines, and of paths what they do not all begin with."""
+        """Return the column in a width: texts are folded, paths lose their common folder."""
         if self.width <= width:
             return self
         if not self.is_one_word:
@@ -124,12 +124,12 @@ def _cuts(column: _Column) -> int:
 
 
 def _folder_of(paths: Sequence[str]) -> str:
-    """Return the folder that several paths begin with, with a slash at its end; or nothing."""
+    """Return the common folder of several paths, with a slash at its end; or nothing."""
     if len(paths) < 2:
         return ""
-    # What the least and the greatest have in common all have.
+    # The common prefix of the least and the greatest path is common to all.
     levels = zip(*(path.split("/")[:-1] for path in (min(paths), max(paths))), strict=False)
-    same = [one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], levels)]
+    same = [level for level, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], levels)]
     return "/".join([*same, ""]) if any(same) else ""
 
 
@@ -143,10 +143,10 @@ def _turned(rows: Iterable[Sequence[str]], count: int) -> list[list[str]]:
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> Sequence[_Column]:
-    """Choose what a terminal has room for; words stay whole.
+    """Choose the columns that fit into a terminal; words stay whole.
 
-    First ids and times become shorter, then columns go: the empty ones, then those at the end.
-    The first column stays, as it says what a row is about.
+    First ids and times are shortened, then columns are left out: empty ones, then the last ones.
+    The first column stays, since it names the row.
     """
     if _width_of(columns) <= width:
         return columns
@@ -154,20 +154,20 @@ def _fitting(columns: Sequence[_Column], width: int) -> Sequence[_Column]:
     order = [column for column in reversed(shown[1:]) if column.is_empty]
     order += [column for column in reversed(shown[1:]) if not column.is_empty]
     for column in order:
-        if sum(each.least for each in shown) + _GAP * (len(shown) - 1) <= width:
+        if sum(other.least for other in shown) + _GAP * (len(shown) - 1) <= width:
             break
         shown.remove(column)
     return shown
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[tuple[_Column, int]]:
-    """Return how wide each column is; what room is left is for paths, then for texts."""
+    """Return the width of each column; spare width goes to paths, then to texts."""
     widths = [min(column.least, width) for column in columns]
     room = width - sum(widths) - _GAP * (len(columns) - 1)
-    order = sorted(range(len(columns)), key=lambda place: not columns[place].is_path)
-    for place in order:
-        more = max(0, min(columns[place].width - widths[place], room))
-        widths[place] += more
+    order = sorted(range(len(columns)), key=lambda position: not columns[position].is_path)
+    for position in order:
+        more = max(0, min(columns[position].width - widths[position], room))
+        widths[position] += more
         room -= more
     return list(zip(columns, widths, strict=True))
 
@@ -191,7 +191,7 @@ def _console() -> Console:
 
 
 def _print_stripped(console: Console, table: Table) -> None:
-    """Print a table without the blanks that rich puts behind the last column."""
+    """Print a table without the blanks that rich adds after the last column."""
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():

@@ -1,4 +1,4 @@
-"""The verb export: a dataset as files for other tools."""
+"""The verb export, which writes a dataset as files for other tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakebed.dataset import Dataset
 from lakebed.model.descriptor import COMPRESSIONS
 from lakebed.tables.trees.telemetry import MAX_BYTES, IfChanged, TelemetryOptions
 
-_TOLD = 5  # directories that are named
+_MAX_NAMED = 5  # directories in a note
 
 
 @verb("export", example="lakebed export lake/pings tree --telemetry=telemetry_schema.json")
@@ -38,21 +38,21 @@ _TOLD = 5  # directories that are named
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="So many of the last dimensions stand in the names of files; 2 as the finished code has it.",
+    help="Number of last dimensions that go into file names; the finished code uses 2.",
 )
 @click.option(
     "--compression",
     type=click.Choice(COMPRESSIONS["submissions"]),
     default="lz4",
     show_default=True,
-    help="Of the files.",
+    help="Compression of the files.",
 )
 @click.option(
     "--max-bytes",
     type=click.IntRange(min=1),
     default=MAX_BYTES,
     show_default=True,
-    help="Of the lines of a file, before they are compressed.",
+    help="Greatest size of a file's lines, before compression.",
 )
 @click.option(
     "--record-version",
@@ -60,15 +60,15 @@ _TOLD = 5  # directories that are named
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
-    help="With --named: the version of the records, which names tell.",
+    help="With --named: version of the records, part of the file names.",
 )
 @click.option(
     "--if-changed",
     type=click.Choice(get_args(IfChanged)),
     default="error",
     show_default=True,
-    help="What happens where a directory held other lines when it was exported: nothing is written, "
-    "it is left as it is, or it is written again.",
+    help="Action for a directory whose rows have changed since its export: write nothing at all, "
+    "keep the directory, or replace it.",
 )
 @where_option
 def export(
@@ -86,9 +86,9 @@ def export(
 ) -> None:
     """Write submissions as a tree of files for other tools.
 
-    TARGET is a directory, or a prefix of a bucket, in which there is nothing yet, or a tree of earlier
-    exports, to which directories that it lacks are added. A file holds lines of a uuid, a tab and a
-    document: 20130612/nightly/winnt/001.lz4. `adopt` takes such a tree.
+    TARGET is an empty directory or bucket prefix, or a tree of earlier exports, to which missing
+    directories are added. A file, such as 20130612/nightly/winnt/001.lz4, holds lines of a uuid, a
+    tab and a document. `adopt` takes such a tree.
     """
     view = dataset if where is None else dataset.where(where)
     options = TelemetryOptions(
@@ -104,14 +104,16 @@ def export(
         )
     if done.shared:
         output.note(
-            f"{counted(len(done.shared), 'directory', 'directories')} of several values, which are "
-            f"written alike: {', '.join(done.shared[:_TOLD])}{'; …' * (len(done.shared) > _TOLD)}"
+            f"{counted(len(done.shared), 'directory', 'directories')} shared by values whose names "
+            f"are spelled alike: {', '.join(done.shared[:_MAX_NAMED])}"
+            f"{'; …' * (len(done.shared) > _MAX_NAMED)}"
         )
     if done.kept:
         have = "has" if len(done.kept) == 1 else "have"
         output.note(
             f"{counted(len(done.kept), 'directory', 'directories')} {have} changed and were left as "
-            f"they were exported: {', '.join(done.kept[:_TOLD])}{'; …' * (len(done.kept) > _TOLD)}"
+            f"they were exported: {', '.join(done.kept[:_MAX_NAMED])}"
+            f"{'; …' * (len(done.kept) > _MAX_NAMED)}"
         )
     record: Mapping[str, object] = {
         "target": done.target,

@@ -8,19 +8,19 @@ import unicodedata
 from collections.abc import Iterator
 from typing import IO
 
-# Words; what stands in backticks is one, since it is there to be copied.
+# Words; a text in backticks is one word, so that it can be copied.
 _WORD = re.compile(r"[^\s`]*(?:`[^`]+`[^\s`]*)+|\S+")
 _WIDE = frozenset("WF")  # East Asian letters that take two cells
 _ELLIPSIS = "…"
 
 
 def terminal_width(stream: IO[str]) -> int | None:
-    """Return how many cells a line of a terminal has; None where the stream is none."""
+    """Return the number of cells in a terminal line; None if the stream is not a terminal."""
     if not stream.isatty():
         return None
-    told = os.environ.get("COLUMNS", "")
-    if told.isdigit() and int(told):
-        return int(told)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
     except OSError:
@@ -28,7 +28,7 @@ def terminal_width(stream: IO[str]) -> int | None:
 
 
 def cells_of(text: str) -> int:
-    """Return how many cells of a terminal a text takes.
+    """Return the number of terminal cells that a text takes.
 
     >>> cells_of("Größe"), cells_of("東京")
     (5, 4)
@@ -42,21 +42,21 @@ def cells_of(text: str) -> int:
 
 
 def folded(text: str, width: int | None) -> str:
-    r"""Return a text with line breaks between words, where a line is too long for a terminal.
+    r"""Return a text with long lines broken between words.
 
-    A word that is longer than the line stays whole, and so does a line that is a command: the
-    terminal breaks it, and it can be copied.
+    A word longer than the line stays whole, and so does a line that is a command: the terminal
+    breaks it, and it can still be copied.
 
     >>> folded("Run `lakebed show x` now.", 20)
     'Run `lakebed show x`\nnow.'
     """
     if width is None:
         return text
-    return "\n".join(line for each in text.split("\n") for line in _lines(each, width))
+    return "\n".join(part for line in text.split("\n") for part in _lines(line, width))
 
 
 def folded_to(text: str, width: int) -> list[str]:
-    """Return the lines of a text in a column; words that are longer are cut in their middle.
+    """Return the lines of a text in a column; longer words are cut in their middle.
 
     >>> folded_to("see lake/events/data/part-0", 12)
     ['see', 'lake/e…art-0']
@@ -81,7 +81,7 @@ def _lines(line: str, width: int) -> Iterator[str]:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """Return a text in at most so many cells: its beginning and its end, where it is longer.
+    """Return a text in at most `width` cells; a longer one keeps its beginning and its end.
 
     >>> cut_middle("lake/events/data/part-0.parquet", 15)
     'lake/ev…parquet'
@@ -94,8 +94,8 @@ def cut_middle(text: str, width: int) -> str:
 
 def _beginning(text: str, width: int) -> str:
     taken = 0
-    for place, letter in enumerate(text):
+    for position, letter in enumerate(text):
         taken += cells_of(letter)
         if taken > width:
-            return text[:place]
+            return text[:position]
     return text

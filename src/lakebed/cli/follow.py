@@ -1,4 +1,4 @@
-"""What `lakebed ingest --follow` shows: each look that has read something, as it comes."""
+"""Output of `lakebed ingest --follow`: each run that read something, as it ends."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ _COLUMNS = (
     "kept_back_count",
     "duration_s",
 )
-_INTERRUPTED = "Interrupted; what has begun is finished."
-_PATIENCE_S = 0.5  # after which it is looked whether the query has ended
+_INTERRUPTED = "Interrupted; the current run was finished."
+_PATIENCE_S = 0.5  # between checks whether the query has ended
 
 
 def follow_ingest(
     output: Output, begin: Callable[[Callable[[IngestRun], None]], IngestQuery]
 ) -> None:
-    """Show what an ingest reads in until it is interrupted.
+    """Show the runs of an ingest until it is interrupted.
 
     Args:
-        output: Where to.
-        begin: Begins the query, which tells of each look what it is given.
+        output: The output that shows the runs.
+        begin: Function that starts the query with a callback for its runs.
 
     Raises:
-        LakebedError: What has ended the query.
+        LakebedError: The error that ended the query.
     """
     runs: queue.SimpleQueue[IngestRun] = queue.SimpleQueue()
     with begin(runs.put) as query:
         output.note("Looking for new files; interrupt to end.")
-        looks = _looks(output, query, runs)
+        reading_runs = _reading_runs(output, query, runs)
         try:
             if output.is_table:
-                for run in looks:
-                    _tell(run)
+                for run in reading_runs:
+                    _show_line(run)
             else:
-                output.rows(_COLUMNS, map(_record, looks))
-        except KeyboardInterrupt:  # while a look was shown, and not while one was waited for
+                output.rows(_COLUMNS, map(_record, reading_runs))
+        except KeyboardInterrupt:  # while a run was shown, not while waiting for one
             output.note(_INTERRUPTED)
 
 
-def _looks(
+def _reading_runs(
     output: Output, query: IngestQuery, runs: queue.SimpleQueue[IngestRun]
 ) -> Iterator[IngestRun]:
-    """Yield the looks that have read something, until the query ends or is interrupted."""
+    """Yield the runs that read something, until the query ends or is interrupted."""
     try:
         while True:
             sys.stdout.flush()
@@ -65,7 +65,7 @@ def _looks(
                     return
                 continue
             if run.error is not None:
-                output.note(f"It is tried again: {run.error.message}")
+                output.note(f"Failed, and will be retried: {run.error.message}")
             elif run.report is not None and run.report.file_count:
                 yield run
     except KeyboardInterrupt:
@@ -74,7 +74,7 @@ def _looks(
 
 def _record(run: IngestRun) -> dict[str, object]:
     report = run.report
-    assert report is not None  # of a look that has read something
+    assert report is not None  # of a run that read something
     return {
         "began_at": run.began_at,
         "version": report.version,
@@ -87,7 +87,7 @@ def _record(run: IngestRun) -> dict[str, object]:
     }
 
 
-def _tell(run: IngestRun) -> None:
+def _show_line(run: IngestRun) -> None:
     record = _record(run)
     kept_back = f", {record['kept_back_count']} kept back" if record["kept_back_count"] else ""
     click.echo(

@@ -1,4 +1,4 @@
-"""A group of verbs, which suggests the nearest for one that it does not have."""
+"""Groups of verbs, which suggest the nearest verb for an unknown one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from click.shell_completion import CompletionItem
 
 
 class Home(NamedTuple):
-    """Where a verb is at home.
-
-    Attributes:
-        module: Its module.
-        function: Its name there.
-        help: The first line of its help.
-    """
+    """The module and the function of a verb, and the first line of its help."""
 
     module: str
     function: str
@@ -29,7 +23,7 @@ class VerbGroup(click.Group):
     """Verbs in the order in which they were added."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what stands before the verb; of an option of the verb itself, say where it belongs."""
+        """Read the words before the verb; raise a usage error for an option of the verb itself."""
         given = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -39,12 +33,12 @@ class VerbGroup(click.Group):
                 raise
             path = " ".join([ctx.command_path, *words])
             message = (
-                f"Option {error.option_name!r} stands after the verb: {path} {error.option_name}"
+                f"Option {error.option_name!r} goes after the verb: {path} {error.option_name}"
             )
             raise click.UsageError(message, ctx) from error
 
     def _verb_with(self, ctx: click.Context, args: list[str], option: str) -> list[str]:
-        """Return the words that name a verb with an option; none if the first is of no such verb."""
+        """Return the words that name a verb with an option; none if the first verb lacks it."""
         words: list[str] = []
         group: click.Group = self
         for word in args:
@@ -55,17 +49,17 @@ class VerbGroup(click.Group):
             if isinstance(command, click.Group):
                 group = command
                 continue
-            return words if any(option in one.opts for one in command.params) else []
+            return words if any(option in parameter.opts for parameter in command.params) else []
         return []
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, or say which one may have been meant."""
+        """Find the verb, or raise a usage error that suggests one."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             known = self.list_commands(ctx)
             if args[0] == "help":
-                # As other tools have it; what stands behind it may be a verb of ours.
+                # As in other tools; the next word can be a verb.
                 words = " ".join([ctx.command_path, *(word for word in args[1:2] if word in known)])
                 ctx.fail(f"There is no command 'help'. See `{words} --help`.")
             hint = self._in_order(ctx, args) or self._meant(ctx, args[0])
@@ -74,7 +68,7 @@ class VerbGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _in_order(self, ctx: click.Context, args: list[str]) -> str:
-        """Say where the verb stands, if an address or a file has its place."""
+        """Return a hint if an address or a file stands in the position of the verb."""
         if not any(sign in args[0] for sign in "/."):
             return ""
         known = self.list_commands(ctx)
@@ -84,8 +78,8 @@ class VerbGroup(click.Group):
         return f"The command comes first: {ctx.command_path} {verb} {words}"
 
     def _meant(self, ctx: click.Context, word: str) -> str:
-        """Say which verb may have been meant, ours or the word of another tool for it."""
-        # Here, not above: a command line that is right needs none of it.
+        """Return a hint that names the verb, for a misspelling or another tool's word."""
+        # Imported here, since a correct command line does not need it.
         from lakebed.cli.other_words import command_here
 
         known, group = self.list_commands(ctx), "lakebed" if ctx.parent is None else self.name or ""
@@ -97,7 +91,7 @@ class VerbGroup(click.Group):
 
 
 class LazyVerbGroup(VerbGroup):
-    """Verbs in sections, that are loaded when they are asked for."""
+    """Verbs in sections, each loaded when it is called."""
 
     def __init__(
         self, *args: Any, sections: Mapping[str, Mapping[str, Home]], **options: Any
@@ -107,7 +101,7 @@ class LazyVerbGroup(VerbGroup):
         self._verbs = {name: home for verbs in sections.values() for name, home in verbs.items()}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a verb, or None if there is none of the name."""
+        """Return the verb of a name, or None."""
         home = self._verbs.get(cmd_name)
         if home is not None and cmd_name not in self.commands:
             self.add_command(getattr(importlib.import_module(home.module), home.function))
@@ -118,9 +112,9 @@ class LazyVerbGroup(VerbGroup):
         return list(dict.fromkeys([*self._verbs, *super().list_commands(ctx)]))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's form
-        """Write a line of help for each verb, by sections, and load none for it."""
+        """Write a line of help for each verb, by sections, without loading the verbs."""
         width = max(map(len, self._verbs))
-        room = formatter.width - width - 6  # what click leaves for the text of a row
+        room = formatter.width - width - 6  # the width that click leaves for the text of a row
         for title, verbs in self._sections.items():
             rows = [
                 (f"{name:{width}}", click.Command(name, help=home.help).get_short_help_str(room))
@@ -130,7 +124,7 @@ class LazyVerbGroup(VerbGroup):
                 formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the verbs that begin so, and load none for it."""
+        """Return the verbs that begin with a text, without loading them."""
         verbs = [
             CompletionItem(name, help=home.help)
             for name, home in self._verbs.items()

@@ -1,4 +1,4 @@
-"""The verb import: raw files into a dataset, which is created if it is missing."""
+"""The verb import, which loads raw files into a dataset and creates it if it is missing."""
 
 from __future__ import annotations
 
@@ -38,33 +38,33 @@ from lakebed.work.ingest.load import LoadReport, load
 from lakebed.work.ingest.load_options import LoadOptions
 
 _TEXT = Primitive(Kind.STRING)
-# Of these, what does not fit is set aside whether that is asked for or not.
+# Formats whose unfit parts always go to quarantine.
 _SIFTED = ("submissions", "avro")
-# One process reads as much in about the time in which a session starts.
+# One process reads this much in about the time in which a session starts.
 SPARK_FROM_BYTES = 64 * 2**20
 
 
 def rules_options(function: Verb) -> Verb:
-    """Add the options that say what of a raw file is taken."""
+    """Add the options for raw files that do not fit."""
     limit = click.option(
         "--max-rejects",
         type=float,
         metavar="SHARE|LINES",
-        help="A file of which more does not fit is not taken: a share of its lines from 0 to 1, or "
-        "a number of lines from 2 on.  [default: 0.1, or 0.5 where ten lines or fewer do not fit]",
+        help="Reject a file if more of its lines do not fit: a share from 0 to 1, or a number of "
+        "lines from 2 on.  [default: 0.1, or 0.5 if ten lines or fewer do not fit]",
     )
     truncated = click.option(
         "--allow-truncated",
         is_flag=True,
-        help="Take what can be read of a file whose end is missing or damaged, which else is not "
-        "taken.",
+        help="Load the readable part of a file whose end is missing or damaged, instead of "
+        "rejecting the file.",
     )
     unknown = click.option(
         "--unknown",
         type=click.Choice(get_args(Unknown)),
-        help="A field that the dataset lacks: reject it, which sets the line or file aside; ignore "
-        "it, which leaves it out and counts the rows; or keep it, which adds it to the schema, "
-        "nullable.  [default: reject]",
+        help="Action for a field that the dataset lacks: reject sets the line or file aside; ignore "
+        "leaves the field out and counts the rows; keep adds the field to the schema, nullable.  "
+        "[default: reject]",
     )
     return limit(truncated(unknown(function)))
 
@@ -78,14 +78,14 @@ def rules_options(function: Verb) -> Verb:
 @click.option(
     "--partition-by",
     metavar="TEXT|FILE",
-    help="Of the dataset that is created; as for create.",
+    help="Partitions of a dataset that is created; as for create.",
 )
 @click.option(
     "--dimensions",
     "dimensions_file",
     type=click.Path(path_type=Path),
-    help="Of the dataset that is created: a file such as telemetry_schema.json; after "
-    "--partition-by.",
+    help="Dimensions of a dataset that is created: a file such as telemetry_schema.json; they "
+    "follow those of --partition-by.",
 )
 @click.option(
     "--overwrite", "is_overwrite", is_flag=True, help="Replace the partitions that rows touch."
@@ -96,20 +96,20 @@ def rules_options(function: Verb) -> Verb:
     is_flag=False,
     flag_value="",
     metavar="[=NAME]",
-    help="Set rows aside that do not fit, instead of failing; submissions and Avro always do.  "
-    "[default name: that of the dataset, with _quarantine]",
+    help="Put rows that do not fit into a quarantine dataset, instead of failing; submissions and "
+    "Avro always do.  [default name: DATASET_quarantine]",
 )
 @click.option(
     "--fail-on-rejects",
     is_flag=True,
-    help="Commit nothing, and exit with 2, if something does not fit.",
+    help="Commit nothing, and exit with 2, if a row does not fit.",
 )
 @click.option(
     "--spark/--local",
     "with_spark",
     default=None,
-    help="Whether tasks of Spark read the files, or this process.  [default: Spark where it is "
-    "installed, and several files have 64 MiB together]",
+    help="Read the files in Spark tasks, or in this process.  [default: Spark if it is installed "
+    "and several files have 64 MiB together]",
 )
 @rules_options
 @run_option
@@ -134,35 +134,35 @@ def import_(
 ) -> None:
     """Load files, and create the dataset if it is missing.
 
-    One commit holds the rows. A named --run is loaded once, so that it can be started again.
+    One commit holds the rows. A named --run is loaded once, so that it can safely be repeated.
 
     FILES are CSV with a header, JSON lines, submissions, Avro or Parquet, or directories of
-    them. A dataset that is there says how they are read, and every column must be one of its
-    fields, unless --unknown says otherwise. For one that is missing the types are those that `schema infer --rows 0` finds: times
-    in CSV are found, in UTC; in JSON they stay text, so create the dataset first if it has times.
-    For submissions it has a text field for each source of its partitions. It is created when all
-    has been read, so that files that do not fit leave nothing.
+    them. An existing dataset sets the types, and every column must be one of its fields, unless
+    --unknown allows others. For a missing dataset the types are inferred as by `schema infer --rows
+    0`: times in CSV are found, in UTC; in JSON they stay text, so create the dataset first if it has
+    times. For submissions it gets a text field for each source of its partitions. It is created
+    after all files were read, so that files that do not fit leave nothing behind.
 
-    What does not fit is an error, and nothing is committed. With --quarantine it goes to another
-    dataset, and so it does always for lines of submissions, and for rests of Avro files that are
-    damaged. Then the types of a dataset that is missing are those that fit most lines. If more of a
-    file does not fit than --max-rejects allows, or its end is missing, nothing is committed.
+    A row that does not fit is an error, and nothing is committed. With --quarantine such rows go to
+    another dataset; lines of submissions and damaged ends of Avro files always do. The types of a
+    missing dataset are then those that fit most lines. If more of a file does not fit than
+    --max-rejects allows, or its end is missing, nothing is committed.
 
-    Spark pays off for many large files, each of which one task reads.
+    Spark pays off for many large files; one task reads a file.
     """
     if inputs.is_stdin:
         raise InvalidInputError("Standard input is read only once.", hint="Use `lakebed append`.")
     sets_aside = (quarantine is not None or inputs.format in _SIFTED) and not fail_on_rejects
     if sets_aside and is_overwrite:
         raise InvalidInputError(
-            "What goes through quarantine is added, and replaces nothing.",
+            "An import with quarantine can only append, not overwrite.",
             hint="Leave --overwrite out, or add --fail-on-rejects.",
         )
     strategy = read_partitions(partition_by, dimensions_file)
     began = time.monotonic()
     create = None
     if not _exists(repository, name, strategy):
-        with output.progress(f"Looking at {inputs.label}") as on_progress:
+        with output.progress(f"Inferring the schema of {inputs.label}") as on_progress:
             unfit: Literal["error", "skip"] = "skip" if sets_aside else "error"
             create = _descriptor(inputs, strategy, unfit, on_progress)
     if with_spark is None:
@@ -196,7 +196,7 @@ def import_(
         output.note(f"Created {repository.uri}/{name}")
     _show(output, repository, report, duration_s=time.monotonic() - began)
     if not sets_aside and report.rejected_count:
-        raise click.exceptions.Exit(2)  # of a run that was loaded before
+        raise click.exceptions.Exit(2)  # rejects of a run that was loaded before
 
 
 def note_rejects(
@@ -209,7 +209,7 @@ def note_rejects(
     file_count: int = 0,
     file_row_count: int = 0,
 ) -> None:
-    """Note how much did not fit, if anything, by kind, and how to see it."""
+    """Note how many lines and files did not fit, if any, with a query that shows them."""
     parts = []
     if line_count:
         parts.append(f"{counted(line_count, 'line')} did not fit")
@@ -226,42 +226,42 @@ def note_rejects(
 
 
 def note_ignored(output: Output, row_count: int, file_count: int, fields: Sequence[str]) -> None:
-    """Note what was left out of rows, if anything."""
+    """Note the fields that were left out of rows, if any."""
     if row_count:
         output.note(
             f"{counted(row_count, 'row')} of {counted(file_count, 'file')} had fields that the "
-            f"dataset lacks, which were left out: {', '.join(fields)}."
+            f"dataset lacks; they were left out: {', '.join(fields)}."
         )
 
 
 def pays_off(file_count: int, size_bytes: int) -> bool:
-    """Whether a session of Spark is worth its start: a file is read by one task."""
+    """Return whether Spark is worth starting; one task reads a file."""
     is_much = file_count > 1 and size_bytes >= SPARK_FROM_BYTES
     return is_much and find_spec("pyspark") is not None
 
 
 def start_spark(output: Output, master: str | None = None) -> Any:
-    """Return a session that does not chatter; of `get_session`, or of the master that is named."""
+    """Return a quiet session, of `get_session` or of the given master."""
     with output.progress("Starting Spark"):
         session = session_at(master) if master else get_session()
     if not output.is_verbose:
-        # Spark tells of a task that failed in a hundred lines; the error says it in one. A session
-        # on Connect has no context here, and its log is elsewhere.
+        # Spark logs a failed task in a hundred lines; our error needs one. A Connect session has no
+        # context here, and logs elsewhere.
         with contextlib.suppress(AttributeError):
             session.sparkContext.setLogLevel("OFF")
     return session
 
 
-# Spark's exceptions say `[CONDITION] text SQLSTATE: …`, each of a chain, the first cause last.
+# Spark's exceptions read `[CONDITION] text SQLSTATE: …`, one for each of a chain, the first cause last.
 _CONDITION = re.compile(r"\[[A-Z][A-Z_.]+\] (.+?)\s*SQLSTATE", re.DOTALL)
 
 
 @contextlib.contextmanager
 def _spark_errors() -> Iterator[None]:
-    """Say in a line what Spark says in a hundred.
+    """Turn an exception of Spark into an error of one line.
 
     Raises:
-        LakebedError: Something failed in Spark.
+        LakebedError: Spark failed.
     """
     try:
         yield
@@ -272,12 +272,12 @@ def _spark_errors() -> Iterator[None]:
             raise
         causes = [" ".join(cause.split()) for cause in _CONDITION.findall(str(exc))]
         cause = causes[-1] if causes else str(exc).strip().partition("\n")[0]
-        hint = "Run it again with -v to see its log."
+        hint = "Run the command again with -v to see Spark's log."
         raise LakebedError(f"Spark failed: {cause}", hint=hint) from exc
 
 
 def _exists(repository: Repository, name: str, strategy: PartitionStrategy | None) -> bool:
-    """Whether the dataset is there, partitioned as asked for."""
+    """Return whether the dataset exists, and check its partition strategy."""
     try:
         dataset = repository.open(name)
     except DatasetNotFoundError as missing:
@@ -297,11 +297,13 @@ def _descriptor(
     unfit: Literal["error", "skip"],
     on_progress: OnProgress,
 ) -> DatasetDescriptor:
-    """Return what a dataset for these files is."""
+    """Return the descriptor of a dataset for these files."""
     partition_by = strategy or PartitionStrategy(())
     if inputs.format == "submissions":
         lines = (Field(name=name, type=_TEXT, nullable=False) for name in (UUID, DOCUMENT))
-        sources = dict.fromkeys(one.source for one in partition_by if one.takes_source)
+        sources = dict.fromkeys(
+            function.source for function in partition_by if function.takes_source
+        )
         paths = [name.split(".") for name in sources if name not in (UUID, DOCUMENT)]
         return DatasetDescriptor(
             schema=Schema(fields=(*lines, *_text_fields(paths))),
@@ -324,19 +326,19 @@ def _descriptor(
 
 
 def _text_fields(paths: Sequence[Sequence[str]]) -> tuple[Field, ...]:
-    """Return text fields for sources; those of a record, such as `application.name`, in one."""
+    """Return text fields for sources; dotted ones, such as `application.name`, as records."""
     inner: dict[str, list[Sequence[str]]] = {}
-    for name, *rest in paths:
-        inner.setdefault(name, []).extend([rest] if rest else [])
+    for name, *below in paths:
+        inner.setdefault(name, []).extend([below] if below else [])
     return tuple(
-        Field(name=name, type=Struct(_text_fields(rests)) if rests else _TEXT)
-        for name, rests in inner.items()
+        Field(name=name, type=Struct(_text_fields(inner_paths)) if inner_paths else _TEXT)
+        for name, inner_paths in inner.items()
     )
 
 
 def _show(output: Output, repository: Repository, report: LoadReport, *, duration_s: float) -> None:
     if report.is_repeated:
-        output.note(f"Run {report.run!r} was loaded before; nothing was done.")
+        output.note(f"Run {report.run!r} was loaded before; nothing was loaded.")
     else:
         output.note(
             f"Wrote {counted(report.row_count, 'row')} of {counted(report.file_count, 'file')} in "

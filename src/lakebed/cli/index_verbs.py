@@ -29,19 +29,19 @@ _COLUMNS = (
 
 @click.group("index", cls=VerbGroup, epilog="\b\nExample:\n  lakebed index show lake/flights")
 def index() -> None:
-    """Build, drop and show indices: which files hold a value."""
+    """Build, drop and show indices, which find files by values."""
 
 
 @verb("build", example="lakebed index build lake/flights tailnum")
 @takes_dataset
 @click.argument("column")
-@click.option("--spark", "is_spark", is_flag=True, help="Let Spark do the work.")
+@click.option("--spark", "is_spark", is_flag=True, help="Run the work in Spark.")
 def build(
     output: Output, *, repository: Repository, name: str, column: str, is_spark: bool
 ) -> None:
-    """Index a column, of the files that are there and of all that come.
+    """Index a column, in existing files and in all later ones.
 
-    Where that was broken off, run it again: it goes on with the files that are not indexed yet.
+    If a build was interrupted, run it again: it continues with the files that are not indexed yet.
     """
     dataset = repository.open(name)
     with output.progress("Indexing") as on_progress:
@@ -55,7 +55,7 @@ def build(
 @takes_dataset
 @click.argument("column")
 def drop(output: Output, *, repository: Repository, name: str, column: str) -> None:
-    """Let a column have no index any more; answers stay the same."""
+    """Drop the index of a column; query results stay the same."""
     show_commit(output, repository.open(name).drop_index(column))
 
 
@@ -63,7 +63,7 @@ def drop(output: Output, *, repository: Repository, name: str, column: str) -> N
 @takes_dataset
 @click.argument("column", required=False)
 def show(output: Output, *, repository: Repository, name: str, column: str | None) -> None:
-    """Show what indices cover and cost, and whether they can help."""
+    """Show the coverage and the cost of indices, and whether they can help."""
     indices = repository.open(name).indices()
     chosen = [entry for entry in indices if column in (None, entry.column)]
     if not chosen:

@@ -1,4 +1,4 @@
-"""The verb ingest: raw files of an archive or a folder into a dataset, once each."""
+"""The verb ingest, which reads raw files of an archive or a folder into a dataset, each once."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ from lakebed.pipeline.candidates import Supersede
 _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
 # Options that replace a key of a declaration.
 _OVERRIDES = ("supersede", "max_rejects", "allow_truncated", "unknown")
-_OF_ARCHIVES = "--supersede is of the files of an archive"
-_TOLD = 5  # files that are kept back, by name
+_OF_ARCHIVES = "--supersede applies only to files of an archive"
+_MAX_NAMED = 5  # held or kept-back files in notes
 
 
 @verb(
@@ -59,26 +59,26 @@ _TOLD = 5  # files that are kept back, by name
     "--from-archive",
     "is_archive",
     is_flag=True,
-    help=f"FILE... is a question to an archive: KEY=VALUE with {', '.join(_QUESTION)}.",
+    help=f"FILE... is an archive query: KEY=VALUE with {', '.join(_QUESTION)}.",
 )
 @click.option(
     "--storage",
     envvar=STORAGE_VARIABLE,
     metavar="URL",
-    help=f"Of the archive: where the files are.  [env: {STORAGE_VARIABLE}]",
+    help=f"Storage of the archive.  [env: {STORAGE_VARIABLE}]",
 )
 @click.option(
     "--index",
     envvar=INDEX_VARIABLE,
     metavar="URL",
-    help=f"Of the archive: what finds them.  [env: {INDEX_VARIABLE}]",
+    help=f"Index of the archive.  [env: {INDEX_VARIABLE}]",
 )
 @click.option(
     "--supersede",
     type=click.Choice(get_args(Supersede)),
-    help="Of the archive: of files with the same what, where, start and work id (and path), the one "
-    "that was stored last counts; or with id, each is one of its own.  [default: none replaces "
-    "another; what may be another state of a file is kept back]",
+    help="With an archive: among files with the same what, where, start and work id (and path), only "
+    "the one stored last counts; with id, each file counts.  [default: no file replaces another; a "
+    "possible newer state of a file is kept back]",
 )
 @storage_option
 @click.option("--into", metavar="DATASET", help="The dataset, as LOCATION/NAME.")
@@ -86,7 +86,7 @@ _TOLD = 5  # files that are kept back, by name
     "--format",
     "file_format",
     type=click.Choice(FILE_FORMATS),
-    help="Of the raw files.  [default: by suffix; must be given for an archive]",
+    help="Format of the raw files.  [default: by suffix; required for an archive]",
 )
 @click.option("--run", help="Name of the run.  [default: the name of the dataset]")
 @click.option(
@@ -95,73 +95,79 @@ _TOLD = 5  # files that are kept back, by name
     type=click.Path(path_type=Path),
     help="Create a missing dataset with this schema: .avsc, .json or a Parquet file.",
 )
-@click.option("--partition-by", metavar="TEXT|FILE", help="Of a missing dataset, as for create.")
+@click.option(
+    "--partition-by", metavar="TEXT|FILE", help="Partitions of a new dataset, as for create."
+)
 @click.option(
     "--dimensions",
     "dimensions_file",
     type=click.Path(path_type=Path),
-    help="Of a missing dataset: a file such as telemetry_schema.json; after --partition-by.",
+    help="Dimensions of a new dataset: a file such as telemetry_schema.json; they follow those of "
+    "--partition-by.",
 )
-@click.option("--delimiter", default=",", show_default=True, help="Of CSV.")
-@click.option("--no-header", is_flag=True, help="CSV has no header; columns are the fields.")
-@click.option("--null-text", "null_text", default="", help="A text that stands for null in CSV.")
+@click.option("--delimiter", default=",", show_default=True, help="Delimiter between CSV cells.")
+@click.option(
+    "--no-header", is_flag=True, help="CSV has no header; its columns are the fields in order."
+)
+@click.option("--null-text", "null_text", default="", help="CSV text for null.")
 @click.option(
     "--quarantine",
     is_flag=False,
     flag_value="",
     metavar="[=NAME]",
-    help="Dataset for what does not fit.  [default: that of the dataset, with _quarantine]",
+    help="Dataset for rows that do not fit.  [default: DATASET_quarantine]",
 )
 @click.option(
     "--spark/--local",
     "with_spark",
     default=None,
-    help="Whether tasks of Spark read the files, or this process.  [default: Spark where it is "
-    "installed, and several files that are due have 64 MiB together; with --follow this process]",
+    help="Read the files in Spark tasks, or in this process.  [default: Spark if it is installed and "
+    "several files to read have 64 MiB together; with --follow this process]",
 )
 @click.option(
     "--replace-rewritten",
     is_flag=True,
-    help="Take rows of replaced files for gone where something else has written them anew.",
+    help="Treat rows of replaced files as deleted if another operation has rewritten their data "
+    "files.",
 )
 @rules_options
 @click.option(
     "--again",
     multiple=True,
     metavar="FILE|rejected",
-    help="Read a file again that was read or kept back as it is, by its path, URL or id in the "
-    "archive; or all of which something was set aside.",
+    help="Read an unchanged file again that was read or kept back, by its path, URL or archive id; "
+    "or, with rejected, all files with rejects.",
 )
-@click.option("--follow", is_flag=True, help="Go on reading what comes, until it is interrupted.")
+@click.option("--follow", is_flag=True, help="Keep reading new files until interrupted.")
 @click.option(
     "--every",
     default="10s",
     show_default=True,
     metavar="AGE",
-    help="With --follow: look for new files so often.",
+    help="With --follow: interval between searches for new files.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything, and say what would be read.")
+@click.option("--dry-run", is_flag=True, help="Check everything, and list what would be read.")
 @click.option(
     "--fail-on-rejects",
     is_flag=True,
-    help="Commit nothing, and exit with 2, if something does not fit.",
+    help="Commit nothing, and exit with 2, if a row does not fit.",
 )
 @click.option(
     "--hold",
     "held",
     multiple=True,
     metavar="FILE",
-    help="Read nothing, and keep this file from being read into the dataset until it is released; a "
-    "path, a URL or an id in the archive. May be given several times.",
+    help="Only hold this file back from the dataset until it is released: a path, a URL or an "
+    "archive id. Repeatable.",
 )
 @click.option(
     "--release",
     "released",
     multiple=True,
     metavar="FILE",
-    help="Read nothing, and let this file be read again. May be given several times.",
+    help="Only release this file, so that it can be read again. Repeatable.",
 )
-@click.option("--reason", default="", help="With --hold: why.")
+@click.option("--reason", default="", help="With --hold: the reason.")
 @begun_option
 def ingest(
     output: Output,
@@ -182,24 +188,24 @@ def ingest(
 ) -> None:
     """Read raw files into a dataset, each once.
 
-    What is new or has changed becomes one batch in one commit; what has been read is skipped, so
-    that the verb can run as often as there may be something new. Where a file has changed, its rows
-    replace the earlier ones; where it takes the place of another one, --supersede has said so. What
-    does not fit goes to the dataset NAME_quarantine, with the reason, the file and the line.
+    New and changed files become one batch in one commit; files that were read before are skipped, so
+    the command can run at any time. The rows of a changed file replace its earlier ones; a file
+    replaces another one only by --supersede. Rows that do not fit go to the dataset NAME_quarantine,
+    with the reason, the file and the line.
 
-    A file that cannot be trusted is kept back, and the verb exits with 2: one that is truncated or
-    damaged, of which too much does not fit, whose header or schema does not fit, or that may be
-    another state of a file that was read. The rest is committed. Every run reports it, and reads it
-    again when it has changed, or the schema of the dataset, or an option; or with --again.
+    A file that cannot be trusted is kept back, and the exit code is 2: it is truncated or damaged,
+    has too many rows that do not fit or an unfit header or schema, or may be another state of a file
+    that was read. The other files are committed. Every run reports the file, and reads it again once
+    it, the schema of the dataset or an option has changed; or with --again.
 
-    FILE... are files, patterns, directories or URLs; or one file that ends with .toml and
-    declares all of it, of which --supersede, --max-rejects, --allow-truncated and --unknown
-    replace a key; or with --from-archive a question, such as what=syslog start=2015-03-20 end=now.
+    FILE... are files, patterns, directories or URLs; or one .toml file that declares the ingest, in
+    which --supersede, --max-rejects, --allow-truncated and --unknown replace a key; or with
+    --from-archive a query, such as what=syslog start=2015-03-20 end=now.
 
-    With --follow, the verb goes on, and shows each look that has read something.
+    With --follow the command keeps running, and shows each run that read something.
 
-    With --hold and --release nothing is read. A file that is held is left out of each run, which
-    lists it, until it is released; `lakebed sources --held` lists all of them.
+    With --hold and --release nothing is read. Every run leaves a held file out, and lists it, until
+    it is released; `lakebed sources --held` lists all held files.
     """
     if not arguments and not (held or released):
         message = "Missing argument 'FILE...'."
@@ -216,12 +222,12 @@ def ingest(
     if follow:
         if again:
             message = (
-                "--follow reads what comes: leave --again out, or run it once without --follow."
+                "--follow reads only new files: leave --again out, or run once without --follow."
             )
             raise click.UsageError(message, click.get_current_context())
         if begun_at is not None:
             raise InvalidInputError(
-                "With --follow there are many batches, each of its own time.",
+                "--begun-at is for one batch, and --follow writes many.",
                 hint="Leave --begun-at out.",
             )
         following_session = start_spark(output) if with_spark else None
@@ -275,7 +281,7 @@ def _change_holds(
     if held:
         commit = declared.hold(held, reason=reason) or commit
     if commit is None:
-        output.note("All of these were held before.")
+        output.note("All of these files are held already.")
     else:
         show_commit(output, commit)
 
@@ -286,7 +292,7 @@ def _session(
     with_spark: bool | None,  # noqa: FBT001 - as click gives it
     again: Sequence[str],
 ) -> Any:
-    """Return the session whose tasks read, started once it is sure that there is work for it."""
+    """Return the session whose tasks read, started only if there are files for it to read."""
     if with_spark is False:
         return None
     check = declared.check(again=again)
@@ -297,7 +303,7 @@ def _session(
 
 
 def _declared(arguments: Sequence[str], given: Mapping[str, object]) -> Ingest:
-    """Return the ingest that the command line means."""
+    """Return the ingest that the command line describes."""
     context = click.get_current_context()
     if not given["is_archive"] and len(arguments) == 1 and arguments[0].endswith(".toml"):
         others = [
@@ -310,14 +316,14 @@ def _declared(arguments: Sequence[str], given: Mapping[str, object]) -> Ingest:
             is click.core.ParameterSource.COMMANDLINE
         ]
         if others:
-            message = f"{arguments[0]} declares all of it; leave {', '.join(others)} out."
+            message = f"{arguments[0]} declares the whole ingest; leave {', '.join(others)} out."
             raise click.UsageError(message, context)
         return _overridden(context, Ingest.from_toml(arguments[0]), given)
     return _from_options(context, arguments, **given)  # type: ignore[arg-type]  # from click
 
 
 def _overridden(context: click.Context, declared: Ingest, given: Mapping[str, object]) -> Ingest:
-    """Return a declared ingest with those keys that options replace for this run."""
+    """Return a declared ingest in which options replace keys for this run."""
     chosen: dict[str, Any] = {
         name: given[name] for name in _OVERRIDES if given[name] not in (None, False)
     }
@@ -353,21 +359,21 @@ def _from_options(
     unknown: Unknown | None,
 ) -> Ingest:
     if into is None:
-        message = "Say where the rows go: --into LOCATION/NAME."
+        message = "Name the dataset for the rows: --into LOCATION/NAME."
         raise click.UsageError(message, context)
     location, name = split_address(into)
     source: FromArchive | FromFiles
     if is_archive:
         if storage is None:
-            message = "Say where the archive is: --storage URL."
+            message = "Name the storage of the archive: --storage URL."
             raise click.UsageError(message, context)
         question = parse_pairs(context, context.command.params[0], arguments)
         strange = [key for key in question if key not in _QUESTION]
         if strange or "what" not in question:
             message = (
-                f"There is no {strange[0]!r} in a question to an archive."
+                f"An archive query has no key {strange[0]!r}."
                 if strange
-                else "The question to the archive has no 'what'."
+                else "The archive query lacks 'what'."
             )
             raise InvalidInputError(message, hint=f"Write KEY=VALUE with {', '.join(_QUESTION)}.")
         if supersede is not None and question.setdefault("supersede", supersede) != supersede:
@@ -406,7 +412,7 @@ def _descriptor(
 ) -> DatasetDescriptor | None:
     if schema_file is None:
         if partition_by is not None or dimensions_file is not None:
-            message = "--partition-by and --dimensions are of a dataset to create: give --schema."
+            message = "--partition-by and --dimensions describe a new dataset: give --schema, too."
             raise click.UsageError(message, context)
         return None
     functions = () if partition_by is None else read_strategy(partition_by).functions
@@ -439,23 +445,23 @@ def _show_check(output: Output, declared: Ingest, check: IngestCheck) -> None:
         "left_out": _left_out_records(check.left_out),
     }
     shown = facts_of(record, hidden=["new", "left_out"])
-    _tell_left_out(output, check.left_out)
-    _tell_brought_back(output, check.brought_back)
+    _note_left_out(output, check.left_out)
+    _note_brought_back(output, check.brought_back)
     output.record(record, facts={**shown, "changed": list(check.changed) or None})
 
 
 def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
     if report.commit is None:
         is_known = report.unchanged_count or report.left_out
-        reason = "all that can be used has been read before" if is_known else "there is no file"
+        reason = "all usable files were read before" if is_known else "there is no file"
         output.note(f"Nothing was read: {reason}.")
     if report.replaced_count:
         output.note(
-            f"Files replaced: {report.replaced_count:,}, of which "
-            f"{counted(report.replaced_row_count, 'row')} had come."
+            f"Files replaced: {report.replaced_count:,}, with "
+            f"{counted(report.replaced_row_count, 'earlier row')}."
         )
-    _tell_left_out(output, report.left_out)
-    _tell_brought_back(output, report.brought_back)
+    _note_left_out(output, report.left_out)
+    _note_brought_back(output, report.brought_back)
     quarantine = f"{declared.into.rpartition('/')[0]}/{report.quarantine}"
     note_rejects(
         output,
@@ -470,12 +476,12 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
     if report.schema_changes:
         output.note(f"The schema of the dataset has changed: {', '.join(report.schema_changes)}.")
     record = report.to_record()
-    told = {**record, "left_out": _left_out_records(report.left_out)}
-    output.record(told, facts=facts_of(record))
+    detailed = {**record, "left_out": _left_out_records(report.left_out)}
+    output.record(detailed, facts=facts_of(record))
 
 
 def _left_out_records(left_out: Sequence[LeftOut]) -> list[dict[str, object]]:
-    """Tell programs of the files that are not read; persons are told by notes."""
+    """Return the records of the files that are not read, for programs; people get notes."""
     return [
         {
             "location": entry.location,
@@ -489,47 +495,47 @@ def _left_out_records(left_out: Sequence[LeftOut]) -> list[dict[str, object]]:
     ]
 
 
-def _tell_brought_back(output: Output, locations: Sequence[str]) -> None:
-    """Name files that a rollback took out, and that are read again."""
+def _note_brought_back(output: Output, locations: Sequence[str]) -> None:
+    """Note the files that are read again after a rollback removed their rows."""
     if locations:
         output.note(
-            f"Read again, since a rollback took their rows out: {counted(len(locations), 'file')}, "
+            f"Read again, since a rollback removed their rows: {counted(len(locations), 'file')}, "
             f"such as {locations[0]}. To keep files out, give --hold."
         )
 
 
-def _tell_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
-    """Say which files are not read, and why."""
+def _note_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
+    """Note the files that are not read, and why."""
     superseded = sum(entry.why == "superseded" for entry in left_out)
     if superseded:
-        output.note(f"Files left out: {superseded:,}, since others take their place.")
+        output.note(f"Files left out: {superseded:,}, superseded by others.")
     held = [entry for entry in left_out if entry.why == "held"]
-    for entry in held[:_TOLD]:
+    for entry in held[:_MAX_NAMED]:
         output.note(f"Held: {entry.name}: {entry.detail}.")
-    if len(held) > _TOLD:
-        output.note(f"Held: {len(held) - _TOLD:,} more.")
+    if len(held) > _MAX_NAMED:
+        output.note(f"Held: {len(held) - _MAX_NAMED:,} more.")
     copies = sum(entry.why == "copy" for entry in left_out)
     if copies:
-        output.note(f"Files left out: {copies:,}, since they were pushed before as they are.")
+        output.note(f"Files left out: {copies:,}, unchanged copies of files pushed before.")
     kept_back = [entry for entry in left_out if entry.is_kept_back]
-    for entry in kept_back[:_TOLD]:
+    for entry in kept_back[:_MAX_NAMED]:
         output.note(f"Kept back: {entry.name}: {entry.detail}.")
-    if len(kept_back) > _TOLD:
-        output.note(f"Kept back: {len(kept_back) - _TOLD:,} more.")
+    if len(kept_back) > _MAX_NAMED:
+        output.note(f"Kept back: {len(kept_back) - _MAX_NAMED:,} more.")
     reasons = {entry.why for entry in kept_back}
     if "unclear" in reasons:
         output.note(
-            "Say what these are: --supersede path where the later one replaces the earlier, span "
-            "where it does so whatever their paths are, id where each is a file of its own."
+            "Choose how to treat these: --supersede path if the later file replaces the earlier one "
+            "of the same path, span if it does so whatever their paths, id if each file counts."
         )
     if "refused" in reasons:
         output.note(
-            "Change the schema of the dataset, as with `lakebed schema update` or --unknown keep, "
-            "leave columns out with --unknown ignore, or mend these: the next run reads them."
+            "Change the schema of the dataset with `lakebed schema update` or --unknown keep, leave "
+            "columns out with --unknown ignore, or fix these files: the next run reads them."
         )
     if "truncated" in reasons:
-        output.note("Bring these again as a whole, or take what can be read: --allow-truncated.")
+        output.note("Provide complete files, or load the readable part: --allow-truncated.")
     if "rejects" in reasons:
-        output.note("Mend these, or take what fits: --max-rejects 1.")
+        output.note("Fix these files, or load the rows that fit: --max-rejects 1.")
     if "damaged" in reasons:
-        output.note("Restore these, or push them again.")
+        output.note("Restore these files, or push them again.")

@@ -1,4 +1,4 @@
-"""Input files as the command line names them."""
+"""Input files named on the command line."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ class Inputs:
     """Files of one format.
 
     Attributes:
-        format: Of the files.
-        files: At least one.
-        csv: How CSV is written.
+        files: At least one file.
     """
 
     format: FileFormat
@@ -35,46 +33,46 @@ class Inputs:
 
     @property
     def label(self) -> str:
-        """How many files of which format, in words."""
+        """The number of files and their format, in words."""
         return counted(len(self.files), f"{_LABELS[self.format]} file")
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files, as they lie there."""
+        """The stored bytes of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def locations(self) -> list[str]:
-        """Where the files are."""
+        """The locations of the files."""
         return [file.location for file in self.files]
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files as paths of this machine."""
+        """The paths of the files on this machine."""
         return tuple(Path(file.location) for file in self.files)
 
     @property
     def is_stdin(self) -> bool:
-        """Whether the input is what comes through standard input."""
+        """True if the input is standard input."""
         return self.locations == [STDIN]
 
 
 def find_inputs(given: Sequence[str], format: FileFormat | None, csv: CsvOptions) -> Inputs:  # noqa: A002 - the word of the option
-    """Find the files that are meant.
+    """Find the files that arguments name.
 
     Args:
         given: Files, patterns, or directories, of which the files of the format are taken; `-`
             is JSON lines on stdin.
-        format: None to tell it by the suffix.
-        csv: How CSV is written.
+        format: The format; None to find it by the suffix.
+        csv: Options of CSV files.
 
     Raises:
-        InvalidInputError: A file is missing, or the format cannot be told.
+        InvalidInputError: A file is missing, or the format is unknown.
     """
     if STDIN in given and (len(given) > 1 or format not in (None, "json")):
         raise InvalidInputError(
-            "Standard input is one input by itself, of JSON lines.",
+            "Standard input cannot be combined with files, and takes only JSON lines.",
             hint="Give '-' alone, or files.",
         )
-    told, files = find_files(given, format)
-    return Inputs(format=told, files=files, csv=csv)
+    found, files = find_files(given, format)
+    return Inputs(format=found, files=files, csv=csv)

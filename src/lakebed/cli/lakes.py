@@ -1,4 +1,4 @@
-"""Repositories on the command line: told from datasets, and shown as a whole."""
+"""Repositories on the command line: distinguished from datasets, and shown as a whole."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _COLUMNS = (
     "last_committed_at",
     "location",
 )
-# What a table for people has.
+# Columns of a table for people.
 _TABLE_COLUMNS = ("name", "rows", "files", "size", "last_commit", "operation", "version")
 
 
 def find_lake(location: str, storage_options: Mapping[str, str]) -> tuple[Repository, str | None]:
-    """Return the repository that is meant, and the name of a dataset if it alone is.
+    """Return the repository at a location, and the name if the location is one dataset.
 
     Raises:
-        NotFoundError: There is neither.
+        NotFoundError: There is neither a repository nor a dataset.
     """
     repository = open_repository(location, storage_options=storage_options)
     if list_names(repository.store):
@@ -48,17 +48,17 @@ def find_lake(location: str, storage_options: Mapping[str, str]) -> tuple[Reposi
             return outer, name
         nearby = nearest(name, outer.list())
     except InvalidInputError:
-        pass  # a name that no dataset can have
+        pass  # not a valid name of a dataset
     if not location_exists(repository.store):
         raise NotFoundError(
             f"There is neither a repository nor a dataset at {location}.",
-            hint=nearby or "Write LOCATION or LOCATION/NAME; `lakebed create` makes both.",
+            hint=nearby or "Write LOCATION or LOCATION/NAME; `lakebed create` creates both.",
         )
     return repository, None
 
 
 def show_lake(output: Output, repository: Repository) -> None:
-    """Show the datasets of a repository, a row each; one that cannot be read ends it at last.
+    """Show a row for each dataset of a repository; raise the first error at the end.
 
     Cost:
         One LIST, and for each dataset its head, file table and history.
@@ -69,7 +69,7 @@ def show_lake(output: Output, repository: Repository) -> None:
         known = list(rows)
         output.rows(_TABLE_COLUMNS, map(_table_row, known))
         if known:
-            _tell_total(output, repository, known)
+            _note_total(output, repository, known)
     else:
         output.rows(_COLUMNS, rows)
     if failed:
@@ -114,7 +114,7 @@ def _table_row(row: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def _tell_total(output: Output, repository: Repository, rows: Sequence[Mapping[str, Any]]) -> None:
+def _note_total(output: Output, repository: Repository, rows: Sequence[Mapping[str, Any]]) -> None:
     row_count = known_total([row["row_count"] for row in rows])
     size_bytes = known_total([row["size_bytes"] for row in rows])
     counts = [counted(len(rows), "dataset")]

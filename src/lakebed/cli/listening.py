@@ -1,4 +1,4 @@
-"""Where a server listens: the options that all verbs share which start one."""
+"""Options of the verbs that start a server."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from lakebed.cli.shared_options import Verb
 
 
 def listens(function: Verb) -> Verb:
-    """Give the function `host`, `port` and `public_url`."""
+    """Add `--host`, `--port` and `--public-url`."""
     options = (
         click.option(
-            "--host", default=DEFAULT_HOST, show_default=True, help="The address to listen at."
+            "--host", default=DEFAULT_HOST, show_default=True, help="The address to listen on."
         ),
         click.option(
             "--port",
             type=click.IntRange(0, 65_535),
             default=DEFAULT_PORT,
             show_default=True,
-            help="The port; 0 takes a free one.",
+            help="The port; 0 chooses a free one.",
         ),
         click.option(
             "--public-url",
             metavar="URL",
-            help="How clients reach the server, if through a proxy.",
+            help="URL of the server for its clients, if they use a proxy.",
         ),
     )
     for option in reversed(options):

@@ -1,4 +1,4 @@
-"""The command `lakebed`: its verbs, and how errors end it."""
+"""The command `lakebed`, with its verbs and its handling of errors."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class _Main(LazyVerbGroup):
-    """The whole command line, which knows Lakebed's errors."""
+    """The whole command line, with the handling of Lakebed's errors."""
 
     def main(  # type: ignore[override]  # click overloads it by what it returns
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
     ) -> Any:
-        """Run a command line; ends the process unless `standalone_mode` is off."""
+        """Run a command line; end the process unless `standalone_mode` is off."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
         given = list(sys.argv[1:] if args is None else args)
         _ready_streams()
         try:
             code = super().main(args, standalone_mode=False, **extra)
-            sys.stdout.flush()  # here, so that a closed pipe is met where it is handled
+            sys.stdout.flush()  # here, so that a closed pipe raises inside this block
         except LakebedError as error:
             notes = getattr(error, "__notes__", ())
             as_json = _wants_json(given)
@@ -49,7 +49,7 @@ class _Main(LazyVerbGroup):
             is_interrupt = any(isinstance(cause, KeyboardInterrupt) for cause in causes)
             code = INTERRUPT_EXIT_CODE if is_interrupt else 1
         except BrokenPipeError:
-            # Whoever read the result has seen enough. Python would complain at its own flush.
+            # The reader of the pipe is done. Python would report an error at its own flush.
             _silence(sys.stdout)
             code = 1
         except OSError as error:
@@ -58,14 +58,14 @@ class _Main(LazyVerbGroup):
             # An error of a file has its name, one of a stream has none.
             _silence(sys.stdout)
             message = f"The result cannot be written: {error.strerror}."
-            hint = "Make room, and ask again. What a verb has committed is committed."
+            hint = "Free some space and run the command again. A commit that was made stays."
             show_error(StorageFullError.code, message, hint, as_json=_wants_json(given))
             code = StorageFullError.exit_code
         sys.exit(code if isinstance(code, int) else 0)
 
 
 def _ready_streams() -> None:
-    """Open what the caller has closed, and let no letter that a terminal lacks end a verb."""
+    """Open streams that the caller closed, and escape characters that a terminal lacks."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
@@ -78,7 +78,7 @@ def _silence(stream: Any) -> None:
 
 
 def _wants_json(args: Sequence[str]) -> bool:
-    """Look for -o json in a command line that may not parse."""
+    """Return whether a command line, which may not parse, asks for JSON."""
     following = [*args[1:], ""] if args else []
     return any(
         argument in ("--json", "-ojson", "--output=json")
@@ -112,7 +112,7 @@ def _show_usage_error(error: click.ClickException, *, as_json: bool) -> int:
 def main() -> None:
     """Datasets on plain storage, for people who work in PySpark.
 
-    A DATASET is LOCATION/NAME, such as ./lake/flights or s3://bucket/lake/flights. Where
+    A DATASET is LOCATION/NAME, such as ./lake/flights or s3://bucket/lake/flights. If
     LAKEBED_REPOSITORY names the location, the bare name is enough.
 
     Results go to stdout, everything else to stderr. Exit codes: 2 wrong input, 3 not found,

@@ -1,4 +1,4 @@
-"""The verb merge: rows of files by their keys."""
+"""The verb merge, which updates, deletes and inserts rows of files by their keys."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from lakebed.work.merge import MergeReport
 @verb("merge", example="lakebed merge lake/flights changes.csv --on flight,time_hour --dry-run")
 @takes_dataset
 @takes_files(required=True)
-@click.option("--on", "keys", required=True, metavar="A,B", help="Fields that say what matches.")
+@click.option("--on", "keys", required=True, metavar="A,B", help="Key fields, by which rows match.")
 @click.option(
     "--where", metavar="SQL", help="Only rows of this view can match, be missing or be inserted."
 )
@@ -49,28 +49,44 @@ from lakebed.work.merge import MergeReport
     type=click.Choice(("update", "delete", "ignore")),
     default="update",
     show_default=True,
-    help="What becomes of rows of the dataset that match.",
+    help="Action for rows of the dataset that match.",
 )
-@click.option("--update", metavar="A,B", help="Columns to take over.  [default: all in the files]")
-@click.option("--update-where", metavar="SQL", help="Such as 'source.seen > target.seen'.")
-@click.option("--delete-where", metavar="SQL", help="Such as \"source.op = 'D'\".")
+@click.option("--update", metavar="A,B", help="Columns to update.  [default: all in the files]")
+@click.option(
+    "--update-where",
+    metavar="SQL",
+    help="Update only where this holds, such as 'source.seen > target.seen'.",
+)
+@click.option(
+    "--delete-where",
+    metavar="SQL",
+    help="Delete matching rows where this holds, such as \"source.op = 'D'\".",
+)
 @click.option(
     "--not-matched",
     type=click.Choice(("insert", "ignore")),
     default="insert",
     show_default=True,
-    help="What becomes of rows of the files that match none.",
+    help="Action for rows of the files that match no row.",
 )
-@click.option("--insert-where", metavar="SQL", help="Such as \"source.op != 'D'\".")
+@click.option(
+    "--insert-where",
+    metavar="SQL",
+    help="Insert only where this holds, such as \"source.op != 'D'\".",
+)
 @click.option(
     "--missing",
     type=click.Choice(("keep", "delete")),
     default="keep",
     show_default=True,
-    help="What becomes of rows of the dataset that no row of the files matches.",
+    help="Action for rows of the dataset that no row of the files matches.",
 )
-@click.option("--missing-where", metavar="SQL", help="Such as \"target.dt = '2013-01-01'\".")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would change.")
+@click.option(
+    "--missing-where",
+    metavar="SQL",
+    help="Delete missing rows only where this holds, such as \"target.dt = '2013-01-01'\".",
+)
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show what would change.")
 @run_option
 @base_option
 @begun_option
@@ -97,8 +113,8 @@ def merge(
 ) -> None:
     """Update, delete and insert rows by keys, in one commit.
 
-    FILES are as for append. A key may come once. Fields that the files lack stay as they are in
-    rows that are updated; columns that the dataset lacks must stand in a condition, such as
+    FILES are as for append. Each key can occur once. Fields that the files lack keep their values in
+    updated rows; columns that the dataset lacks must occur in a condition, such as
     "source.op = 'D'".
     """
     dataset = begun_on(repository.open(name), begun_at)
@@ -126,7 +142,7 @@ def merge(
 
 @contextmanager
 def _as_files(inputs: Inputs) -> Iterator[Inputs]:
-    """Keep standard input in a file: what columns it has is known only at its end."""
+    """Keep standard input in a file, since its columns are known only at its end."""
     if not inputs.is_stdin:
         yield inputs
         return
@@ -142,7 +158,7 @@ def _as_files(inputs: Inputs) -> Iterator[Inputs]:
 
 
 def _rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
-    """Read the rows of files with the columns that they have, those of the dataset in its types."""
+    """Read the rows of files with all their columns; known fields get the dataset's types."""
     known = dataset.schema
     given = infer_schema(
         [Path(location) for location in inputs.locations], inputs.format, rows=0, csv=inputs.csv
@@ -158,11 +174,11 @@ def _show(output: Output, report: MergeReport) -> None:
         f"{report.deleted_row_count:,} deleted"
     )
     output.note(
-        f"{'Would merge' if report.is_dry_run else 'Merged'}: {counts}. Such rows are in "
-        f"{report.rewritten_file_count:,} of {report.read_file_count:,} files that were looked at."
+        f"{'Would merge' if report.is_dry_run else 'Merged'}: {counts}. These rows are in "
+        f"{report.rewritten_file_count:,} of {report.read_file_count:,} files read."
     )
     if report.commit is None and not report.is_dry_run:
-        output.note("Nothing has changed, so there is no new version.")
+        output.note("Nothing has changed; no new version was made.")
     commit = report.commit
     record = {
         "version": None if commit is None else commit.version,

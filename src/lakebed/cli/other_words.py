@@ -1,4 +1,4 @@
-"""Commands of other tools, and what they are called here."""
+"""Commands and options of other tools, and their names in Lakebed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lakebed.model.names import nearest
 
-# By the group in which they are looked for: our command, and the words for it elsewhere, such as in
-# Delta, Iceberg, SQL, git, DVC, sqlite-utils and shells.
+# By group: our command, and the words for it in Delta, Iceberg, SQL, git, DVC, sqlite-utils, shells
+# and other tools.
 WORDS: Mapping[str, Mapping[str, str]] = {
     "lakebed": {
         "create": "new make create-table create-dataset",
@@ -104,11 +104,11 @@ OPTIONS: Mapping[str, str] = {
 
 
 def option_here(name: str, known: Collection[str]) -> str:
-    """Return what the option of another tool is called here; empty if nothing is.
+    """Return our name for the option of another tool; empty if there is none.
 
     Args:
-        name: The option there.
-        known: Ours that the verb has.
+        name: The option of the other tool.
+        known: The options of our verb.
 
     >>> option_here("--filter", ["--where", "--limit"])
     '--where'
@@ -120,12 +120,12 @@ def option_here(name: str, known: Collection[str]) -> str:
 
 
 def command_here(group: str, word: str, commands: Iterable[str]) -> str:
-    """Say which command is meant, by ours or by the word of another tool; empty if none is near.
+    """Return a hint for an unknown command: our name, or a near one; empty if none is near.
 
     Args:
-        group: In which the word was looked for: `lakebed` or a group of it.
-        word: What was typed.
-        commands: Ours in the group.
+        group: The group of the command: `lakebed` or a group below it.
+        word: The unknown command.
+        commands: The commands of the group.
 
     >>> command_here("lakebed", "vacuum", ["cleanup", "compact"])
     "In Lakebed it is 'cleanup': see `lakebed cleanup --help`."
@@ -134,17 +134,17 @@ def command_here(group: str, word: str, commands: Iterable[str]) -> str:
     """
     known: dict[str, list[str]] = {}
     for ours, words in WORDS.get(group, {}).items():
-        for one in words.split():
-            known.setdefault(one, []).append(ours)
+        for theirs in words.split():
+            known.setdefault(theirs, []).append(ours)
     plain = word.casefold().replace("_", "-")
     if plain in known:
-        return _told(group, known[plain])
+        return _pointer(group, known[plain])
     question = nearest(word, [*commands, *known])
     slip = question.partition("'")[2].partition("'")[0]
-    return f"{question} {_told(group, known[slip])}" if slip in known else question
+    return f"{question} {_pointer(group, known[slip])}" if slip in known else question
 
 
-def _told(group: str, commands: Sequence[str]) -> str:
+def _pointer(group: str, commands: Sequence[str]) -> str:
     above = [] if group == "lakebed" else [group]
     names = " or ".join(repr(" ".join([*above, command])) for command in commands)
     helps = " or ".join(

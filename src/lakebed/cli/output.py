@@ -1,14 +1,14 @@
-"""How results are shown: one object for tables, JSON, JSON lines, CSV and plain lines.
+"""Output of results as tables, JSON, JSON lines, CSV or plain lines.
 
 Results go to stdout, everything else to stderr. Values look the same in every format:
 
 - times are ISO 8601, in UTC with a final `Z`; a wall clock without zone has no `Z`; dates are ISO;
-- decimals are text, so that no digit is lost; bytes are base64;
+- decimals are text, so that no digits are lost; bytes are base64;
 - `NaN`, `Infinity` and `-Infinity` are text, since JSON has no such numbers;
 - null is `null` in JSON and an empty cell in CSV, where the empty text is `""`;
 - lists and records in a cell of CSV or of a table are JSON;
-- plain is the first column alone, a line each and without a header, for `xargs` and its like;
-- all but tables are UTF-8, whatever the terminal takes.
+- plain is only the first column, a line each and without a header, for `xargs` and the like;
+- all formats except tables are UTF-8, whatever the terminal supports.
 
 `lakebed append` reads JSON lines of this form back, and CSV if no column is nested or bytes.
 """
@@ -38,7 +38,7 @@ from lakebed.common.shown import visible
 
 
 class OutputFormat(StrEnum):
-    """What `--output` takes."""
+    """The values of `--output`."""
 
     TABLE = "table"
     JSON = "json"
@@ -49,12 +49,12 @@ class OutputFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Where a verb puts what it has found.
+    """Output of a verb: its result, notes and progress.
 
     Attributes:
-        format: Of the result.
-        is_quiet: Whether notes and progress are left out.
-        is_verbose: Whether a log is wanted.
+        format: The format of the result.
+        is_quiet: True leaves out notes and progress.
+        is_verbose: True shows a log, and details.
     """
 
     format: OutputFormat = OutputFormat.TABLE
@@ -63,28 +63,28 @@ class Output:
 
     @property
     def is_table(self) -> bool:
-        """Whether a person reads the result."""
+        """True if the result is for a person."""
         return self.format is OutputFormat.TABLE
 
     def rows(
         self, columns: Sequence[str], rows: Iterable[Mapping[str, object]], *, null: str = "-"
     ) -> None:
-        """Show many things of one shape.
+        """Show rows of the same columns.
 
         Args:
-            columns: Their keys, in order.
-            rows: One mapping each; read as they are written, unless a table is asked for.
-            null: What null looks like in a table.
+            columns: The keys of the rows, in order.
+            rows: Mappings, which are read one by one as they are written, except for a table.
+            null: The text for null in a table.
         """
         self._begin()
         plain = ({name: to_plain(row[name]) for name in columns} for row in rows)
         match self.format:
             case OutputFormat.TABLE:
                 left_out, cut = _print_table(columns, list(plain), null)
-                told = f"Too wide for this terminal: {', '.join(left_out)}. " if left_out else ""
-                told += f"Cut to fit: {', '.join(cut)}. " if cut else ""
-                if told:
-                    self.note(f"{told}See `-o json`.")
+                note = f"Too wide for this terminal: {', '.join(left_out)}. " if left_out else ""
+                note += f"Cut to fit: {', '.join(cut)}. " if cut else ""
+                if note:
+                    self.note(f"{note}See `-o json`.")
             case OutputFormat.JSON:
                 _write_array(plain)
             case OutputFormat.JSONL:
@@ -101,11 +101,11 @@ class Output:
     def record(
         self, record: Mapping[str, object], *, facts: Mapping[str, object] | None = None
     ) -> None:
-        """Show one thing.
+        """Show one record.
 
         Args:
-            record: Its keys and values.
-            facts: What a table shows in place of it; a list takes a line an item.
+            record: The keys and values.
+            facts: Keys and values that a table shows instead; a list takes a line an item.
         """
         self._begin()
         if self.is_table:
@@ -116,34 +116,34 @@ class Output:
             self.rows(tuple(record), [record])
 
     def _begin(self) -> None:
-        """Let programs read every letter, also where the terminal has other ones."""
+        """Write UTF-8 for programs, also if the terminal has another encoding."""
         if not self.is_table and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
     def note(self, text: str) -> None:
-        """Tell a person what is going on."""
+        """Show a note to a person, on stderr."""
         if not self.is_quiet:
             echo_folded(text)
 
     def progress(self, text: str) -> AbstractContextManager[OnProgress]:
-        """Show that something is going on, and how far it is; see `lakebed.cli.progress_bar`."""
+        """Show the progress of an operation; see `lakebed.cli.progress_bar`."""
         if self.is_quiet:
             return nullcontext(NO_PROGRESS)
-        # A verb that is done at once needs it not.
+        # Imported here, since a verb that ends at once does not need it.
         from lakebed.cli.progress_bar import showing
 
         return showing(text)
 
 
 def next_commands(*commands: str) -> str:
-    """Return a note that proposes command lines, each on a line that can be copied whole."""
+    """Return a note that proposes command lines, each on a line of its own for copying."""
     return "\n".join(["Next:", *(f"  lakebed {command}" for command in commands)])
 
 
 def show_error(
     code: str, message: str, hint: str, *, as_json: bool, notes: Sequence[str] = ()
 ) -> None:
-    """Say on stderr what went wrong, what to do, and what has been done for good before."""
+    """Show an error on stderr, with its hint and notes of what was committed before."""
     if as_json:
         error: dict[str, object] = {"code": code, "message": message, "hint": hint}
         if notes:
@@ -158,12 +158,12 @@ def show_error(
 
 
 def echo_folded(text: str) -> None:
-    """Write a text for a person on stderr; on a terminal no word of it is broken."""
+    """Write a text for a person on stderr; on a terminal lines break between words."""
     click.echo(folded(text, terminal_width(sys.stderr)), err=True)
 
 
 def to_plain(value: object) -> Any:
-    """Return what JSON can hold of a value, in the forms that the module describes."""
+    """Convert a value for JSON, in the forms that the module describes."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -211,7 +211,7 @@ def _to_text(value: object) -> str:
 
 
 def _to_cell(value: object) -> str:
-    """Return a plain value as CSV; the csv module tells null and empty text not apart."""
+    """Return a plain value as CSV; the csv module would write null and empty text alike."""
     if value is None:
         return ""
     text = _to_text(value)
@@ -225,7 +225,7 @@ def _write_line(text: str) -> None:
 
 
 def _write_array(rows: Iterable[object]) -> None:
-    """Write a JSON array row by row: the rows may be many."""
+    """Write a JSON array row by row, since there may be many."""
     opening = "["
     for row in rows:
         _write_line(opening if opening == "[" else opening + ",")
@@ -238,7 +238,7 @@ def _write_array(rows: Iterable[object]) -> None:
 def _print_table(
     columns: Sequence[str], rows: Sequence[Mapping[str, object]], null: str
 ) -> tuple[list[str], list[str]]:
-    # Here, not above: programs, which ask for JSON, need no rich.
+    # Imported here, since programs, which ask for JSON, do not need rich.
     from lakebed.cli.drawn_tables import print_table
 
     return print_table(
@@ -268,18 +268,18 @@ def _print_facts(facts: Mapping[str, object]) -> None:
 
 
 def _fact(label: str, text: str) -> str:
-    """Return a line of a label and a text; on a terminal as many as it takes, words unbroken."""
+    """Return a label and a text as a line; on a terminal long texts are folded between words."""
     width = terminal_width(sys.stdout)
     if width is None:
         return f"{label}  {text}".rstrip()
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     begin = label if is_plain else click.style(label, bold=True)
     room = max(width - cells_of(label) - 2, 1)
-    told = []
+    lines = []
     for line in folded(text, room).split("\n"):
         if cells_of(line) <= room:
-            told.append(f"{begin}  {line}".rstrip())
-        else:  # a word that needs more than is left beside the label
-            told += [begin, line] if not told else [line]
+            lines.append(f"{begin}  {line}".rstrip())
+        else:  # a word too long for the room beside the label
+            lines += [begin, line] if not lines else [line]
         begin = " " * cells_of(label)
-    return "\n".join(told)
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""How far a verb is: a bar on a terminal, else lines of the log."""
+"""Progress of a verb: a bar on a terminal, else lines of the log."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakebed.common import progress as told
+from lakebed.common import progress as progress_module
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Progress
 from lakebed.common.shown import counted, human_size
 
 
 @contextmanager
 def showing(text: str) -> Iterator[OnProgress]:
-    """Show how far something is while it goes on; nothing of it stays on a terminal.
+    """Show the progress of an operation while it runs; the bar disappears at the end.
 
     Args:
-        text: What is done, in a word or two.
+        text: A short name of the operation.
     """
     if sys.stderr.isatty():
         with _bar(text) as on_progress:
             yield on_progress
         return
-    # Whoever reads a log later wants to know that it went on. Lines come seldom; see `Tally`.
-    logger = logging.getLogger(told.__name__)
+    # A log must show that work went on. Lines are rare; see `Tally`.
+    logger = logging.getLogger(progress_module.__name__)
     before = logger.level
     logger.setLevel(logging.INFO)
     try:
@@ -36,7 +36,7 @@ def showing(text: str) -> Iterator[OnProgress]:
 
 @contextmanager
 def _bar(text: str) -> Iterator[OnProgress]:
-    # Only on a terminal, where somebody waits anyway.
+    # Imported only on a terminal, where the time of the import does not matter.
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -45,22 +45,22 @@ def _bar(text: str) -> Iterator[OnProgress]:
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
-        TextColumn("{task.fields[told]}", markup=False),
+        TextColumn("{task.fields[state]}", markup=False),
         TimeElapsedColumn(),
     )
     console = Console(stderr=True)
     with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task(text, total=None, told="")
+        task = bar.add_task(text, total=None, state="")
 
         def advance(progress: Progress) -> None:
-            total = 1.0 if progress.file_total else None  # some know rows only
-            bar.update(task, completed=progress.share, total=total, told=in_words(progress))
+            total = 1.0 if progress.file_total else None  # some operations count only rows
+            bar.update(task, completed=progress.share, total=total, state=in_words(progress))
 
         yield advance
 
 
 def in_words(progress: Progress) -> str:
-    """Return how far something is, as a line.
+    """Return progress as a line of text.
 
     >>> in_words(
     ...     Progress(

@@ -1,4 +1,4 @@
-"""The verbs publish and unpublish, one for each format: tables of other engines over the same files."""
+"""The verbs publish and unpublish, for tables of other engines over the same files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakebed.tables.outcome import TablePublication
 
 _DRIFT_EXIT_CODE = 1
 _PARTITION_LISTS = ("added", "changed", "dropped")
-# Options of `lakebed publish DATASET` before each format had a verb, and the verb that has them now.
+# Former options of `lakebed publish DATASET`, and the verb that has them now.
 _FORMERLY = {"--delta": "delta", "--iceberg": "iceberg", "--catalog": "iceberg", "--table": "hive"}
 
 
@@ -28,7 +28,7 @@ class _FormatGroup(VerbGroup):
     """Verbs by format; the former spelling, with the dataset first, is refused by name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words before the verb; refuse a dataset in its place."""
+        """Read the words before the verb; refuse a dataset in the position of the format."""
         words = [word for word in args if not word.startswith("-")]
         is_help = not args or "--help" in args or "-h" in args
         if not is_help and not {*words[:1], *words[:2]} & {*self.commands, "help"}:
@@ -52,8 +52,8 @@ def _names(args: list[str]) -> set[str]:
 def publish() -> None:
     """Create or update a published Hive, Delta or Iceberg table.
 
-    Only what commits have touched since the last publication is changed. No file moves, and none is
-    copied.
+    Only partitions that commits have touched since the last publication are changed. Files are
+    neither moved nor copied.
     """
 
 
@@ -65,21 +65,21 @@ def unpublish() -> None:
 
 
 def _takes_upkeep(function: Verb) -> Verb:
-    """Give the function `wish`: the arguments that publications to each format share."""
+    """Give the function `flags`: the arguments that publications to all formats share."""
 
     def run(
         output: Output, *, is_check: bool, is_repair: bool, is_dry_run: bool, **arguments: Any
     ) -> None:
         if is_check and is_repair:
             raise _misused("Give only one of --check and --repair.")
-        wish = {"check": is_check, "repair": is_repair, "dry_run": is_dry_run}
-        function(output, wish=wish, **arguments)
+        flags = {"check": is_check, "repair": is_repair, "dry_run": is_dry_run}
+        function(output, flags=flags, **arguments)
 
     run.__doc__ = function.__doc__
     for option in (
         click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show the changes."),
         click.option(
-            "--repair", "is_repair", is_flag=True, help="Compare everything, and mend the table."
+            "--repair", "is_repair", is_flag=True, help="Compare everything, and fix the table."
         ),
         click.option(
             "--check",
@@ -93,10 +93,10 @@ def _takes_upkeep(function: Verb) -> Verb:
 
 
 _takes_root = click.option(
-    "--root", metavar="URL", help="The repository as readers of the table spell it."
+    "--root", metavar="URL", help="URL of the repository for readers of the table."
 )
 _takes_catalog = click.option(
-    "--catalog", metavar="NAME", help="Catalog of the table, as pyiceberg is configured for it."
+    "--catalog", metavar="NAME", help="Catalog of the table, as named in pyiceberg's configuration."
 )
 
 
@@ -106,7 +106,7 @@ _takes_catalog = click.option(
 def publish_all(
     output: Output, *, repository: Repository, name: str, metastore: str | None
 ) -> None:
-    """Publish to each table that the properties of the dataset name, as a commit does."""
+    """Publish to all tables named in the properties of the dataset, as a commit does."""
     dataset = repository.open(name)
     with output.progress("Publishing"):
         failures = dataset.republish(metastore)
@@ -121,11 +121,11 @@ def publish_all(
 @takes_dataset
 @_takes_upkeep
 def publish_delta(
-    output: Output, *, repository: Repository, name: str, wish: Mapping[str, Any]
+    output: Output, *, repository: Repository, name: str, flags: Mapping[str, Any]
 ) -> None:
     """Create or update the Delta table in the directory of the dataset."""
     dataset = repository.open(name)
-    _publish(output, wish, dataset.publish_delta)
+    _publish(output, flags, dataset.publish_delta)
 
 
 @verb("iceberg", example="lakebed publish iceberg lake/flights --catalog prod --table web.flights")
@@ -142,13 +142,13 @@ def publish_iceberg(
     catalog: str | None,
     table: str | None,
     root: str | None,
-    wish: Mapping[str, Any],
+    flags: Mapping[str, Any],
 ) -> None:
-    """Create or update an Iceberg table, by itself or of a catalog."""
+    """Create or update an Iceberg table, standalone or in a catalog."""
     dataset = repository.open(name)
     _publish(
         output,
-        wish,
+        flags,
         lambda **given: dataset.publish_iceberg(catalog=catalog, table=table, root=root, **given),
     )
 
@@ -165,20 +165,21 @@ def publish_iceberg(
 @click.option(
     "--mode",
     type=click.Choice(MODES),
-    help="A partition of the table is one of the dataset, or a batch.  [default: partitions]",
+    help="Map each partition of the table to a partition of the dataset, or to a batch.  [default: "
+    "partitions]",
 )
 @_takes_root
 @click.option(
     "--print-sql",
     "is_printed",
     is_flag=True,
-    help="Print the statements that change the table, to be run elsewhere; needs no metastore.",
+    help="Print the statements that change the table, to run them elsewhere; needs no metastore.",
 )
 @click.option(
     "--since",
     type=int,
     metavar="VERSION",
-    help="With --print-sql: the version that the table shows; only later changes are printed.",
+    help="With --print-sql: version that the table shows; only later changes are printed.",
 )
 @_takes_upkeep
 def publish_hive(
@@ -192,43 +193,43 @@ def publish_hive(
     root: str | None,
     is_printed: bool,
     since: int | None,
-    wish: Mapping[str, Any],
+    flags: Mapping[str, Any],
 ) -> None:
     """Create or update a table of a Hive metastore.
 
-    The numbers of partitions that were added, changed and dropped are shown; -v and -o json name
-    the partitions.
+    The result counts the partitions that were added, changed and dropped; -v and -o json name the
+    partitions.
     """
     if since is not None and not is_printed:
-        raise _misused("--since is for --print-sql.")
+        raise _misused("Give --since with --print-sql.")
     dataset = repository.open(name)
     if is_printed:
-        if metastore or mode or any(wish.values()):
-            raise _misused("--print-sql goes with --table, --since and --root alone.")
+        if metastore or mode or any(flags.values()):
+            raise _misused("--print-sql can be combined only with --table, --since and --root.")
         statements = dataset.publish_statements(table=table, since=since, root=root)
-        # For a person as for a shell: statements, and nothing around them.
+        # People, too, get bare statements, which a shell can run.
         shown = replace(output, format=OutputFormat.PLAIN) if output.is_table else output
         shown.rows(("statement",), ({"statement": f"{text};"} for text in statements))
         return
     _publish(
         output,
-        wish,
+        flags,
         lambda **given: dataset.publish(metastore, table=table, mode=mode, root=root, **given),
     )
 
 
 def _publish(
     output: Output,
-    wish: Mapping[str, Any],
-    publish_it: Callable[..., Publication | TablePublication],
+    flags: Mapping[str, Any],
+    run_publication: Callable[..., Publication | TablePublication],
 ) -> None:
     with output.progress("Publishing") as on_progress:
-        done = publish_it(**wish, on_progress=on_progress)
+        done = run_publication(**flags, on_progress=on_progress)
     record = _hive_record(done) if isinstance(done, Publication) else _table_record(done)
     output.record(record, facts=facts_of(record if output.is_verbose else _in_short(record)))
     if not done.is_applied and not done.is_in_step:
-        output.note("The table is not in step." if wish["check"] else "Nothing was changed.")
-    if wish["check"] and not done.is_in_step:
+        output.note("The table is not in step." if flags["check"] else "Nothing was changed.")
+    if flags["check"] and not done.is_in_step:
         click.get_current_context().exit(_DRIFT_EXIT_CODE)
 
 
@@ -275,7 +276,7 @@ def _hive_record(done: Publication) -> dict[str, object]:
 
 
 def _in_short(record: dict[str, object]) -> dict[str, object]:
-    """Return the record of a publication with numbers of partitions instead of their names."""
+    """Return the record of a publication with counts of partitions instead of their names."""
 
     def counted_or_same(name: str, value: object) -> object:
         return len(value) if name in _PARTITION_LISTS and isinstance(value, list) else value
@@ -284,7 +285,7 @@ def _in_short(record: dict[str, object]) -> dict[str, object]:
 
 
 _takes_dry_run = click.option(
-    "--dry-run", "is_dry_run", is_flag=True, help="Only look whether there is one."
+    "--dry-run", "is_dry_run", is_flag=True, help="Only check whether the table exists."
 )
 
 

@@ -1,4 +1,4 @@
-"""What is told of datasets and commits: flat records with stable keys."""
+"""Records of datasets and commits for output, with stable keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMIT_COLUMNS = (
     "commit_id",
 )
 _COUNTS = tuple(column for column in COMMIT_COLUMNS if column.endswith("_row_count"))
-# What a table for people has: the four counts are one text.
+# Columns of a table for people: the four counts are one text.
 HISTORY_COLUMNS = (
     "version",
     "operation",
@@ -48,7 +48,7 @@ HISTORY_COLUMNS = (
 
 
 def commit_record(commit: Commit) -> dict[str, object]:
-    """Tell of a commit, under `COMMIT_COLUMNS`."""
+    """Return the record of a commit, with the keys `COMMIT_COLUMNS`."""
     return {
         "version": commit.version,
         "operation": commit.operation,
@@ -75,10 +75,10 @@ def commit_record(commit: Commit) -> dict[str, object]:
 
 
 def automatic_publications(dataset: Dataset) -> list[PublishedTable]:
-    """Return the tables that each commit is to be published to, if there are any.
+    """Return the tables to which each commit is published automatically.
 
     Cost:
-        Nothing where no property asks for it; else as `Dataset.publications`.
+        Nothing if no property asks for it; else as `Dataset.publications`.
     """
     if not publishing.targets(dataset.descriptor.properties):
         return []
@@ -86,7 +86,7 @@ def automatic_publications(dataset: Dataset) -> list[PublishedTable]:
 
 
 def published_record(table: PublishedTable) -> dict[str, object]:
-    """Tell of a table that shows a dataset."""
+    """Return the record of a published table."""
     return {
         "kind": table.kind,
         "table": table.table or None,
@@ -96,7 +96,7 @@ def published_record(table: PublishedTable) -> dict[str, object]:
 
 
 def no_commit_record() -> dict[str, object]:
-    """Tell of a write that changed nothing, under `COMMIT_COLUMNS`."""
+    """Return the record of a write that changed nothing, with the keys `COMMIT_COLUMNS`."""
     return {
         **dict.fromkeys(COMMIT_COLUMNS),
         **dict.fromkeys((*_COUNTS, "row_count"), 0),
@@ -105,10 +105,10 @@ def no_commit_record() -> dict[str, object]:
 
 
 def dataset_record(dataset: Dataset) -> dict[str, Any]:
-    """Tell what a dataset is and holds.
+    """Return the record of a dataset: its descriptor, counts and last commit.
 
     Cost:
-        The head, the file table and the history, of which there are few objects.
+        The head, the file table and the history, which are few objects.
     """
     descriptor = dataset.descriptor
     files = dataset.files()
@@ -134,7 +134,7 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
 
 
 def dataset_facts(dataset: Dataset, record: dict[str, Any]) -> dict[str, object]:
-    """Tell the same for a person."""
+    """Return the record of a dataset in a form for people."""
     descriptor = dataset.descriptor
     last = to_plain(record["last_commit"])
     published = [_published_text(table, record["version"]) for table in record["published"]]
@@ -166,7 +166,7 @@ def _published_text(table: dict[str, Any], latest: int) -> str:
 
 
 def _held_facts(held: Sequence[dict[str, str]]) -> dict[str, object]:
-    """Tell of raw files that no ingest reads; nothing where there are none."""
+    """Return the facts on held raw files, if there are any."""
     texts = [": ".join(filter(None, (hold["location"], hold["reason"]))) for hold in held]
     return {"held raw files": texts} if texts else {}
 
@@ -179,7 +179,7 @@ def _field_text(field: Field) -> str:
 
 
 def _strategy_texts(strategy: PartitionStrategy) -> list[str]:
-    """Tell each function as `PartitionStrategy.parse` reads it."""
+    """Return each function in the form that `PartitionStrategy.parse` reads."""
     return [str(function) for function in strategy]
 
 

@@ -1,4 +1,4 @@
-"""The verb that writes a lake to one page."""
+"""The verb report, which writes a page on a lake."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from lakebed.errors import InvalidInputError
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("lake.html"),
     show_default=True,
-    help="The HTML file; one that is there is replaced.",
+    help="The HTML file; an existing one is replaced.",
 )
-@click.option("--where", help="Of one dataset: also show which files this predicate keeps.")
+@click.option("--where", help="With one dataset: also show which files match this predicate.")
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Leave out notes.")
 @storage_option
 def report(
@@ -43,22 +43,23 @@ def report(
     is_quiet: bool,
     storage_options: Mapping[str, str],
 ) -> None:
-    """Write what a lake holds and what happened to one page.
+    """Write a report on a lake as one HTML page.
 
-    LOCATION is a repository, or LOCATION/NAME for one dataset. The page is one file without
-    scripts, to be opened by a browser, printed, or sent to somebody.
+    The report shows the contents and the history. LOCATION is a repository, or LOCATION/NAME for one
+    dataset. The page is one file without scripts that can be opened in a browser, printed or sent by
+    mail.
     """
     if str(path) in list(OutputFormat):
         raise InvalidInputError(
-            f"A report is an HTML file, and has no form {path}.",
-            hint=f"Name the file, as ./{path} if that is its name.",
+            f"A report is an HTML file; the output format {path} is not available.",
+            hint=f"Give a file name, or ./{path} for a file of that name.",
         )
     with logging_to_stderr(0):
         repository, name = find_lake(location, storage_options)
         names = repository.list() if name is None else [name]
         if where is not None and len(names) != 1:
             raise InvalidInputError(
-                "--where is of one dataset.", hint="Give LOCATION/NAME, such as lake/flights."
+                "--where needs one dataset.", hint="Give LOCATION/NAME, such as lake/flights."
             )
         view = None if where is None else repository.open(names[0]).where(where)
         output = Output(is_quiet=is_quiet)

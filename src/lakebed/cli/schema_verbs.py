@@ -37,12 +37,12 @@ def schema() -> None:
 
 @verb("show", example="lakebed schema show lake/flights --history")
 @takes_state
-@click.option("--history", "is_history", is_flag=True, help="A row for each schema it ever had.")
+@click.option("--history", "is_history", is_flag=True, help="Show a row for each schema so far.")
 def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
     """Show the fields, or the history of the schema.
 
-    `since` is the number of the schema that a field came with: files of older ones have its
-    default in its place.
+    `since` is the number of the schema that introduced a field: rows of older files have its
+    default.
     """
     known = dataset.schemas()
     if not is_history:
@@ -85,7 +85,7 @@ def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
     "--schema",
     "schema_file",
     type=click.Path(path_type=Path),
-    help="The new schema, whole: Avro (.avsc, .json), or a Parquet file whose schema is taken.",
+    help="The complete new schema: Avro (.avsc, .json), or a Parquet file whose schema is used.",
 )
 @click.option(
     "--property",
@@ -93,14 +93,14 @@ def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
     multiple=True,
     callback=parse_pairs,
     metavar="KEY=VALUE",
-    help="A property to add or to change. Repeatable.",
+    help="A property to add or change. Repeatable.",
 )
 @click.option(
     "--base",
     type=int,
     metavar="VERSION",
-    help="What the schema was made from: refuse if another writer has updated the dataset since. "
-    "Needed to remove fields.",
+    help="Version that the schema was made from: refuse if another writer has updated the dataset "
+    "since. Required to remove fields.",
 )
 def update(
     output: Output,
@@ -113,8 +113,8 @@ def update(
 ) -> None:
     """Change the schema or the properties of a dataset.
 
-    What was written stays readable as it was; an update that would change that is refused. So is a
-    schema that lacks a field of the current one without --base: another writer may have added it.
+    Existing data stays readable as before; an update that would change it is refused. Without
+    --base a schema that lacks a current field is refused, too: another writer may have added it.
     """
     if schema_file is None and not properties:
         raise InvalidInputError("Nothing to update.", hint="Give --schema, or a --property.")
@@ -136,7 +136,7 @@ def update(
 
     commit = dataset.update(edit, base=base)
     if commit.operation != "update":
-        output.note(f"{dataset.uri} is that already.")
+        output.note(f"{dataset.uri} has this schema and these properties already.")
     show_commit(output, commit)
 
 
@@ -144,14 +144,14 @@ def _check_complete(old: Schema, new: Schema) -> None:
     """Check that a schema has all fields of the current one, also within records.
 
     Raises:
-        InvalidInputError: It lacks some.
+        InvalidInputError: The schema lacks fields.
     """
     removed = sorted(dotted_types(old).keys() - dotted_types(new).keys())
     if removed:
         raise InvalidInputError(
             f"The schema lacks {shown(', '.join(removed))}, which the dataset has.",
-            hint="Add the fields; or, to remove them, name the version that the schema was made "
-            "from by --base VERSION, as `lakebed show` prints it.",
+            hint="Add the fields; or, to remove them, give --base VERSION, the version that the "
+            "schema was made from, as `lakebed show` prints it.",
         )
 
 
@@ -162,15 +162,15 @@ def _check_complete(old: Schema, new: Schema) -> None:
     type=click.IntRange(min=0),
     default=DEFAULT_ROWS,
     show_default=True,
-    help="How many rows of each file are looked at; 0 for all.",
+    help="Number of rows to read from each file; 0 for all.",
 )
 @click.option(
     "--require",
     multiple=True,
     metavar="FIELD",
-    help="Shall not be nullable; all others are. Repeatable.",
+    help="A field that is not nullable; all others are. Repeatable.",
 )
-@click.option("--name", default="entity", show_default=True, help="Of the record.")
+@click.option("--name", default="entity", show_default=True, help="Name of the Avro record.")
 @click.option(
     "--to",
     "to_path",
@@ -186,11 +186,11 @@ def infer(
     name: str,
     to_path: Path | None,
 ) -> None:
-    """Find the schema of files.
+    """Infer the schema of files.
 
-    FILES are CSV, JSON lines, submissions, Avro or Parquet, or directories of them. The result
-    is an Avro schema, of which a table shows the fields. Mixed columns of CSV are text; types of
-    JSON that do not go together are an error.
+    FILES are CSV, JSON lines, submissions, Avro or Parquet, or directories of them. The result is
+    an Avro schema; a table shows its fields. Mixed CSV columns are text; incompatible JSON types are
+    an error.
     """
     fields = infer_schema(
         inputs.locations, inputs.format, rows=rows, require=require, csv=inputs.csv, name=name

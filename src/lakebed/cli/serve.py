@@ -1,4 +1,4 @@
-"""The verb that shows a lake to browsers."""
+"""The verb serve, which shows a lake to browsers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TOKEN_VARIABLE = "LAKEBED_SERVE_TOKEN"
 
 @verb("serve", example="lakebed serve s3://bucket/lake --archive s3://raw --index dynamodb://raw")
 @click.argument("location", envvar=REPOSITORY_VARIABLE, required=False)
-@click.option("--archive", "storage", metavar="URL", help="Also show this archive: its storage.")
-@click.option("--index", metavar="URL", help="What finds the files of the archive.")
+@click.option("--archive", "storage", metavar="URL", help="Storage of an archive to show, too.")
+@click.option("--index", metavar="URL", help="Index of the archive.")
 @listens
 @click.option(
     "--token",
     envvar=TOKEN_VARIABLE,
-    help="What browsers must give as password, of any user, and programs as Authorization: Bearer "
-    "TOKEN. Others see the command line of a process: better set the variable.  "
+    help="Token that browsers must send as password, of any user, and programs as Authorization: "
+    "Bearer TOKEN. Prefer the variable: other users of the machine can see command lines.  "
     f"[env: {TOKEN_VARIABLE}]",
 )
 @storage_option
@@ -45,11 +45,12 @@ def serve(
 ) -> None:
     """Show a lake and an archive to browsers.
 
-    The server only reads, until it is interrupted. LOCATION is a repository, or LOCATION/NAME for one dataset; it may be left out for an archive
-    alone. The result is the URL of the server, told when it listens. -v logs each request.
+    The server is read-only, and runs until interrupted. LOCATION is a repository, or LOCATION/NAME
+    for one dataset; leave it out to show only an archive. The URL of the server is printed as soon
+    as it listens. -v logs each request.
     """
     if index is not None and storage is None:
-        message = "--index is of an archive: give --archive, too."
+        message = "--index needs an archive: give --archive, too."
         raise click.UsageError(message, click.get_current_context())
     repository, name = (None, None) if location is None else find_lake(location, storage_options)
     archive = (
@@ -58,9 +59,9 @@ def serve(
         else open_archive(storage, index=index, storage_options=storage_options)
     )
     if token is None and host not in OWN_ADDRESSES:
-        output.note(f"Whoever reaches {host} can read all of it: --token asks who it is.")
+        output.note(f"Anyone who can reach {host} can read all of it; --token restricts access.")
 
-    def tell(url: str) -> None:
+    def show_url(url: str) -> None:
         output.record(
             {
                 "url": url,
@@ -78,5 +79,5 @@ def serve(
         port=port,
         token=token,
         public_url=public_url,
-        on_start=tell,
+        on_start=show_url,
     )

@@ -1,4 +1,4 @@
-"""What verbs share: the decorator that makes one, and the arguments that several take."""
+"""The decorator for verbs, and the arguments that several verbs take."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ Verb = Callable[..., None]
 
 
 class AttachedOption(click.Option):
-    """An option with a value that may be left out: a flag, or `--option=VALUE`.
+    """An option with an optional value: a flag, or `--option=VALUE`.
 
-    Beside arguments that are files, the next word is never its value.
+    The next word is never its value, since it can be a file.
     """
 
 
 class _VerbCommand(click.Command):
-    """A verb, some of whose options are attached."""
+    """A verb that can have attached options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line; an attached option without a value has an empty one."""
@@ -63,14 +63,14 @@ class _VerbCommand(click.Command):
         try:
             super().parse_args(ctx, [*own, *args[end:]])
         except click.NoSuchOption as error:
-            # Here, not above: a command line that is right needs none of it.
+            # Imported here, since a correct command line does not need it.
             from lakebed.cli.other_words import option_here
 
-            meant = option_here(error.option_name, known)
-            told = f"In Lakebed it is {meant}." if meant else self._as_argument(ctx, error)
-            if not told:
+            ours = option_here(error.option_name, known)
+            hint = f"In Lakebed it is {ours}." if ours else self._as_argument(ctx, error)
+            if not hint:
                 raise
-            message = f"No such option {error.option_name!r}. {told}"
+            message = f"No such option {error.option_name!r}. {hint}"
             raise click.UsageError(message, ctx) from error
         if ctx.args and not ctx.resilient_parsing:
             raise click.UsageError(_too_many(ctx.args, known), ctx)
@@ -87,30 +87,27 @@ class _VerbCommand(click.Command):
 
 
 def _too_many(words: Sequence[str], known: Collection[str]) -> str:
-    """Say what words may be that a verb has no argument for, by the options that are known to it."""
+    """Return the message for superfluous words, with a hint to an option of the verb."""
     ending = "" if len(words) == 1 else "s"
     message = f"Got unexpected extra argument{ending} ({' '.join(words)})"
     if "--version" in known and words[0].isdecimal():
-        return f"{message}. A version has an option: --version {words[0]}"
+        return f"{message}. Give a version as --version {words[0]}"
     if "--where" not in known:
         return message
     predicate = words[0] if " " in words[0] and '"' not in words[0] else "carrier = 'UA'"
-    return (
-        f"{message}. A predicate is one word for the shell: "
-        f'--where "{predicate}", in double quotes.'
-    )
+    return f'{message}. Quote a predicate for the shell: --where "{predicate}", in double quotes.'
 
 
 class _FormChoice(click.Choice[OutputFormat]):
-    """The forms of a result; the name of a file is told how to get there."""
+    """The output formats; a file name is refused with a hint to redirect the output."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> OutputFormat:
-        """Return the form of a name."""
+        """Return the format of a name."""
         if isinstance(value, str) and "." in value:
             name = shlex.quote(value)
-            self.fail(f"{value!r} is a file; name a form: -o csv > {name}", param, ctx)
+            self.fail(f"{value!r} is a file; give a format: -o csv > {name}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -118,8 +115,8 @@ def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
     """Make a command of a function that takes an `Output` and the command's own parameters.
 
     Args:
-        name: The word on the command line.
-        example: A whole command line, shown at the end of the help.
+        name: The name of the command.
+        example: A complete command line, shown at the end of the help.
     """
 
     def decorate(function: Verb) -> click.Command:
@@ -149,26 +146,28 @@ def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
 
 @contextmanager
 def _warnings_as_notes(output: Output) -> Iterator[None]:
-    """Show what Lakebed warns of as notes: the line of code that warns is of no use to a person."""
+    """Show Lakebed's warnings as notes, without the line of code that warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", LakebedWarning)
         show = warnings.showwarning
 
-        def note(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        def note(
+            message: Warning | str, category: type[Warning], *others: Any, **more: Any
+        ) -> None:
             if issubclass(category, LakebedWarning):
                 output.note(f"Warning: {message}")
             else:
-                show(message, category, *rest, **more)
+                show(message, category, *others, **more)
 
         warnings.showwarning = note
         yield
 
 
 def require_published(failures: Sequence[NotPublished]) -> None:
-    """Raise what a verb ends with that has committed, where a table does not show it.
+    """Raise an error if a commit of the verb was not published.
 
     Raises:
-        NotPublishedError: A table that the properties of a dataset name does not.
+        NotPublishedError: A table named in the properties of a dataset does not show the commit.
     """
     if not failures:
         return
@@ -189,7 +188,7 @@ def _shared_options() -> list[click.Parameter]:
             ["-o", "--output", "output_format"],
             type=_FormChoice(OutputFormat, case_sensitive=False),
             default=OutputFormat.TABLE,
-            help="Form of the result.  [default: table]",
+            help="Output format.  [default: table]",
         ),
         click.Option(["--json", "is_json"], is_flag=True, help="Short for -o json."),
         click.Option(
@@ -203,7 +202,7 @@ def _shared_options() -> list[click.Parameter]:
 
 @contextmanager
 def logging_to_stderr(verbosity: int) -> Iterator[None]:
-    """Show the library's log: warnings, with 1 also information, with 2 everything."""
+    """Show the library's log on stderr: warnings; with 1 also information, with 2 everything."""
     logger = logging.getLogger("lakebed")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
@@ -232,9 +231,9 @@ def parse_pairs(
 def _parse_storage_options(
     context: click.Context, parameter: click.Parameter, values: Sequence[str]
 ) -> StorageOptions:
-    """Read storage options; one that cannot be read may be a secret, and is not shown."""
+    """Read storage options; an invalid one may be a secret, and is not shown."""
     if any(not sign or not name for name, sign, _ in (value.partition("=") for value in values)):
-        message = "One of them is not of the form KEY=VALUE."
+        message = "A value is not of the form KEY=VALUE."
         raise click.BadParameter(message, context, parameter)
     return StorageOptions(parse_pairs(context, parameter, values))
 
@@ -252,21 +251,22 @@ def storage_option(function: Verb) -> Verb:
 
 
 def split_address(text: str) -> tuple[str, str]:
-    """Split LOCATION/NAME; a bare name lies in the repository that the environment names.
+    """Split LOCATION/NAME; a bare name is looked up in the repository of the environment.
 
-    A dataset: URI is taken, other URIs are refused: what is done would be done to all of a dataset.
+    A dataset: URI is accepted. Other URIs are refused, since the operation would apply to the whole
+    dataset.
 
     Raises:
-        InvalidInputError: The text names no location, or no dataset in it, or it holds a key.
+        InvalidInputError: The text lacks a location or a dataset, or it holds credentials.
     """
     refuse_credentials(text)
     if text.partition(":")[0] in KINDS:
         address = parse_uri(text)
         if address.kind != "dataset" or address.version is not None:
             raise InvalidInputError(
-                f"{text!r} does not name a dataset as a whole.",
-                hint=f"Write {address.location}/{address.name or 'NAME'}; verbs that narrow it or "
-                "look back have --where and --version.",
+                f"{text!r} does not name a whole dataset.",
+                hint=f"Write {address.location}/{address.name or 'NAME'}; verbs that take a view or "
+                "an older version have --where and --version.",
             )
         return address.location, address.name
     stripped = text.rstrip("/")
@@ -285,12 +285,13 @@ def split_address(text: str) -> tuple[str, str]:
             return repository, name
         raise _no_repository(name)
     raise InvalidInputError(
-        f"{text!r} names no dataset.", hint="Write LOCATION/NAME, such as s3://bucket/lake/flights."
+        f"{text!r} does not name a dataset.",
+        hint="Write LOCATION/NAME, such as s3://bucket/lake/flights.",
     )
 
 
 def _no_repository(name: str) -> InvalidInputError:
-    """Return the error for a bare name, which may be that of a repository."""
+    """Return the error for a bare name, which may name a repository."""
     names = list_names(open_store(name)) if Path(name).is_dir() else []
     if names:
         return InvalidInputError(
@@ -302,7 +303,7 @@ def _no_repository(name: str) -> InvalidInputError:
             f"There is no dataset in the directory {name!r}.", hint="Write LOCATION/NAME."
         )
     return InvalidInputError(
-        f"Dataset {name!r} names no repository.",
+        f"Dataset {name!r} is given without a repository.",
         hint=f"Write LOCATION/NAME, such as ./{name}, or set {REPOSITORY_VARIABLE}.",
     )
 
@@ -329,7 +330,7 @@ def complete_dataset(
     parameter: click.Parameter,  # noqa: ARG001 - same
     incomplete: str,
 ) -> list[str]:
-    """Return the datasets and directories whose address begins so; a bucket is not asked."""
+    """Return the local datasets and directories whose address begins with a text."""
     location, slash, start = incomplete.rpartition("/")
     named = os.environ.get(REPOSITORY_VARIABLE, "")
     places = {location or "/": f"{location}/"} if slash else {".": ""}
@@ -357,22 +358,22 @@ def complete_dataset(
 
 
 def _check_order(dataset: str, files: Sequence[str]) -> None:
-    """Check that a file does not stand in the place of the dataset.
+    """Check that the first argument is the dataset, not a file.
 
     Raises:
-        InvalidInputError: It does.
+        InvalidInputError: The first argument is a file.
     """
     if files and Path(dataset).is_file():
         verb_name = click.get_current_context().info_name
         name = next((text for text in files if not Path(text).is_file()), "LOCATION/NAME")
         raise InvalidInputError(
-            f"{dataset!r} is a file, where the dataset is to be named.",
+            f"{dataset!r} is a file, not a dataset.",
             hint=f"The dataset comes first: lakebed {verb_name} {name} {dataset}",
         )
 
 
 def takes_state(function: Verb) -> Verb:
-    """Give the function `dataset`, opened and as it was at the version asked for."""
+    """Give the function `dataset`, opened in the requested state."""
 
     @functools.wraps(function)
     def run(
@@ -443,27 +444,27 @@ def _find_repository(location: str, storage_options: Mapping[str, str]) -> Repos
 def _which_state(
     version: int | None, time: dt.datetime | None, batch_id: int | None, *, is_alone: bool
 ) -> dict[str, Any]:
-    """Return what `Dataset.at` is to be asked for; nothing for the current state."""
+    """Return the arguments for `Dataset.at`; empty for the current state."""
     targets = {"version": version, "time": time, "batch_id": batch_id}
     given = {name: target for name, target in targets.items() if target is not None}
     if len(given) > 1:
         message = "Give only one of --version, --time and --batch-id."
         raise click.UsageError(message, click.get_current_context())
     if is_alone and batch_id is None:
-        message = "--alone is of a batch: give --batch-id, too."
+        message = "--alone needs a batch: give --batch-id, too."
         raise click.UsageError(message, click.get_current_context())
     return {**given, "alone": True} if is_alone else given
 
 
 def _state_options(function: Verb) -> Verb:
     options = (
-        click.option("--version", type=int, help="The state after the commit that made it."),
+        click.option("--version", type=int, help="Read this version."),
         click.option(
-            "--time", callback=parse_time, help="The state at a time; without zone it is UTC."
+            "--time", callback=parse_time, help="Read the state at this time; without zone, UTC."
         ),
-        click.option("--batch-id", type=int, help="The state after the commit of a batch."),
+        click.option("--batch-id", type=int, help="Read the state after the commit of this batch."),
         click.option(
-            "--alone", "is_alone", is_flag=True, help="Only what the batch of --batch-id brought."
+            "--alone", "is_alone", is_flag=True, help="Read only the rows of the --batch-id batch."
         ),
     )
     for option in reversed(options):
@@ -482,7 +483,7 @@ def parse_time(
 
 
 def takes_metastore(function: Verb) -> Verb:
-    """Give the function `metastore`: an address, a directory, or None for a session that runs."""
+    """Give the function `metastore`: an address, a directory, or None for a running session."""
 
     @functools.wraps(function)
     def run(output: Output, *, address: str | None, warehouse: str | None, **given: Any) -> None:
@@ -490,7 +491,9 @@ def takes_metastore(function: Verb) -> Verb:
             message = "Give only one of --metastore and --warehouse."
             raise click.UsageError(message, click.get_current_context())
         if address is not None and not address.startswith("thrift://"):
-            message = f"--metastore is thrift://HOST:PORT, not {address!r}; see --warehouse, too."
+            message = (
+                f"--metastore takes thrift://HOST:PORT, not {address!r}; see --warehouse, too."
+            )
             raise click.UsageError(message, click.get_current_context())
         function(output, metastore=address or warehouse, **given)
 
@@ -499,7 +502,7 @@ def takes_metastore(function: Verb) -> Verb:
             "--metastore",
             "address",
             metavar="thrift://HOST:PORT",
-            help="A metastore service.",
+            help="Address of a metastore service.",
         ),
         click.option(
             "--warehouse",

@@ -1,4 +1,4 @@
-"""The verb `lakebed sources`: the raw files of a dataset."""
+"""The verb sources, which lists the raw files of a dataset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HELD_COLUMNS = ("location", "held_at", "reason")
     "--held",
     "is_held",
     is_flag=True,
-    help="Only the files that no ingest reads until they are released, also those never read.",
+    help="Only the files held back from ingests until they are released, including unread ones.",
 )
 def sources(output: Output, *, dataset: Dataset, file: str | None, is_held: bool) -> None:
     """List the raw files that were ingested, and those held."""

@@ -23,8 +23,8 @@ _PROTECTION_COLUMNS = ("target", "version", "batch_id", "reason", "by", "at", "u
 
 def _takes_target(function: Verb) -> Verb:
     for option in (
-        click.option("--batch-id", type=int, help="All files that the commit of a batch brought."),
-        click.option("--version", type=int, help="All files of a version."),
+        click.option("--batch-id", type=int, help="All files that the commit of this batch added."),
+        click.option("--version", type=int, help="All files of this version."),
     ):
         function = option(function)
     return function
@@ -36,8 +36,8 @@ def _takes_target(function: Verb) -> Verb:
 )
 @takes_dataset
 @_takes_target
-@click.option("--reason", required=True, help="Why; whoever cleans up sees it.")
-@click.option("--until", callback=parse_time, help="The protection ends then. Without zone, UTC.")
+@click.option("--reason", required=True, help="The reason, shown to those who clean up.")
+@click.option("--until", callback=parse_time, help="End of the protection. Without zone, UTC.")
 def protect(
     output: Output,
     *,
@@ -48,7 +48,7 @@ def protect(
     reason: str,
     until: dt.datetime | None,
 ) -> None:
-    """Keep a version or a batch from being cleaned up."""
+    """Protect a version or a batch from cleanup."""
     commit = repository.open(name).protect(
         version=version, batch_id=batch_id, reason=reason, until=until
     )
@@ -66,14 +66,14 @@ def unprotect(
     version: int | None,
     batch_id: int | None,
 ) -> None:
-    """Let a version or a batch be cleaned up again."""
+    """Remove the protection of a version or a batch."""
     show_commit(output, repository.open(name).unprotect(version=version, batch_id=batch_id))
 
 
 @verb("protections", example="lakebed protections lake/flights")
 @takes_dataset
 def protections(output: Output, *, repository: Repository, name: str) -> None:
-    """List what is protected from cleanup, and why."""
+    """List the versions and batches protected from cleanup."""
     now = dt.datetime.now(dt.UTC)
     known = repository.open(name).protections()
     if not known:
@@ -112,25 +112,27 @@ def _parse_age(
     default="7d",
     show_default=True,
     callback=_parse_age,
-    help="Files stay for so long after the commit that took them out: a number and s, m, h, d, w.",
+    help="Keep files this long after the commit that removed them: a number and s, m, h, d or w.",
 )
 @click.option(
     "--delete/--dry-run",
     "is_deleting",
     default=False,
-    help="Delete, or only list what would go.  [default: --dry-run]",
+    help="Delete, or only list what would be deleted.  [default: --dry-run]",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@click.option("--kept", "is_kept_shown", is_flag=True, help="Also list what stays, and why.")
-@click.option("--spark", "is_spark", is_flag=True, help="Let Spark delete, of many files.")
+@click.option(
+    "--kept", "is_kept_shown", is_flag=True, help="Also list the files that stay, and why."
+)
+@click.option("--spark", "is_spark", is_flag=True, help="Delete in Spark, for many files.")
 @takes_metastore
 @click.option(
     "--published",
     type=click.Choice(("ask", "noted")),
     default="ask",
     show_default=True,
-    help="Of a published dataset: ask the metastore what its tables show, and keep that; or go by "
-    "what publications have noted.",
+    help="For a published dataset: ask the metastore which files its tables show, or use the notes "
+    "of publications.",
 )
 def cleanup(
     output: Output,
@@ -147,19 +149,19 @@ def cleanup(
 ) -> None:
     """Delete dead files; without --delete only list them.
 
-    Dead are files that a commit took out long enough ago, unless a protection needs them; files of
-    writers that died; metadata that nothing refers to; unfinished writes. What cannot be proven
-    stays, and is shown as unknown.
+    Dead files are: files that a commit removed long enough ago, unless a protection needs them;
+    files of writers that died; unreferenced metadata; unfinished writes. A file that is not proven
+    dead stays, and is listed as unknown.
 
-    What tables of a Hive metastore show stays too. So where the dataset is published, name the
-    metastore by --metastore or --warehouse.
+    Files that tables of a Hive metastore show stay, too. So give --metastore or --warehouse if the
+    dataset is published.
 
-    The result is each file with the reason why it is dead.
+    The result lists each dead file with the reason.
     """
     clean_up = functools.partial(
         repository.open(name).cleanup, older_than, metastore=metastore, published=published
     )
-    with output.progress("Looking for what is dead"):
+    with output.progress("Looking for dead files"):
         report = clean_up()
     if is_deleting:
         if report.files and not is_sure:
@@ -192,9 +194,9 @@ def _show_report(output: Output, report: CleanupReport, *, is_kept_shown: bool) 
 
 @verb("check", example="lakebed check lake/flights --deep")
 @takes_dataset
-@click.option("--repair", "is_repairing", is_flag=True, help="Make right what can be told anew.")
+@click.option("--repair", "is_repairing", is_flag=True, help="Rebuild metadata from data files.")
 @click.option("--deep", "is_deep", is_flag=True, help="Also read all data, and compare checksums.")
-@click.option("--spark", "is_spark", is_flag=True, help="Let Spark read the data.")
+@click.option("--spark", "is_spark", is_flag=True, help="Read the data in Spark.")
 @click.pass_context
 def check(
     context: click.Context,
@@ -206,10 +208,10 @@ def check(
     is_deep: bool,
     is_spark: bool,
 ) -> None:
-    """Compare what the head says with what is on storage.
+    """Compare a dataset's metadata with the files on storage.
 
-    The exit code is 7 if a problem remains. --repair rebuilds what is known of data files from
-    the files themselves, as a commit; it never deletes data.
+    The exit code is 7 if a problem remains. --repair rebuilds the metadata of data files from the
+    files themselves, as a commit; it never deletes data.
     """
     dataset = repository.open(name)
     with output.progress("Checking") as on_progress:

@@ -1,8 +1,7 @@
-"""Which verbs there are, by what they are for, and where each is at home.
+"""All verbs, by section, with their module, function and first line of help.
 
-A verb brings along what it works with, so that it is loaded when it is called, and not for
-`lakebed --help` nor for other verbs. That is why the help has its line here; it is the first one
-of the verb's own help.
+A verb imports the libraries that it needs, so its module is loaded only when it is called, neither
+for `lakebed --help` nor for other verbs. That is why the first line of its help is repeated here.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from lakebed.cli.group import Home
 
 SECTIONS: Mapping[str, Mapping[str, Home]] = {
     "Everyday": {
-        "create": Home("lakebed.cli.datasets", "create", "Create a dataset, empty."),
+        "create": Home("lakebed.cli.datasets", "create", "Create an empty dataset."),
         "import": Home(
             "lakebed.cli.import_verb",
             "import_",
@@ -21,7 +20,9 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         ),
         "append": Home("lakebed.cli.data", "append", "Add the rows of files, without Spark."),
         "overwrite": Home(
-            "lakebed.cli.data", "overwrite", "Replace partitions by files, without Spark."
+            "lakebed.cli.data",
+            "overwrite",
+            "Replace partitions with the rows of files, without Spark.",
         ),
         "merge": Home(
             "lakebed.cli.merge_verb",
@@ -30,14 +31,16 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         ),
         "delete": Home("lakebed.cli.delete", "delete", "Delete the rows of a view, in one commit."),
         "query": Home("lakebed.cli.data", "query", "Read rows."),
-        "sql": Home("lakebed.cli.data", "sql", "Ask in SQL, by DuckDB; nothing can be changed."),
-        "explain": Home("lakebed.cli.data", "explain", "Tell which data files a query would read."),
+        "sql": Home("lakebed.cli.data", "sql", "Query datasets in SQL with DuckDB; read-only."),
+        "explain": Home(
+            "lakebed.cli.data", "explain", "Show which data files a query would read, and why."
+        ),
         "files": Home("lakebed.cli.data", "files", "List the data files that a query would read."),
-        "show": Home("lakebed.cli.datasets", "show", "Show what a lake or a dataset is and holds."),
+        "show": Home("lakebed.cli.datasets", "show", "Show a dataset, or all datasets of a lake."),
         "report": Home(
             "lakebed.cli.report_verb",
             "report",
-            "Write what a lake holds and what happened to one page.",
+            "Write a report on a lake as one HTML page.",
         ),
         "serve": Home(
             "lakebed.cli.serve",
@@ -51,18 +54,18 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "schema": Home(
             "lakebed.cli.schema_verbs", "schema", "Show and change the schema of a dataset."
         ),
-        "drop": Home("lakebed.cli.datasets", "drop", "Delete a dataset and all that it ever held."),
+        "drop": Home("lakebed.cli.datasets", "drop", "Delete a dataset and its whole history."),
     },
     "Batches": {
         "batches": Home(
             "lakebed.cli.batch_verbs",
             "batches",
-            "List when each batch began, was seen, was superseded.",
+            "List when each batch was started, committed and superseded.",
         ),
         "rerun": Home(
             "lakebed.cli.batch_verbs",
             "rerun",
-            "Replace what a run wrote before, wherever it did.",
+            "Replace the rows that a run wrote before, in all partitions.",
         ),
         "diff": Home(
             "lakebed.cli.batch_verbs", "diff", "Compare two versions, partition by partition."
@@ -75,12 +78,12 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "stage": Home(
             "lakebed.cli.batch_verbs",
             "stage",
-            "Write a batch that nobody sees before its commit.",
+            "Write a batch that stays invisible until its commit.",
         ),
         "staged": Home(
             "lakebed.cli.batch_verbs",
             "staged",
-            "List the staged batches that wait for their commit.",
+            "List the staged batches that are not committed yet.",
         ),
         "commit": Home(
             "lakebed.cli.batch_verbs",
@@ -110,17 +113,17 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "index": Home(
             "lakebed.cli.index_verbs",
             "index",
-            "Build, drop and show indices: which files hold a value.",
+            "Build, drop and show indices, which find files by values.",
         ),
         "compact": Home(
             "lakebed.cli.compact",
             "compact",
-            "Make few files of many small ones, beside everybody.",
+            "Merge small files while others read and write.",
         ),
         "promote": Home(
             "lakebed.cli.compact",
             "promote",
-            "Let dimensions allow more values, out of OTHER.",
+            "Move values from OTHER to partitions of their own.",
         ),
         "cleanup": Home(
             "lakebed.cli.upkeep",
@@ -128,16 +131,18 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "Delete dead files; without --delete only list them.",
         ),
         "protect": Home(
-            "lakebed.cli.upkeep", "protect", "Keep a version or a batch from being cleaned up."
+            "lakebed.cli.upkeep", "protect", "Protect a version or a batch from cleanup."
         ),
         "unprotect": Home(
-            "lakebed.cli.upkeep", "unprotect", "Let a version or a batch be cleaned up again."
+            "lakebed.cli.upkeep", "unprotect", "Remove the protection of a version or a batch."
         ),
         "protections": Home(
-            "lakebed.cli.upkeep", "protections", "List what is protected from cleanup, and why."
+            "lakebed.cli.upkeep",
+            "protections",
+            "List the versions and batches protected from cleanup.",
         ),
         "check": Home(
-            "lakebed.cli.upkeep", "check", "Compare what the head says with what is on storage."
+            "lakebed.cli.upkeep", "check", "Compare a dataset's metadata with the files on storage."
         ),
     },
     "Other engines": {
@@ -151,19 +156,17 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "unpublish",
             "Drop a published table; dataset and files stay.",
         ),
-        "adopt": Home("lakebed.cli.adopt", "adopt", "Make a dataset of files where they lie."),
+        "adopt": Home("lakebed.cli.adopt", "adopt", "Make a dataset of files without moving them."),
         "export": Home(
             "lakebed.cli.export", "export", "Write submissions as a tree of files for other tools."
         ),
     },
     "This installation": {
-        "doctor": Home(
-            "lakebed.cli.doctor_verb", "doctor", "Look at the installation and at a store."
-        ),
+        "doctor": Home("lakebed.cli.doctor_verb", "doctor", "Check the installation and a store."),
         "completion": Home(
             "lakebed.cli.completion",
             "completion",
-            "Print what makes the shell complete what you type.",
+            "Print the script that completes commands in a shell.",
         ),
     },
 }
