@@ -77,13 +77,17 @@ class _VerbCommand(click.Command):
         return ctx.args
 
     def _as_argument(self, ctx: click.Context, error: click.NoSuchOption) -> str:
-        """Say where the value of an option stands that is an argument of the verb."""
+        """Return a hint if the option is an argument of the verb; empty otherwise."""
         name = error.option_name.lstrip("-").replace("-", "_").removesuffix("s")
-        arguments = [one for one in self.params if isinstance(one, click.Argument)]
-        if name not in {(one.name or "").removesuffix("s") for one in arguments}:
+        arguments = [
+            parameter for parameter in self.params if isinstance(parameter, click.Argument)
+        ]
+        if name not in {(argument.name or "").removesuffix("s") for argument in arguments}:
             return ""
-        words = " ".join(piece for one in arguments for piece in one.get_usage_pieces(ctx))
-        return f"It is an argument, which has no name: {ctx.command_path} {words}"
+        words = " ".join(
+            piece for argument in arguments for piece in argument.get_usage_pieces(ctx)
+        )
+        return f"It is an argument, given without a name: {ctx.command_path} {words}"
 
 
 def _too_many(words: Sequence[str], known: Collection[str]) -> str:
