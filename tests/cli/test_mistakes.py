@@ -59,8 +59,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("cleanup lake/events --force", "In Lakebed it is --delete."),
         ("list lake --region eu-west-1", "it is --storage-option region=VALUE."),
         ("query lake/events@1", "A version has an option: lake/events --version 1"),
-        ("query --dataset lake/events", "is an argument, given without a name: lakebed query DATASET"),
-        ("archive list --what y --storage raw", "has no name: lakebed archive list WHAT"),
+        (
+            "query --dataset lake/events",
+            "is an argument, given without a name: lakebed query DATASET",
+        ),
+        ("archive list --what y --storage raw", "without a name: lakebed archive list WHAT"),
         ("history lake", "Write lake/NAME, such as lake/events; `lakebed show lake` lists all."),
         ("list lake/events", "`lakebed show "),
         ("sql 'SELECT 1'", "lakebed sql REPOSITORY 'SELECT 1'"),
