@@ -201,7 +201,7 @@ def test_partition_of_several_batches_is_refused_or_published_by_batch(spark, da
     days.append([{"dt": "a", "batch": 1, "n": 1}, {"dt": "b", "batch": 1, "n": 1}])
     days.append([{"dt": "a", "batch": 2, "n": 2}])
 
-    with pytest.raises(InvalidInputError, match=r"1 partitions .* several live batches: dt=a\."):
+    with pytest.raises(InvalidInputError, match=r"1 partition .* several live batches: dt=a\."):
         days.publish(spark, table=table)
     assert not spark.catalog.tableExists(table)
     days.publish(spark, table=table, mode="batches")

@@ -140,7 +140,7 @@ def batches(rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
     yield from pa.Table.from_pylist(rows, SCHEMA).to_batches(max_chunksize=2)
 
 
-@examples(40)
+@examples(0.4)
 @given(
     st.lists(ROWS, max_size=3),
     ROWS.filter(bool),
