@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.dataset import Dataset
-from lakebed.tables.outcome import TablePublication
+from lakebed.tables.outcome import Publication
 
 Rows = list[dict[str, Any]]
 
@@ -64,7 +64,7 @@ class Door:
     """A format in which a dataset is published."""
 
     name: str
-    publish: Callable[..., TablePublication]
+    publish: Callable[..., Publication]
     unpublish: Callable[..., bool]
     readers: Mapping[str, Callable[[Path], pa.Table]]
     folder: str

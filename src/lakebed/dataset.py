@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     from lakebed.state.published import OldMetadata, PublishedTable
     from lakebed.state.sources import Hold, SourceFile
     from lakebed.store.base import ObjectInfo, Store
-    from lakebed.tables.hive.to_hive import Publication
-    from lakebed.tables.outcome import TablePublication
+    from lakebed.tables.outcome import Publication
     from lakebed.work.check import CheckReport
     from lakebed.work.cleanup import CleanupReport
     from lakebed.work.compaction import CompactionReport
@@ -1443,7 +1442,7 @@ class Dataset(View):
         repair: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
-    ) -> TablePublication:
+    ) -> Publication:
         """Bring a Delta log over the data files into step with the current version.
 
         The log lies in `<dataset>/data/_delta_log`, so that `<dataset>/data` is a Delta table. A
@@ -1515,7 +1514,7 @@ class Dataset(View):
         repair: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
-    ) -> TablePublication:
+    ) -> Publication:
         """Bring an Iceberg table over the data files into step with the current version.
 
         A publication is one snapshot, which names the files that came and went; nothing is copied.

@@ -1,5 +1,6 @@
 """Publication to Delta and Iceberg on the command line."""
 
+import dataclasses
 import json
 import os
 import socket
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.tables.outcome import Publication
 
 
 @pytest.mark.parametrize("door", ["delta", "iceberg"])
@@ -17,6 +19,8 @@ def test_table_is_published_checked_mended_and_dropped(cli, address, flights, do
     done = cli.json("publish", door, address)
     assert (done["created"], done["is_in_step"], done["version"]) == (True, True, flights.version)
     assert done["kind"] == door
+    facts = {field.name for field in dataclasses.fields(Publication)}
+    assert done.keys() == {*facts, "is_in_step", "was_in_step"}
     assert cli.json("publish", door, address, "--check")["was_in_step"]
 
     flights.delete(flights.where("flight >= 0"))

@@ -143,10 +143,10 @@ def test_only_what_commits_touched_is_changed(spark, way, days, table):
     assert [each.file_count for each in done] == [0, 1, 2, 3]  # one is pointed, added, dropped
     assert (first.created, first.added) == (True, ("dt=a", "dt=b", "dt=c"))
     assert (second.added, second.changed, second.dropped) == (("dt=d",), ("dt=b",), ("dt=c",))
-    assert (second.created, second.unchanged, second.version) == (False, 1, 3)
+    assert (second.created, second.unchanged_count, second.version) == (False, 1, 3)
     assert (first.was_in_step, first.is_in_step) == (False, True)
     assert (third.was_in_step, third.is_in_step) == (True, True)
-    assert third.unchanged == 3
+    assert third.unchanged_count == 3
     assert told(spark, table) == {"a": (3, 1), "b": (3, 2), "d": (3, 2)}
     held = [path.name for path in Path(days.uri.removeprefix("file://"), "data").iterdir()]
     assert {"dt=a", "dt=b", "dt=c", "dt=d"} <= set(held)

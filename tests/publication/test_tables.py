@@ -38,8 +38,7 @@ from lakebed.errors import (
 from lakebed.model import publishing
 from lakebed.state import published
 from lakebed.store.posix import PosixStore
-from lakebed.tables.hive.to_hive import Publication
-from lakebed.tables.outcome import TablePublication
+from lakebed.tables.outcome import Publication
 from lakebed.testing import CountingStore, DelegatingStore
 
 SCHEMA = pa.schema([("p", pa.string()), ("batch", pa.int64()), ("n", pa.int64())])
@@ -972,8 +971,8 @@ def test_iceberg_without_its_package_names_the_extra_and_delta_needs_none(days, 
 @pytest.mark.parametrize(
     "done",
     [
-        Publication(table="lake.t", version=1, mode="partitions", is_applied=True),
-        TablePublication(kind="delta", table="lake/t", version=1, is_applied=True),
+        Publication(kind="hive", table="lake.t", version=1, mode="partitions", is_applied=True),
+        Publication(kind="delta", table="lake/t", version=1, is_applied=True),
     ],
 )
 def test_table_that_only_a_second_round_has_created_is_told_as_created(done):

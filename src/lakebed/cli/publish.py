@@ -15,11 +15,12 @@ from lakebed.cli.shared_options import Verb, require_published, takes_dataset, t
 from lakebed.common.shown import facts_of
 from lakebed.model.publishing import MODES
 from lakebed.repository import Repository
-from lakebed.tables.hive.to_hive import Publication
-from lakebed.tables.outcome import TablePublication
+from lakebed.tables.outcome import Publication
 
 _DRIFT_EXIT_CODE = 1
 _PARTITION_LISTS = ("added", "changed", "dropped")
+_OF_HIVE = ("mode", *_PARTITION_LISTS, "calls")
+_OF_FILES = ("table_version", "added_count", "removed_count", "foreign")
 # Former options of `lakebed publish DATASET`, and the verb that has them now.
 _FORMERLY = {"--delta": "delta", "--iceberg": "iceberg", "--catalog": "iceberg", "--table": "hive"}
 
@@ -221,12 +222,15 @@ def publish_hive(
 def _publish(
     output: Output,
     flags: Mapping[str, Any],
-    run_publication: Callable[..., Publication | TablePublication],
+    run_publication: Callable[..., Publication],
 ) -> None:
     with output.progress("Publishing") as on_progress:
         done = run_publication(**flags, on_progress=on_progress)
-    record = _hive_record(done) if isinstance(done, Publication) else _table_record(done)
-    output.record(record, facts=facts_of(record if output.is_verbose else _in_short(record)))
+    record = _record(done)
+    # A person is shown what the format has: partitions of Hive, files and versions of the others.
+    hidden = _OF_FILES if done.kind == "hive" else _OF_HIVE
+    facts = facts_of(record if output.is_verbose else _in_short(record), hidden=hidden)
+    output.record(record, facts=facts)
     if not done.is_applied and not done.is_in_step:
         output.note("The table is not in step." if flags["check"] else "Nothing was changed.")
     if flags["check"] and not done.is_in_step:
@@ -237,30 +241,12 @@ def _misused(message: str) -> click.UsageError:
     return click.UsageError(message, click.get_current_context())
 
 
-def _table_record(done: TablePublication) -> dict[str, object]:
+def _record(done: Publication) -> dict[str, object]:
     return {
         "table": done.table,
         "kind": done.kind,
         "version": done.version,
         "table_version": done.table_version,
-        "is_applied": done.is_applied,
-        "is_in_step": done.is_in_step,
-        "was_in_step": done.was_in_step,
-        "created": done.created,
-        "schema_changes": list(done.schema_changes),
-        "added_count": done.added_count,
-        "removed_count": done.removed_count,
-        "unchanged_count": done.unchanged_count,
-        "foreign": list(done.foreign),
-        "damaged": list(done.damaged),
-        "seconds": round(done.seconds, 3),
-    }
-
-
-def _hive_record(done: Publication) -> dict[str, object]:
-    return {
-        "table": done.table,
-        "version": done.version,
         "mode": done.mode,
         "is_applied": done.is_applied,
         "is_in_step": done.is_in_step,
@@ -268,7 +254,10 @@ def _hive_record(done: Publication) -> dict[str, object]:
         "created": done.created,
         "schema_changes": list(done.schema_changes),
         **{name: list(getattr(done, name)) for name in _PARTITION_LISTS},
-        "unchanged": done.unchanged,
+        "added_count": done.added_count,
+        "removed_count": done.removed_count,
+        "unchanged_count": done.unchanged_count,
+        "foreign": list(done.foreign),
         "damaged": list(done.damaged),
         "calls": done.calls,
         "seconds": round(done.seconds, 3),

@@ -1,33 +1,42 @@
-"""The result of a publication to Delta or Iceberg."""
+"""The result of a publication to Delta, Iceberg or Hive."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from lakebed.common.html import facts_to_html, shortened
-from lakebed.model.publishing import TableKind
+from lakebed.model.publishing import Mode, TableKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TablePublication:
+class Publication:
     """The changes of a publication, made or planned; for a check, the differences of the table.
 
+    Counts are of files; of a Hive table they are of partitions, which `added`, `changed` and
+    `dropped` name as `SHOW PARTITIONS` does: the empty text is an unpartitioned table.
+
     Attributes:
-        kind: `delta` or `iceberg`.
-        table: URL of the table, or its name in a catalog.
+        kind: `delta`, `iceberg` or `hive`.
+        table: URL of the table, or its name in a catalog or metastore.
         version: Version of the dataset that the table shows.
-        table_version: The table's own number for it; None if nothing was written.
+        table_version: The table's own number for it; None if nothing was written, and of Hive.
+        mode: `partitions` or `batches`, of a Hive table.
         is_applied: True if the changes were made.
         created: True if the table did not exist.
         schema_changes: Differences other than files: columns, properties.
-        added_count: Files that the table lacked.
-        removed_count: Files in the table that the dataset does not have.
-        unchanged_count: Files that were already right.
+        added: Partitions of a Hive table that were missing.
+        changed: Partitions of a Hive table that showed another directory.
+        dropped: Partitions of a Hive table that the dataset does not have.
+        added_count: Number of files or partitions that were missing.
+        removed_count: Number of files or partitions that the dataset does not have.
+        unchanged_count: Number of files or partitions that were already right.
         foreign: Changes that others made to the table, which a repair reverts.
-        damaged: Reasons why readers could not read the table, which a publication repairs.
+        damaged: Reasons why readers could not read the table. A publication repairs those of a log
+            or of metadata; directories of a Hive table only a check compares.
+        calls: Statements and catalog calls that were sent to the metastore.
         seconds: Duration of the publication.
 
-    >>> done = TablePublication(kind="delta", table="lake/flights/data", version=3, is_applied=True)
+    >>> done = Publication(kind="delta", table="lake/flights/data", version=3, is_applied=True)
     >>> done.is_in_step
     True
     """
@@ -36,14 +45,19 @@ class TablePublication:
     table: str
     version: int
     table_version: int | None = None
+    mode: Mode | None = None
     is_applied: bool
     created: bool = False
     schema_changes: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     added_count: int = 0
     removed_count: int = 0
     unchanged_count: int = 0
     foreign: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
+    calls: int = 0
     seconds: float = 0.0
 
     @property
@@ -58,13 +72,16 @@ class TablePublication:
             self.created
             or self.schema_changes
             or self.added_count
+            or self.changed
             or self.removed_count
             or self.foreign
             or self.damaged
         )
 
-    def followed_by(self, later: TablePublication) -> TablePublication:
+    def followed_by(self, later: Publication) -> Publication:
         """Return the combined result of two rounds of one publication."""
+        added = tuple(dict.fromkeys((*self.added, *later.added)))
+        dropped = tuple(dict.fromkeys((*self.dropped, *later.dropped)))
         return replace(
             later,
             table_version=self.table_version
@@ -72,24 +89,39 @@ class TablePublication:
             else later.table_version,
             created=self.created or later.created,
             schema_changes=(*self.schema_changes, *later.schema_changes),
-            added_count=self.added_count + later.added_count,
-            removed_count=self.removed_count + later.removed_count,
+            added=added,
+            changed=tuple(dict.fromkeys((*self.changed, *later.changed))),
+            dropped=dropped,
+            # A partition that was named twice counts once.
+            added_count=len(added) or self.added_count + later.added_count,
+            removed_count=len(dropped) or self.removed_count + later.removed_count,
             foreign=(*self.foreign, *later.foreign),
             damaged=(*self.damaged, *later.damaged),
         )
 
     def _repr_html_(self) -> str:
+        partitions = {
+            "partitions added": shortened(self.added) or "none",
+            "partitions changed": shortened(self.changed) or "none",
+            "partitions dropped": shortened(self.dropped) or "none",
+            "partitions unchanged": f"{self.unchanged_count:,}",
+            "calls of the metastore": f"{self.calls:,}",
+        }
+        files = {
+            "files added": f"{self.added_count:,}",
+            "files removed": f"{self.removed_count:,}",
+            "files unchanged": f"{self.unchanged_count:,}",
+            "written by others": shortened(self.foreign) or "nothing",
+        }
         return facts_to_html(
-            f"{self.kind.capitalize()} {self.table}",
+            f"{self.kind.capitalize()} table {self.table}",
             {
                 "version": self.version,
-                "version of the table": self.table_version,
+                **({"mode": self.mode} if self.mode else {}),
+                **({} if self.table_version is None else {"table version": self.table_version}),
                 "was in step": self.was_in_step,
                 "schema": shortened(self.schema_changes) or "right",
-                "files added": f"{self.added_count:,}",
-                "files removed": f"{self.removed_count:,}",
-                "files unchanged": f"{self.unchanged_count:,}",
-                "written by others": shortened(self.foreign) or "nothing",
+                **(partitions if self.kind == "hive" else files),
                 "damaged": shortened(self.damaged) or "no",
                 "seconds": f"{self.seconds:.2f}",
             },

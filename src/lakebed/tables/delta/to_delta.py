@@ -40,7 +40,7 @@ from lakebed.tables.delta.log import LiveFiles, Log, LogCommit, Mark
 from lakebed.tables.delta.log_names import number_of
 from lakebed.tables.engine import Request, bring_into_step, check_deadline
 from lakebed.tables.giving_up import give_up
-from lakebed.tables.outcome import TablePublication
+from lakebed.tables.outcome import Publication
 from lakebed.tables.shown_facts import shown_files
 from lakebed.tables.since import Since, find_since
 
@@ -63,7 +63,7 @@ def publish(
     repair: bool = False,
     dry_run: bool = False,
     on_progress: OnProgress = NO_PROGRESS,
-) -> TablePublication:
+) -> Publication:
     """Bring the Delta log of a dataset into step; see `Dataset.publish_delta`."""
     began = time.monotonic()
     request = Request(check=check, repair=repair, dry_run=dry_run)
@@ -442,8 +442,8 @@ class _DeltaTarget:
         files = shown_files(self._store, state, labels)
         return list(adds(files, state.layout.naming, state.lineage, is_change=is_change))
 
-    def report(self, plan: _Plan, *, is_applied: bool) -> TablePublication:
-        return TablePublication(
+    def report(self, plan: _Plan, *, is_applied: bool) -> Publication:
+        return Publication(
             kind="delta",
             table=f"{self._store.uri}/{self._log.folder.rpartition('/')[0]}",
             version=plan.state.version,

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.errors import (
     AlreadyExistsError,
@@ -41,6 +40,7 @@ from lakebed.tables.hive.directories import (
 from lakebed.tables.hive.metastore import FoundTable, Metastore
 from lakebed.tables.hive.metastore_session import session_of
 from lakebed.tables.hive.table import Columns, Spec, added_columns, columns_of, schema_differences
+from lakebed.tables.outcome import Publication
 from lakebed.tables.since import find_since
 
 if TYPE_CHECKING:
@@ -55,93 +55,6 @@ _CREATED = "lakebed.created_at"
 _VERSION, _SCHEMA, _MODE = "lakebed.version", "lakebed.schema", "lakebed.mode"
 _COMMIT = "lakebed.commit_id"
 _UNPARTITIONED = Spec("")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
-    """The changes of a publication, made or planned; for a check, the differences of the table.
-
-    Partitions are named as in `SHOW PARTITIONS`; the empty text stands for an unpartitioned table.
-
-    Attributes:
-        table: Name of the table, as `database.table`.
-        version: Version of the dataset that the table shows.
-        mode: `partitions` or `batches`.
-        is_applied: True if the changes were made.
-        created: True if the table did not exist.
-        schema_changes: Differences of the columns.
-        added: Partitions that the table lacked.
-        changed: Partitions that showed another directory.
-        dropped: Partitions that the dataset does not have.
-        unchanged: Number of partitions that were already right.
-        damaged: For a check: faults of directories, which a publication cannot repair.
-        calls: Number of statements and catalog calls sent to the metastore.
-        seconds: Duration of the publication.
-
-    >>> done = Publication(table="lake.flights", version=3, mode="partitions", is_applied=True)
-    >>> done.is_in_step
-    True
-    """
-
-    table: str
-    version: int
-    mode: Mode
-    is_applied: bool
-    created: bool = False
-    schema_changes: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    unchanged: int = 0
-    damaged: tuple[str, ...] = ()
-    calls: int = 0
-    seconds: float = 0.0
-
-    @property
-    def is_in_step(self) -> bool:
-        """True if the table is right now, because it was or because it was brought into step."""
-        return self.was_in_step or (self.is_applied and not self.damaged)
-
-    @property
-    def was_in_step(self) -> bool:
-        """True if the table was right before, so that nothing needed to change."""
-        return not (
-            self.created
-            or self.schema_changes
-            or self.added
-            or self.changed
-            or self.dropped
-            or self.damaged
-        )
-
-    def followed_by(self, later: Publication) -> Publication:
-        """Return the combined result of two rounds of one publication."""
-        return replace(
-            later,
-            created=self.created or later.created,
-            schema_changes=(*self.schema_changes, *later.schema_changes),
-            added=tuple(dict.fromkeys((*self.added, *later.added))),
-            changed=tuple(dict.fromkeys((*self.changed, *later.changed))),
-            dropped=tuple(dict.fromkeys((*self.dropped, *later.dropped))),
-        )
-
-    def _repr_html_(self) -> str:
-        return facts_to_html(
-            f"Table {self.table}",
-            {
-                "version": self.version,
-                "mode": self.mode,
-                "was in step": self.was_in_step,
-                "columns": shortened(self.schema_changes) or "right",
-                "added": shortened(self.added) or "none",
-                "changed": shortened(self.changed) or "none",
-                "dropped": shortened(self.dropped) or "none",
-                "unchanged": f"{self.unchanged:,}",
-                "damaged": shortened(self.damaged) or "none",
-                "calls": f"{self.calls:,}",
-                "seconds": f"{self.seconds:.2f}",
-            },
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -545,6 +458,7 @@ class _Publisher:
 
     def report(self, plan: _Plan, *, is_applied: bool) -> Publication:
         return Publication(
+            kind="hive",
             table=str(self._table),
             version=plan.state.version,
             mode=plan.mode,
@@ -554,7 +468,9 @@ class _Publisher:
             added=_paths(plan.added),
             changed=_paths(plan.changed),
             dropped=_paths(plan.dropped),
-            unchanged=plan.unchanged,
+            added_count=len(plan.added),
+            removed_count=len(plan.dropped),
+            unchanged_count=plan.unchanged,
             damaged=plan.damaged,
         )
 

@@ -32,7 +32,7 @@ from lakebed.store.root import root_of
 from lakebed.tables.compatibility import check_compatible, dropped_fields, unknown_fields
 from lakebed.tables.engine import Request, bring_into_step, check_deadline
 from lakebed.tables.iceberg.library_errors import importing_pyiceberg, reading
-from lakebed.tables.outcome import TablePublication
+from lakebed.tables.outcome import Publication
 from lakebed.tables.shown_facts import shown_files
 from lakebed.tables.since import Since, find_since
 
@@ -66,7 +66,7 @@ def publish(
     repair: bool = False,
     dry_run: bool = False,
     on_progress: OnProgress = NO_PROGRESS,
-) -> TablePublication:
+) -> Publication:
     """Bring the Iceberg table of a dataset into step; see `Dataset.publish_iceberg`."""
     began = time.monotonic()
     request = Request(check=check, repair=repair, dry_run=dry_run)
@@ -527,8 +527,8 @@ class _IcebergTarget:
             CREATED: state.created_at,
         }
 
-    def report(self, plan: _Plan, *, is_applied: bool) -> TablePublication:
-        return TablePublication(
+    def report(self, plan: _Plan, *, is_applied: bool) -> Publication:
+        return Publication(
             kind="iceberg",
             table=self._home.table,
             version=plan.state.version,
