@@ -22,7 +22,7 @@ from lakebed.common.shown import visible
 _RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _GAP = 3  # blanks between two columns
 _TEXT_WIDTH = 24  # of a column whose texts are broken between words
-_PATH_WIDTH = 32  # of a column whose paths are cut in their middle
+_PATH_WIDTH = 40  # of a column whose paths are cut in their middle
 _ID_WIDTH = 8
 _ID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{40,64}")
 _FRACTION = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$")
@@ -124,8 +124,8 @@ def _cuts(column: _Column) -> int:
 
 
 def _folder_of(paths: Sequence[str]) -> str:
-    """Return the common folder of several paths, with a slash at its end; or nothing."""
-    if len(paths) < 2:
+    """Return the common folder of all paths, with a slash at its end; or nothing."""
+    if not paths:
         return ""
     # The common prefix of the least and the greatest path is common to all.
     levels = zip(*(path.split("/")[:-1] for path in (min(paths), max(paths))), strict=False)
