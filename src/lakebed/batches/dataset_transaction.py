@@ -112,7 +112,7 @@ class DatasetTransaction(View):
         """Raise an error: a transaction has the options of the dataset that began it."""
         raise InvalidInputError(
             f"{self!r} cannot be given other options.",
-            hint="Give them to the dataset: dataset.with_options(…).transaction().",
+            hint="Give them to the dataset by `with_options`, and begin a `transaction` of what that returns.",
         )
 
     def append(  # type: ignore[override]  # there is no commit yet
