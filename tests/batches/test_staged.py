@@ -148,7 +148,7 @@ def test_what_cannot_be_staged_is_refused_and_leaves_nothing(
         dataset.stage([], "rerun", run="first", view=dataset.where("p = 'a'"))
     with pytest.raises(InvalidInputError, match="cannot be staged"):
         dataset.stage([], "delete")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="more than no time"):
+    with pytest.raises(InvalidInputError, match="Give a positive duration"):
         dataset.stage([], lease=dt.timedelta())
     with pytest.raises(SchemaMismatchError):
         dataset.stage([{"z": 1}])
@@ -609,7 +609,7 @@ def test_batch_that_a_cleanup_gave_up_is_refused_by_its_own_lease(
 
     assert f"its lease ended at {staged.lease_until.isoformat()[:19]}" in caught.value.message
     assert "a day" not in caught.value.message
-    assert caught.value.hint == "Stage the data again, if need be with a longer lease."
+    assert caught.value.hint == "Stage the data again, with a longer lease if necessary."
     assert dataset.count() == 3
 
 

@@ -446,9 +446,9 @@ def test_a_file_table_whose_stats_are_none(stats: object) -> None:
     pq.write_table(pa.table({**table, "stats": [stats]}), sink)
     data = sink.getvalue().to_pybytes()
 
-    with pytest.raises(CorruptMetadataError, match="does not tell of columns"):
+    with pytest.raises(CorruptMetadataError, match="is not a struct of columns"):
         file_table.decode(data, "d/files/x.parquet")
-    with pytest.raises(CorruptMetadataError, match="does not tell of columns"):
+    with pytest.raises(CorruptMetadataError, match="is not a struct of columns"):
         file_table.merge([stored(data), stored(data)])
 
 

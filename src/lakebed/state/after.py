@@ -1,7 +1,8 @@
-"""What else a dataset wants before and after each of its commits, by its properties.
+"""Publication of a dataset before and after each of its commits, as its properties ask for.
 
-Commits of every verb end in `lakebed.state.transaction`, far below what publishes. So this is the
-one place that names a higher room, and imports it only for a dataset that asks for it.
+The commits of every verb end in `lakebed.state.transaction`, far below the publishing modules. So
+this is the one module that names a higher room, and it imports that room only for a dataset that
+is published.
 """
 
 from __future__ import annotations
@@ -34,9 +35,8 @@ class Pending:
 
     Attributes:
         base: The state that the commit is computed from.
-        scope: What it takes out.
-        written: Its new rows.
-        batch_id: Of the batch.
+        scope: The files that the commit removes.
+        written: The new rows.
         run: Name of the run, if it has one.
     """
 
@@ -49,11 +49,11 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """Files that were written again, as they were, into the directories of a new batch.
+    """Files that were rewritten unchanged into the directories of a new batch.
 
     Attributes:
-        state: That they were read from.
-        labels: Of the files whose place is taken.
+        state: The state that the files were read from.
+        labels: Labels of the files that are replaced.
         written: The new files.
     """
 
@@ -64,13 +64,12 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotPublished:
-    """A table that a commit should have been published to, and that does not show it.
+    """A published table that does not show a commit.
 
     Attributes:
-        dataset: Its name.
-        table: Its kind and name, such as `hive lake.flights`.
-        reason: Why it was not published.
-        hint: What to do about it.
+        table: Format and name of the table, such as `hive lake.flights`.
+        reason: The cause of the failure.
+        hint: What the caller can do about it.
     """
 
     dataset: str
@@ -84,7 +83,7 @@ class NotPublished:
 
 @dataclass(slots=True)
 class Publications:
-    """The outcome of the last publication of each dataset, while it is recorded.
+    """The outcome of the last publication of each dataset, while `recording` is active.
 
     Attributes:
         last: Tables that were not published to, by the address of the dataset.
@@ -103,9 +102,9 @@ _recording: ContextVar[Publications | None] = ContextVar("publications", default
 
 @contextmanager
 def recording() -> Iterator[Publications]:
-    """Record what becomes of the publications after all commits of a block.
+    """Record the outcome of the publications after all commits of a block.
 
-    Commits of other threads and processes are not among them.
+    Commits of other threads and processes are not recorded.
     """
     publications = Publications()
     token = _recording.set(publications)
@@ -116,13 +115,13 @@ def recording() -> Iterator[Publications]:
 
 
 def before_commit(store: Store, pending: Pending) -> Gathered | None:
-    """Write again what a published table needs beside the new rows of a batch.
+    """Rewrite the files that a published table needs next to the new rows of a batch.
 
-    What fails is logged as a warning: the commit does not depend on it, and the publication after
-    it gathers what is left.
+    A failure is logged as a warning: the commit does not depend on it, and the publication after
+    the commit gathers the missing files.
 
     Returns:
-        What is to be committed with the batch; None if there is nothing.
+        The files to commit with the batch; None if there are none.
     """
     if not wants_publication(pending.base):
         return None
@@ -135,18 +134,18 @@ def before_commit(store: Store, pending: Pending) -> Gathered | None:
 
 
 def wants_publication(state: State) -> bool:
-    """Whether a property of a dataset is about publication."""
+    """Return whether a property of a dataset is about publication."""
     return any(name.startswith(PREFIX) for name in state.descriptor.properties)
 
 
 def catch_up(store: Store, state: State) -> tuple[NotPublished, ...]:
-    """Publish a dataset whose tables are behind, where nothing had to be committed.
+    """Publish a dataset whose tables are behind, when there was nothing to commit.
 
     Returns:
         The tables that do not show the current version.
 
     Cost:
-        Nothing where no property is about publication; else one LIST, and one GET a table.
+        Nothing if no property is about publication; else one LIST, and one GET a table.
     """
     if not wants_publication(state):
         return ()
@@ -158,14 +157,14 @@ def catch_up(store: Store, state: State) -> tuple[NotPublished, ...]:
 
 
 def after_commit(store: Store, state: State) -> tuple[NotPublished, ...]:
-    """Publish a dataset that wants to be, after a commit that was made.
+    """Publish a dataset after a commit, if its properties ask for it.
 
-    What fails then is logged as a warning, and tried again after the next commit: the commit is as
-    good as without.
+    A failure is logged as a warning and publication is tried again after the next commit: the
+    commit itself stands.
 
     Args:
-        store: Where the dataset is.
-        state: What its head said at the commit, or a little before.
+        store: The store that holds the dataset.
+        state: The state at the commit, or a little before.
 
     Returns:
         The tables that do not show the commit.
@@ -175,7 +174,7 @@ def after_commit(store: Store, state: State) -> tuple[NotPublished, ...]:
     failures: tuple[NotPublished, ...]
     try:
         failures = importlib.import_module(_PUBLISHER).publish(store, state)
-    except Exception as exc:  # noqa: BLE001 - the commit was made, whatever this is
+    except Exception as exc:  # noqa: BLE001 - the commit was made, whatever the failure is
         failures = (NotPublished(dataset=state.name, table="all tables", reason=repr(exc)),)
     for failure in failures:
         _log.warning("not published after a commit dataset=%s %s", state.name, failure)

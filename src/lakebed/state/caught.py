@@ -1,4 +1,4 @@
-"""What the caps of dimensions sent to `OTHER`."""
+"""Values of dimensions that exceeded a cap and went to `OTHER`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ MAX_SAMPLE = 5
 
 
 class Caught(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cap of one dimension sent to `OTHER` in one write.
+    """The values that the cap of one dimension sent to `OTHER` in one write.
 
     Attributes:
         dimension: The partition field.
-        cap: How many values may have a partition of their own.
-        row_count: Entities that went to `OTHER` for it.
-        values: Some of their values, at most `MAX_SAMPLE`.
+        cap: The number of values that may have a partition of their own.
+        row_count: Number of entities that went to `OTHER` because of the cap.
+        values: A sample of their values, at most `MAX_SAMPLE`.
     """
 
     dimension: str
@@ -32,7 +32,7 @@ class Caught(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def total(caught: Iterable[Caught]) -> tuple[Caught, ...]:
-    """Add up what several writers caught: one for each dimension."""
+    """Add up the caught values of several writers: one entry for each dimension."""
     totals: dict[str, Caught] = {}
     for part in caught:
         before = totals.get(part.dimension)

@@ -1,7 +1,7 @@
 """The commit: the loop around the conditional put of the head, and the state that is put.
 
-A stable commit id makes it safe to try again: before a lost race or a lost answer is called a
-conflict, the history is asked for the id.
+A stable commit id makes a retry safe: before a lost race or a lost answer is reported as a
+conflict, the history is searched for the id.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ from lakebed.store.segments import EncodedSegment, Segment, compact
 _log = logging.getLogger(__name__)
 
 MOST_COUNTED_FILES = 100_000  # entries of a file table that a commit reads to count removed rows
-_MOST_AHEAD = dt.timedelta(days=1)  # of the clock of a scheduler, or by a wrong zone
+_MOST_AHEAD = dt.timedelta(days=1)  # a scheduler's clock may be fast, or in a wrong time zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOptions:
-    """How long a commit fights for the head.
+    """Retry and lease settings of a commit.
 
     Attributes:
         deadline_s: Give up after this many seconds of lost races.
         first_wait_ms: Wait up to this many milliseconds after the first lost race, then twice
             as long each time.
-        longest_wait_ms: But never longer than this.
-        lease: For so long no cleanup may take the writer for dead. A batch that takes longer
-            than that, with a cleanup after it, is refused when it is committed.
-        begun_at: When the process began that writes the batch, with a time zone: the batch id tells
-            that time. Ids only grow: where others are as high already, it is the next one. None,
-            or a time to come, by less than a day, for when the batch is reserved.
+        longest_wait_ms: Upper limit of the wait.
+        lease: For this long, no cleanup treats the writer as dead. A batch that takes longer, with
+            a cleanup after the lease has ended, is refused when it is committed.
+        begun_at: Start time of the process that writes the batch, with a time zone; the batch id
+            encodes it. Ids only grow: if others are as high already, the next free id is used.
+            None, or a time less than a day ahead, stands for the time of the reservation.
 
     >>> CommitOptions(deadline_s=30).longest_wait_ms
     1000.0
@@ -84,7 +84,7 @@ class CommitOptions:
         if self.begun_at is not None:
             _check_begin(self.begun_at)
         if self.lease <= dt.timedelta():
-            raise InvalidInputError(f"lease is {self.lease}.", hint="Give more than no time.")
+            raise InvalidInputError(f"lease is {self.lease}.", hint="Give a positive duration.")
 
 
 def _check_begin(begun_at: dt.datetime) -> None:
@@ -95,13 +95,13 @@ def _check_begin(begun_at: dt.datetime) -> None:
         )
     if begun_at < FIRST_MOMENT:
         raise InvalidInputError(
-            f"begun_at is {begun_at.isoformat()}, before 1990, which not every batch id can tell.",
-            hint="Give when the process began.",
+            f"begun_at is {begun_at.isoformat()}, before 1990, which a batch id cannot always encode.",
+            hint="Give the time when the process began.",
         )
     if begun_at > dt.datetime.now(dt.UTC) + _MOST_AHEAD:
         raise InvalidInputError(
-            f"begun_at is {begun_at.isoformat()}, which is yet to come.",
-            hint="Give when the process began; clocks may differ, but not by a day.",
+            f"begun_at is {begun_at.isoformat()}, which is in the future.",
+            hint="Give the time when the process began; clocks may differ by less than a day.",
         )
 
 
@@ -110,8 +110,8 @@ class Committed:
     """A commit that was made.
 
     Attributes:
-        entry: In the history.
-        state: What the head said right after it; None if an answer was lost and somebody has
+        entry: The entry in the history.
+        state: The state right after the commit; None if an answer was lost and another writer has
             committed since.
         not_published: Tables that the dataset is published to by its properties, and that do not
             show the commit.
@@ -123,22 +123,23 @@ class Committed:
 
 
 def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swaps) -> Committed:
-    """Commit a change; see `lakebed.state.transaction`, which alone calls this.
+    """Commit a change; only `lakebed.state.transaction` calls this.
 
     Args:
-        store: Where the dataset is.
-        terms: The change, and what it rests on. What it names is there already.
-        options: How long to fight for the head.
-        swaps: Of these terms. It has the keys of segments that were written in vain, if the commit
-            fails for sure.
+        store: The store that holds the dataset.
+        terms: The change and its preconditions. The objects that it names exist already.
+        options: Retry and lease settings of the commit.
+        swaps: The attempts of these terms. If the commit certainly fails, it has the keys of the
+            segments that were written in vain.
 
     Raises:
         CommitConflictError: A commit since the base changed a partition in its scope or read in
-            one of the raw files, or one since a read changed what was read, or the race was lost
-            until the deadline; nothing has changed.
-        PreconditionFailedError: The dataset is no longer in the state that it may be committed
-            on; nothing has changed.
-        CommitUnknownError: The store stopped answering. What the change names may be live.
+            one of the raw files, or a commit since a read changed the data that was read, or the
+            race was lost until the deadline; nothing has changed.
+        PreconditionFailedError: The dataset is no longer in the state that the change requires;
+            nothing has changed.
+        CommitUnknownError: The store stopped answering. The objects that the change names may be
+            live.
         StorageError: The store failed before the change could become visible.
 
     Cost:
@@ -146,12 +147,12 @@ def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swa
     """
     base, commit_id = terms.base, terms.change.commit_id
     version = base.version
-    trouble: StorageError | None = None  # what kept the last attempt from being decided
+    trouble: StorageError | None = None  # the error that left the last attempt undecided
     for attempt, is_late in _attempts(base.name, options):
         committed = None
         try:
-            # The order matters: first look for our own commit, then for conflicts. So the last
-            # look comes after the last put, and what it does not find has not landed.
+            # The order matters: first look for our own commit, then for conflicts. The last look
+            # comes after the last put, so a commit that it does not find has not landed.
             head = read_head(store, base.name)
             if not head.is_settled:
                 head = settled(store, head)
@@ -169,7 +170,7 @@ def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swa
                 committed = swapped and Committed(*swapped)
             trouble = None
         except DatasetNotFoundError:
-            raise  # a put under a condition does not land where nothing is
+            raise  # a conditional put cannot land on a missing head
         except LakebedError as exc:
             if isinstance(exc, StorageError) and exc.retryable and not is_late:
                 trouble = exc
@@ -187,13 +188,13 @@ def _entries_since(store: Store, terms: Terms, head: Head, swaps: Swaps) -> tupl
     try:
         conflicts.check_same_dataset(terms.base, head.state)
     except CommitConflictError:
-        swaps.settle(head)  # the head that a put was meant for is gone, or stands beside
+        swaps.settle(head)  # the head that a put was meant for is gone, or another one is current
         raise
     return terms.entries_since(store, head.state)
 
 
 def _attempts(dataset: str, options: CommitOptions) -> Iterator[tuple[int, bool]]:
-    """Yield the number of each attempt, and whether it is the last; wait in between."""
+    """Yield the number of each attempt and whether it is the last; wait in between."""
     deadline = time.monotonic() + options.deadline_s
     for attempt in itertools.count(1):
         yield attempt, attempt > 1 and time.monotonic() >= deadline
@@ -209,7 +210,7 @@ def _attempts(dataset: str, options: CommitOptions) -> Iterator[tuple[int, bool]
 def _unknown(terms: Terms, cause: LakebedError) -> CommitUnknownError:
     commit_id = terms.change.commit_id
     return CommitUnknownError(
-        f"The store did not say what became of commit {commit_id} to "
+        f"The store did not report the outcome of commit {commit_id} to "
         f"{terms.base.name!r}: {cause.message}",
         hint="Look for this commit id in the dataset's history before writing again.",
         commit_id=commit_id,
@@ -220,7 +221,7 @@ def _lost(terms: Terms, options: CommitOptions, attempts: int, version: int) -> 
     return CommitConflictError(
         f"Commit to {terms.base.name!r} lost {attempts} races for the head in "
         f"{options.deadline_s:g} s.",
-        hint="Use fewer writers at a time, or a longer deadline.",
+        hint="Run fewer writers at a time, or set a longer deadline.",
         expected=terms.base.version,
         actual=version,
     )
@@ -239,34 +240,34 @@ def _log_commit(dataset: str, entry: Entry, attempt: int) -> None:
 
 
 class Swaps:
-    """The attempts of one commit to swap the head, and what is known of them.
+    """The attempts of one commit to swap the head, and their known outcomes.
 
-    While a put may still land, nothing proves that the commit did not happen, and nothing is
+    While a put may still land, nothing proves that the commit did not happen, and no object is
     deleted that its head would name.
     """
 
     def __init__(self, store: Store, terms: Terms) -> None:
         self._store = store
         self._terms = terms
-        # Etags, by key, of the heads under which a put of ours may still land, or has landed.
+        # Etags, by key, of the heads on which a put of ours may still land, or has landed.
         self._pending: dict[str, str] = {}
-        # Keys of segments that only heads name which did not win.
+        # Keys of segments that are named only by heads that did not win.
         self.unused: list[str] = []
 
     @property
     def may_land(self) -> bool:
-        """Whether a put may still land, or has landed, that has not been seen."""
+        """Return whether an unseen put may still land, or has landed."""
         return bool(self._pending)
 
     def settle(self, head: Head) -> None:
-        """Note what the head proves of the swaps before, since it does not have our commit."""
+        """Record what the head proves about the earlier swaps, since it lacks our commit."""
         now = {copy.key: copy.etag for copy in (head, head.stale) if copy is not None}
-        # A condition that does not hold can never hold again; a head that has moved is gone.
+        # A condition that failed once can never hold again; a head that has moved is gone.
         self._pending = {key: etag for key, etag in self._pending.items() if now.get(key) == etag}
         self._delete_unused()
 
     def swap(self, head: Head) -> tuple[Entry, State] | None:
-        """Put the next head in the place of one; None if another was faster."""
+        """Replace a head by the next one; return None if another writer was faster."""
         written: list[str] = []
         is_done = False
         try:
@@ -284,18 +285,18 @@ class Swaps:
         return entry, state
 
     def _replace(self, head: Head, new: State) -> bool:
-        """Put the head under its condition; False if the race was lost."""
+        """Put the head under its condition; return False if the race was lost."""
         data = encode_head(to_document(new), new.head_format)
         before = dict(self._pending)
         self._pending[head.key] = head.etag
         try:
             etag = self._store.replace(head.key, data, if_match=head.etag)
         except PreconditionFailedError:
-            # Refused, or landed by a put that the client repeated: the next look will tell.
+            # Either refused, or landed by a put that the client repeated: the next look decides.
             return False
         except StorageError as exc:
             if not exc.retryable:
-                self._pending = before  # the store says that this one did not land
+                self._pending = before  # the store reports that this put did not land
             raise
         if self._terms.change.new_descriptor is None:
             remember(self._store, head.key, etag, new)
@@ -311,15 +312,15 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
     """Return the state after a change, to be named by the head, and the entry of the change.
 
     Args:
-        store: Where the dataset is.
-        state: What the head says.
-        terms: With the change, already checked for conflicts.
-        written: Takes the key of each segment before it is written.
+        store: The store that holds the dataset.
+        state: The current state.
+        terms: The terms with the change, already checked for conflicts.
+        written: Receives the key of each segment before it is written.
 
     Cost:
-        One PUT for the history, one for the runs if there are any to note, what the lists cost
-        that have become too long, and the index files of other tools that are kept up. Of what
-        replaces files in a dataset of up to `MOST_COUNTED_FILES` also the file table.
+        One PUT for the history, one for the runs if there are any to record, the merges of lists
+        that have become too long, and the index files of other tools that are kept up. A change
+        that replaces files in a dataset of up to `MOST_COUNTED_FILES` also reads the file table.
     """
     entries = []
     foreign = foreign_entry(store, state)
@@ -341,7 +342,7 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
 
 
 def _counted(store: Store, state: State, entry: Entry) -> Entry:
-    """Return an entry with the number of rows in the files that it took out, where it lacks that.
+    """Return an entry with the row count of the removed files, unless the entry implies it.
 
     The file table of a large dataset is not read for it: a commit should not wait for that.
 
@@ -360,7 +361,7 @@ def _counted(store: Store, state: State, entry: Entry) -> Entry:
 
 
 def foreign_entry(store: Store, state: State) -> Entry | None:
-    """Return the entry for what other tools have changed since our last commit, if they have."""
+    """Return an entry for changes by other tools since our last commit; None if there are none."""
     if not state.is_changed_by_others:
         return None
     past = history.replay(history.read(store, state.lists.history), state.version)
@@ -368,10 +369,10 @@ def foreign_entry(store: Store, state: State) -> Entry | None:
 
 
 def _change_for(store: Store, state: State, terms: Terms) -> Change:
-    """Return the change without what it knows of fields that are others by now.
+    """Return the change without its postings and indices of fields that were replaced since.
 
-    A field that was dropped and added again has its old name, and in files of the base's schema
-    other values than the new field. Index files are of one schema, as `apply` has it.
+    A field that was dropped and added again keeps its name, but files of the base's schema hold
+    other values in it than the new field. Index files belong to one schema, as `apply` has it.
     """
     base, change = terms.base.lineage.number, terms.change
 
@@ -403,7 +404,7 @@ def _scope_for(store: Store, state: State, scope: Scope) -> Scope:
 def _with_segments(
     store: Store, state: State, entries: Sequence[Entry], written: list[str]
 ) -> State:
-    """Write down what the commit did, and merge the lists that have become too long."""
+    """Record the commit in its lists, and merge the lists that have become too long."""
 
     def put(segment: Segment, data: bytes) -> None:
         written.append(segment.key)
@@ -422,12 +423,12 @@ def _with_segments(
 
 
 class ListCodec(Protocol):
-    """A module that knows what the segments of a list hold."""
+    """A module that reads and writes the segments of a list."""
 
     SUFFIX: str  # of a key
 
     def folder(self, dataset: str) -> str:
-        """Return where the segments of a dataset lie."""
+        """Return the folder of the segments of a dataset."""
         ...
 
     def decode(self, data: bytes, key: str) -> object:
@@ -439,7 +440,7 @@ class ListCodec(Protocol):
         ...
 
 
-# Those of postings are of a type, that of their column: `lakebed.index` merges them.
+# Segments of postings have the type of their column: `lakebed.index` merges them.
 CODECS: Mapping[str, ListCodec] = {
     HISTORY: history,
     FILES: file_table,
@@ -449,15 +450,15 @@ CODECS: Mapping[str, ListCodec] = {
 
 
 def merged_ends(store: Store, state: State, written: list[str]) -> Lists:
-    """Merge the end of each list whose levels are full, as far as a commit may take the time.
+    """Merge the end of each list whose levels are full, within the time that a commit may take.
 
     Args:
-        store: Where the dataset is.
-        state: That is about to be committed.
-        written: Takes the key of each merged segment before it is written.
+        store: The store that holds the dataset.
+        state: The state that is about to be committed.
+        written: Receives the key of each merged segment before it is written.
 
     Returns:
-        The lists to name in the head. What cannot be merged stays as it is.
+        The lists to name in the head. A list that cannot be merged stays unchanged.
 
     Cost:
         Nothing, or one GET a merged segment and one PUT for each list that has become too long.

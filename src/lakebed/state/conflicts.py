@@ -1,10 +1,10 @@
-"""Conflicts: whether what happened since a base stands in the way of a commit.
+"""Conflicts: decide whether changes since a base prevent a commit.
 
-Every rule looks at what happened, as the history tells it, and not at whether things are equal again:
-rows that were added and taken out meanwhile may have found their way into what is to be committed.
-What other tools did has no entry in the history, or a late one; there the files tell it.
+Every rule looks at the changes that the history records, not at whether two states are equal: rows
+that were added and removed meanwhile may have been read into the data that is to be committed.
+Changes by other tools have no entry in the history, or a late one; the files show them.
 
-The rules do no I/O. `Terms` reads what they are asked about.
+The rules do no I/O. `Terms` reads their inputs.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from lakebed.store.base import Store
 
 LONGER_LEASE = "Write the data again, with a longer lease."
 _BOTH = "Both change the descriptor."
-_AGAIN = "Read the new version, and write again if it still is right."
+_AGAIN = "Read the new version, and write again if it is still right."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What a commit rests on beside its own base, and nobody else may have changed since.
+    """Data that a commit depends on besides its own base, and that must not have changed since.
 
     Attributes:
-        state: That it was read from; older than the base of the commit, or the same.
-        scope: Which part of it.
-        runs: Which run wrote what, where the scope is what a run wrote.
+        state: The state that was read; older than the base of the commit, or the same.
+        scope: The part of the state that was read.
+        runs: The runs and what they wrote, if the scope is the output of a run.
     """
 
     state: State
@@ -65,18 +65,18 @@ class Read:
 
 
 def outlasted(lease: dt.timedelta) -> str:
-    """Say what became of a writer that a cleanup has taken for dead."""
+    """Return the reason why a batch of a writer that a cleanup declared dead is refused."""
     return (
-        f"its writer outlasted its lease of {lease}, and a cleanup has taken it for dead. Nothing "
+        f"its writer outlasted its lease of {lease}, and a cleanup has declared it dead. Nothing "
         "became visible."
     )
 
 
 def check_same_dataset(base: State, now: State) -> None:
-    """Check that the dataset is the one that the base is of, and no later namesake.
+    """Check that the dataset is that of the base, and not a later one of the same name.
 
     Raises:
-        CommitConflictError: It is another one.
+        CommitConflictError: The dataset was dropped and created again.
     """
     if not now.is_ours or not is_one_dataset(base, now):
         raise CommitConflictError(
@@ -98,26 +98,26 @@ def check_in_time(
 
     Args:
         base: The state that the change was computed from.
-        now: What the head says.
-        change: What is to be committed.
-        lease: Of its writer.
-        staged_until: When the lease of a batch ends that was staged before.
+        now: The current state.
+        change: The change to commit.
+        lease: The lease of the writer.
+        staged_until: End of the lease, for a batch that was staged before.
 
     Raises:
-        CommitConflictError: One has.
+        CommitConflictError: A cleanup has given up the batch.
     """
     batch_id = change.batch_id
     if batch_id is None or now.may_commit(batch_id):
         return
-    told, hint = outlasted(lease), LONGER_LEASE
+    reason, hint = outlasted(lease), LONGER_LEASE
     if staged_until is not None:
-        told = (
+        reason = (
             f"it was discarded, or its lease ended at {staged_until.isoformat(timespec='seconds')} "
             "and a cleanup has given it up. Nothing became visible."
         )
-        hint = "Stage the data again, if need be with a longer lease."
+        hint = "Stage the data again, with a longer lease if necessary."
     raise CommitConflictError(
-        f"Batch {batch_id} of {base.name!r} comes too late: {told}",
+        f"Batch {batch_id} of {base.name!r} comes too late: {reason}",
         hint=hint,
         expected=base.version,
         actual=now.version,
@@ -128,7 +128,7 @@ def check_unchanged(expected: State, now: State, change: Change) -> None:
     """Check that the head is in the state that a change is meant for.
 
     Raises:
-        PreconditionFailedError: It is not.
+        PreconditionFailedError: The head is in another state.
     """
     if (now.version, now.commit_id, now.labels) == (
         expected.version,
@@ -146,22 +146,22 @@ def check_unchanged(expected: State, now: State, change: Change) -> None:
 def check_sources(
     base: State, now: State, change: Change, mine: Sources, known: Sources, latest: Sources
 ) -> None:
-    """Check that nobody else has read in the same raw files: rows would come twice.
+    """Check that no other commit has read in the same raw files: rows would be duplicated.
 
     Args:
         base: The state that the change was computed from.
-        now: What the head says.
-        change: What is to be committed.
-        mine: What it reads in.
-        known: What had been read in at the base.
-        latest: What is read in now.
+        now: The current state.
+        change: The change to commit.
+        mine: The raw files that the change reads in.
+        known: The raw files that had been read in at the base.
+        latest: The raw files that are read in now.
 
     Raises:
-        CommitConflictError: Somebody has; the message names the run.
+        CommitConflictError: A run has read one of the files since; the message names the run.
     """
     rival = changed_meanwhile(known, latest, mine)
     if rival is not None:
-        hint = "Run it again: it takes what is left."
+        hint = "Run it again: it skips the files that were read in."
         raise _conflict(base, now, change.operation, f"{rival}.", hint)
 
 
@@ -185,18 +185,18 @@ def _conflict(
 def check(
     base: State, now: State, change: Change, since: Sequence[Entry], reads: Sequence[Read] = ()
 ) -> None:
-    """Check that nothing that happened since stands in the way of a change.
+    """Check that no change since the base conflicts with a change.
 
     Args:
         base: The state that the change was computed from.
-        now: What the head says.
-        change: What is to be committed.
+        now: The current state.
+        change: The change to commit.
         since: The entries of the history since the base, and since the oldest of the reads.
-        reads: What else it rests on.
+        reads: Further states that the change depends on.
 
     Raises:
-        CommitConflictError: A commit or another tool has changed what the change rests on; the
-            message names it.
+        CommitConflictError: A commit or another tool has changed data that the change depends on;
+            the message names it.
         StaleRerunError: A later rerun of the same run was faster.
     """
     for read in reads:
@@ -218,7 +218,7 @@ def check(
 
 @dataclass(frozen=True)
 class _Since:
-    """What has happened since a state."""
+    """The changes since a state."""
 
     state: State
     now: State
@@ -226,7 +226,7 @@ class _Since:
 
     @cached_property
     def changed(self) -> dict[str, Entry | None]:
-        """The partitions in which something has happened, and who did the last of it.
+        """Return the changed partitions, each with the last entry that changed it.
 
         None stands for another tool, whose change has no entry yet.
         """
@@ -234,7 +234,7 @@ class _Since:
 
     @cached_property
     def other_rows(self) -> dict[str, Entry | None]:
-        """Those of them whose rows may be others: a compaction leaves them as they are."""
+        """Return those partitions whose rows may differ: a compaction leaves rows unchanged."""
         return self._touched(minds_compactions=False)
 
     def _touched(self, *, minds_compactions: bool) -> dict[str, Entry | None]:
@@ -248,7 +248,7 @@ class _Since:
                 # The state may have shown some of it, before it got its entry.
                 labels = [*live.intersection(entry.removed), *set(entry.added).difference(live)]
             elif entry.operation == "compact" and not minds_compactions:
-                # Of files that the state did not have, the rows are among the new ones.
+                # The rows of files that the state did not have are among the new ones.
                 strange = {
                     partition_of_label(label) for label in entry.removed if label not in live
                 }
@@ -271,10 +271,10 @@ def after(since: Iterable[Entry], state: State) -> list[Entry]:
 
 
 def check_descriptor_kept(base: State, now: State, operation: str, since: Iterable[Entry]) -> None:
-    """Check that nobody has changed the descriptor since the base.
+    """Check that the descriptor has not changed since the base.
 
     Raises:
-        CommitConflictError: Somebody has; the message names the commit.
+        CommitConflictError: A commit has changed it; the message names the commit.
     """
     updates = [entry for entry in after(since, base) if entry.descriptor is not None]
     if updates:
@@ -289,36 +289,37 @@ def _descriptor_conflict(
 
 
 def _check_upkeep(base: State, now: State, change: Change, since: Sequence[Entry]) -> None:
-    """Check that what is kept from cleanup is what it was when a protection was found right."""
+    """Check that horizon and protections have not changed since a protection was validated."""
     if not change.protect and not change.unprotect:
         return
     have_changed = (base.horizon, base.protections) != (now.horizon, now.protections)
     if have_changed or any(
         entry.horizon is not None or entry.protected or entry.unprotected for entry in since
     ):
-        hint = "Look at `protections`, and do it again if it still is right."
+        hint = "Look at `protections`, and repeat the call if it is still right."
         raise _conflict(base, now, change.operation, "a cleanup or another protection.", hint)
 
 
 def _check_cleanup(base: State, now: State, change: Change, since: Sequence[Entry]) -> None:
-    """Check that no cleanup may have taken what was written for a change without a reservation.
+    """Check that no cleanup may have deleted objects that a change wrote without a reservation.
 
-    A cleanup says by a commit what it gives up, and deletes it then: also what no head names and
-    no reservation holds, such as merged segments whose writer has slept for days.
+    A cleanup commits the list of what it gives up, and then deletes it. It also deletes objects
+    that no head names and no reservation holds, such as merged segments of a writer that was
+    suspended for days.
     """
     cleanups = [entry for entry in since if entry.operation == "cleanup"]
     if cleanups and change.brings_unreserved:
-        what = f"{named(cleanups[-1])}: it may have deleted what was written for this."
+        what = f"{named(cleanups[-1])}: it may have deleted objects that were written for this."
         raise _conflict(base, now, change.operation, what, "Do it again.")
 
 
 def _check_descriptor(
     base: State, now: State, change: Change, since: Sequence[Entry], reads: Sequence[Read]
 ) -> None:
-    """Check again what depends on the descriptor, if it is no longer that of the base.
+    """Check again everything that depends on the descriptor, if the descriptor has changed.
 
-    Files keep the number of the schema that they were written with, so that they read right
-    under a later one if the rules of evolution let the one become the other.
+    Files keep the number of the schema that they were written with, so they can be read under a
+    later schema if the rules of evolution lead from the one to the other.
     """
     if change.new_descriptor is not None:
         check_descriptor_kept(base, now, change.operation, since)
@@ -346,15 +347,15 @@ def _check_descriptor(
 
 
 def _check_progress(base: State, now: State, change: Change, since: Sequence[Entry]) -> None:
-    """Check that a streaming query has come no further since it was found which epoch is due.
+    """Check that a streaming query has not advanced since its next epoch was determined.
 
-    Where one comes again, a rollback meanwhile may have brought it back.
+    If the epoch repeats an earlier one, a rollback meanwhile may have restored its rows.
     """
     if change.progress is None:
         return
     rollbacks = [entry for entry in since if entry.operation == ROLLBACK]
     if rollbacks and not isinstance(change.scope, Nothing):
-        what = f"{named(rollbacks[-1])}: it may have changed what is there of the epoch."
+        what = f"{named(rollbacks[-1])}: it may have changed the committed rows of the epoch."
         raise _conflict(base, now, change.operation, what, "Start the query again.")
     before, after_ = (find_progress(state.streams, change.progress.query) for state in (base, now))
     if before != after_ and after_ is not None:
@@ -364,15 +365,15 @@ def _check_progress(base: State, now: State, change: Change, since: Sequence[Ent
             change.operation,
             f"epoch {after_.epoch} of the same streaming query {after_.query!r}, which was "
             "committed meanwhile.",
-            "Two drivers run one query: stop one, and start the other again.",
+            "Two drivers run one query: stop one, and restart the other.",
         )
 
 
 def _misrouted(grown: Sequence[str], scopes: Iterable[Scope], added: Iterable[str]) -> str:
-    """Say why files may hold rows that have another partition since dimensions allow more.
+    """Return why files may hold rows in wrong partitions since dimensions allow more values.
 
-    What went to a partition of its own is right there. What went to `OTHER` may not be, and what
-    a view says of partitions was told by the old rules.
+    Rows in a partition of their own are right. Rows in `OTHER` may not be, and the partitions of a
+    view were computed by the old rules.
     """
     if not grown:
         return ""
@@ -386,7 +387,7 @@ def _misrouted(grown: Sequence[str], scopes: Iterable[Scope], added: Iterable[st
 
 
 def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -> None:
-    """Check that the files in a scope are those of the state, and always were."""
+    """Check that the files in a scope are those of the state, and were so throughout."""
     if isinstance(scope, RunFiles) and not scope.partitions:
         return
     if isinstance(scope, RewrittenFiles):
@@ -398,19 +399,21 @@ def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -
         touched = {name: entry for name, entry in changed.items() if scope.covers(name)}
     if not touched:
         return
-    # The newest first, and what has no entry yet is newer than all.
+    # The newest first; a change without an entry is newer than all.
     last = max(touched.values(), key=lambda entry: float("inf") if entry is None else entry.version)
     partitions = tuple(sorted(touched))
     shown = ", ".join(name or "the whole dataset" for name in partitions[:5])
     what = "a change by another tool" if last is None else named(last)
-    told = f"both touch {shown}." if is_own else f"it touched {shown} since."
-    raise _conflict(since.state, since.now, change.operation, f"{what}: {told}", _AGAIN, partitions)
+    reason = f"both touch {shown}." if is_own else f"it touched {shown} since."
+    raise _conflict(
+        since.state, since.now, change.operation, f"{what}: {reason}", _AGAIN, partitions
+    )
 
 
 def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | None]:
-    """Return the partitions where files to be rewritten are gone, or others are to be looked at.
+    """Return the partitions where files to rewrite are gone, or where new files must be read.
 
-    A file that went and came back holds the rows that were read, for files are immutable.
+    A file that went and came back holds the same rows, because files are immutable.
     """
     before, labels = since.state.labels, since.now.labels
     new = () if before == labels else set(labels).difference(before)
@@ -423,9 +426,9 @@ def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | N
 
 
 def _check_run(read: Read, scope: RunFiles, since: _Since, change: Change) -> None:
-    """Check that the run which is repeated has not written anything meanwhile.
+    """Check that the repeated run has not written anything meanwhile.
 
-    Where it was read what the run has written, nobody else may have changed that either.
+    If the output of the run was read, no other commit may have changed that output either.
     """
     base, now = since.state, since.now
     others = [
@@ -439,14 +442,14 @@ def _check_run(read: Read, scope: RunFiles, since: _Since, change: Change) -> No
     if not others:
         return
     newest = max(others, key=lambda entry: entry.batch_id or 0)
-    told = named(newest)
+    newest_name = named(newest)
     if newest.batch_id is not None:
-        told = f"batch {newest.batch_id} of {told}"
+        newest_name = f"batch {newest.batch_id} of {newest_name}"
     if is_of_run and (newest.batch_id or 0) > (change.batch_id or 0):
         error = StaleRerunError(
             f"Rerun of {scope.run!r} in {base.name!r} is stale: its batch "
-            f"{change.batch_id} began before {told}, which it would replace.",
-            hint="The newer one stands. Run it again if that is not right.",
+            f"{change.batch_id} began before {newest_name}, which it would replace.",
+            hint="The newer batch stays. Run it again if that is not right.",
             expected=base.version,
             actual=now.version,
             partitions=newest.partitions,
@@ -454,13 +457,13 @@ def _check_run(read: Read, scope: RunFiles, since: _Since, change: Change) -> No
         error.batch_id, error.commit_id = newest.batch_id, newest.commit_id
         raise error
     if is_of_run:
-        reason = "it is of the same run"
+        reason = "it belongs to the same run"
         hint = "Let one rerun of a run finish before the next begins."
     else:
         reason, hint = "it touched what the run has written", _AGAIN
     raise CommitConflictError(
         f"Rerun of {scope.run!r} in {base.name!r}, based on version {base.version}, conflicts "
-        f"with {told}: {reason}.",
+        f"with {newest_name}: {reason}.",
         hint=hint,
         expected=base.version,
         actual=now.version,
@@ -469,7 +472,7 @@ def _check_run(read: Read, scope: RunFiles, since: _Since, change: Change) -> No
 
 
 def _concerns(entry: Entry, run: str, runs: Runs) -> bool:
-    """Whether a commit has changed what a run wrote: taken out, brought back or written anew."""
+    """Return whether a commit removed, restored or rewrote output of a run."""
     if entry.operation == "compact":
         return False
     touched = (*entry.removed, *entry.added)
@@ -477,22 +480,22 @@ def _concerns(entry: Entry, run: str, runs: Runs) -> bool:
 
 
 def named(entry: Entry) -> str:
-    """Say which commit it is."""
+    """Return a description of a commit for messages."""
     return f"the {entry.operation} that made version {entry.version} (commit {entry.commit_id})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """A change, and what it rests on.
+    """A change and its preconditions.
 
     Attributes:
         base: The state that the change was computed from.
-        change: What is to be committed.
-        lease: Of its writer.
-        sources: What the segment of the change says of raw files.
-        reads: What else it rests on.
-        only_on: The state that it may be committed on; None for any without a conflict.
-        staged_until: When the lease of a batch ends that was staged before.
+        change: The change to commit.
+        lease: The lease of the writer.
+        sources: The raw files in the segment of the change.
+        reads: Further states that the change depends on.
+        only_on: The only state that the change may be committed on; None for any without conflict.
+        staged_until: End of the lease, for a batch that was staged before.
     """
 
     base: State
@@ -504,7 +507,7 @@ class Terms:
     staged_until: dt.datetime | None = None
 
     def with_runs(self, store: Store) -> Self:
-        """Note which run wrote what, where it matters who has touched what a run wrote."""
+        """Return the terms with the output of each run, where a read depends on it."""
 
         def known(read: Read) -> Read:
             is_of_run = isinstance(read.scope, RunFiles)
@@ -513,24 +516,24 @@ class Terms:
         return replace(self, reads=tuple(map(known, self.reads)))
 
     def entries_since(self, store: Store, now: State) -> tuple[Entry, ...]:
-        """Return what was committed since the base, and since what was read before."""
+        """Return the entries since the base and since the oldest of the reads."""
         oldest = min((self.base.version, *(read.state.version for read in self.reads)))
         if now.version == oldest:
             return ()
         return history.read(store, now.lists.history, after=oldest)
 
     def check(self, store: Store, now: State, since: Sequence[Entry]) -> None:
-        """Check that nothing stands in the way.
+        """Check that the change does not conflict with the current state.
 
         Args:
-            store: Where the dataset is.
-            now: What the head says.
-            since: What `entries_since` gave.
+            store: The store that holds the dataset.
+            now: The current state.
+            since: The result of `entries_since`.
 
         Raises:
-            CommitConflictError: Something does.
-            PreconditionFailedError: It is not the state that the change is meant for.
-            VersionNotFoundError: A cleanup has given up the version that it restores.
+            CommitConflictError: A commit since the base conflicts with the change.
+            PreconditionFailedError: The change is meant for another state.
+            VersionNotFoundError: A cleanup has given up the version that the change restores.
         """
         base, change = self.base, self.change
         check_in_time(base, now, change, self.lease, self.staged_until)

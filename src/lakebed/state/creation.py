@@ -1,4 +1,4 @@
-"""Creation: the first state of a dataset, and how its name becomes that of the dataset."""
+"""Creation: the first state of a dataset, and how the dataset claims its name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SUFFIX = f".first{history.SUFFIX}"
 
 
 def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadFormat) -> State:
-    """Return a dataset as it is before its first commit."""
+    """Return the state of a dataset before its first commit."""
     now = dt.datetime.now(dt.UTC)
     return State(
         layout=Layout.of_ours(name, descriptor),
@@ -57,15 +57,15 @@ def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadForma
 def _first_segment(state: State) -> Segment:
     """Return the segment of the first entry in the history.
 
-    It is written before the head, so that its key says of which dataset it is: who drops another
-    one of the name meanwhile leaves it alone.
+    It is written before the head, so its key identifies the dataset: a writer that drops another
+    dataset of the same name meanwhile leaves it alone.
     """
     unique = uuid.uuid4().hex[: 32 - len(_sign_of(state))]
     return Segment(_begin_of(state) + unique + _SUFFIX, weight=1)
 
 
 def is_of_a_namesake(key: str, state: State) -> bool:
-    """Whether a key is of the first segment of another dataset, whose head may yet come."""
+    """Return whether a key is the first segment of another dataset, whose head may still come."""
     is_first = key.startswith(f"{Folder.HISTORY.of(state.name)}/") and key.endswith(_SUFFIX)
     return is_first and not key.startswith(_begin_of(state))
 
@@ -84,34 +84,34 @@ _CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.0)  # before each put of a first head
 def create(store: Store, name: str, first: Callable[[], State]) -> State:
     """Create a dataset: its first head, put-if-absent, and the schema file for other tools.
 
-    The schema file has one key, whoever creates the dataset, and must be there before the head is:
-    another tool reads both. So nothing is put where the name is taken already; and once the head is
-    there, of whomever, the file is put in step with it, since a rival may have put its own one in
-    between, and a drop of a namesake may have taken this one for its own.
+    The schema file has the same key for every creator, and must exist before the head: other tools
+    read both. So nothing is written if the name is taken already. Once the head exists, the file is
+    aligned with it again: a rival may have written its own file in between, and a drop of a
+    dataset of the same name may have deleted this one.
 
     Args:
-        store: Where the dataset shall be.
-        name: Of the dataset.
-        first: Gives it without history, at version 0. It is called once the name was seen to be
-            free, so that the time of creation, by which datasets of one name are told apart, is
-            later than that of a namesake that has gone.
+        store: The store that will hold the dataset.
+        name: Name of the new dataset.
+        first: Callback that returns the state without history, at version 0. It is called once the
+            name was found free, so that the time of creation, which distinguishes datasets of one
+            name, is later than that of a dataset that was dropped.
 
     Returns:
         The state with its history.
 
     Warns:
-        LakebedWarning: Partitions come again, such as those by the hour alone, every day.
+        LakebedWarning: Partitions repeat, such as those by the hour alone, every day.
 
     Raises:
         ObjectExistsError: The name is taken; nothing became visible.
         InvalidInputError: The directory is a repository that holds datasets, or the store is the
             directory of a dataset.
-        PartitionSpecError: The descriptor is that of a dataset of another tool, of which none of
-            ours can be made.
-        ReadOnlyError: The store cannot swap, or its service does not keep writers apart.
-        FormatError: There is a head, which cannot be read.
-        DatasetNotFoundError: It has been dropped in the same moment.
-        CommitUnknownError: The store stopped answering; the dataset may exist or not.
+        PartitionSpecError: The descriptor comes from a dataset of another tool, and Lakebed cannot
+            create such a dataset.
+        ReadOnlyError: The store cannot swap, or its service does not isolate concurrent writers.
+        FormatError: A head exists but cannot be read.
+        DatasetNotFoundError: The dataset was dropped at the same moment.
+        CommitUnknownError: The store stopped answering; the dataset may or may not exist.
 
     Cost:
         Three PUTs, two conditional PUTs, and up to ten GETs; before the first write of a process
@@ -143,15 +143,15 @@ def _check_free(store: Store, name: str) -> None:
 
 
 def check_place(store: Store, name: str, missing: DatasetNotFoundError) -> None:
-    """Check that a new dataset neither holds others in its directory nor lies in that of one.
+    """Check that a new dataset neither contains other datasets nor lies inside one.
 
     Args:
-        store: Of the repository.
-        name: Of the new dataset.
-        missing: What a look for the name has raised.
+        store: The store of the repository.
+        name: Name of the new dataset.
+        missing: The error that the lookup of the name raised.
 
     Raises:
-        InvalidInputError: It would: a drop of the outer one would delete the inner ones.
+        InvalidInputError: It does: a drop of the outer dataset would delete the inner ones.
     """
     if missing.within:
         inner = counted(len(missing.within), "dataset")
@@ -180,7 +180,7 @@ def _create(store: Store, state: State) -> State:
 
 
 def _with_history(store: Store, state: State, written: dict[str, State]) -> State:
-    """Return a first state with the entry of its creation, which is stored and noted."""
+    """Return a first state with the entry of its creation, which is stored and recorded."""
     entry = Entry(
         version=0,
         commit_id=state.commit_id,
@@ -196,10 +196,10 @@ def _with_history(store: Store, state: State, written: dict[str, State]) -> Stat
 
 
 def _as_another(state: State) -> State:
-    """Return a first state as that of another dataset, by the same commit.
+    """Return a first state as that of another dataset, with the same commit id.
 
-    The head that was put before may have landed and been dropped since, and whoever drops it
-    deletes its history, also while the next head is put.
+    The head that was put before may have landed and been dropped since. The drop deletes its
+    history, possibly while the next head is put.
     """
     created_at = dt.datetime.fromisoformat(state.created_at) + dt.timedelta(microseconds=1)
     return replace(state, created_at=created_at.isoformat())
@@ -220,7 +220,7 @@ def _create_head(store: Store, state: State, written: dict[str, State]) -> State
         except ObjectExistsError:
             if _is_free(store, state) and remove_leftover(store, state.name, state.head_format):
                 continue
-            # Perhaps it is ours, from a put whose answer was lost.
+            # It may be ours, from a put whose answer was lost.
         except StorageError as exc:
             if not exc.retryable and trouble is None:
                 raise
@@ -229,7 +229,7 @@ def _create_head(store: Store, state: State, written: dict[str, State]) -> State
         try:
             claimed = _claim_name(store, first, etag)
         except ObjectExistsError:
-            # Where there is a commit, nobody looks for what has lost against it, nor commits to it.
+            # Once a commit exists, no reader looks for a head that lost, and none commits to it.
             if etag is not None:
                 store.delete_if_match(key, etag=etag)
             raise
@@ -238,23 +238,23 @@ def _create_head(store: Store, state: State, written: dict[str, State]) -> State
 
 
 def _claim_name(store: Store, state: State, etag: str | None) -> Head:
-    """Let the name be that of the dataset, also where others create it at the same time.
+    """Claim the name for the dataset, also if others create it at the same time.
 
-    The head has said so far that its creator may have overlooked another one. It has looked now,
-    after it put its own; so whoever puts another one from now on sees that it came later.
+    Until now the head was marked: its creator may have overlooked another head. The creator has
+    looked again after its put, so a creator that puts a later head will see that it came later.
     """
     trouble: StorageError | None = None
     for wait_s in _CREATE_WAITS_S:
         time.sleep(wait_s)
         head = _own_first_head(store, state, etag)
         if head.state.moved_from != CREATION:
-            # The answer to the last put was lost; or somebody has committed to it, or moved it.
+            # The answer to the last put was lost, or another writer committed to it or moved it.
             return head
         data = encode_head(to_document(replace(head.state, moved_from="")), head.state.head_format)
         try:
             store.replace(head.key, data, if_match=head.etag)
         except (ObjectNotFoundError, PreconditionFailedError):
-            continue  # others act on it: the next look tells what they have done
+            continue  # another writer acted on it: the next look shows what it did
         except StorageError as exc:
             trouble = exc
             continue
@@ -263,11 +263,11 @@ def _claim_name(store: Store, state: State, etag: str | None) -> Head:
 
 
 def _own_first_head(store: Store, state: State, etag: str | None) -> Head:
-    """Return the head of a dataset that is being created, unless another one has the name."""
+    """Return the head of a dataset that is being created, unless another dataset has the name."""
     try:
         head = read_settled_head(store, state.name)
         if any(copy is not None and not copy.state.is_ours for copy in (head, head.stale)):
-            raise _taken(state)  # by another tool, which knows no such rules
+            raise _taken(state)  # by another tool, which does not follow these rules
         if head.state.commit_id == state.commit_id:
             return head
         entries = history.read(store, head.state.lists.history)
@@ -278,7 +278,7 @@ def _own_first_head(store: Store, state: State, etag: str | None) -> Head:
     except StorageError as exc:
         raise _unknown_creation(state, exc) from exc
     except LakebedError as exc:
-        # Something is damaged. What was just written is not, and somebody may have committed to it.
+        # A damaged object is not the one just written, which others may have committed to.
         raise (_taken(state) if etag is None else _unknown_creation(state, exc)) from exc
     if all(entry.commit_id != state.commit_id for entry in entries):
         raise _taken(state)
@@ -296,13 +296,13 @@ def _is_free(store: Store, state: State) -> bool:
 
 
 def _taken(state: State) -> ObjectExistsError:
-    return ObjectExistsError(f"Dataset {state.name!r} was just created by somebody else.")
+    return ObjectExistsError(f"Dataset {state.name!r} was just created by another writer.")
 
 
 def _unknown_creation(state: State, cause: LakebedError | None) -> CommitUnknownError:
     return CommitUnknownError(
-        f"The store did not say whether dataset {state.name!r} was created: "
+        f"The store did not confirm the creation of dataset {state.name!r}: "
         f"{cause.message if cause else 'no answer'}",
-        hint="Open it, or create it again and let it be opened if it exists.",
+        hint="Open it, or create it again with the option to open an existing dataset.",
         commit_id=state.commit_id,
     )

@@ -1,6 +1,6 @@
-"""File facts: what is known of a data file without opening it.
+"""File facts: metadata of a data file that is known without opening the file.
 
-Facts of many files are one Arrow table, the same in memory, in a task's answer and in a segment
+The facts of many files are one Arrow table, the same in memory, in a task's answer and in a segment
 of the file table. Columns: `label`, `row_count`, `size_bytes`, `checksum`, and `stats`, a struct
 with one struct of `min`, `max` and `null_count` for each column of a primitive type.
 """
@@ -19,15 +19,15 @@ from lakebed.model.values import Scalar
 # Characters or bytes of a bound; longer ones are cut, so that the file table stays small.
 MAX_BOUND_LENGTH = 128
 _LAST_CHARACTER = "\U0010ffff"
-_SURROGATES = range(0xD800, 0xE000)  # numbers of no character
+_SURROGATES = range(0xD800, 0xE000)  # code points that are not characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFacts:
     """Bounds and nulls of one column in one file.
 
-    In the file table, long texts and bytes are cut: then no value need equal a bound, but no
-    value lies outside. A cut bound never equals the other one, so that equal bounds are exact.
+    The file table cuts long texts and bytes: a bound then need not equal a value, but no value
+    lies outside the bounds. A cut bound never equals the other one, so equal bounds are exact.
 
     Attributes:
         min: Smallest value, NaN and null aside; None if unknown or if there is none.
@@ -42,13 +42,13 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """One data file.
+    """Facts of one data file.
 
     Attributes:
-        label: Its key without the table's prefix and the suffix.
+        label: Key of the file without the table's prefix and the suffix.
         row_count: Number of entities.
         size_bytes: Length of the file.
-        checksum: Of the whole file, as `algorithm:hex`.
+        checksum: Checksum of the whole file, as `algorithm:hex`.
         columns: Facts by column.
     """
 
@@ -61,11 +61,11 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What was noted of the content of a data file when it was written.
+    """Size and checksum of a data file, recorded when it was written.
 
     Attributes:
         size_bytes: Length of the file.
-        checksum: Of the whole file, as `algorithm:hex`; empty if nobody has read it.
+        checksum: Checksum of the whole file, as `algorithm:hex`; empty if unknown.
     """
 
     size_bytes: int
@@ -73,7 +73,7 @@ class Recorded:
 
     @property
     def sha256(self) -> str | None:
-        """What the content must hash to; None of files that nobody has read, or of later releases."""
+        """The expected SHA-256 of the content; None if unknown or of another algorithm."""
         algorithm, _, wanted = self.checksum.partition(":")
         return wanted if algorithm == "sha256" else None
 
@@ -129,7 +129,7 @@ def facts_table(facts: Sequence[FileFacts], stored: Schema) -> pa.Table:
 
 
 def lower_bound(value: Scalar) -> Scalar:
-    """Return what is at most `value`, and not too long to be kept.
+    """Return a value that is at most `value`, and short enough to keep.
 
     >>> len(lower_bound("a" * 1000))
     128
@@ -138,7 +138,7 @@ def lower_bound(value: Scalar) -> Scalar:
 
 
 def upper_bound(value: Scalar) -> Scalar:
-    """Return what is at least `value`, and not too long to be kept; None if there is nothing.
+    """Return a value that is at least `value`, and short enough to keep; None if there is none.
 
     >>> upper_bound("a" * 1000) == "a" * 127 + "b"
     True

@@ -1,4 +1,4 @@
-"""Descriptors in files of their own: a metadata provider on any store."""
+"""Descriptors in separate files: a metadata provider on any store."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from lakebed.store import open_store
 from lakebed.store.base import StoredObject
 
 SUFFIX = ".descriptor.json"
-_TRIES = 10  # to save, while others save the same
+_TRIES = 10  # attempts to save while others save the same descriptor
 
 
 class FileMetadataProvider(MetadataProvider):
-    """Keeps each descriptor in a JSON file: `<name>.descriptor.json`, in a directory or bucket.
+    """A provider that keeps each descriptor in a file `<name>.descriptor.json`.
 
-    The file can be read, edited and kept under version control. Its schema is Avro's. `create` and
-    `update` are conditional puts, so that of two who create one wins, and of two who update at the
-    same moment one is refused. Of updates after one another the last stays, whatever was loaded.
+    The file can be read, edited and kept under version control; its schema is an Avro schema.
+    `create` and `update` are conditional puts: if two callers create a descriptor, one wins, and if
+    two update it at the same moment, one is refused. Of consecutive updates the last one stays,
+    whichever descriptor was loaded before.
 
     >>> provider = FileMetadataProvider("memory://doctest-file-provider")
     >>> fields = [{"name": "n", "type": "long"}]
@@ -43,12 +44,12 @@ class FileMetadataProvider(MetadataProvider):
     def __init__(
         self, url: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None
     ) -> None:
-        """Keep descriptors somewhere.
+        """Open a directory or bucket for descriptors.
 
         Args:
             url: A directory or a prefix of a bucket, as for `open_repository`; it may be that of the
                 repository itself.
-            storage_options: As for `open_repository`.
+            storage_options: Options of the store, as for `open_repository`.
         """
         self._store = open_store(url, storage_options=storage_options)
 
@@ -56,10 +57,10 @@ class FileMetadataProvider(MetadataProvider):
         return f"<FileMetadataProvider {self._store.uri}>"
 
     def save(self, name: str, descriptor: DatasetDescriptor) -> None:
-        """Keep the descriptor of a dataset, in place of the one that was kept before.
+        """Store the descriptor of a dataset, replacing any previous one.
 
         Raises:
-            ConflictError: Others save it again and again.
+            ConflictError: Other writers keep changing it.
         """
         for _ in range(_TRIES):
             try:
@@ -73,24 +74,25 @@ class FileMetadataProvider(MetadataProvider):
         raise _changed(name)
 
     def create(self, name: str, descriptor: DatasetDescriptor) -> None:
-        """Keep the descriptor of a dataset of which none is kept.
+        """Store the descriptor of a dataset that has none yet.
 
         Raises:
-            DatasetExistsError: One is kept, and stays.
+            DatasetExistsError: A descriptor exists, and stays.
         """
         try:
             self._store.create(_key(name), _encode(descriptor))
         except ObjectExistsError as exc:
             raise DatasetExistsError(
-                f"{self._store.uri} has a descriptor of {name!r}.", hint="Update it instead."
+                f"{self._store.uri} already has a descriptor of {name!r}.",
+                hint="Update it instead.",
             ) from exc
 
     def update(self, name: str, descriptor: DatasetDescriptor) -> None:
-        """Keep another descriptor of a dataset of which one is kept.
+        """Replace the descriptor of a dataset.
 
         Raises:
-            DatasetNotFoundError: None is kept.
-            ConflictError: Somebody else has just changed it; theirs stays.
+            DatasetNotFoundError: There is no descriptor of this name.
+            ConflictError: Another writer has just changed it; that change stays.
         """
         stored = self._get(name)
         try:
@@ -102,17 +104,17 @@ class FileMetadataProvider(MetadataProvider):
         """Return the descriptor of a dataset.
 
         Raises:
-            DatasetNotFoundError: None is kept for this name.
+            DatasetNotFoundError: There is no descriptor of this name.
             CorruptMetadataError: The file does not describe a dataset.
         """
         return read_kept(
             bytes(self._get(name).data),
             f"{_key(name)!r} in {self._store.uri} describes",
-            "Mend the file; it has the form that `save` writes.",
+            "Repair the file; it has the form that `save` writes.",
         )
 
     def delete(self, name: str) -> bool:
-        """Forget the descriptor of a dataset; False if none was kept."""
+        """Delete the descriptor of a dataset; return False if there was none."""
         for _ in range(_TRIES):
             try:
                 etag = self._store.get(_key(name)).etag
@@ -123,7 +125,7 @@ class FileMetadataProvider(MetadataProvider):
         raise _changed(name)
 
     def list(self) -> list[str]:
-        """Return the names for which a descriptor is kept, sorted."""
+        """Return the names that have a descriptor, sorted."""
         keys = (info.key for info in self._store.list(recursive=False))
         return sorted(key.removesuffix(SUFFIX) for key in keys if key.endswith(SUFFIX))
 
@@ -139,11 +141,11 @@ def _key(name: str) -> str:
 
 
 def _encode(descriptor: DatasetDescriptor) -> bytes:
-    # For people too, who may keep it under version control.
+    # Indented for people, who may keep the file under version control.
     return msgspec.json.format(msgspec.json.encode(descriptor.to_document()), indent=2) + b"\n"
 
 
 def _changed(name: str) -> ConflictError:
     return ConflictError(
-        f"Somebody else is changing the descriptor of {name!r}.", hint="Load it, and try again."
+        f"Another writer is changing the descriptor of {name!r}.", hint="Load it, and try again."
     )

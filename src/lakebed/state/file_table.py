@@ -24,19 +24,19 @@ _log = logging.getLogger(__name__)
 SUFFIX = ".parquet"
 _SEGMENTS_AT_ONCE = 8
 _BYTES_FOR_THREADS = 2**20
-# Of rows that differ in nothing but a number, a segment has two or three a byte. What claims more
-# than this is made to fill the memory: a run of equal values takes no room, however long.
+# Rows that differ only in a number take two or three to a byte. A segment that claims more than
+# this is made to exhaust the memory: a run of equal values takes no space, however long.
 _MAX_ROWS_PER_BYTE = 16
-_FEW_OF_MANY = 4  # for so much smaller a part it pays to sift the whole before
+_FEW_OF_MANY = 4  # if the wanted part is this much smaller, filter the whole first
 _STATS, _FACTS = "stats", ("min", "max", "null_count")
-# Stands in a segment while its hash is computed, which then takes its place.
+# Placeholder in a segment while its hash is computed; the hash then replaces it.
 _HASH, _NO_HASH = "lakebed.hash", "hash-of-this-segment-comes-here-"
 _COUNTS = {"label": pa.string(), "row_count": pa.int64(), "size_bytes": pa.int64()}
 _PLAIN = {**_COUNTS, "checksum": pa.string()}  # what every segment holds
 
 
 def folder(dataset: str) -> str:
-    """Return where the segments of a dataset lie."""
+    """Return the folder of the segments of a dataset."""
     return Folder.FILES.of(dataset)
 
 
@@ -48,49 +48,49 @@ def encode(facts: pa.Table) -> bytes:
         facts.schema,
         compression="zstd",
         write_page_checksum=True,
-        # Labels are distinct: a dictionary of them would only be in the way. Neighbours begin alike.
+        # Labels are distinct, so a dictionary of them is useless. Neighbours begin alike.
         use_dictionary=False,
         column_encoding={"label": "DELTA_BYTE_ARRAY"},
     ) as writer:
         writer.write_table(facts)
         writer.add_key_value_metadata({_HASH: _NO_HASH})
     data: bytes = sink.getvalue().to_pybytes()
-    place = data.rindex(_NO_HASH.encode())
-    return b"".join((data[:place], _hash_of(data, place), data[place + len(_NO_HASH) :]))
+    position = data.rindex(_NO_HASH.encode())
+    return b"".join((data[:position], _hash_of(data, position), data[position + len(_NO_HASH) :]))
 
 
-def _hash_of(data: bytes, place: int) -> bytes:
-    """Return the hash of a segment in which nothing stands in its own place yet."""
+def _hash_of(data: bytes, position: int) -> bytes:
+    """Return the hash of a segment, computed with the placeholder in the position of the hash."""
     view = memoryview(data)
-    digest = hashlib.blake2b(view[:place], digest_size=len(_NO_HASH) // 2)
+    digest = hashlib.blake2b(view[:position], digest_size=len(_NO_HASH) // 2)
     digest.update(_NO_HASH.encode())
-    digest.update(view[place + len(_NO_HASH) :])
+    digest.update(view[position + len(_NO_HASH) :])
     return digest.hexdigest().encode()
 
 
 def _check_hash(data: bytes, footer: pq.FileMetaData) -> None:
-    """Check the whole of a segment, also what page checksums leave out.
+    """Check the whole of a segment, including the parts without page checksums.
 
     Raises:
-        ValueError: It is not as it was written.
+        ValueError: The segment has changed since it was written.
     """
     noted = (footer.metadata or {}).get(_HASH.encode())
     if noted is None:
-        return  # written before segments had one
-    place = data.rfind(noted)
-    if len(noted) != len(_NO_HASH) or _hash_of(data, place) != noted:
-        message = "it is not as it was written"
+        return  # written before segments had a hash
+    position = data.rfind(noted)
+    if len(noted) != len(_NO_HASH) or _hash_of(data, position) != noted:
+        message = "its hash does not match its content"
         raise ValueError(message)
 
 
 def _check_count(data: bytes, footer: pq.FileMetaData) -> None:
-    """Check that so many rows can be in so few bytes, before there are any.
+    """Check that the number of rows is plausible for the size, before reading them.
 
     Raises:
-        ValueError: They cannot.
+        ValueError: There are too many rows.
     """
     if footer.num_rows > len(data) * _MAX_ROWS_PER_BYTE:
-        message = f"it says that it has {footer.num_rows:,} rows in {len(data):,} bytes"
+        message = f"it claims {footer.num_rows:,} rows in {len(data):,} bytes"
         raise ValueError(message)
 
 
@@ -98,10 +98,10 @@ def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Ta
     """Read a segment, or some of its columns.
 
     Raises:
-        CorruptMetadataError: It is truncated, damaged or of a wrong form.
+        CorruptMetadataError: It is truncated, damaged or malformed.
     """
     try:
-        # It is in memory: there is nothing to fetch ahead, and few bytes are no work for threads.
+        # The segment is in memory: nothing to fetch ahead, and a small one is not worth threads.
         source = pa.BufferReader(data)
         file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
         _check_hash(data, file.metadata)
@@ -109,28 +109,30 @@ def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Ta
         table = file.read(columns, use_threads=len(data) > _BYTES_FOR_THREADS)
         table.validate(full=True)
         missing = [
-            f"{name} ({kind})"
-            for name, kind in _PLAIN.items()
+            f"{name} ({data_type})"
+            for name, data_type in _PLAIN.items()
             if (columns is None or name in columns)
-            and (name not in table.column_names or table.schema.field(name).type != kind)
+            and (name not in table.column_names or table.schema.field(name).type != data_type)
         ]
     except (pa.ArrowException, OSError, ValueError, KeyError) as exc:
         raise _unreadable(key, exc) from exc
     if missing:
         raise _unreadable(key, f"it has no column {', '.join(missing)}")
     if _STATS in table.column_names and not _is_stats(table.schema.field(_STATS).type):
-        raise _unreadable(key, f"{_STATS!r} does not tell of columns")
+        raise _unreadable(key, f"{_STATS!r} is not a struct of columns")
     return table
 
 
-def _is_stats(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) and all(pa.types.is_struct(field.type) for field in kind)
+def _is_stats(data_type: pa.DataType) -> bool:
+    return pa.types.is_struct(data_type) and all(
+        pa.types.is_struct(field.type) for field in data_type
+    )
 
 
 def _unreadable(key: str, cause: object) -> CorruptMetadataError:
     return CorruptMetadataError(
         f"File table segment {key!r} cannot be read: {cause}.",
-        hint="Data files are not affected; only what is known of them is.",
+        hint="Data files are not affected; only their recorded facts are.",
     )
 
 
@@ -140,10 +142,10 @@ def merge(parts: Sequence[StoredObject]) -> bytes:
 
 
 def encode_joined(tables: Sequence[pa.Table]) -> bytes:
-    """Return what several segments hold as one.
+    """Return the content of several segments as one.
 
-    They may be of files of different schemas: facts of a column that was promoted are promoted
-    too, and what one of the segments lacks is null there.
+    They may describe files of different schemas: facts of a promoted column are promoted too, and
+    a column that one of the segments lacks is null there.
     """
     try:
         schemas = [table.schema for table in tables]
@@ -161,18 +163,18 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         fields = {field.name: field for field in one}
         for field in other:
             have = fields.get(field.name)
-            kind = field.type if have is None else _wider(have.type, field.type)
-            fields[field.name] = pa.field(field.name, kind)
+            data_type = field.type if have is None else _wider(have.type, field.type)
+            fields[field.name] = pa.field(field.name, data_type)
         return pa.struct(list(fields.values()))
     if pa.types.is_date(one) and pa.types.is_timestamp(other):
-        return other  # Arrow promotes numbers by itself, and knows nothing of days
+        return other  # Arrow promotes numbers by itself, but not dates
     if pa.types.is_timestamp(one) and pa.types.is_date(other):
         return one
-    both = [pa.schema([("fact", kind)]) for kind in (one, other)]
+    both = [pa.schema([("fact", data_type)]) for data_type in (one, other)]
     try:
         return pa.unify_schemas(both, promote_options="permissive").field("fact").type
     except pa.ArrowException:
-        return other  # a name was dropped and given to another field: only that one is asked for
+        return other  # the name was given to another field: only the new one is looked up
 
 
 def _in_form(table: pa.Table, wanted: pa.StructType) -> pa.Table:
@@ -198,17 +200,17 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def new_segment(dataset: str, facts: pa.Table) -> Segment | None:
-    """Return the segment that the facts of one commit go to; None if there are none."""
+    """Return a new segment for the facts of one commit; None if there are none."""
     return Segment.new(folder(dataset), facts.num_rows, SUFFIX) if facts.num_rows else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is known of one column in some files: an entry a file, null where it is unknown.
+    """Known bounds of one column in some files: one entry a file, null if unknown.
 
     Attributes:
-        min: Not above the smallest value; see `ColumnFacts`.
-        max: Not below the largest value.
+        min: A value not above the smallest value; see `ColumnFacts`.
+        max: A value not below the largest value.
         null_count: Number of nulls.
     """
 
@@ -217,21 +219,21 @@ class Bounds:
     null_count: pa.ChunkedArray
 
     def slice(self, start: int, count: int) -> Bounds:
-        """Return what is known of some of the files."""
+        """Return the bounds of some of the files."""
         parts = (array.slice(start, count) for array in (self.min, self.max, self.null_count))
         return Bounds(**dict(zip(_FACTS, parts, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFacts:
-    """What the file table knows of some files: an entry a file, null where it is unknown.
+    """Facts of some files in the file table: one entry a file, null if unknown.
 
     Attributes:
         row_count: Number of entities.
         size_bytes: Length of the file.
-        columns: Facts of the columns that were asked for and that it knows.
-        lost: Segments that cannot be read, by key: the reason.
-        requests: That it took.
+        columns: Facts of the requested columns that the file table has.
+        lost: Unreadable segments, by key, with the reason.
+        requests: Number of requests that the lookup took.
     """
 
     row_count: pa.ChunkedArray
@@ -249,18 +251,18 @@ def find(
 ) -> KnownFacts:
     """Look up the facts of some files.
 
-    A segment that is damaged or missing is left out, with a warning: what it tells is unknown then.
+    A segment that is damaged or missing is skipped with a warning: its facts are then unknown.
 
     Args:
-        store: Where the segments are.
-        segments: Of the file table.
-        labels: Of the files.
-        columns: Plain fields to look up, and the types that they have now. Files of older schemas
-            have bounds of narrower types, which are widened.
+        store: The store that holds the segments.
+        segments: Segments of the file table.
+        labels: Labels of the files.
+        columns: Plain fields to look up, with their current types. Files of older schemas have
+            bounds of narrower types, which are widened.
 
     Cost:
-        One GET a segment, eight at once; none of those that the process has read before. Memory:
-        of all files the labels, the counts and these columns.
+        One GET a segment, eight at a time; none for those that the process has read before. Memory:
+        the labels, the counts and these columns, for all files.
     """
     import pyarrow.compute as pc
 
@@ -279,7 +281,7 @@ def find(
         row_count=rows.column("row_count"),
         size_bytes=rows.column("size_bytes"),
         columns={
-            name: Bounds(**{fact: rows.column(_place(fact, name)) for fact in _FACTS})
+            name: Bounds(**{fact: rows.column(_found_name(fact, name)) for fact in _FACTS})
             for name in columns
         },
         lost=lost,
@@ -290,10 +292,10 @@ def find(
 def covering(
     store: Store, segments: Sequence[Segment], labels: Collection[str]
 ) -> tuple[Segment, ...]:
-    """Return the newest segments, as many as tell of all these files; all if some are unknown.
+    """Return the newest segments that together know all these files; all if some are unknown.
 
     Cost:
-        One GET for each of them; none of those that the process has read before.
+        One GET for each of them; none for those that the process has read before.
     """
     missing, chosen = set(labels), []
     for segment in reversed(segments):
@@ -311,7 +313,7 @@ def _readable(
     names: Sequence[str],
     shaped: Callable[[pa.Table], pa.Table],
 ) -> tuple[list[pa.Table], dict[str, str], int]:
-    """Return what the readable segments hold, the reason for each other one, and the requests."""
+    """Return the content of the readable segments, the reason for each other, and the requests."""
 
     def read(segment: Segment) -> tuple[pa.Table | CorruptMetadataError, int]:
         requests = 1
@@ -335,7 +337,7 @@ def _readable(
 
 
 def _read(store: Store, key: str) -> tuple[bytes, int]:
-    """Return the bytes of a segment, and how many requests that took."""
+    """Return the bytes of a segment, and the number of requests that it took."""
     requests = int(not is_cached(store, key))
     try:
         return cached_get(store, key), requests
@@ -349,19 +351,19 @@ def _as_it_is(table: pa.Table) -> pa.Table:
 
 def _found_schema(columns: Mapping[str, pa.DataType]) -> pa.Schema:
     facts = [
-        (_place(fact, name), pa.int64() if fact == "null_count" else kind)
-        for name, kind in columns.items()
+        (_found_name(fact, name), pa.int64() if fact == "null_count" else data_type)
+        for name, data_type in columns.items()
         for fact in _FACTS
     ]
     return pa.schema([*_COUNTS.items(), *facts])
 
 
-def _place(fact: str, column: str) -> str:
-    return f"{fact} {column}"  # no field has a blank in its name, and no other column
+def _found_name(fact: str, column: str) -> str:
+    return f"{fact} {column}"  # unique, because no field name contains a blank
 
 
 def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of `_found_schema`, null where the segment does not have them."""
+    """Return the columns of `_found_schema`, null where the segment lacks them."""
     columns = [table.column(name) for name in _COUNTS]
     for wanted in list(schema)[len(_COUNTS) :]:
         fact, _, name = wanted.name.partition(" ")
@@ -374,18 +376,18 @@ def _stored(table: pa.Table, name: str, fact: str, wanted: pa.DataType) -> pa.Ch
 
     try:
         return pc.struct_field(table.column(_STATS), [name, fact]).cast(wanted)
-    # No such column then, or another one that was dropped since: no file is asked for it.
+    # The column did not exist then, or was another one that was dropped: its facts are not needed.
     except (pa.ArrowException, KeyError, NotImplementedError):
         return pa.chunked_array([pa.nulls(table.num_rows, wanted)])
 
 
 def read_counts(store: Store, segments: Sequence[Segment]) -> dict[str, tuple[int, int]]:
-    """Return row count and size in bytes of every file that the table knows, by label.
+    """Return row count and size in bytes of every file in the table, by label.
 
-    What a segment tells that is damaged or missing is left out, with a warning.
+    A segment that is damaged or missing is skipped with a warning.
 
     Cost:
-        One GET a segment, eight at once; none of those that the process has read before.
+        One GET a segment, eight at a time; none for those that the process has read before.
     """
     counts: dict[str, tuple[int, int]] = {}
     for table in _readable(store, segments, list(_COUNTS), _as_it_is)[0]:
@@ -397,13 +399,13 @@ def read_counts(store: Store, segments: Sequence[Segment]) -> dict[str, tuple[in
 def read_recorded(
     store: Store, segments: Sequence[Segment], labels: Collection[str]
 ) -> dict[str, Recorded]:
-    """Return what was noted of the content of some files, by label.
+    """Return the recorded size and checksum of some files, by label.
 
-    Of a file that the table does not know there is nothing. What a segment tells that is damaged
-    or missing is left out, with a warning.
+    A file that the table does not know is left out. A segment that is damaged or missing is
+    skipped with a warning.
 
     Cost:
-        One GET a segment, eight at once; none of those that the process has read before.
+        One GET a segment, eight at a time; none for those that the process has read before.
     """
     import pyarrow.compute as pc
 
@@ -428,17 +430,17 @@ def read_recorded(
 def prune(
     store: Store, segments: Sequence[Segment], keep_labels: Collection[str]
 ) -> tuple[Segment, ...]:
-    """Leave out the facts of files that nobody will ask for again.
+    """Remove the facts of files that will not be looked up again.
 
     Args:
-        store: Where the segments are.
-        segments: Of the file table.
+        store: The store that holds the segments.
+        segments: Segments of the file table.
         keep_labels: Files whose facts are kept.
 
     Returns:
-        The list to name in the head. Segments that lose nothing stay, others are written anew
-        under other keys, and those that would be empty are left out. One that is damaged or
-        missing stays named, and one for whose successor there is no room.
+        The list to name in the head. Segments that lose nothing stay; others are rewritten under
+        other keys; those that would be empty are left out. A segment that is damaged or missing
+        stays named, and so does one whose successor does not fit on the store.
 
     Cost:
         One GET a segment, and one PUT for each that loses something.
@@ -457,13 +459,13 @@ def prune(
                 return segment
             if not count:
                 return None
-            rest = decode(data, segment.key).filter(is_kept)
+            remaining_facts = decode(data, segment.key).filter(is_kept)
         except CorruptMetadataError as exc:
             _log.warning("file table segment is left as it is key=%s: %s", segment.key, exc.message)
             return segment
         smaller = Segment.new(segment.key.rpartition("/")[0], count, SUFFIX)
         try:
-            store.put(smaller.key, encode(rest))
+            store.put(smaller.key, encode(remaining_facts))
         except StorageFullError as exc:
             _log.warning("file table segment is left as it is key=%s: %s", segment.key, exc.message)
             return segment

@@ -1,6 +1,6 @@
-"""The hand-over: how the head of a dataset moves from one format to the other.
+"""The hand-over: move the head of a dataset from one format to the other.
 
-It begins with a commit that announces it in the head; `lakebed.state.moving` is the rest.
+It begins with a commit that announces it in the head; `lakebed.state.moving` finishes it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ OPERATION = "hand-over"
 def hand_over(
     store: Store, dataset: str, head_format: HeadFormat, options: CommitOptions | None = None
 ) -> Entry:
-    """Move the head of a dataset to another format, beside readers and writers.
+    """Move the head of a dataset to another format, without stopping readers and writers.
 
     Args:
-        store: Where it is.
-        dataset: Its name.
-        head_format: How the head shall be written.
-        options: How long to fight for the head.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        head_format: The new format of the head.
+        options: Retry and lease settings of the commit.
 
     Returns:
         The entry of the hand-over in the history; the entry of the current version if the head
@@ -39,9 +39,9 @@ def hand_over(
         ReadOnlyError: Another tool created the dataset, or the store cannot swap.
         InvalidInputError: The format cannot hold an entry that another tool put into the head;
             nothing has changed.
-        CommitConflictError: The race for the head was lost until the deadline; nothing changed.
+        CommitConflictError: The race for the head was lost until the deadline; nothing has changed.
         CommitUnknownError: The store stopped answering.
-        StorageError: The store failed after the hand-over was announced, as a note says. Call
+        StorageError: The store failed after the hand-over was announced, as a note reports. Call
             again, or let the next commit of any writer finish it.
 
     Cost:
@@ -56,7 +56,7 @@ def hand_over(
         entry = transaction.commit(Change(moves_to=head_format)).entry
     with noting(
         f"Version {entry.version} has announced the move to {head_format}: the next commit of any "
-        "writer goes on with it."
+        "writer continues it."
     ):
         read_settled_head(store, dataset)
     return entry

@@ -2,11 +2,11 @@
 
 What Lakebed adds hangs on `metadata` entries of its own, all of them text.
 
-A head of a million files is a fifth of a gigabyte of text that is nearly all implied: the key of
+A head of a million files is a fifth of a gigabyte of text, nearly all of it implied: the key of
 a file is its label between a prefix and a suffix: `{label: {"files": {"data": prefix + label +
-suffix}}}`. So `partitions` stays bytes in the document. These are a function of the labels, and
-reading is finding the labels and then proving them: what they encode to must be what was read, byte
-for byte. Whatever is written in another way, by another tool or by damage, is read entry by entry.
+suffix}}}`. So `partitions` stays bytes in the document. These bytes are a function of the labels:
+reading finds the labels and then proves them, by encoding them again and comparing byte for byte.
+Bytes in another form, from another tool or from damage, are read entry by entry.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX, Naming
 from lakebed.state.packed import decompress
 
 METADATA_VERSION = 4  # of the Kartothek specification
-MAX_HEAD_BYTES = 2**30  # decompressed; a head of a million files has a fifth of that
+MAX_HEAD_BYTES = 2**30  # decompressed; a head of a million files takes a fifth of that
 
 _MISSING = msgspec.Raw(b"")
 _NULL = {b"null", b"\xc0"}
-_LEVEL = 1  # zstd; above it, hex digits are taken for repetitions: slower, and larger
+_LEVEL = 1  # zstd; higher levels match hex digits as repetitions: slower, and larger
 _T = TypeVar("_T")
 
-_CHUNK = 10_000  # labels at a time, which keeps a proof within a few megabytes
-_FIXSTR, _STR16 = 32, 2**16  # msgpack: lengths from which the next header is needed
+_CHUNK = 10_000  # labels at a time, which keeps the comparison within a few megabytes
+_FIXSTR, _STR16 = 32, 2**16  # msgpack: lengths from which the next larger header is needed
 
 
 class HeadFormat(StrEnum):
-    """How a head is written; chosen at creation, never both at once."""
+    """The format of a head; chosen at creation, never both at once."""
 
     JSON = "json"
     MSGPACK = "msgpack.zstd"
@@ -47,17 +47,17 @@ class HeadFormat(StrEnum):
 
 
 class Partitions(msgspec.Struct, frozen=True):
-    """The entry `partitions` as it is written in a head of some format."""
+    """The entry `partitions` as it is encoded in a head of some format."""
 
     encoded: bytes
     head_format: HeadFormat
 
     def decode(self, kind: type[_T]) -> _T:
-        """Read it; msgspec raises its own errors where it is of another form."""
+        """Decode it; msgspec raises its own errors if it has another form."""
         return _decode(self.encoded, kind, self.head_format)
 
     def encode_as(self, head_format: HeadFormat) -> bytes:
-        """Return it as it is written in a head of this format."""
+        """Return its encoding in a head of this format."""
         if head_format is self.head_format:
             return self.encoded
         return _encode(self.decode(object), head_format)
@@ -75,7 +75,7 @@ class HeadDocument(msgspec.Struct, kw_only=True):
 
 
 class _Written(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A head on its way out or in."""
+    """A head as it is encoded and decoded."""
 
     dataset_metadata_version: int
     dataset_uuid: str
@@ -90,7 +90,7 @@ class _VersionOnly(msgspec.Struct):
 
 
 def encode_head(document: HeadDocument, head_format: HeadFormat) -> bytes:
-    """Return the bytes of a head; as msgpack with a checksum, which zstd verifies."""
+    """Return the bytes of a head; msgpack has a checksum, which zstd verifies."""
     partitions = document.partitions
     payload = _encode(
         _Written(
@@ -114,14 +114,14 @@ def decode_head(data: bytes, head_format: HeadFormat, key: str) -> HeadDocument:
     """Read the bytes of a head.
 
     Args:
-        data: As stored.
-        head_format: By the suffix of `key`.
-        key: For errors.
+        data: The stored bytes.
+        head_format: The format, which the suffix of `key` names.
+        key: The key, for error messages.
 
     Raises:
         CorruptMetadataError: It is truncated, or an entry has the wrong type; nothing is
             converted, and the message names the entry.
-        UnsupportedVersionError: It is of another version of the specification.
+        UnsupportedVersionError: It has another version of the specification.
     """
     payload = _decompress(data, key) if head_format is HeadFormat.MSGPACK else data
     try:
@@ -159,7 +159,7 @@ def _decode(payload: bytes, kind: type[_T], head_format: HeadFormat) -> _T:
 
 
 def _find_version(payload: bytes, head_format: HeadFormat) -> int:
-    """A newer document may differ in everything else: ask for the version alone."""
+    """Return the version alone, since a newer document may differ in everything else."""
     try:
         return _decode(payload, _VersionOnly, head_format).dataset_metadata_version
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -171,7 +171,7 @@ def _check_version(version: int, key: str) -> None:
         raise UnsupportedVersionError(
             f"Head {key!r} has dataset_metadata_version {version}; "
             f"this release reads {METADATA_VERSION}.",
-            hint="Upgrade Lakebed if the version is newer; rewrite it with plateau if older.",
+            hint="Upgrade Lakebed if the version is newer; rewrite the head with plateau if older.",
         )
 
 
@@ -180,7 +180,7 @@ def _decompress(data: bytes, key: str) -> bytes:
         return decompress(data, MAX_HEAD_BYTES)
     except (zstandard.ZstdError, MemoryError) as exc:
         raise CorruptMetadataError(
-            f"Head {key!r} is no zstd frame of a head: {exc}.",
+            f"Head {key!r} is not a zstd frame of a head: {exc}.",
             hint="Restore the object from a copy; no data file was touched.",
         ) from exc
 
@@ -192,7 +192,7 @@ class PartitionEntry(msgspec.Struct, gc=False):
 
 
 class _Skipped(msgspec.Struct, gc=False):
-    """An entry of which only the label is wanted."""
+    """An entry of which only the label is read."""
 
 
 def encode_partitions(labels: Sequence[str], naming: Naming, head_format: HeadFormat) -> Partitions:
@@ -201,10 +201,10 @@ def encode_partitions(labels: Sequence[str], naming: Naming, head_format: HeadFo
 
 
 def read_entries(document: HeadDocument, key: str) -> dict[str, PartitionEntry] | None:
-    """Read the entry as it stands; None if there is none.
+    """Decode all entries; return None if there are none.
 
     Raises:
-        CorruptMetadataError: It is of another form.
+        CorruptMetadataError: They have another form.
     """
     if document.partitions is None:
         return None
@@ -212,7 +212,7 @@ def read_entries(document: HeadDocument, key: str) -> dict[str, PartitionEntry] 
 
 
 def labels_of(document: HeadDocument, naming: Naming, key: str) -> tuple[str, ...]:
-    """Return the labels of a head, each of which must name the key that belongs to it.
+    """Return the labels of a head, each of which must name its own key.
 
     Raises:
         CorruptMetadataError: A label refers to another key, perhaps outside the dataset.
@@ -259,9 +259,9 @@ def _decode_partitions(partitions: Partitions, kind: type[_T], key: str) -> _T:
 
 
 def _are_sound(labels: Sequence[str]) -> bool:
-    """Whether all are relative paths; two dots within a partition value are fine."""
+    """Return whether all labels are relative paths; two dots within a partition value are fine."""
     padded = f"/{'/'.join(labels)}/"
-    # Two searches are enough for labels without a dot at the begin of a component.
+    # Two searches are enough for labels without a dot at the start of a component.
     if not labels or not ("/." in padded or "//" in padded):
         return True
     return not ("/../" in padded or "/./" in padded or "//" in padded)
@@ -315,7 +315,7 @@ def _msgpack_pieces(labels: Sequence[str], naming: Naming) -> Iterator[bytes]:
 
 
 def _plain_msgpack(labels: Sequence[str], naming: Naming) -> bytes | None:
-    """Return the entries of labels whose characters are bytes."""
+    """Return the entries of labels that have one byte a character."""
     if not naming.is_plain(labels):
         return None
     more = len(naming.prefix) + len(naming.suffix)
@@ -323,7 +323,7 @@ def _plain_msgpack(labels: Sequence[str], naming: Naming) -> bytes | None:
     inner = (
         b"\x81" + msgspec.msgpack.encode("files") + b"\x81" + msgspec.msgpack.encode(naming.table)
     )
-    # Header bytes are no text, but Latin-1 has a character for each.
+    # Header bytes are not text, but Latin-1 has a character for each.
     for length, group in itertools.groupby(labels, len):
         if length + more >= _STR16:
             return None
@@ -338,7 +338,7 @@ def _text_header(length: int) -> bytes:
 
 
 def _header(length: int, short: tuple[int, int], *longer: tuple[int, int]) -> bytes:
-    """Return the smallest header of msgpack for a length, as its encoders choose it."""
+    """Return the smallest header of msgpack for a length, as msgpack encoders choose it."""
     first, limit = short
     if length < limit:
         return bytes((first + length,))

@@ -1,9 +1,9 @@
-"""Kartothek's index files, which a commit keeps up where that does not take it long.
+"""Kartothek's index files, which a commit keeps up to date if that is quick.
 
-Other tools believe that the index of a column knows every live file. So the file that was named
-before is right for the next version once it has lost the files that are taken out, and knows those
-that are added; their postings come with the commit. A chain that is broken, as by a commit of very
-many values, begins anew with the next compaction or build of the index.
+Other tools rely on the index of a column to know every live file. The file that was named before is
+right for the next version once the removed files are taken out and the added ones are entered; their
+postings come with the commit. A broken chain, for example after a commit of very many values,
+starts again with the next compaction or build of the index.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _log = logging.getLogger(__name__)
 
 PROPERTY = "kartothek.indices"
 # kartothek 5.3 cannot read the large type; plateau 4.6 reads both, and refuses to update a dataset
-# beside an index of the small one.
+# with an index of the small one.
 _TEXTS = {"string": pa.string(), "large_string": pa.large_string()}
 _OFF = "off"
 _COLUMNS_AT_ONCE = 4
 
 
 def text_type(descriptor: DatasetDescriptor) -> pa.DataType | None:
-    """Return the type that texts have in index files; None if there shall be no such files."""
+    """Return the type of texts in index files; None if index files are turned off."""
     wanted = descriptor.properties.get(PROPERTY, "string")
     if wanted == _OFF:
         return None
@@ -57,17 +57,17 @@ def text_type(descriptor: DatasetDescriptor) -> pa.DataType | None:
 def put_index_file(
     store: Store, dataset: str, column: str, data: bytes, now: dt.datetime, *, digest: str
 ) -> str:
-    """Write an index file under a key that nobody else has; return the key.
+    """Write an index file under an unused key; return the key.
 
-    The key is a time, as Kartothek has it: two writers may have the same.
+    The key is a time, as in Kartothek, so two writers may choose the same.
 
     Args:
-        store: Where the dataset is.
-        dataset: Its name.
-        column: That the file is of.
-        data: The file.
-        now: The time.
-        digest: Of the labels of all files that it knows.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        column: The indexed column.
+        data: The bytes of the file.
+        now: The time to try first.
+        digest: The digest of the labels of all files that it covers.
 
     Cost:
         One conditional PUT.
@@ -85,14 +85,14 @@ def put_index_file(
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """From one version to the next.
+    """The step from one version to the next.
 
     Attributes:
-        before: What the head says.
-        after: What it is to say.
-        changes: That lead there.
+        before: The current state.
+        after: The next state.
+        changes: The changes between the two.
         added: Labels of new files, by id.
-        removed: Labels of files that are gone.
+        removed: Labels of removed files.
     """
 
     before: State
@@ -113,15 +113,15 @@ def kept_up(
     """Return the index files to name after a commit that changes files, by column.
 
     Args:
-        store: Where the dataset is.
-        before: What the head says.
-        after: What it is to say, with its postings.
-        changes: That the commit makes.
-        entries: Of these.
-        written: Takes the key of each file that is written.
+        store: The store that holds the dataset.
+        before: The current state.
+        after: The next state, with its postings.
+        changes: The changes of the commit.
+        entries: The entries of these changes.
+        written: Receives the key of each file that is written.
 
     Cost:
-        Nothing where no index file was named. Else, for each, two requests if this process does
+        Nothing if no index file was named. Else, for each, two requests if this process does
         not hold it, a GET for each new segment of postings, and one PUT.
     """
     texts = text_type(after.descriptor)
@@ -158,7 +158,7 @@ def kept_up(
 
 
 def _extended(store: Store, step: _Step, column: str, texts: pa.DataType) -> bytes | None:
-    kind = step.after.layout.column_types[column]
+    data_type = step.after.layout.column_types[column]
     segments = _new_segments(step, column)
     try:
         base: IndexFile | None = None
@@ -168,22 +168,22 @@ def _extended(store: Store, step: _Step, column: str, texts: pa.DataType) -> byt
                 step.before.name,
                 column,
                 step.before.indices[column],
-                kind,
+                data_type,
                 digest=step.before.digest,
                 max_bytes=most_bytes(segments),
             )
             if base is None:
                 return None
-        return extended(store, column, base, step.removed, segments, kind, step.added, texts)
+        return extended(store, column, base, step.removed, segments, data_type, step.added, texts)
     except (CorruptMetadataError, pa.ArrowException) as exc:
         _log.warning("index is not kept up for other tools column=%s: %s", column, exc)
         return None
 
 
 def _new_segments(step: _Step, column: str) -> tuple[Segment, ...]:
-    """Return the segments that know the new files: those of the commit, or all.
+    """Return the segments that cover the new files: those of the commit, or all.
 
-    What a rollback brings back has its postings already.
+    Files that a rollback restores have their postings already.
     """
     own = tuple(
         segment
