@@ -221,7 +221,7 @@ def test_a_dataset_is_created_with_the_rows_that_it_is_for(lake: Lake) -> None:
 def test_of_two_who_create_a_dataset_for_their_rows_one_is_refused(lake: Lake) -> None:
     store = _CreatedMeanwhile(open_store(lake.folder / "lake"))
 
-    with pytest.raises(CommitConflictError, match="just created by somebody else"):
+    with pytest.raises(CommitConflictError, match="just created by another writer"):
         load_new(store, lake.write("a.jsonl"))
 
     made = lake.repository.open("new")

@@ -374,7 +374,7 @@ class _Reading:
             create(self.store, first.name, lambda: first)
         except ObjectExistsError as exc:
             raise CommitConflictError(
-                f"Dataset {first.name!r} was just created by somebody else.",
+                f"Dataset {first.name!r} was just created by another writer.",
                 hint="Run it again: it reads the files into what is there.",
                 expected=first.version,
                 actual=read_head(self.store, first.name).state.version,
