@@ -126,7 +126,9 @@ def test_start_is_told_from_1990_on_and_refused_before(form: str | None) -> None
     customers.with_options(commit=CommitOptions(begun_at=first)).append([{"dt": "1", "n": 1}])
 
     assert [one.started_at for one in customers.batches()] == [first]
-    with pytest.raises(InvalidInputError, match="before 1990, which a batch id cannot always encode"):
+    with pytest.raises(
+        InvalidInputError, match="before 1990, which a batch id cannot always encode"
+    ):
         CommitOptions(begun_at=first - dt.timedelta(seconds=1))
 
 
