@@ -343,7 +343,7 @@ def test_drift_is_found_and_mended(spark, way, days, table):
 
     drift = days.publish(spark, table=table, check=True)
     assert (drift.added, drift.changed, drift.dropped) == (("dt=a",), ("dt=b",), ("dt=z",))
-    assert drift.schema_changes == ("column stray int is not of the dataset",)
+    assert drift.schema_changes == ("column stray int is not in the dataset",)
     assert (drift.is_in_step, drift.is_applied) == (False, False)
     if way == "sql":
         with pytest.raises(InvalidInputError, match="cannot be changed in place"):
