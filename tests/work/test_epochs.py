@@ -196,7 +196,7 @@ def test_the_number_of_an_epoch_is_a_whole_one(dataset):
 
 @pytest.mark.parametrize(("query", "number"), [("", 0), ("q", -1), ("q" * 201, 0)])
 def test_an_epoch_without_a_name_is_refused(dataset, query, number):
-    with pytest.raises(InvalidInputError, match="has no name"):
+    with pytest.raises(InvalidInputError, match="the name or the number is not valid"):
         dataset.sink(rows(1), number, query=query)
 
     assert dataset.version == 0
