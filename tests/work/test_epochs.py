@@ -170,7 +170,7 @@ def test_two_drivers_of_one_query_do_not_both_commit_an_epoch(dataset):
     store = store_of(dataset)
     epoch = state.Epoch("q", 0)
     with Transaction.begin(store, "numbers", "append", epoch=epoch) as late:
-        late.add(dataset._stage(rows(1), dataset._narrow_target(late, None)))
+        late.add(dataset._stage(rows(1), dataset._narrow_target(late)))
         dataset.sink(rows(1), 0, query="q")
 
         with pytest.raises(CommitConflictError, match="epoch 0 of the same streaming query"):
