@@ -1,16 +1,16 @@
-"""What the reference does with docstrings: their examples become blocks of code."""
+"""Extension of the reference that turns examples in docstrings into blocks of code."""
 
 import re
 from typing import Any
 
 import griffe
 
-# From a prompt to the next empty line, with what it prints.
+# From a prompt to the next empty line, including the output.
 _EXAMPLE = re.compile(r"(?:^>>> .*\n?(?:^(?!\s*$).*\n?)*)", re.MULTILINE)
 
 
 class DoctestFences(griffe.Extension):
-    """Puts fences around examples that stand in the text, outside of a section."""
+    """Puts fences around examples in the text, outside of sections."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Change the docstring of an object."""

@@ -1,6 +1,6 @@
-"""What the site does with the pages.
+"""Hooks that adapt the pages for the site.
 
-Links that leave docs/ lead to the repository, and drawn pictures take the colours of the page.
+Links that leave docs/ lead to the repository, and drawings use the colours of the page.
 """
 
 import re
@@ -27,7 +27,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, *, config: Any, **_: Any) -> str:
-    """Return a page with its drawn pictures in it, so that `currentColor` is the page's colour.
+    """Return a page with its drawings inlined, so that `currentColor` is the page's colour.
 
     As an image, a picture would follow the system's light or dark, and not the switch of the site.
     """
@@ -40,12 +40,12 @@ def on_page_content(html: str, *, config: Any, **_: Any) -> str:
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """Return a page whose search has a name, which the theme forgets."""
+    """Return a page whose search has a label, which the theme omits."""
     return _named(output)
 
 
 def on_post_template(output_content: str, *, template_name: str, **_: Any) -> str:
-    """Return a page that is made of no text of ours, such as the one for lost readers."""
+    """Return a page that the theme generates, such as the 404 page."""
     return _named(output_content) if template_name.endswith(".html") else output_content
 
 

