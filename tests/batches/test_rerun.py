@@ -174,7 +174,7 @@ def test_rerun_that_began_before_another_one_was_visible_conflicts(
     staged = dataset.stage(rows(("a", 1)), "rerun", run="daily")
     late = _Interfering(store, staged.commit)
 
-    with pytest.raises(CommitConflictError, match="of the same run") as caught:
+    with pytest.raises(CommitConflictError, match="to the same run") as caught:
         Repository(late).open("d").rerun(rows(("a", 2)), "daily")
 
     assert not isinstance(caught.value, StaleRerunError)
@@ -232,7 +232,7 @@ def test_older_state_and_nameless_run_are_refused(dataset: Dataset) -> None:
     with pytest.raises(ReadOnlyError):
         dataset.at(version=1).rerun([], "daily")
     for run in ("", None, 7):
-        with pytest.raises(InvalidInputError, match="Name it"):
+        with pytest.raises(InvalidInputError, match="Name the run"):
             dataset.rerun([], run)  # type: ignore[arg-type]
     assert dataset.version == 1
 
