@@ -532,12 +532,12 @@ class Dataset(View):
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries(state)}
             files = tuple(source for source in files if source.batch_id in batches)
-        meant = () if file is None else (os.fspath(file), os.path.abspath(file))  # noqa: PTH100 - links in the path must stay
+        locations = () if file is None else (os.fspath(file), os.path.abspath(file))  # noqa: PTH100 - links in the path must stay
         return Items(
             source
             for source in files
             if batch_id in (None, source.batch_id)
-            and (file is None or source.location in meant or source.file_id in meant)
+            and (file is None or source.location in locations or source.file_id in locations)
         )
 
     def hold(
@@ -991,10 +991,10 @@ class Dataset(View):
                     f"Cannot stage {operation}{' for a view' if view else ''}.",
                     hint="Stage an append, an overwrite, or a rerun of the dataset as a whole.",
                 )
-        with narrowed._begin(operation, run) as begun:
-            begun.add(narrowed._stage(data, narrowed._narrow_target(begun)))
-            work.writer.keep_staged(begun, scope, kept_for, read)
-        record = work.staging.read(self._source.store, begun.base, begun.batch_id)
+        with narrowed._begin(operation, run) as transaction:
+            transaction.add(narrowed._stage(data, narrowed._narrow_target(transaction)))
+            work.writer.keep_staged(transaction, scope, kept_for, read)
+        record = work.staging.read(self._source.store, transaction.base, transaction.batch_id)
         return batches.staged.Staged(self._source, record, Dataset, self._commit_options)
 
     def transaction(self) -> DatasetTransaction:

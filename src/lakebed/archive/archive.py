@@ -19,7 +19,7 @@ from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.name_advice import warn_of_names
 from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
 from lakebed.archive.record import ArchiveRecord
-from lakebed.archive.reindex import ReindexReport, noted, reindex
+from lakebed.archive.reindex import ReindexReport, reindex, with_retraction
 from lakebed.archive.retraction import key_of_retraction, note_retraction, retractions_in
 from lakebed.archive.target import DEFAULT_TEMPLATE, target_path
 from lakebed.archive.times import DAY_MS, time_bucket, times_in_name, to_datetime, to_epoch_ms
@@ -141,7 +141,7 @@ class Archive:
             warn_of_names([fields])
             record = self._store_file(file, fields, id, compress=compress)
         if id is not None:
-            record = noted(self.store, record)
+            record = with_retraction(self.store, record)
         self._put(record)
         return record
 
@@ -249,7 +249,7 @@ class Archive:
         record = kept_files.write_claimed(
             self.store, file, metadata, expected_hash=expected, is_stored=True, keys=self.keys
         )
-        record = noted(self.store, record)
+        record = with_retraction(self.store, record)
         self._put(record)
         return record
 
@@ -385,7 +385,7 @@ class Archive:
             One HEAD and a GET, and a GET if the metadata is only beside the content. The id of a
             file with a key of the original form takes a HEAD and a GET more.
         """
-        return noted(self.store, kept_files.find_record(self.store, url_or_id))
+        return with_retraction(self.store, kept_files.find_record(self.store, url_or_id))
 
     def retract(self, url_or_id: str, *, reason: str) -> ArchiveRecord:
         """Keep a file from being read by any ingest, until it is restored; it stays as it is.

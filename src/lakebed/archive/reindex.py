@@ -106,7 +106,9 @@ def reindex(
     outcomes = _read_all(store, keys) if spark is None else _read_by_tasks(spark, store, list(keys))
     while chunk := list(islice(outcomes, _BATCH)):
         records = [
-            noted(store, outcome) if key_of_retraction(outcome.id) in retracted else outcome
+            with_retraction(store, outcome)
+            if key_of_retraction(outcome.id) in retracted
+            else outcome
             for outcome in chunk
             if isinstance(outcome, ArchiveRecord)
         ]
@@ -133,7 +135,7 @@ def reindex(
     )
 
 
-def noted(store: Store, record: ArchiveRecord) -> ArchiveRecord:
+def with_retraction(store: Store, record: ArchiveRecord) -> ArchiveRecord:
     """Return a record with its retraction from the storage, if there is one."""
     return replace(record, retraction=find_retraction(store, record.id))
 
