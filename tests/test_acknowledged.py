@@ -202,7 +202,7 @@ def test_an_adoption_that_fails_says_that_the_dataset_is_there(tmp_path: Path) -
 
     assert failure.value.__notes__ == [
         "Dataset 't' was created for it, and may be empty: adopt the files again, or drop it, "
-        "which leaves them where they are."
+        "which leaves the files in place."
     ]
     assert lakebed.open_repository(tmp_path).adopt("t").count() == 2
 

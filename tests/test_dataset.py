@@ -297,7 +297,7 @@ def test_overwrite_takes_a_view_of_the_same_dataset_only(flights: Dataset, store
     elsewhere = Repository(MemoryStore(uuid.uuid4().hex)).create("flights", flights.descriptor)
 
     for view in (other.where("dt = '2013-01-01'"), elsewhere, "dt = '2013-01-01'"):
-        with pytest.raises(InvalidInputError, match="is no view of 'flights'"):
+        with pytest.raises(InvalidInputError, match="is not a view of 'flights'"):
             flights.overwrite([], view)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Lakebed keeps datasets on plain storage for people who work in PySpark."""
+"""Lakebed: datasets on plain storage for PySpark users."""
 
 import logging
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What a commit has done, and what a version holds, as values to look at."""
+"""Value types that describe commits, and the schemas, partitions and files of a version."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from lakebed.store.base import Store, validate_key
 if TYPE_CHECKING:
     from lakebed.state.committing import Committed
 
-# Their rows stay what they are, in other files.
+# Their rows stay the same, in other files.
 _REARRANGING = frozenset({"compact", "promote"})
-# What they add may hold rows of the files that they take out; how many, the entry says.
+# Added files may hold rows of the removed ones; the entry records how many.
 _MIXED = frozenset({"ingest", "transaction"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedRows:
-    """Rows of one commit; None where the history does not say.
+    """Row counts of one commit; None where the history does not record them.
 
     Attributes:
-        inserted: That were not there before.
-        updated: That are others now.
-        deleted: That are no longer there.
-        rewritten: That stay as they were, in files that were written again.
+        inserted: Number of new rows.
+        updated: Number of changed rows.
+        deleted: Number of removed rows.
+        rewritten: Number of unchanged rows in rewritten files.
     """
 
     inserted: int | None = None
@@ -48,7 +48,7 @@ class ChangedRows:
 
     @classmethod
     def of(cls, entry: Entry) -> ChangedRows:
-        """Read them from an entry, of whichever release."""
+        """Read the counts from an entry of any release."""
         added = entry.row_count
         removed = entry.removed_row_count if entry.removed else 0
         if entry.operation == FOREIGN:
@@ -83,7 +83,7 @@ class ChangedRows:
 
     @classmethod
     def _of_files(cls, entry: Entry, removed: int | None) -> ChangedRows:
-        """Read those of a rollback: files that come and files that go may hold the same rows."""
+        """Read the counts of a rollback: added and removed files may hold the same rows."""
         if not entry.added:
             return cls(inserted=0, updated=0, deleted=removed, rewritten=0)
         if not entry.removed and entry.inserted_row_count == entry.row_count:
@@ -91,7 +91,7 @@ class ChangedRows:
         return cls()
 
 
-_REPLACING = frozenset({"overwrite", "rerun"})  # all that they delete was in these partitions
+_REPLACING = frozenset({"overwrite", "rerun"})  # all deleted rows were in the named partitions
 _CHANGES = ("inserted", "updated", "deleted", "rewritten")
 
 
@@ -101,28 +101,28 @@ class Commit:
 
     Attributes:
         dataset: Name of the dataset.
-        version: The version that it made.
-        commit_id: Stable over retries.
-        operation: Such as `append` or `cleanup`, or `foreign` for changes of other tools; docs/format.md lists them.
-        committed_at: When; aware, UTC.
-        batch_id: The batch that it made visible, if any.
+        version: The version that the commit made.
+        commit_id: Id of the commit, stable over retries.
+        operation: Such as `append` or `cleanup`, or `foreign` for changes of other tools;
+            docs/format.md lists them.
+        committed_at: Time of the commit; aware, UTC.
+        batch_id: The batch that the commit made visible, if any.
         run: Name of the run, if it had one.
-        row_count: Entities in the files that it added, whatever became of them: also those that
-            stayed as they were and were written again.
-        inserted_row_count: Entities that were not there before.
-        updated_row_count: Entities that it changed.
-        deleted_row_count: Entities that it took out.
-        rewritten_row_count: Entities that stayed as they were, in files that were written again.
-            These four are None where the history does not say: of commits of earlier releases and
-            of other tools, and of a rollback that both takes files out and brings some back.
-        files_added: Keys of the data files that it added.
-        files_removed: Keys of the data files that it took out; they stay on storage.
-        replaced_partitions: Paths of the partitions that these were in.
-        partitions: Paths of the partitions that it touched; empty text if unpartitioned.
-        caught: What the caps of dimensions sent to `OTHER`, by dimension.
+        row_count: Entities in the added files, including unchanged entities that were rewritten.
+        inserted_row_count: Number of new entities.
+        updated_row_count: Number of changed entities.
+        deleted_row_count: Number of removed entities.
+        rewritten_row_count: Number of unchanged entities in rewritten files. These four are None
+            where the history does not record them: for commits of earlier releases and of other
+            tools, and for a rollback that both removes files and brings some back.
+        files_added: Keys of the added data files.
+        files_removed: Keys of the removed data files; they stay on storage.
+        replaced_partitions: Paths of the partitions of the removed files.
+        partitions: Paths of the touched partitions; empty text if unpartitioned.
+        caught: The values that the caps of dimensions sent to `OTHER`, by dimension.
         not_published: Tables that the properties of the dataset name and that do not show the
-            commit, with the reason; empty in a history, which does not know it.
-        notes: What else the caller has to know, in sentences; the history keeps none.
+            commit, with the reason; empty in a history, which does not record it.
+        notes: Further messages for the caller, in sentences; the history does not keep them.
 
     >>> from lakebed import DatasetDescriptor, open_repository
     >>> repository = open_repository("memory://doctest-commit")
@@ -162,9 +162,9 @@ class Commit:
         )
 
     def rows_in_words(self) -> str:
-        """Return what became of rows, in words: `1 row inserted, 365 deleted in 1 partition`.
+        """Return the row counts in words: `1 row inserted, 365 deleted in 1 partition`.
 
-        Of an overwrite and a rerun they say in how many partitions rows were deleted.
+        For an overwrite and a rerun they include the number of partitions with deleted rows.
         """
         words = self._counts_in_words()
         is_replacing = self.operation in _REPLACING and any(self.replaced_partitions)
@@ -221,7 +221,7 @@ class Commit:
 
     @classmethod
     def of(cls, made: Entry | Committed, state: State, notes: tuple[str, ...] = ()) -> Self:
-        """Read a commit from its entry in the history, or from what the transaction returned."""
+        """Make a commit from its entry in the history, or from the result of the transaction."""
         entry = made if isinstance(made, Entry) else made.entry
         changed = ChangedRows.of(entry)
         return cls(
@@ -258,12 +258,12 @@ def _count_of(commit: Commit, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaVersion:
-    """A schema that a dataset has or had.
+    """A current or former schema of a dataset.
 
     Attributes:
-        number: From 1; data files say theirs in their names.
-        version: Of the dataset, which brought it.
-        committed_at: When; aware, UTC. None in a dataset of another tool.
+        number: Number of the schema, from 1; the name of a data file contains it.
+        version: The version of the dataset that introduced the schema.
+        committed_at: Time of that commit; aware, UTC. None in a dataset of another tool.
         schema: The fields of an entity.
     """
 
@@ -289,8 +289,8 @@ class Partition:
         path: Directory relative to the table; empty if unpartitioned.
         values: Typed value of each partition field.
         file_count: Live data files.
-        row_count: Entities, or None where another tool wrote a file.
-        size_bytes: Bytes of the files, or None where another tool wrote a file.
+        row_count: Entities, or None if another tool wrote a file.
+        size_bytes: Bytes of the files, or None if another tool wrote a file.
     """
 
     path: str
@@ -313,12 +313,12 @@ class File:
     """A live data file.
 
     Attributes:
-        key: Where it is, relative to the repository.
-        location: Where it is for others: a path of this machine, or a URL.
+        key: Key of the file, relative to the repository.
+        location: Absolute location, for other tools: a local path or a URL.
         partition: Path of its partition; empty if unpartitioned.
-        batch_id: Of the batch that it belongs to; None in a dataset of another tool.
-        row_count: Entities, or None where another tool wrote it.
-        size_bytes: Length, or None where another tool wrote it.
+        batch_id: Id of its batch; None in a dataset of another tool.
+        row_count: Entities, or None if another tool wrote it.
+        size_bytes: Length, or None if another tool wrote it.
     """
 
     key: str
@@ -344,15 +344,15 @@ def files_of(
     """Return data files of a state, in the order of their labels.
 
     Args:
-        store: Where they are.
-        state: That holds them.
-        labels: Of the files.
-        counts: Rows and bytes of those files of which they are known, by label.
+        store: The store that holds the files.
+        state: The state that the files belong to.
+        labels: Labels of the files to return.
+        counts: Rows and bytes of each file, by label; a file of unknown counts is omitted.
     """
     layout, key_of = state.layout, state.layout.naming.key
     batch_ids: dict[str, int | None] = {}
-    partitions: dict[str, str] = {}  # one text each, however many files it has
-    homes: dict[str, str] = {}  # by what keys begin with
+    partitions: dict[str, str] = {}  # shared by the files of a partition, to save memory
+    homes: dict[str, str] = {}  # absolute location of each directory
     files = []
     for label in labels:
         directory, key = split_label(label)[0], key_of(label)
@@ -379,11 +379,11 @@ def files_of(
 
 
 def partitions_of(files: Iterable[File], level_types: Mapping[str, Type]) -> Items[Partition]:
-    """Return the partitions that files lie in, in order of path.
+    """Return the partitions of files, ordered by path.
 
     Args:
-        files: Of one state.
-        level_types: What its layout says of the levels of its directories.
+        files: Files of one state.
+        level_types: The types of the directory levels in the layout of the state.
     """
     by_path: dict[str, list[File]] = {}
     for file in files:

@@ -1,4 +1,4 @@
-"""Datasets: the widest view, and everything that changes one."""
+"""Datasets: the widest view of the data, and every operation that changes it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Dataset(View):
         return f"<Dataset {self.name!r} in {self._source.store.uri}{self._pin}>"
 
     def _repr_html_(self) -> str:
-        """Show what the last read of the head said; nothing is read for it."""
+        """Show the state as of the last read of the head, without a request."""
         state = self._source.cached()
         descriptor = state.descriptor
         return facts_to_html(
@@ -147,23 +147,23 @@ class Dataset(View):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the dataset."""
         return self._source.name
 
     @property
     def uri(self) -> str:
-        """Where it is."""
+        """The address of the dataset."""
         return f"{self._source.store.uri}/{self.name}"
 
     @property
     def dataset_uri(self) -> str:
-        """The dataset as a URI, which `lakebed.open_uri` opens again."""
+        """The URI of the dataset, which `lakebed.open_uri` opens again."""
         pinned = self._source.pinned
         return f"dataset:{self.uri}" + (f"?{VERSION}={pinned.state.version}" if pinned else "")
 
     @property
     def descriptor(self) -> DatasetDescriptor:
-        """What the dataset is. Reads the head."""
+        """The descriptor of the dataset. Reads the head."""
         return self._source.load().state.descriptor
 
     @property
@@ -180,29 +180,30 @@ class Dataset(View):
         batch_id: int | None = None,
         alone: bool = False,
     ) -> Dataset:
-        """Return the dataset as it was, to be read only.
+        """Return the dataset as it was at a version, read-only.
 
         Args:
-            version: After the commit that made it.
-            time: The last version that was committed by then: a datetime, `2026-09-01T12:30:00Z`,
-                `20260901`, or another time that `lakebed.archive.to_epoch_ms` reads; without
-                zone it is UTC.
-            batch_id: After the commit of this batch; of a staged one, as if it were committed now.
-            alone: Only what the batch itself brought, which a protection of it keeps also where the
-                version is cleaned up.
+            version: The version to read.
+            time: Read the last version that was committed by this time: a datetime,
+                `2026-09-01T12:30:00Z`, `20260901`, or another time that
+                `lakebed.archive.to_epoch_ms` reads; without a zone it is UTC.
+            batch_id: Read the version that committed this batch. A staged batch is read as if it
+                were committed now.
+            alone: Read only the rows of the batch itself. A protected batch stays readable this
+                way after its version is cleaned up.
 
         Raises:
             VersionNotFoundError: There is no such version, or it was cleaned up.
             InvalidInputError: Not exactly one of the three is given, or `alone` without a batch.
 
         Cost:
-            The head and the history, of which there are few objects.
+            The head and the history, which are few objects.
         """
         _check_moment("at", version, time, batch_id)
         if alone:
             if batch_id is None:
                 raise InvalidInputError(
-                    "at() with alone, but without batch_id.", hint="A version is never alone."
+                    "at() with alone, but without batch_id.", hint="Give batch_id with alone."
                 )
             return Dataset(self._source.at_batch_alone(batch_id))
         if version is None:
@@ -218,11 +219,11 @@ class Dataset(View):
         except VersionNotFoundError as error:
             if batch_id is None:
                 raise
-            self._source.at_batch_alone(batch_id)  # raises the same where its files were given up
+            self._source.at_batch_alone(batch_id)  # raises the same if its files were given up
             raise VersionNotFoundError(
                 error.message,
-                hint=f"The rows of batch {batch_id} itself are kept; they are read with alone=True, or "
-                f"by --batch-id {batch_id} --alone.",
+                hint=f"The rows of batch {batch_id} itself are kept; read them with alone=True, or "
+                f"with --batch-id {batch_id} --alone.",
             ) from error
 
     def _find_staged(self, batch_id: int) -> Staged[Dataset] | None:
@@ -245,13 +246,13 @@ class Dataset(View):
         else:
             versions = [entry.version for entry in entries if entry.batch_id == batch_id]
             wanted = f"with batch {batch_id}"
-            hint = "`batches` lists those that there are."
+            hint = "`batches` lists the existing ones."
         if not versions:
             raise VersionNotFoundError(f"Dataset {self.name!r} has no version {wanted}.", hint=hint)
         return versions[-1]
 
     def _entries(self, state: State | None = None) -> tuple[Entry, ...]:
-        """Return the history up to a state: of the current one, if none is told."""
+        """Return the history up to a state, by default the current one."""
         state = self._source.load().state if state is None else state
         entries = history.read(self._source.store, state.lists.history)
         return tuple(entry for entry in entries if entry.version <= state.version)
@@ -260,16 +261,17 @@ class Dataset(View):
         """Return all commits, oldest first.
 
         Cost:
-            The head and the history, of which there are few objects.
+            The head and the history, which are few objects.
         """
         state = self._source.load().state
         return Items(Commit.of(entry, state) for entry in self._entries(state))
 
     def publications(self) -> Items[PublishedTable]:
-        """Return the tables of other formats that show the dataset, and which version.
+        """Return the tables of other formats that show the dataset, and the version of each.
 
-        By what publications have noted beside the data: no metastore and no catalog is asked. A
-        table that properties name, and that is behind, is tried again by the next commit.
+        The answer comes from the notes that publications keep beside the data; no metastore or
+        catalog is queried. If a property names a table that is behind, the next commit publishes
+        to it again.
 
         Cost:
             The head, one LIST, and one GET a table.
@@ -279,10 +281,10 @@ class Dataset(View):
         return Items(published.tables(self._source.store, self._source.load().state))
 
     def schemas(self) -> Items[SchemaVersion]:
-        """Return the schemas that the dataset has and had, oldest first, the current one last.
+        """Return the current and all former schemas, oldest first.
 
         Cost:
-            The head and the history, of which there are few objects.
+            The head and the history, which are few objects.
         """
         state = self._source.load().state
         if not state.is_ours:
@@ -310,10 +312,10 @@ class Dataset(View):
         return Items(by_number.values())
 
     def partitions(self) -> Items[Partition]:
-        """Return the partitions that hold live files, in order of path.
+        """Return the partitions that hold live files, ordered by path.
 
         Cost:
-            The head and the file table, of which there are few objects.
+            The head and the file table, which are few objects.
         """
         state = self._source.load().state
         return partitions_of(self._files(state), state.layout.partition_level_types)
@@ -322,7 +324,7 @@ class Dataset(View):
         """Return the live data files, in the order in which they were added.
 
         Cost:
-            The head and the file table, of which there are few objects.
+            The head and the file table, which are few objects.
         """
         return self._files(self._source.load().state)
 
@@ -335,22 +337,22 @@ class Dataset(View):
 
     @property
     def plot(self) -> Plots:
-        """Pictures by matplotlib: `plot.file_sizes()`, `plot.partitions()`, `plot.commits()`.
+        """Plots by matplotlib: `plot.file_sizes()`, `plot.partitions()`, `plot.commits()`.
 
-        Each takes `ax=`, and returns the Axes that it drew on.
+        Each takes `ax=` and returns the Axes that it drew on.
 
         Raises:
-            MissingDependencyError: matplotlib is not installed, when a picture is drawn.
+            MissingDependencyError: matplotlib is not installed; raised when a plot is drawn.
 
         Cost:
-            As `files`, or of commits as `history`.
+            As `files`; for commits as `history`.
         """
         from lakebed.plots import Plots
 
         return Plots(self.files, self.history)
 
     def batches(self) -> Items[Batch]:
-        """Return all batches: those that commits made visible, oldest first, then staged ones.
+        """Return all batches: committed ones, oldest first, then staged ones.
 
         Cost:
             The head, the history, the file table, a LIST of the manifests, and a GET for each
@@ -371,17 +373,17 @@ class Dataset(View):
     def diff(
         self, a: int | Commit | Batch | Dataset, b: int | Commit | Batch | Dataset | None = None
     ) -> Diff:
-        """Compare two versions: what the commits between them added and removed.
+        """Compare two versions: the rows and files that the commits between them added and removed.
 
         Args:
-            a: A version or a batch id, which stands for the state after its commit; the value of
-                either; or this dataset as `at` gives it. A staged batch stands for the dataset
-                as its commit would make it.
-            b: The same; None for the current version.
+            a: The first side: a version or a batch id, which stands for the state after its
+                commit; a `Commit` or `Batch`; or this dataset as `at` returns it. A staged batch
+                stands for the dataset as its commit would leave it.
+            b: The second side, given likewise; None for the current version.
 
         Raises:
             VersionNotFoundError: There is no such version or batch, or it was cleaned up.
-            InvalidInputError: It is of another dataset, or nothing of the kind.
+            InvalidInputError: A side belongs to another dataset, or is none of these.
 
         Cost:
             The head, the history and the file table. No data file; see `Diff.rows`.
@@ -400,12 +402,13 @@ class Dataset(View):
             case batches.listing.Batch():
                 return self.at(batch_id=side.batch_id)._source.load().state
             case int() if not isinstance(side, bool):
-                # Batch ids are milliseconds since 1970: far beyond any number of commits.
+                # Batch ids are milliseconds since 1970: far greater than any number of commits.
                 is_version = side <= max(self.version, 10**9)
                 dataset = self.at(version=side) if is_version else self.at(batch_id=side)
                 return dataset._source.load().state
         raise InvalidInputError(
-            f"{side!r} is no version.", hint="Give a version or a batch id, or the value of one."
+            f"{side!r} is not a version.",
+            hint="Give a version or a batch id, or a Commit, Batch or Dataset.",
         )
 
     @naming_moment
@@ -422,39 +425,42 @@ class Dataset(View):
     ) -> Commit | None:
         """Make an older state current again, as a new commit.
 
-        The files of that state come back and all others go; both stay readable by version. So
-        does what was known of epochs, runs and raw files: what was taken out is not there, and is
-        written again where its writer brings it again. The next `Ingest` reads such raw files
-        again, unless they are held; `notes` of the commit and a warning in the log name them. What
-        the dataset is stays as it is now: schema, partitions and properties.
+        The files of that state become live again and all others are removed; both stay readable
+        by version. The record of epochs, runs and raw files goes back as well: what was removed
+        counts as never written, and is written again if its writer sends it again. The next
+        `Ingest` reads such raw files again, unless they are held; `notes` of the commit and a
+        warning in the log name them. Schema, partitions and properties of the dataset stay as
+        they are now.
 
         Args:
-            version: To go back to.
-            time: The last version that was committed by then: a datetime, `2026-09-01T12:30:00Z`,
-                `20260901`, or another time that `lakebed.archive.to_epoch_ms` reads; without
-                zone it is UTC.
-            batch_id: After the commit of this batch.
-            view: Only these partitions: of this dataset, aligned with partition boundaries.
-            hold: Whether raw files of which rows are taken out are held, by the same commit: no
-                ingest reads them until they are released. See `hold`.
-            reason: Why they are held; that they were rolled back unless given.
-            base: By what it was found right, as for `append`: a commit since then that has touched
-                a partition that would change is a conflict, and not undone too.
+            version: The version to go back to.
+            time: Go back to the last version that was committed by this time: a datetime,
+                `2026-09-01T12:30:00Z`, `20260901`, or another time that
+                `lakebed.archive.to_epoch_ms` reads; without a zone it is UTC.
+            batch_id: Go back to the version that committed this batch.
+            view: Roll back only these partitions: a view of this dataset, aligned with partition
+                boundaries.
+            hold: Also hold the raw files whose rows are removed, in the same commit: no ingest
+                reads them until they are released. See `hold`.
+            reason: Reason for the hold; by default, that the files were rolled back.
+            base: The version that the decision was based on, as for `append`: if a later commit
+                touched a partition that would change, that is a conflict; it is not undone too.
 
         Returns:
             The commit, or None if nothing would change: then there is no new version.
 
         Raises:
-            VersionNotFoundError: There is no such version, or files of it are gone.
-            CommitConflictError: Another commit touched a partition that would change, or read in
-                a raw file whose rows would, meanwhile or since the base; nothing has changed.
+            VersionNotFoundError: There is no such version, or some of its files are missing.
+            CommitConflictError: Another commit, meanwhile or since the base, touched a partition
+                that would change, or read in a raw file whose rows would change; nothing has
+                changed.
             InvalidInputError: Not exactly one of the three is given, or the view is of another
                 dataset.
             PredicateError: The view is not aligned with partition boundaries.
 
         Cost:
-            The head, the history, the file table, what tells which raw files were read, a HEAD
-            for each file that comes back, one PUT, two where raw files are concerned, and one
+            The head, the history, the file table, the record of the raw files read, a HEAD for
+            each file that comes back, one PUT (two if raw files are affected), and one
             conditional PUT. No data file is read or written.
         """
         read = self._base_of(base)
@@ -480,10 +486,10 @@ class Dataset(View):
         batch_id: int | None = None,
         view: View | None = None,
     ) -> Restoration:
-        """Return what a rollback would change; as `rollback`, but nothing is committed.
+        """Return the changes that `rollback` would make, without a commit.
 
         Raises:
-            VersionNotFoundError: As for `rollback`, but files are not looked at.
+            VersionNotFoundError: As for `rollback`, but files are not checked.
             InvalidInputError: As for `rollback`.
             PredicateError: As for `rollback`.
         """
@@ -503,17 +509,17 @@ class Dataset(View):
     ) -> tuple[SourceFile, ...]:
         """Return the raw files that an `Ingest` has read into the dataset, oldest first.
 
-        Also those are among them that others have taken the place of since: the last one of a
-        `slot` is the current one, but after a rollback that made another one current again, or
-        none. `is_held` says which of them no ingest reads.
+        Includes files that were superseded later. The last file of a `slot` is the current one,
+        except after a rollback that made another one current again, or none. `is_held` marks the
+        files that no ingest reads.
 
         Args:
-            batch_id: Only what was read into this batch.
-            file: Only this one: its location or path, or its id in the archive.
+            batch_id: Return only the files that were read into this batch.
+            file: Return only this file, given by its location or path, or its id in the archive.
 
         Cost:
-            The head, and what tells which files were read, of which there are few objects; of an
-            older version also the history.
+            The head and the record of the files read, which are few objects; for an older version
+            also the history.
         """
         from msgspec.structs import replace
 
@@ -526,12 +532,12 @@ class Dataset(View):
         if self._source.pinned is not None:
             batches = {entry.batch_id for entry in self._entries(state)}
             files = tuple(source for source in files if source.batch_id in batches)
-        meant = () if file is None else (os.fspath(file), os.path.abspath(file))  # noqa: PTH100 - links in the path must stay
+        locations = () if file is None else (os.fspath(file), os.path.abspath(file))  # noqa: PTH100 - links in the path must stay
         return Items(
             source
             for source in files
             if batch_id in (None, source.batch_id)
-            and (file is None or source.location in meant or source.file_id in meant)
+            and (file is None or source.location in locations or source.file_id in locations)
         )
 
     def hold(
@@ -542,15 +548,16 @@ class Dataset(View):
     ) -> Commit | None:
         """Keep raw files from being read by any `Ingest` of the dataset, until they are released.
 
-        Rows that are there stay; `rollback` or `delete` takes them out. A file of a folder is held
-        by its path, whatever it holds later; an archived one by its id. A run of an ingest that
-        has begun before does not commit rows of a file that is held meanwhile. A file that was
-        never read is held by `Ingest.hold`. `load` reads what it is given, held or not.
+        Rows that were read already stay; `rollback` or `delete` removes them. A file of a folder
+        is held by its path, even if its content changes later; an archived file by its id. An
+        ingest that is already running does not commit rows of a file that is held meanwhile. Use
+        `Ingest.hold` for a file that was never read. `load` reads the files that it is given, held
+        or not.
 
         Args:
-            files: One or several that were read: the location or path of each, or its id in the
-                archive.
-            reason: Why; `holds` and each run of an ingest show it.
+            files: One or several files that were read: the location or path of each, or its id in
+                the archive.
+            reason: Reason for the hold; `holds` and each run of an ingest show it.
 
         Returns:
             The commit, or None if all of them were held.
@@ -559,16 +566,15 @@ class Dataset(View):
             InvalidInputError: No file of a name was read.
 
         Cost:
-            What tells which files were read, of which there are few objects; two PUTs and a
-            conditional PUT.
+            The record of the files read, which is few objects; two PUTs and a conditional PUT.
         """
         return self._change_holds("hold", files, reason)
 
     def release(self, files: FileNames) -> Commit | None:
-        """Let an `Ingest` read raw files again that are held.
+        """Release raw files that are held, so that an `Ingest` reads them again.
 
         Args:
-            files: One or several: the location of each, its path or its id in the archive.
+            files: One or several files: the location of each, its path or its id in the archive.
 
         Returns:
             The commit, or None if no file was named.
@@ -602,10 +608,10 @@ class Dataset(View):
     def holds(self) -> Items[Hold]:
         """Return the raw files that no `Ingest` reads, in the order in which they were held.
 
-        Of an older version: those that were held by then, and still are.
+        For an older version: the files that were held by then and still are.
 
         Cost:
-            The head, and what tells which files were read; of an older version also the history.
+            The head and the record of the files read; for an older version also the history.
         """
         from lakebed.state import sources
 
@@ -627,46 +633,46 @@ class Dataset(View):
         options: LoadOptions | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> LoadReport:
-        """Read raw files in as one batch; what does not fit goes to quarantine.
+        """Read raw files in as one batch; rows that do not fit go to quarantine.
 
-        A line that does not parse, a value of another type or outside the bounds of a partition
-        function, and the rest of a damaged file are kept in the dataset `<name>_quarantine`, with
-        the reason, the file and the line number. It is created when it is first needed. Its
-        commit comes before that of the rows, in place of what an earlier attempt of the same run
-        set aside: a crash between the two loses no line, and the run can be started again. A
-        named run that has been loaded is not loaded twice, unless a rollback or an empty rerun
-        has taken out rows of it: then all that is there of the run is replaced. Files are read
-        whether they are held or not; see `hold`.
+        The dataset `<name>_quarantine` keeps each line that does not parse, each value of another
+        type or outside the bounds of a partition function, and the remainder of a damaged file,
+        with the reason, the file and the line number. It is created when it is first needed. Its
+        commit comes before that of the rows, and replaces the quarantined lines of an earlier
+        attempt of the same run: a crash between the two commits loses no line, and the run can be
+        started again. A named run that has been loaded is not loaded twice, unless a rollback or
+        an empty rerun has removed rows of it: then all rows of the run are replaced. Files are
+        read whether they are held or not; see `hold`.
 
         Args:
             paths: A path, a pattern, a directory, a URL, or several; see `find_files` in
                 `lakebed.arrow.reading.files`.
-            format: csv, json (JSON lines), submissions, avro or parquet; None to tell it by the
+            format: csv, json (JSON lines), submissions, avro or parquet; None to infer it from the
                 suffixes.
-            run: Name of the run, one at a time.
-            spark: A session whose tasks read the files, which all of them must see; True for
-                the one that there is, else a local one. None reads in this process.
-            quarantine: Name of another dataset for what does not fit.
-            options: How the files are read.
-            on_progress: Is told after each file, and of rows within a large one; with Spark, when a
-                task has read its group, and on Connect when all have.
+            run: Name of the run; runs of one name must not overlap.
+            spark: A session whose tasks read the files, which must be visible to all of them; True
+                for the active session, else a local one. None reads in this process.
+            quarantine: Name of another dataset for the rows that do not fit.
+            options: Settings for reading the files.
+            on_progress: Callback for progress: called after each file, and for rows within a large
+                one; with Spark, when a task has read its group; on Connect, when all have.
 
         Raises:
             SchemaMismatchError: A header or the schema in a file does not fit; nothing was
                 written.
             PartitionSpecError: A file lacks the source of a partition function.
-            InvalidInputError: There is no such file, or its format cannot be told.
+            InvalidInputError: There is no such file, or its format is unknown.
             CommitUnknownError: The store stopped answering; see the error.
 
         Cost:
-            One pass over the files and, besides what `append` costs, the history.
+            One pass over the files, the cost of `append`, and the history.
         """
         from lakebed.work.ingest.load import load
         from lakebed.work.ingest.load_options import LoadOptions
 
         self._check_writable()
         given = options or LoadOptions()
-        if isinstance(given, LoadOptions):  # else `load` refuses it
+        if isinstance(given, LoadOptions):  # `load` refuses anything else
             given = replace(
                 given,
                 write=given.write or self._write_options,
@@ -690,14 +696,14 @@ class Dataset(View):
         *,
         base: Base | None = None,
     ) -> Commit:
-        """Change what the dataset is: fields, defaults, compression, properties.
+        """Change the descriptor of the dataset: fields, defaults, compression, properties.
 
-        Files that were written stay as they are and read as before: a field that they lack has
-        the default with which it was added. An equal descriptor makes no new version.
+        Existing files stay as they are and read as before: a field that they lack has the default
+        with which it was added. An equal descriptor makes no new version.
 
-        No update of another writer is undone. A function is applied to the current descriptor, and
-        again if another writer was faster. A descriptor needs the `base` that it was made from; if
-        others have updated the dataset since, that is a conflict.
+        An update never undoes the update of another writer. A function is applied to the current
+        descriptor, and again if another writer was faster. A descriptor needs the `base` that it
+        was made from; if another writer has updated the dataset since, that is a conflict.
 
         ```
         flights.update(lambda old: dataclasses.replace(old, compression="snappy"))
@@ -708,20 +714,20 @@ class Dataset(View):
         Args:
             descriptor: A function that returns the new descriptor for the current one, and may be
                 called several times; or, with `base`, the new descriptor itself.
-            base: What the descriptor was made from: a version, or a snapshot, plan or commit. With
-                a function, another update since then is a conflict.
+            base: The version that the descriptor was made from, or a snapshot, plan or commit of
+                it. With a function, another update since then is a conflict.
 
         Returns:
-            The commit; the last one if the descriptor is what it was.
+            The commit; the last one if the descriptor is unchanged.
 
         Raises:
-            SchemaMismatchError: Data of a schema that the dataset has or had could not be read
-                as it was; nothing has changed. The message names the field and the reason.
+            SchemaMismatchError: Data of a current or former schema could not be read as before;
+                nothing has changed. The message names the field and the reason.
             PartitionSpecError: The partitions differ; nothing has changed.
             InvalidInputError: The format differs, or a descriptor is given without `base`; nothing
                 has changed.
-            CommitConflictError: Another writer has updated the dataset since the base, or time and
-                again; nothing has changed.
+            CommitConflictError: Another writer has updated the dataset since the base, or
+                repeatedly; nothing has changed.
             CommitUnknownError: The store stopped answering; see the error.
             MetadataProviderError: The dataset has changed, but the repository's own provider
                 failed.
@@ -737,8 +743,8 @@ class Dataset(View):
         made_from = self._base_of(base)
         if isinstance(descriptor, DatasetDescriptor) and made_from is None:
             raise InvalidInputError(
-                f"Cannot update {self.name!r} with a descriptor alone: updates of others since it "
-                "was made would be undone.",
+                f"Cannot update {self.name!r} with a descriptor alone: updates by other writers "
+                "since it was made would be undone.",
                 hint="Give a function, such as lambda old: dataclasses.replace(old, index=('id',)); "
                 "or name what the descriptor was made from: base=snapshot, a version or a commit.",
             )
@@ -765,14 +771,14 @@ class Dataset(View):
     ) -> Commit:
         """Replace every partition that the data touches, or a whole view.
 
-        The files that were there stay on storage, and readable by version.
+        The replaced files stay on storage, and readable by version.
 
         Args:
             data: As for `append`. With a view it may hold no rows: an explicit empty result.
-            view: Of this dataset, aligned with partition boundaries.
+            view: A view of this dataset, aligned with partition boundaries.
             run: Name of the run, for the history.
-            base: What the data was made from, as for `append`: what others have put into one of
-                the partitions since then is not replaced, but a conflict.
+            base: The version that the data was made from, as for `append`. Later rows of other
+                writers in one of the partitions are a conflict, and are not replaced.
 
         Raises:
             CommitConflictError: Another commit touched one of the partitions meanwhile, or since
@@ -782,8 +788,8 @@ class Dataset(View):
             PredicateError: The view is not aligned with partition boundaries.
 
         Cost:
-            As `append`; of a dataset of up to 100,000 files also the file table, for the number
-            of replaced rows.
+            As `append`; for a dataset of up to 100,000 files also the file table, to count the
+            replaced rows.
         """
         if view is not None:
             self._check_own(view)
@@ -792,12 +798,12 @@ class Dataset(View):
         return self._write("overwrite", data, run, None, base)
 
     def find_overwrite(self, data: object, view: View | None = None) -> Replacement:
-        """Return what `overwrite` would replace, with its partitions and rows; nothing is written.
+        """Return the partitions and rows that `overwrite` would replace; nothing is written.
 
-        Then `overwrite` with `base=found.version` replaces that and nothing else.
+        A later `overwrite` with `base=found.version` replaces these and nothing else.
 
         Args:
-            data: As for `overwrite`. An iterator or a reader is used up.
+            data: As for `overwrite`. An iterator or a reader is consumed.
             view: As for `overwrite`.
 
         Raises:
@@ -807,8 +813,8 @@ class Dataset(View):
             ReadOnlyError: The dataset cannot be written.
 
         Cost:
-            A read of the head, and the file table. The data is read once; of a DataFrame by one
-            Spark job, and another one where dimensions have a cap.
+            A read of the head, and the file table. The data is read once; a DataFrame takes one
+            Spark job, and another one if dimensions have a cap.
         """
         if view is None:
             return self._find_overwrite(data, None)
@@ -823,34 +829,34 @@ class Dataset(View):
         partitions: bool = False,
         base: Base | None = None,
     ) -> Commit:
-        """Replace what a run wrote before, wherever it wrote it, in one commit.
+        """Replace the rows that a run wrote before, in all partitions, in one commit.
 
-        Rows of other runs stay, also those in the same partitions, unless `partitions` is given, and
-        so do the files that were replaced, readable by version. What an `append` or an `overwrite`
-        of the run wrote counts, and rows of it that a compaction or a delete has written anew
-        since. The first rerun of a run adds a batch; where its partitions hold rows of others,
-        `notes` of the commit and a warning in the log name these.
+        Rows of other runs stay, even in the same partitions, unless `partitions` is given. The
+        replaced files stay readable by version. The rows of the run include those of its `append`
+        and `overwrite` calls, and those that a compaction or a delete has rewritten since. The
+        first rerun of a run adds a batch; if its partitions hold rows of other runs, `notes` of
+        the commit and a warning in the log name these partitions.
 
         Args:
-            data: As for `append`. Without rows, what the run wrote before is gone.
-            run: Its name: what is the same each time it is run again, such as the month that it
-                is about.
-            partitions: Whether the partitions that the data touches are replaced as a whole, too,
-                whoever wrote them. A second rerun of the run then replaces all of that.
-            base: What the data was made from, as for `append`: a commit since then that has
-                touched what the run wrote, or one of these partitions, is a conflict.
+            data: As for `append`. Without rows, the earlier rows of the run are removed.
+            run: Name of the run, the same each time it is repeated, such as the month that it
+                covers.
+            partitions: Also replace the partitions that the data touches as a whole, including rows
+                of other runs. A second rerun of the run then replaces all of that.
+            base: The version that the data was made from, as for `append`: a later commit that has
+                touched rows of the run, or one of these partitions, is a conflict.
 
         Raises:
             StaleRerunError: A later rerun of the run was faster; nothing became visible.
-            CommitConflictError: The run has written meanwhile, or another writer has touched what it
-                wrote since the base, or a partition that is replaced; nothing became visible.
+            CommitConflictError: The run has written meanwhile, or since the base another writer
+                has touched its rows or a partition that is replaced; nothing became visible.
             InvalidInputError: The run has no name.
             SchemaMismatchError: The data does not fit; nothing became visible.
             PartitionSpecError: The source of a partition function is missing.
             CommitUnknownError: The store stopped answering; see the error.
 
         Cost:
-            As `append`, and what is known of runs and of files, of which there are few objects.
+            As `append`, and the records of runs and of files, which are few objects.
         """
         scope = _scope_of_run(run, partitions=partitions)
         return self._write("rerun", data, run, scope, base)
@@ -866,33 +872,33 @@ class Dataset(View):
     ) -> Commit | None:
         """Append an epoch of a streaming query, exactly once; made for `foreachBatch`.
 
-        `frame.writeStream.foreachBatch(flights.sink)`. An epoch that the query begins again after
-        a failure is left as it is if it brings the same rows, and replaces what it brought if it
-        does not. One that a rollback took out is written again. Through Spark Connect the query must be named:
-        `foreachBatch(functools.partial(flights.sink, query="flights"))`.
+        Use it as `frame.writeStream.foreachBatch(flights.sink)`. If the query repeats an epoch
+        after a failure, the same rows change nothing, and different rows replace the first ones.
+        An epoch that a rollback removed is written again. Through Spark Connect the query must be
+        named: `foreachBatch(functools.partial(flights.sink, query="flights"))`.
 
         Args:
             data: The rows of the epoch; as for `append`.
-            epoch_id: Its number, which grows.
-            query: What tells the query from others, the same whenever it is started again; a query
-                with a new checkpoint needs a new name. None for Spark's own id of the query that
-                runs, which lies in its checkpoint.
-            compact_every: After so many epochs small files are compacted, in a thread beside; 0 for
-                never.
+            epoch_id: Number of the epoch, which only grows.
+            query: Name that identifies the query, the same whenever it is restarted; a query with
+                a new checkpoint needs a new name. None for Spark's own id of the running query,
+                which is stored in its checkpoint.
+            compact_every: Compact small files after every so many epochs, in a separate thread;
+                0 for never.
             compact_target_bytes: As for `compact`.
 
         Returns:
-            The commit; None for an epoch without rows, or one that was there.
+            The commit; None for an epoch without rows, or one that was committed before.
 
         Raises:
-            InvalidInputError: The query has no name, and Spark does not tell it.
-            StaleRerunError: The query has committed a later epoch, and no rollback took this one
-                out; nothing was written.
+            InvalidInputError: The query has no name, and Spark does not provide its id.
+            StaleRerunError: The query has committed a later epoch, and no rollback removed this
+                one; nothing was written.
             CommitConflictError: Another driver has committed an epoch of the query meanwhile.
             LakebedError: As `append`; nothing became visible.
 
         Cost:
-            As `append`. Of an epoch that comes again, its rows are read, before and now, and the
+            As `append`. For a repeated epoch, its earlier and its new rows are read, and the
             history.
         """
         from lakebed.state.transaction import Transaction
@@ -930,22 +936,23 @@ class Dataset(View):
         base: Base | None = None,
         lease: str | dt.timedelta = "7d",
     ) -> Staged[Dataset]:
-        """Write a batch that nobody sees before it is committed: by this process or another one.
+        """Write a batch that stays invisible until this process or another one commits it.
 
         Args:
             data: As for `append`.
-            operation: What the commit shall be.
+            operation: The operation that the commit performs.
             run: Name of the run, which a rerun needs.
             partitions: As for `rerun`.
-            view: For an append, in which all data must be; for an overwrite, what is replaced.
-            base: What the data of an overwrite was made from, as for `overwrite`.
-            lease: How long the batch is kept from cleanup, such as `7d` or `12h`.
+            view: For an append, the view that all data must lie in; for an overwrite, the view to
+                replace.
+            base: The version that the data of an overwrite was made from, as for `overwrite`.
+            lease: Time for which cleanup spares the batch, such as `7d` or `12h`.
 
         Raises:
             SchemaMismatchError: The data does not fit; nothing is staged.
             PartitionSpecError: The source of a partition function is missing.
-            InvalidInputError: As for `append`, `overwrite` and `rerun`; or the operation is none
-                of these.
+            InvalidInputError: As for `append`, `overwrite` and `rerun`; or the operation is
+                unknown.
             PredicateError: The view is not aligned with partition boundaries.
 
         Cost:
@@ -954,11 +961,11 @@ class Dataset(View):
         """
         kept_for = work.cleanup.parse_age(lease)
         if not kept_for:
-            raise InvalidInputError(f"lease is {lease!r}.", hint="Give more than no time.")
+            raise InvalidInputError(f"lease is {lease!r}.", hint="Give a positive duration.")
         if base is not None and operation != "overwrite":
             raise InvalidInputError(
-                f"A staged {operation} with a base.",
-                hint="Stage an overwrite, or write at once: append and rerun have a base.",
+                f"Cannot stage {operation} with a base.",
+                hint="Stage an overwrite, or write at once: append and rerun take a base.",
             )
         if partitions and operation != "rerun":
             raise InvalidInputError(
@@ -981,17 +988,17 @@ class Dataset(View):
                 scope = _scope_of_run(run, partitions=partitions)
             case _:
                 raise InvalidInputError(
-                    f"A {operation} cannot be staged{' for a view' if view else ''}.",
+                    f"Cannot stage {operation}{' for a view' if view else ''}.",
                     hint="Stage an append, an overwrite, or a rerun of the dataset as a whole.",
                 )
-        with narrowed._begin(operation, run) as begun:
-            begun.add(narrowed._stage(data, narrowed._narrow_target(begun)))
-            work.writer.keep_staged(begun, scope, kept_for, read)
-        record = work.staging.read(self._source.store, begun.base, begun.batch_id)
+        with narrowed._begin(operation, run) as transaction:
+            transaction.add(narrowed._stage(data, narrowed._narrow_target(transaction)))
+            work.writer.keep_staged(transaction, scope, kept_for, read)
+        record = work.staging.read(self._source.store, transaction.base, transaction.batch_id)
         return batches.staged.Staged(self._source, record, Dataset, self._commit_options)
 
     def transaction(self) -> DatasetTransaction:
-        """Return a transaction: one snapshot to read from, and one commit of all that is written.
+        """Return a transaction: one snapshot to read from, and one commit for all writes.
 
         ```
         with flights.transaction() as t:
@@ -999,20 +1006,20 @@ class Dataset(View):
         ```
 
         Returns:
-            The transaction. At the end of `with` it is committed: all of it or nothing, and
-            nothing if there was an error, or if somebody has changed meanwhile what was read.
+            The transaction. At the end of `with` it is committed as a whole. If there was an
+            error, or another writer has changed the data that was read, nothing is committed.
 
         Raises:
             ReadOnlyError: The dataset cannot be written.
 
         Cost:
-            A read of the head; then as the reads and writes, and one commit.
+            A read of the head; then the cost of the reads and writes, and one commit.
         """
         self._check_writable()
         return batches.dataset_transaction.DatasetTransaction(self)
 
     def staged(self) -> Items[Staged[Dataset]]:
-        """Return the batches that are staged and wait for their commit, oldest first.
+        """Return the staged batches that wait for their commit, oldest first.
 
         Cost:
             The head, the history, a LIST of the manifests, and a GET for each batch that is not
@@ -1027,7 +1034,7 @@ class Dataset(View):
         )
 
     def open_staged(self, batch_id: int) -> Staged[Dataset]:
-        """Return a staged batch, to look at it, commit or discard it.
+        """Return a staged batch, to inspect, commit or discard it.
 
         Raises:
             VersionNotFoundError: There is no such staged batch.
@@ -1050,9 +1057,9 @@ class Dataset(View):
         """Delete the entities of a view; see `View.delete`.
 
         Args:
-            view: Of this dataset. The dataset itself is the view of everything.
+            view: A view of this dataset. The dataset itself is the view of everything.
             run: Name of the run, for the history.
-            base: By what it was found right; see `View.delete`.
+            base: The version that the decision was based on; see `View.delete`.
 
         Returns:
             The commit, or None if the view is empty: then there is no new version.
@@ -1064,8 +1071,8 @@ class Dataset(View):
         """
         if view is None:
             raise InvalidInputError(
-                f"Delete of {self.name!r} says not what.",
-                hint="Say what by a condition; to empty the dataset, delete all of it.",
+                f"Cannot delete from {self.name!r}: no view is given.",
+                hint="Give a condition; to empty the dataset, delete all of it.",
             )
         self._check_own(view)
         doomed = self._refined_to(view.constraint)
@@ -1082,20 +1089,20 @@ class Dataset(View):
     ) -> Commit:
         """Keep a version, or the files of one batch, from being cleaned up.
 
-        What is protected can be read for ever: a version with `at(version=…)`, a batch with
-        `at(batch_id=…, alone=True)`. A second protection of the same takes the place of the
+        While it is protected, a version can be read with `at(version=…)`, a batch with
+        `at(batch_id=…, alone=True)`. A second protection of the same version or batch replaces the
         first.
 
         Args:
-            version: All files that it holds.
-            batch_id: All files that its commit brought, and no others.
-            reason: Why; whoever cleans up sees it.
-            until: From then on the protection counts no more; without zone it is UTC.
+            version: Protect all files of this version.
+            batch_id: Protect all files that the commit of this batch added, and no others.
+            reason: Reason for the protection; a cleanup reports it.
+            until: Time when the protection ends; without a zone it is UTC.
 
         Raises:
             VersionNotFoundError: There is no such version or batch, or it was cleaned up.
             InvalidInputError: Not exactly one of version and batch is given, the reason is
-                missing, or the time is over.
+                missing, or the time is in the past.
             CommitConflictError: The race for the head was lost until the deadline.
 
         Cost:
@@ -1120,11 +1127,11 @@ class Dataset(View):
         version: int | None = None,
         batch_id: int | None = None,
     ) -> Commit:
-        """Let a version or batch be cleaned up again, once its retention is over.
+        """Allow a protected version or batch to be cleaned up once its retention is over.
 
         Args:
-            version: What was protected.
-            batch_id: What was protected.
+            version: The protected version.
+            batch_id: The protected batch.
 
         Raises:
             VersionNotFoundError: There is no such protection.
@@ -1145,7 +1152,7 @@ class Dataset(View):
         return Commit.of(made, base)
 
     def protections(self) -> Items[Protection]:
-        """Return what is protected from cleanup, oldest first; expired protections until then.
+        """Return the protections from cleanup, oldest first; a cleanup removes expired ones.
 
         Cost:
             The head.
@@ -1163,37 +1170,38 @@ class Dataset(View):
         spark: SparkSession | Literal[True] | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> CleanupReport:
-        """Delete files that are proven dead; by default only say which.
+        """Delete files that are proven dead; by default only report them.
 
-        Dead are data files that a commit took out longer ago than `older_than`, unless a version
-        since then or a protection needs them; files of writers that died; segments that the head
-        does not name; unfinished writes. Everything else stays, with the reason in the report.
-        First a commit gives the versions up that lose files: they can then no longer be read,
-        restored or protected. A cleanup that was killed is finished by the next one.
+        Dead files are data files that a commit removed longer ago than `older_than`, unless a
+        later version or a protection needs them; files of writers that died; segments that the
+        head does not name; and unfinished writes. Everything else stays, with the reason in the
+        report. First a commit gives up the versions that lose files: they can then no longer be
+        read, restored or protected. The next cleanup finishes one that was killed.
 
         Args:
-            older_than: For so long, files stay after the commit that took them out: as long as a
-                reader may take. Such as `7d`, `12h`, `2w`, or a timedelta.
+            older_than: Time for which files stay after the commit that removed them, at least the
+                duration of the longest read. Such as `7d`, `12h`, `2w`, or a timedelta.
             dry_run: Only report.
-            metastore: What is asked where the dataset is published, as for `publish`.
-            published: `ask`, the default: what the tables of the metastore show now stays, also
-                where somebody has moved a partition by hand; without a metastore to ask, nothing
-                is deleted. `noted`: what publications have noted that the tables may show stays,
-                and nobody is asked.
-            clock_skew: How far the clocks of writers and of the storage may be apart; for so long
-                after its lease, a writer is not taken for dead.
-            spark: A session whose tasks delete, of many files; True for the one that there is,
-                else a local one. None for this process.
-            on_progress: Is told how many objects are deleted, of how many, and their bytes.
+            metastore: The metastore to query if the dataset is published, as for `publish`.
+            published: `ask`, the default: files stay that the tables of the metastore show now,
+                even if a partition was moved by hand; without a metastore to query, nothing is
+                deleted. `noted`: files stay that the tables may show according to the notes of
+                publications, and no metastore is queried.
+            clock_skew: Largest difference between the clocks of writers and of the storage; for
+                this long after its lease, a writer is not treated as dead.
+            spark: A session whose tasks delete, if there are many files; True for the active
+                session, else a local one. None deletes in this process.
+            on_progress: Callback for progress; receives the number of deleted objects, the total,
+                and their bytes.
 
         Raises:
-            InvalidInputError: `older_than` or `clock_skew` is no age. Or the dataset is published,
-                and there is no metastore to ask, or it lacks the table.
+            InvalidInputError: `older_than` or `clock_skew` is not a valid age. Or the dataset is
+                published, and there is no metastore to query, or it lacks the table.
             ReadOnlyError: Another tool created the dataset.
-            CorruptMetadataError: The history cannot be read, so that nothing can be proven.
-            StorageFullError: There is no room for the commit. What the head has given up already
-                is deleted.
-            StorageError: Not everything could be deleted; run it again for the rest. Or the
+            CorruptMetadataError: The history cannot be read, so nothing can be proven dead.
+            StorageFullError: There is no room for the commit. Files of versions that were given up
+                already are deleted.
+            StorageError: Some objects could not be deleted; run the cleanup again. Or the
                 metastore failed, and nothing was deleted.
 
         Cost:
@@ -1232,7 +1240,7 @@ class Dataset(View):
             case "noted" if metastore is None:
                 return None
             case "noted":
-                problem = "A metastore is given, and published='noted' asks none."
+                problem = "A metastore is given, but published='noted' queries none."
             case _:
                 problem = f"published is {published!r}."
         raise InvalidInputError(problem, hint="Give 'ask' or 'noted'.")
@@ -1245,23 +1253,23 @@ class Dataset(View):
         *,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> CheckReport:
-        """Compare what the head says with what is on storage.
+        """Compare the metadata of the dataset with the objects on storage.
 
-        Every live data file must be there, with the size that it was written with; those of
-        older versions that can be read and of protected batches, too. All that is known of files must be readable and
-        fit them: facts, history, indices, the schema file of plateau. What is not needed is
-        noted, and no problem; `cleanup` says more of it.
+        Every live data file must exist with the size that it was written with, and so must the
+        data files of older readable versions and of protected batches. All metadata about files
+        must be readable and match them: facts, history, indices, the schema file of plateau.
+        Objects that are not needed are noted, and are not a problem; `cleanup` reports details.
 
         Args:
-            repair: Make right what data files and head can tell, as commits: rebuild facts and
-                postings from data files, drop Kartothek index files that are not right, write
-                the schema file. Data is never deleted, and never made up.
-            deep: Also read every data file of a version that can be read, and compare it with its
+            repair: Repair everything that data files and head determine, as commits: rebuild facts
+                and postings from data files, drop wrong Kartothek index files, write the schema
+                file. Data is never deleted, and never made up.
+            deep: Also read every data file of a readable version, and compare it with its
                 checksum.
             spark: A session whose tasks read the data files and indices of a deep check; True for
-                the one that there is, else a local one. None for this process.
-            on_progress: Is told how many data files a deep check has read, of how many, and their
-                bytes; else how many have been listed.
+                the active session, else a local one. None reads in this process.
+            on_progress: Callback for progress; receives the number of data files that a deep check
+                has read, the total, and their bytes; without `deep`, the number listed.
 
         Raises:
             DatasetNotFoundError: There is no such dataset.
@@ -1292,44 +1300,44 @@ class Dataset(View):
         dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Publication:
-        """Bring a table of a Hive metastore into step with the current version.
+        """Bring a table of a Hive metastore up to date with the current version.
 
-        The table is created if it is not there. Then partitions that commits have touched since
-        it was last published are added, pointed to their new batch or dropped; no file moves.
-        Each partition changes in one step, several of them do not: a reader may see one partition
-        of the new version beside one of the old. After a crash anywhere, publish again. With the
-        property `publish.hive` set to `true`, each commit does so.
+        The table is created if it does not exist. Then partitions that commits have touched since
+        the last publication are added, pointed to their new batch or dropped; no file moves. Each
+        partition changes atomically, several partitions do not: a reader may see one partition of
+        the new version next to one of the old. After a crash at any point, publish again. With the
+        property `publish.hive` set to `true`, each commit publishes.
 
-        Only a directory that holds exactly the live files of a batch is shown. Where a partition
-        has several live batches, or a directory holds other files, nothing is published.
+        Only a directory that holds exactly the live files of a batch is shown. If a partition has
+        several live batches, or a directory holds other files, nothing is published.
 
         Args:
             metastore: A Spark session; `thrift://host:port`; a directory for Spark's embedded
-                metastore; or None for the session that runs.
-            table: As `database.table`; the database is created if it is not there.
+                metastore; or None for the active session.
+            table: Name as `database.table`; the database is created if it does not exist.
             mode: `partitions`, the default: the table has the dataset's partitions, and each is
                 one live batch. `batches`: each live batch is a partition of its own, with a last
-                partition column `batch_id`; then a batch that takes the place of another does so
-                in two steps.
-            root: The repository as the readers of the table spell it, if not by its own URL.
-            check: Change nothing; compare the whole table, and all directories.
-            repair: Compare the whole table, and mend it.
-            dry_run: Change nothing; say what would be done.
-            on_progress: Is told how many partitions have been added, changed and dropped.
+                partition column `batch_id`; then one batch replaces another in two steps.
+            root: URL of the repository as readers of the table address it, if it differs.
+            check: Change nothing; compare the whole table and all directories.
+            repair: Compare the whole table and repair it.
+            dry_run: Change nothing; report the planned changes.
+            on_progress: Callback for progress; receives the number of partitions added, changed
+                and dropped.
 
         Raises:
-            InvalidInputError: The dataset cannot be shown as it is; the message says which
+            InvalidInputError: The dataset cannot be shown as it is; the message names the
                 partition, directory or field, and what to do. Nothing has changed.
-            AlreadyExistsError: The table was there, and is not this dataset's.
-            StorageError: The metastore failed; what was done until then stays.
+            AlreadyExistsError: The table exists and does not belong to this dataset.
+            StorageError: The metastore failed; changes made before the failure stay.
             MissingDependencyError: pyspark or Java is not installed.
 
         Cost:
             The head, the history since the last publication, one LIST a changed partition. Calls
             of the metastore: about five, and one for each thousand partitions that are added,
             changed or dropped; without a JVM in this process one for each that is changed. One of
-            them names all partitions. A check or repair reads all partitions, as does publishing
-            beside others or after a failure, and a check lists the whole dataset.
+            them lists all partitions. A check or repair reads all partitions, as does publishing
+            concurrently with another process or after a failure; a check lists the whole dataset.
 
         Source:
             docs/design/006-hive.md
@@ -1347,10 +1355,11 @@ class Dataset(View):
     ) -> tuple[NotPublished, ...]:
         """Publish to all tables that the properties name, as each commit does.
 
-        Where a Hive table needs one directory a partition, files of others are gathered by a commit.
+        A Hive table may need all files of a partition in one directory; a commit then gathers them.
 
         Args:
-            metastore: As for `publish`; None also for the one that `LAKEBED_METASTORE` names.
+            metastore: As for `publish`; with None, the one that `LAKEBED_METASTORE` names is used
+                if it is set.
 
         Returns:
             The tables that do not show the current version, each with the reason; empty if all do.
@@ -1376,30 +1385,31 @@ class Dataset(View):
     def publish_statements(
         self, *, table: str, since: int | None = None, root: str | None = None
     ) -> tuple[str, ...]:
-        """Return the SQL that brings a Hive table into step, for whoever runs it elsewhere.
+        """Return the SQL that brings a Hive table up to date, to be run elsewhere.
 
-        No metastore is asked and no Spark started: the table may be anywhere. All statements may be
-        run again. They point each partition to the directory of its current batch, in one step each.
-        Since nobody notes here which version such a table shows, a cleanup does not wait for it: run
-        the statements well before the retention is over.
+        No metastore is queried and no Spark is started: the table may be anywhere. All statements
+        are idempotent. Each points one partition atomically to the directory of its current batch.
+        The version that such a table shows is not recorded here, so a cleanup does not wait for it:
+        run the statements well before the retention is over.
 
         Args:
-            table: As `database.table`.
-            since: A version that the table shows: only partitions that commits have touched since
-                then are told, and those that are gone are dropped. None for a table that is yet to
-                be created, or of which nothing is known: then all partitions are told, and none is
-                dropped.
-            root: The repository as the readers of the table spell it, if not by its own URL.
+            table: Name as `database.table`.
+            since: The version that the table shows: only partitions that commits have touched
+                since then are added or changed, and removed ones are dropped. None for a table
+                that does not exist yet, or whose version is unknown: then all partitions are
+                added, and none is dropped.
+            root: URL of the repository as readers of the table address it, if it differs.
 
         Returns:
-            Statements in the words of Hive, Spark and Athena, each one line without semicolons. A
-            column of times without zone is created as `timestamp_ntz`, which only Spark knows.
+            Statements in the dialect shared by Hive, Spark and Athena, each one line without a
+            semicolon. A column of times without zone is created as `timestamp_ntz`, which only
+            Spark supports.
 
         Raises:
-            InvalidInputError: As `publish`; or it is not known any more what has happened since.
+            InvalidInputError: As `publish`; or the changes since that version are no longer known.
 
         Cost:
-            The head, and one LIST of the dataset, or one a partition that was touched.
+            The head, and one LIST of the dataset, or one for each touched partition.
         """
         self._check_writable()
         return hive.statements.statements(
@@ -1415,19 +1425,19 @@ class Dataset(View):
     ) -> bool:
         """Drop the table that `publish` made; the dataset and its files stay.
 
-        Cleanups forget the table, also one that was dropped by other means.
+        Cleanups then ignore the table, even if it was dropped by other means.
 
         Args:
             metastore: As for `publish`.
-            table: As `database.table`.
-            dry_run: Only say whether there is one to drop.
+            table: Name as `database.table`.
+            dry_run: Only report whether there is a table to drop.
 
         Returns:
             False if there is no such table.
 
         Raises:
-            AlreadyExistsError: It is not this dataset's; it was not touched.
-            InvalidInputError: It is no longer external, so that dropping it would delete files.
+            AlreadyExistsError: The table does not belong to this dataset; it was not touched.
+            InvalidInputError: The table is no longer external; dropping it would delete files.
             StorageError: The metastore failed.
         """
         self._check_writable()
@@ -1443,33 +1453,35 @@ class Dataset(View):
         dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Publication:
-        """Bring a Delta log over the data files into step with the current version.
+        """Bring a Delta log over the data files up to date with the current version.
 
-        The log lies in `<dataset>/data/_delta_log`, so that `<dataset>/data` is a Delta table. A
-        publication is one commit of it, which names the files that came and went; nothing is
-        copied. Readers see one whole version or another, and never a mixture. Each publication
-        proves that they can begin with the log, and begins it again if not. Other engines can
-        read the table, and refuse to write to it: it is a copy. After a crash anywhere, publish
-        again. With the property `publish.delta` set to `true`, each commit does so.
+        The log is in `<dataset>/data/_delta_log`, so that `<dataset>/data` is a Delta table. A
+        publication is one commit to the log, which names the files that were added and removed;
+        nothing is copied. Readers see one whole version or another, and never a mixture. Each
+        publication verifies that readers can open the log, and starts it again if not. Other
+        engines can read the table, and refuse to write to it: it is a copy. After a crash at any
+        point, publish again. With the property `publish.delta` set to `true`, each commit
+        publishes.
 
         Args:
-            check: Change nothing; compare all that the log says with the head.
-            repair: Compare all, and mend it; what others have written to the log is taken back.
-            dry_run: Change nothing; say what would be done.
-            on_progress: Is told of the files that came and went, before and after the commit.
+            check: Change nothing; compare the whole log with the head.
+            repair: Compare the whole log and repair it; changes by other writers are reverted.
+            dry_run: Change nothing; report the planned changes.
+            on_progress: Callback for progress; receives the files that were added and removed,
+                before and after the commit.
 
         Raises:
-            InvalidInputError: Delta cannot say what the dataset is, or others have written to the
-                log; the message names what, and what to do. Nothing has changed.
+            InvalidInputError: Delta cannot represent the dataset, or another writer has written to
+                the log; the message names the cause and what to do. Nothing has changed.
             AlreadyExistsError: There is a log that Lakebed did not write.
-            CorruptMetadataError: What lies in the log has a number that no log reaches.
-            StorageError: The store failed, or others published again and again.
+            CorruptMetadataError: A file in the log has a number that no log reaches.
+            StorageError: The store failed, or other processes published repeatedly.
 
         Cost:
-            The head, the history since the last publication, the facts of files that came since;
-            three GETs of some KiB and a HEAD; a conditional PUT, and two of a note. Each fiftieth time also a
-            checkpoint, whose size is that of the table's metadata. A check or repair reads the
-            whole log.
+            The head, the history since the last publication, the facts of files added since;
+            three GETs of some KiB and a HEAD; a conditional PUT, and two of a note. Each fiftieth
+            time also a checkpoint, whose size is that of the table's metadata. A check or repair
+            reads the whole log.
 
         Source:
             docs/design/007-delta-iceberg.md
@@ -1488,14 +1500,14 @@ class Dataset(View):
         """Delete the Delta log; the dataset and its files stay.
 
         Args:
-            dry_run: Only say whether there is one.
+            dry_run: Only report whether there is a log.
 
         Returns:
-            False if there is none.
+            False if there is no log.
 
         Raises:
-            AlreadyExistsError: Lakebed did not write it; it was not touched.
-            StorageError: It could not be deleted as a whole; do it again.
+            AlreadyExistsError: Lakebed did not write the log; it was not touched.
+            StorageError: Only a part could be deleted; try again.
 
         Cost:
             Three LISTs of the log, a GET of its last commit, two of its note, which stays and is
@@ -1515,36 +1527,38 @@ class Dataset(View):
         dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Publication:
-        """Bring an Iceberg table over the data files into step with the current version.
+        """Bring an Iceberg table over the data files up to date with the current version.
 
-        A publication is one snapshot, which names the files that came and went; nothing is copied.
-        Readers see one whole version or another, and never a mixture. After a crash anywhere,
-        publish again. With the property `publish.iceberg` set to `true`, each commit does so.
+        A publication is one snapshot, which names the files that were added and removed; nothing
+        is copied. Readers see one whole version or another, and never a mixture. After a crash at
+        any point, publish again. With the property `publish.iceberg` set to `true`, each commit
+        publishes.
 
-        Without a catalog, the table's metadata files lie in `<dataset>/iceberg/metadata`, numbered
-        and with a version hint, as those of Hadoop tables: that directory is the table.
+        Without a catalog, the table's metadata files are in `<dataset>/iceberg/metadata`, numbered
+        and with a version hint, like those of Hadoop tables: that directory is the table.
 
         Args:
-            catalog: A catalog by the name that it has in pyiceberg's configuration.
-            table: As `namespace.table` of that catalog.
-            root: The repository as the readers of the table spell it, if not by its own URL.
-            check: Change nothing; compare all that the table says with the head.
-            repair: Compare all, and mend it; snapshots of others are taken back.
-            dry_run: Change nothing; say what would be done.
-            on_progress: Is told of the files that came and went, before and after the commit.
+            catalog: Name of a catalog in pyiceberg's configuration.
+            table: Name as `namespace.table` in that catalog.
+            root: URL of the repository as readers of the table address it, if it differs.
+            check: Change nothing; compare the whole table with the head.
+            repair: Compare the whole table and repair it; snapshots of other writers are reverted.
+            dry_run: Change nothing; report the planned changes.
+            on_progress: Callback for progress; receives the files that were added and removed,
+                before and after the commit.
 
         Raises:
-            InvalidInputError: Iceberg cannot say what the dataset is, or others have written to
-                the table; the message names what, and what to do. Nothing has changed.
-            AlreadyExistsError: There is such a table, and it is not this dataset's.
-            CorruptMetadataError: Metadata of the table cannot be read; a repair begins it again.
-            StorageError: Store or catalog failed, or others published again and again.
+            InvalidInputError: Iceberg cannot represent the dataset, or another writer has written
+                to the table; the message names the cause and what to do. Nothing has changed.
+            AlreadyExistsError: There is such a table, and it does not belong to this dataset.
+            CorruptMetadataError: Metadata of the table cannot be read; a repair starts it again.
+            StorageError: Store or catalog failed, or other processes published repeatedly.
             MissingDependencyError: pyiceberg is not installed.
 
         Cost:
-            The head, the history since the last publication, the facts of files that came since;
-            the table's metadata and list of manifests, both written anew; manifests that name
-            what went; the hint beside the data. A check or repair reads all manifests.
+            The head, the history since the last publication, the facts of files added since; the
+            table's metadata and list of manifests, both rewritten; manifests that name removed
+            files; the hint beside the data. A check or repair reads all manifests.
 
         Source:
             docs/design/007-delta-iceberg.md
@@ -1570,19 +1584,19 @@ class Dataset(View):
         Args:
             catalog: As for `publish_iceberg`.
             table: As for `publish_iceberg`.
-            dry_run: Only say whether there is one.
+            dry_run: Only report whether there is a table to drop.
 
         Returns:
-            False if there is none.
+            False if there is no table.
 
         Raises:
-            AlreadyExistsError: It does not show this dataset; it was not touched.
+            AlreadyExistsError: The table does not show this dataset; it was not touched.
             MissingDependencyError: pyiceberg is not installed.
-            StorageError: Store or catalog failed; do it again.
+            StorageError: Store or catalog failed; try again.
 
         Cost:
             Finding the table, and the deletion of its metadata files; beside the data three LISTs
-            and its note, which stays; of a catalog, one call.
+            and its note, which stays; with a catalog, one call.
         """
         self._check_writable()
         return iceberg.to_iceberg.unpublish(
@@ -1601,43 +1615,45 @@ class Dataset(View):
         commit_bytes: int = COMPACTION_COMMIT_BYTES,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> CompactionReport:
-        """Make few files of a good size of the many small ones of a partition.
+        """Rewrite the many small files of a partition as few files of a good size.
 
-        Rows stay in their partitions, and those of different runs in different files; older
+        Rows stay in their partitions, and rows of different runs in different files; older
         versions stay as they are. Before a commit, the new files are read back and their rows
-        compared with the old ones. Appends go on meanwhile; where others take out a file that is
-        being compacted, its partition is looked at again, and skipped if they keep doing so. At
-        last, indices that know every file are written as other tools read them.
+        compared with the old ones. Appends go on meanwhile. If another writer removes a file that
+        is being compacted, its partition is planned again, and skipped if this keeps happening.
+        Finally, indices that cover every file are written in the form that other tools read.
 
         Args:
-            view: Of this dataset: the partitions that may hold entities of it. None for all.
-            target_bytes: Size of the new files. Files of half of it and more stay as they are.
+            view: Compact only the partitions that may hold entities of this view of the dataset.
+                None for all.
+            target_bytes: Size of the new files. Files of at least half of it stay as they are.
             sort_by: Fields to sort the rows of the new files by, null last.
-            spark: A session whose tasks do the work; True for the one that there is, else a local
+            spark: A session whose tasks do the work; True for the active session, else a local
                 one. None for this process.
-            gather: Write all files of a partition again unless they lie in one directory by
-                themselves, as `publish` needs it, and write adopted files again, as `publish_delta`
-                needs it. That takes a LIST a partition.
-            dry_run: Only say what would be done.
-            commit_bytes: Old files of about so many bytes become one commit. What is committed
-                need not be done again after a crash.
-            on_progress: Is told how many small files have been read, of how many, and their bytes.
+            gather: Rewrite all files of a partition unless they are alone in one directory, as
+                `publish` needs it, and rewrite adopted files, as `publish_delta` needs it. That
+                takes a LIST a partition.
+            dry_run: Only report the planned changes.
+            commit_bytes: Old files of about this many bytes become one commit. Committed work is
+                not repeated after a crash.
+            on_progress: Callback for progress; receives the number of small files read, the total,
+                and their bytes.
 
         Raises:
             InvalidInputError: A size is below 1, a field cannot be sorted by, or the view is of
                 another dataset.
             SchemaMismatchError: A field to sort by is unknown.
-            DamagedFileError: A data file is not what was written; nothing became visible.
-            CorruptMetadataError: Rows were not what they were when they were read back; nothing
-                became visible.
-            CommitConflictError: Others changed the partitions again and again.
+            DamagedFileError: A data file differs from what was written; nothing became visible.
+            CorruptMetadataError: Rows differed when they were read back; nothing became visible.
+            CommitConflictError: Other writers changed the partitions repeatedly.
             ReadOnlyError: The dataset cannot be written.
 
         Cost:
-            The head, the file table, and what tells runs and raw files. The small files are read
-            and written once, and the new ones read once more. Memory: that of one writer, but one
-            and a half times `target_bytes` at least, and of a small file and a few batches for
-            each of up to four threads; with `sort_by` some 100 MiB more a thread, and temporary files.
+            The head, the file table, and the records of runs and raw files. The small files are
+            read and written once, and the new ones read once more. Memory: that of one writer, but
+            at least one and a half times `target_bytes`, and a small file and a few batches for
+            each of up to four threads; with `sort_by` about 100 MiB more a thread, and temporary
+            files.
         """
         from lakebed.state.committing import CommitOptions
 
@@ -1661,16 +1677,16 @@ class Dataset(View):
         )
 
     def compact_metadata(self, *, dry_run: bool = False) -> tuple[MergedList, ...]:
-        """Make one object each of the many small ones of the file table and of the history.
+        """Merge the many small objects of the file table, and of the history, into one object each.
 
-        Commits do so too, each as far as its time allows. Indices become few objects. Facts and
-        postings of data files are left out that no version has which can be read.
+        Commits do so too, as far as their time allows. Indices are merged into few objects. Facts
+        and postings of data files that belong to no readable version are dropped.
 
         Args:
-            dry_run: Only say what would be done.
+            dry_run: Only report the planned merges.
 
         Returns:
-            What was merged; empty if there is nothing to do, and then there is no new version.
+            The merged lists; empty if there is nothing to do: then there is no new version.
 
         Raises:
             ReadOnlyError: The dataset cannot be written.
@@ -1682,12 +1698,12 @@ class Dataset(View):
         """
         self._check_writable()
         store = self._source.store
-        # The history last: it is of its own commit, and of that of the indices.
+        # The history comes last: it includes the commit of the indices, and its own.
         indices = work.indexing.compact_indices(
             store, self.name, options=self._commit_options, is_dry_run=dry_run
         )
         with noting(
-            "" if dry_run or not indices else "Indices are merged: do it again for the rest."
+            "" if dry_run or not indices else "Indices are merged; try again to merge the lists."
         ):
             lists = work.metadata_compaction.compact_metadata(
                 store, self.name, self._commit_options, is_dry_run=dry_run
@@ -1695,7 +1711,7 @@ class Dataset(View):
         return (*lists, *indices)
 
     def indices(self) -> tuple[InvertedIndex, ...]:
-        """Return what inverted indices cover and cost, and whether they can help.
+        """Return the coverage and size of the inverted indices, and whether they can help.
 
         Cost:
             The head; for each index one GET a segment, of its footer; the file table.
@@ -1710,34 +1726,35 @@ class Dataset(View):
         on_progress: OnProgress = NO_PROGRESS,
         commit_bytes: int = INDEX_COMMIT_BYTES,
     ) -> InvertedIndex:
-        """Index a column: which data files hold a value is then known without opening them.
+        """Index a column, to find the data files that hold a value without opening them.
 
-        From now on, writers index what they write. Then files that are there are indexed, in
-        groups that are committed one by one; a build that was broken off goes on where it ended.
-        Readers and writers are not disturbed: files that are not indexed yet are read.
+        From now on, writers index the files that they write. Then existing files are indexed, in
+        groups that are committed one by one; an interrupted build resumes where it ended. Readers
+        and writers are not disturbed: files that are not indexed yet are read.
 
         Args:
-            column: A field of the schema, of single values. Of a partition field there is nothing
-                to build, and no commit: the paths are its index.
-            spark: A session whose tasks do the work; True for the one that there is, else a local
+            column: A field of the schema with a scalar type. A partition field needs no build, and
+                no commit: the paths are its index.
+            spark: A session whose tasks do the work; True for the active session, else a local
                 one. None for this process.
-            on_progress: Is told how many data files have been read, of how many, and their bytes.
-            commit_bytes: Data files of about so many bytes become one commit.
+            on_progress: Callback for progress; receives the number of data files read, the total,
+                and their bytes.
+            commit_bytes: Data files of about this many bytes become one commit.
 
         Returns:
-            The index. Files of other tools it does not cover, nor those of a writer that began
+            The index. It does not cover files of other tools, nor those of a writer that began
             before the build and ended after it: build it again for these.
 
         Raises:
             InvalidInputError: The column cannot have an index.
             SchemaMismatchError: The column is unknown.
-            CorruptMetadataError: A data file is damaged; what is committed stays.
-            CommitConflictError: Others changed the descriptor again and again.
+            CorruptMetadataError: A data file is damaged; committed groups stay.
+            CommitConflictError: Other writers changed the descriptor repeatedly.
             ReadOnlyError: The dataset cannot be written.
 
         Cost:
-            Every data file that is not indexed yet, read as a whole to compare its checksum; a
-            commit for each group of them, and the index read and written once more.
+            Every data file that is not indexed yet, read in full to compare its checksum; a commit
+            for each group of them, and the index read and written once more.
         """
         self._check_writable()
         return work.indexing.build_index(
@@ -1751,11 +1768,11 @@ class Dataset(View):
         )
 
     def drop_index(self, column: str) -> Commit:
-        """Let a column have no index any more; a cleanup takes its objects.
+        """Drop the index of a column; a cleanup deletes its objects.
 
         Raises:
             InvalidInputError: The column has no index.
-            CommitConflictError: Somebody else changed the descriptor meanwhile.
+            CommitConflictError: Another writer changed the descriptor meanwhile.
             ReadOnlyError: The dataset cannot be written.
 
         Cost:
@@ -1776,42 +1793,42 @@ class Dataset(View):
         dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> PromotionReport:
-        """Let dimensions allow more values, and move what they allow out of `OTHER`.
+        """Extend the allowed values of dimensions, and move their rows out of `OTHER`.
 
         The dimensions and the files change in one commit: a reader sees all of it or nothing. Only
-        files of `OTHER` that hold entities which move are written anew.
+        files of `OTHER` that hold entities to move are rewritten.
 
         Args:
             allowed: A dimension schema; or allowed values by field, as `by.dimension` takes
                 them, such as `{"carrier": ["UA", "B6"]}`. Other dimensions stay as they are.
-            spark: A session whose tasks do the work; True for the one that there is, else a local
+            spark: A session whose tasks do the work; True for the active session, else a local
                 one. None for this process.
-            reroute: Let dimensions lose values too, whose rows go to `OTHER`; and let those of a
-                schema take the place of all that there are: others, fewer, or in another order.
-            dry_run: Only say what would move.
-            on_progress: Is told how many files have been looked at and written anew, of how many
-                so far, and their bytes.
+            reroute: Also allow dimensions to lose values, whose rows go to `OTHER`; and let a
+                schema replace all dimensions: by others, by fewer, or in another order.
+            dry_run: Only report the rows that would move.
+            on_progress: Callback for progress; receives the number of files examined and
+                rewritten, the total known so far, and their bytes.
 
         Returns:
-            What moved; without a commit if the dimensions are what they were.
+            A report of the moved rows; without a commit if the dimensions are unchanged.
 
         Raises:
             PartitionSpecError: A dimension would lose values, and `reroute` is not given; or a
-                dimension is of no field. Nothing has changed.
-            InvalidInputError: There is no dimension of a field.
-            CorruptMetadataError: A data file is damaged, or rows were not what they were when they
-                were read back; nothing became visible.
-            CommitConflictError: Others kept writing to `OTHER`; nothing became visible.
+                dimension names an unknown field. Nothing has changed.
+            InvalidInputError: A field has no dimension.
+            CorruptMetadataError: A data file is damaged, or rows differed when they were read
+                back; nothing became visible.
+            CommitConflictError: Other writers kept writing to `OTHER`; nothing became visible.
             MetadataProviderError: The dataset has changed, but the repository's own provider
                 failed.
 
         Cost:
-            The head and the file table, and of files of `OTHER` that may hold such values, by file
-            facts and indices, the sources of the dimensions. Files that hold some are read and
-            written once, and the new ones read once more. Memory: that of one writer, and the
-            distinct values that move. With `reroute`, unless dimensions only allow more, the
-            sources of all files are read; where dimensions come, go or change their order, all
-            files are written.
+            The head and the file table. File facts and indices select the files of `OTHER` that
+            may hold such values; of these, the sources of the dimensions are read. Files that hold
+            some are read and written once, and the new ones read once more. Memory: that of one
+            writer, and the distinct values that move. With `reroute`, unless dimensions only allow
+            more, the sources of all files are read; if dimensions are added, removed or reordered,
+            all files are rewritten.
         """
         self._check_writable()
         do = work.rerouting.reroute if reroute else work.promotion.promote
@@ -1841,7 +1858,7 @@ class Dataset(View):
     def _check_own(self, view: View) -> None:
         if not isinstance(view, View) or not view.is_of(self):
             raise InvalidInputError(
-                f"{view!r} is no view of {self.name!r}.",
+                f"{view!r} is not a view of {self.name!r}.",
                 hint="Narrow the dataset itself, as in dataset.where(\"carrier = 'UA'\").",
             )
 
@@ -1859,7 +1876,8 @@ def _check_moment(verb: str, version: int | None, time: object, batch_id: int | 
 def _scope_of_run(run: str | None, *, partitions: bool) -> RunFiles:
     if not isinstance(run, str) or not run:
         raise InvalidInputError(
-            f"Rerun of the run {run!r}.", hint="Name it by a text, such as '2013-01'."
+            f"Cannot rerun: {run!r} is not a valid name of a run.",
+            hint="Name the run with a text, such as '2013-01'.",
         )
     return RunFiles(run, partitions=None if partitions else frozenset())
 

@@ -76,7 +76,7 @@ class Repository:
         """Use `open_repository` instead, unless you have made a store of your own."""
         self._store = store
         check_given("metadata", metadata, MetadataProvider, "Give a MetadataProvider, opened.")
-        self._told = metadata
+        self._provider = metadata
         self._storage_options = StorageOptions(storage_options or {})
 
     def __repr__(self) -> str:
@@ -87,23 +87,23 @@ class Repository:
 
     @property
     def uri(self) -> str:
-        """Where it is."""
+        """The address of the repository."""
         return self._store.uri
 
     @property
     def repo_uri(self) -> str:
-        """The repository as a URI, which `lakebed.open_uri` opens again."""
+        """The URI of the repository, which `lakebed.open_uri` opens again."""
         return f"repo:{self.uri}"
 
     @property
     def store(self) -> Store:
-        """The store under it."""
+        """The store that holds the repository."""
         return self._store
 
     @property
     def metadata(self) -> MetadataProvider:
-        """Where descriptors are kept: the provider that the repository was opened with, else the heads."""
-        return HeadProvider(self) if self._told is None else self._told
+        """The provider of descriptors that the repository was opened with, else one of its heads."""
+        return HeadProvider(self) if self._provider is None else self._provider
 
     def create(
         self,
@@ -117,24 +117,25 @@ class Repository:
 
         Args:
             name: Letters, digits, `+`, `-` and `_`.
-            descriptor: What it is; may be left out where the repository's own metadata provider
-                keeps one for this name.
-            if_exists: `open` returns the dataset that is there; its descriptor must be equal.
-            head_format: `json` can be read by eye, `msgpack.zstd` is a sixth of the size.
+            descriptor: Schema, partitions and other settings; may be left out if the repository's
+                own metadata provider has a descriptor of this name.
+            if_exists: `open` returns the existing dataset, whose descriptor must be equal.
+            head_format: `json` is human-readable, `msgpack.zstd` is a sixth of the size.
 
         Warns:
-            LakebedWarning: Partitions come again, such as those by `hour(ts)` alone, every day: an
+            LakebedWarning: Partitions repeat, such as those by `hour(ts)` alone, every day: an
                 overwrite would replace that hour of all days.
 
         Raises:
-            DatasetExistsError: The name is taken, or the dataset there has another descriptor.
+            DatasetExistsError: The name is taken, or the existing dataset has another descriptor.
             InvalidNameError: The name is not legal.
-            ReadOnlyError: The store cannot swap, or its service does not keep writers apart.
-            InvalidInputError: No descriptor is given, and there is no provider to ask; or its property
-                `batch.ids` names no form of batch ids; or a repository with datasets has the name,
-                or the location is a dataset itself.
-            DatasetNotFoundError: Somebody else has dropped it in the same moment.
-            CommitUnknownError: The store did not say whether it was created.
+            ReadOnlyError: The store does not support conditional puts, or its service does not
+                enforce them.
+            InvalidInputError: No descriptor is given, and there is no provider to load it from; or
+                its property `batch.ids` is not a known form of batch ids; or the name belongs to a
+                repository with datasets, or the location is itself a dataset.
+            DatasetNotFoundError: Another process has dropped the dataset at the same moment.
+            CommitUnknownError: The store did not report whether the dataset was created.
             MetadataProviderError: The dataset was created, but the repository's own provider
                 failed.
 
@@ -159,11 +160,11 @@ class Repository:
             created = create(self._store, name, lambda: first_state(name, descriptor, format_))
         except ObjectExistsError:
             return self._existing(self.open(name), descriptor, if_exists)
-        if self._told is not None:
-            remedy = "Update it with the same descriptor to tell the provider again."
+        if self._provider is not None:
+            remedy = "Update it with the same descriptor to save it to the provider again."
             with telling(name, "created", remedy):
-                self._told.save(name, descriptor)
-        # Not read again: an answer that is lost now would tell of a failure that was none.
+                self._provider.save(name, descriptor)
+        # The head is not read again: a lost answer would report a failure, but creation succeeded.
         return self._dataset(created)
 
     def adopt(
@@ -182,60 +183,62 @@ class Repository:
         head_format: Literal["json", "msgpack.zstd"] = "json",
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Dataset:
-        """Make a dataset of files that are there; none of them is moved or changed.
+        """Make a dataset from existing files; no file is moved or changed.
 
-        The files lie in `<repository>/<name>`, as those of a Hive table do:
+        The files are in `<repository>/<name>`, laid out as those of a Hive table:
         `<name>/dt=2013-01-01/000000_0`. They become its first version. New batches go to
-        `<name>/data/…`, and what they replace stays until it is cleaned up, as ever. Whatever else
-        lies there is not touched.
+        `<name>/data/…`, and the files that they replace stay until a cleanup, as usual. Other
+        objects in the directory are not touched.
 
-        A directory `batch_id=…` right above files names their batch; the others are of the batch
-        of the adoption. Where a partition has several batches, the newest is current. The older
-        ones become versions before it, readable with `at(batch_id=…)`, until a cleanup takes them.
-        `find_adoption` says beforehand what is taken for what.
+        A directory `batch_id=…` right above files names their batch; other files belong to the
+        batch of the adoption. If a partition has several batches, the newest is current. The older
+        ones become earlier versions, readable with `at(batch_id=…)`, until a cleanup deletes them.
+        `find_adoption` previews the result.
 
         Args:
-            name: Of the directory, and from now on of the dataset.
-            source: A table of a metastore, as `database.table`, whose partitions must all lie
-                there; or that directory itself, or one in it; None for the directory. Or what
-                `find_adoption` has returned, which says all of this: then exactly that is adopted.
-            partition_by: How a directory is partitioned: fields in order, each perhaps with its
-                type, such as `"dt date, carrier"`; they are strings otherwise. A table says it
+            name: Name of the directory and of the new dataset.
+            source: A table of a metastore, as `database.table`, whose partitions must all be in
+                the directory; or that directory itself, or one in it; None for the directory. Or
+                the result of `find_adoption`, which replaces the other arguments: then exactly
+                that is adopted.
+            partition_by: Partition fields of a directory, in order, each optionally with its type,
+                such as `"dt date, carrier"`; the default type is string. A table defines them
                 itself.
-            metastore: Where the table is; as for `Dataset.publish`.
-            current: Which batches of a partition are current: the newest, or all, where each has
-                added rows to those before.
-            batch_level: What the directories of batches are called, as `batchid` of
-                `batchid=1449784608`. New batches are called `batch_id=…` all the same.
-            telemetry: A dimension schema, or where it is: the files are a telemetry tree of
+            metastore: The metastore of the table; as for `Dataset.publish`.
+            current: The current batches of a partition: the newest, or all, if each has added rows
+                to earlier ones.
+            batch_level: Name of the directory level of batches, such as `batchid` in
+                `batchid=1449784608`. New batches always use `batch_id=…`.
+            telemetry: A dimension schema, or its path: the files are a telemetry tree of
                 submissions, which has a partition field for each dimension, with the texts of the
                 paths. Every file is read.
-            kite: The files are a dataset of Kite, whose `.metadata` says schema, format and
-                partition strategy. Every file is read, and must lie where the strategy puts it.
+            kite: The files are a dataset of Kite, whose `.metadata` defines schema, format and
+                partition strategy. Every file is read, and must be in the directory that the
+                strategy gives.
             delta: The files are a Delta table: those that are live in its newest version become the
                 dataset. Its log stays as it is.
             iceberg: The files are an Iceberg table: those of its current snapshot become the
-                dataset. True for the newest metadata in `<name>/metadata`; or the file of the
-                metadata that its catalog knows.
+                dataset. True for the newest metadata in `<name>/metadata`; or the current metadata
+                file according to its catalog.
             head_format: As for `create`.
-            on_progress: Is told how many files have been read.
+            on_progress: Callback for progress; receives the number of files read.
 
         Raises:
-            InvalidInputError: The files cannot be adopted in place; the message says why, and
-                nothing was written. So it is where a log of Delta, Iceberg or Hudi, or the head of
-                a dataset, says which of the files are live, and is not asked.
+            InvalidInputError: The files cannot be adopted in place; the message gives the reason,
+                and nothing was written. One reason is a log of Delta, Iceberg or Hudi, or the head
+                of a dataset, that defines which of the files are live and was not named as source.
             SchemaMismatchError: The files are not all of one schema, or not Parquet.
             NotFoundError: There is no such table, or no file.
             DatasetExistsError: The name is taken.
             CorruptMetadataError: The log of the table cannot be read.
             MissingDependencyError: The library that reads it is not installed.
-            CommitConflictError: Somebody else adopted it meanwhile, or wrote to the table.
+            CommitConflictError: Another process adopted it meanwhile, or wrote to the table.
             CommitUnknownError: The store stopped answering; adopt it again.
 
         Cost:
             Two LISTs of the directory, or one of it and one a partition; up to five LISTs for each
-            directory above it; one HEAD and two GETs a file; of a table of Delta or Iceberg its
-            log; then as `create`, and one commit, whatever the number of versions.
+            directory above it; one HEAD and two GETs a file; for a table of Delta or Iceberg its
+            log; then as `create`, and one commit for any number of versions.
 
         Source:
             docs/design/006-hive.md
@@ -264,11 +267,11 @@ class Repository:
             )
         if adoption.log is not None:
             adoption.log.check_unmoved(self._store)
-        # An earlier adoption may have come as far as this.
+        # An earlier adoption may have failed after this step.
         created = self.create(name, adoption.descriptor, "open", head_format=head_format)
         with noting(
             f"Dataset {name!r} was created for it, and may be empty: adopt the files again, or "
-            "drop it, which leaves them where they are."
+            "drop it, which leaves the files in place."
         ):
             work.adoption.commit_adoption(self._store, created.name, adoption)
         created._source.invalidate()
@@ -289,10 +292,10 @@ class Repository:
         iceberg: bool | str | os.PathLike[str] = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Adoption:
-        """Return what `adopt` would take for what; nothing is written.
+        """Return the interpretation of the files that `adopt` would use; nothing is written.
 
         Args:
-            name: As for `adopt`, and so are the others.
+            name: As for `adopt`.
             source: As for `adopt`.
             partition_by: As for `adopt`.
             metastore: As for `adopt`.
@@ -305,7 +308,7 @@ class Repository:
             on_progress: As for `adopt`.
 
         Raises:
-            InvalidInputError: As for `adopt`; or the arguments are of several kinds of tables.
+            InvalidInputError: As for `adopt`; or the arguments name several kinds of tables.
             SchemaMismatchError: As for `adopt`.
             NotFoundError: As for `adopt`.
             DatasetExistsError: As for `adopt`.
@@ -314,7 +317,8 @@ class Repository:
 
         Cost:
             Two LISTs of the directory, or one of it and one a partition; up to five LISTs for each
-            directory above it; one HEAD and two GETs a file; of a table of Delta or Iceberg its log.
+            directory above it; one HEAD and two GETs a file; for a table of Delta or Iceberg its
+            log.
         """
         self._check_adoptable(name)
         alone = (telemetry, kite or None, delta or None, iceberg or None)
@@ -322,8 +326,8 @@ class Repository:
         others = (source, metastore, partition_by, batch_level != BATCH_ID)
         if kinds and kinds + sum(map(bool, others)) > 1:
             raise InvalidInputError(
-                "A tree of telemetry or of Kite, and a table of Delta or Iceberg, say by themselves "
-                "what they are.",
+                "A tree of telemetry or of Kite, and a table of Delta or Iceberg, cannot be combined "
+                "with other arguments: they define schema and partitions themselves.",
                 hint="Give `telemetry`, `kite`, `delta` or `iceberg` alone.",
             )
         known = TableFormat.DELTA if delta else TableFormat.ICEBERG if iceberg else None
@@ -355,7 +359,7 @@ class Repository:
         )
 
     def _opened(self, uri: str) -> Store:
-        """Open another location with the options of this one."""
+        """Open another location with the storage options of this one."""
         return open_store(uri, storage_options=self._storage_options)
 
     def _check_adoptable(self, name: str) -> None:
@@ -364,7 +368,7 @@ class Repository:
         if existing is not None and not existing._source.load().state.is_ours:
             raise DatasetExistsError(
                 f"Dataset {name!r} in {self.uri} was created by Kartothek or plateau, whose readers "
-                "would lose it with the first batch: all files must lie equally deep for them.",
+                "could not read it after the first batch: they need all files at the same depth.",
                 hint="Read it as it is; or create another dataset, and append its rows to that.",
             )
         if existing is not None and existing.version:
@@ -374,12 +378,12 @@ class Repository:
             )
 
     def _load_descriptor(self, name: str) -> DatasetDescriptor:
-        if self._told is None:
+        if self._provider is None:
             raise InvalidInputError(
-                f"Dataset {name!r} was to be created without a descriptor.",
-                hint="Give one, or open the repository with a metadata provider that keeps one.",
+                f"Cannot create dataset {name!r} without a descriptor.",
+                hint="Give one, or open the repository with a metadata provider that has one.",
             )
-        return self._told.load(name)
+        return self._provider.load(name)
 
     def _existing(
         self, existing: Dataset, descriptor: DatasetDescriptor, if_exists: str
@@ -387,8 +391,8 @@ class Repository:
         if if_exists == "error":
             raise DatasetExistsError(
                 f"Dataset {existing.name!r} exists in {self.uri}.",
-                hint="Open it, choose another name, or let `create` open what exists: if_exists or "
-                "--if-exists, open.",
+                hint="Open it, choose another name, or let `create` open the existing dataset: "
+                "if_exists or --if-exists, open.",
             )
         if existing.descriptor != descriptor:
             raise DatasetExistsError(
@@ -407,10 +411,11 @@ class Repository:
         """Open a dataset.
 
         Args:
-            name: Of the dataset; of one that kartothek wrote with several tables `DATASET:TABLE`.
+            name: Name of the dataset; `DATASET:TABLE` for one of several tables of kartothek.
 
         Raises:
-            DatasetNotFoundError: There is none of this name; the message names the nearest.
+            DatasetNotFoundError: There is no dataset of this name; the message suggests the
+                nearest.
             InvalidNameError: The name is not legal.
             FormatError: Its head cannot be read; or it has several tables, and none is named.
 
@@ -422,11 +427,11 @@ class Repository:
 
     def _dataset(self, state: State, name: str = "") -> Dataset:
         return Dataset(
-            Source(self._store, name or state.name, metadata=self._told, columns_of=state)
+            Source(self._store, name or state.name, metadata=self._provider, columns_of=state)
         )
 
     def exists(self, name: str) -> bool:
-        """Whether there is a dataset of this name.
+        """Return whether there is a dataset of this name.
 
         Raises:
             InvalidNameError: The name is not legal.
@@ -438,10 +443,10 @@ class Repository:
         """Return the names of all datasets, sorted.
 
         Raises:
-            InvalidInputError: The location is no repository, but the directory of a dataset.
+            InvalidInputError: The location is the directory of a dataset, not a repository.
 
         Cost:
-            One LIST of the root, not of the datasets; one more where it holds none.
+            One LIST of the root, not of the datasets; one more if it holds none.
         """
         return list_repository(self._store)
 
@@ -450,7 +455,7 @@ class Repository:
         return self.open(name)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a dataset of this name; nothing else is in a repository."""
+        """Return whether there is a dataset of this name; False for any other object."""
         try:
             return isinstance(name, str) and self.exists(name)
         except InvalidNameError:
@@ -465,32 +470,33 @@ class Repository:
         return len(self.list())
 
     def __bool__(self) -> bool:
-        """A repository is true, also an empty one: nothing is listed to find out."""
+        """Return True, even for an empty repository, to avoid a LIST."""
         return True
 
     def sql(self, query: str) -> pa.Table:
-        """Answer a question in SQL by DuckDB; the datasets are tables by their names.
+        """Run a SQL query in DuckDB; the datasets are tables by their names.
 
-        Their columns are the fields, and then the partition fields that are none of them. Only the datasets that the question names are opened, each at its current version. What it
-        filters by is asked of the planner, so that files are passed over as for a view. Nothing can
-        be changed, and no file be named. Texts of times without a zone are UTC.
+        The columns of a table are the fields, then the partition fields that are not fields. Only
+        the datasets that the query names are opened, each at its current version. Filters are
+        passed to the planner, so files are skipped as for a view. A query cannot change anything
+        or name a file. Texts of times without a zone are UTC.
 
         Args:
             query: One SELECT in DuckDB's dialect. A name with a `-` or `+` needs double quotes.
 
         Returns:
-            The answer, as an Arrow table.
+            The result, as an Arrow table.
 
         Raises:
             MissingDependencyError: DuckDB is not installed.
-            InvalidInputError: It is no single SELECT, or DuckDB does not understand it.
+            InvalidInputError: It is not a single SELECT, or DuckDB cannot run it.
             SchemaMismatchError: Two columns of a dataset, or two fields of a record in it, differ
-                in case only: DuckDB would answer from another column.
-            DatasetNotFoundError: There is no dataset of a name; the message names the nearest.
+                in case only: DuckDB would use another column.
+            DatasetNotFoundError: There is no dataset of a name; the message suggests the nearest.
 
         Cost:
-            As the reads of the datasets; of one that pyarrow makes no dataset of, such as Avro, all
-            rows are read. Memory: the answer, and what DuckDB takes.
+            As the reads of the datasets; if pyarrow does not support the format as a dataset, such
+            as Avro, all rows are read. Memory: the result, and what DuckDB takes.
 
         >>> repository = open_repository("memory://doctest-sql")
         >>> descriptor = DatasetDescriptor(schema={"type": "record", "name": "numbers", "fields": [
@@ -524,19 +530,18 @@ class Repository:
         view: View | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Path:
-        """Write what the lake holds and what happened in it to one HTML page.
+        """Write a report of the content and history of the lake to one HTML page.
 
-        The page needs no other file, no script and no network. It tells of datasets, commits,
-        files, partitions, batches, indices and what is dead, and what somebody may want to mend,
-        each picture with its table. Of a lake of many datasets the largest are told in detail; of
-        a dataset of many commits or partitions the newest or the largest. A dataset that cannot be
-        read is told on the page.
+        The page needs no other file, no script and no network. It shows datasets, commits, files,
+        partitions, batches, indices and dead files, and suggests maintenance; each plot comes with
+        its table. Details cover only the largest of many datasets, and the newest of many commits
+        or the largest of many partitions. A dataset that cannot be read is listed with its error.
 
         Args:
-            path: Of the HTML file; one that is there is replaced.
-            names: Of the datasets; None for all.
-            view: Whose plan is shown: what keeps its files and drops the others.
-            on_progress: Is told how many datasets have been read.
+            path: Path of the HTML file; an existing one is replaced.
+            names: Names of the datasets; None for all.
+            view: A view whose plan is shown: why files are kept and dropped.
+            on_progress: Callback for progress; receives the number of datasets read.
 
         Returns:
             The path.
@@ -546,8 +551,8 @@ class Repository:
             InvalidInputError: A name is not legal, or the file cannot be written.
 
         Cost:
-            For each dataset the head, the history, the file table, and a LIST of what it has on
-            storage. Memory: the files of the 40 largest datasets, as `Dataset.files`.
+            For each dataset the head, the history, the file table, and a LIST of its objects.
+            Memory: the files of the 40 largest datasets, as `Dataset.files`.
         """
         from lakebed.web.build import write_report
 
@@ -556,21 +561,21 @@ class Repository:
         if names is None:
             chosen = self.list()
         else:
-            # A name that somebody gives must be of a dataset, before anything is read.
+            # Check that every given name is a dataset before anything is read.
             datasets = {name: self.open(name) for name in given_names("names", names)}
             chosen, opened = list(datasets), datasets.__getitem__
         write_report(self.uri, chosen, opened, page, view=view, on_progress=on_progress)
         return page
 
     def follow_metadata(self, names: str | Iterable[str] | None = None) -> tuple[str, ...]:
-        """Make the datasets what the repository's own metadata provider says that they shall be.
+        """Create and update datasets to match the repository's own metadata provider.
 
-        For a provider that others write, such as a catalog. What it keeps and is not here is
-        created; what is described otherwise here is updated, by the rules of evolution. Nothing is
-        ever dropped, and the provider is not written. Reads and writes go on by the heads.
+        For a provider that other systems write, such as a catalog. Missing datasets are created;
+        datasets with another descriptor are updated, by the rules of evolution. No dataset is ever
+        dropped, and the provider is not written. Reads and writes still use the heads.
 
         Args:
-            names: Of the datasets that follow; None for all that the provider lists.
+            names: Names of the datasets to match; None for all that the provider lists.
 
         Returns:
             The names of datasets that were created or updated.
@@ -578,27 +583,27 @@ class Repository:
         Raises:
             InvalidInputError: The repository has no provider of its own; or the provider lists
                 nothing, and no names are given; or the rules do not allow an update: datasets
-                before it, in order of name, are updated, it is as it was.
-            DatasetNotFoundError: The provider keeps nothing under one of the names.
+                before it, in order of name, are updated, and it is unchanged.
+            DatasetNotFoundError: The provider has no descriptor of one of the names.
             LakebedError: As `create` and `Dataset.update`.
 
         Cost:
             A list and a load of each descriptor by the provider, and a read of each head.
         """
-        if self._told is None:
+        if self._provider is None:
             raise InvalidInputError(
                 f"{self!r} has no metadata provider to follow.",
                 hint="Give one to `open_repository`, as `metadata`.",
             )
         alone = Repository(self._store, storage_options=self._storage_options)
         changed = []
-        for name in self._told.list() if names is None else given_names("names", names):
-            wanted = self._told.load(name)
+        for name in self._provider.list() if names is None else given_names("names", names):
+            wanted = self._provider.load(name)
             existing = alone._find(name)
             if existing is None:
                 alone.create(name, wanted)
             elif (snapshot := existing.snapshot()).descriptor != wanted:
-                with noting(f"It is dataset {name!r} that cannot follow its metadata."):
+                with noting(f"This concerns dataset {name!r}, which cannot follow its metadata."):
                     existing.update(wanted, base=snapshot)
             else:
                 continue
@@ -606,24 +611,25 @@ class Repository:
         return tuple(changed)
 
     def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
-        """Delete a dataset with everything that it ever held.
+        """Delete a dataset with all its data and history.
 
-        The head goes first, so that a crash leaves garbage and never a broken dataset. What was
-        not there before that, such as a new dataset of the same name, is not touched. Commits
-        that come in between are dropped too.
+        The head is deleted first, so a crash leaves garbage and never a broken dataset. Objects
+        that appear after that, such as a new dataset of the same name, are not touched. Commits
+        made during the drop are dropped too.
 
         Args:
-            name: Of the dataset.
-            if_missing: `ignore` is content if there is none.
+            name: Name of the dataset.
+            if_missing: `ignore` does not raise if there is no such dataset.
 
         Returns:
             Whether there was something to drop.
 
         Raises:
-            DatasetNotFoundError: There is none of this name, or somebody else has just dropped it.
-            CommitConflictError: Somebody else has just dropped it, and created another one, which
+            DatasetNotFoundError: There is no dataset of this name, or another process has just
+                dropped it.
+            CommitConflictError: Another process has just dropped it, and created another one, which
                 stays.
-            InvalidInputError: Other datasets lie in its directory.
+            InvalidInputError: There are other datasets in its directory.
             ReadOnlyError: The store cannot be written.
             MetadataProviderError: The dataset was dropped, but the repository's own provider
                 failed.
@@ -649,13 +655,13 @@ class Repository:
         head = read_head(self._store, name)
         held = [info.key for info in self._store.list(f"{name}/")]
         if not head.state.version:
-            # What an adoption that came to nothing has found there is not the dataset's.
+            # After a failed adoption, the files that it found do not belong to the dataset.
             held = [key for key in held if is_own_key(key)]
         check_holds_none(self._store, name, held)
-        # Once more, after what they are for: a listing takes its time.
+        # Reservations are listed after the files that they are for: a listing takes time.
         held += [reservation.key_of(name, one) for one in reservation.listed(self._store, name)]
         last = remove_heads(self._store, head)
-        # What was committed since the listing; a head of other tools may name keys of anybody.
+        # Add what was committed since the listing; a head of another tool may name foreign keys.
         named = (*map(last.layout.naming.key, last.labels), *last.side_keys)
         held += [key for key in named if key.startswith(f"{name}/") and ".." not in key.split("/")]
         with noting(
@@ -663,22 +669,22 @@ class Repository:
             "delete them, or let a cleanup of a new dataset of this name do so."
         ):
             self._delete_rest(held, last)
-        if self._told is not None:
+        if self._provider is not None:
             with telling(name, "dropped", "Delete it from the provider."):
-                self._told.delete(name)
+                self._provider.delete(name)
 
     def _delete_rest(self, held: Iterable[str], last: State) -> None:
-        """Delete what is left of a dataset whose head is gone."""
+        """Delete the remaining objects of a dataset whose head is deleted."""
         # A new dataset of this name would use the key again.
         schema_file_key = schema_key(last.name, last.layout.table)
         doomed = [key for key in held if key != schema_file_key and not is_of_a_namesake(key, last)]
         # A load that creates its dataset stages rows before that: some of these may be meant for a
-        # namesake. Without a reservation they cannot be committed any more; so whoever has been
+        # namesake. Without a reservation they cannot be committed any more; so a load that was
         # faster has a head by now.
         if self._find(last.name) is None:
             reservations = f"{Folder.BATCHES.of(last.name)}/"
             self._store.delete(key for key in doomed if key.startswith(reservations))
-        # They have the same keys for a namesake: theirs are those that were there before the look.
+        # A namesake uses the same keys for its pointers: ours are those that exist before the check.
         pointers = pointers_in(last.name, doomed)
         leading = etags_of(self._store, pointers)
         if self._find(last.name) is not None:
@@ -691,18 +697,18 @@ class Repository:
             return
         self._store.delete([schema_file_key])
         namesake = self._find(last.name)
-        if namesake is not None:  # its own one may have been there already
+        if namesake is not None:  # its own schema file may have existed already
             schema_file.put_or_leave(self._store, last.name, namesake.descriptor)
 
     def _keys_of(self, last: State) -> frozenset[str]:
-        """Return the keys of what a dataset held for sure, now or before."""
+        """Return the keys that a dataset certainly held, now or before."""
         entries = history.read(self._store, last.lists.history)
         labels = (*last.labels, *(label for entry in entries for label in entry.added))
         return frozenset((*map(last.layout.naming.key, labels), *last.side_keys))
 
 
 class HeadProvider(MetadataProvider):
-    """The descriptors that the heads of a repository hold."""
+    """A provider of the descriptors in the heads of a repository."""
 
     def __init__(self, repository: Repository) -> None:
         """Use `Repository.metadata` instead."""
@@ -720,12 +726,12 @@ class HeadProvider(MetadataProvider):
         """Return the descriptor of a dataset.
 
         Raises:
-            DatasetNotFoundError: There is none of this name.
+            DatasetNotFoundError: There is no dataset of this name.
         """
         return self._repository.open(name).descriptor
 
     def delete(self, name: str) -> bool:
-        """Drop the dataset; False if there is none."""
+        """Drop the dataset; return False if there is none."""
         return self._repository.drop(name, if_missing="ignore")
 
     def list(self) -> list[str]:
@@ -754,10 +760,10 @@ def open_repository(
         url: A directory, or `file:///…`, `s3://bucket/prefix`, `gs://…`, `az://…`,
             `memory://name`. It need not exist yet.
         storage_options: Settings of the object store, such as `endpoint` or `region`.
-        metadata: A provider of your own, to be told of descriptors besides the heads.
+        metadata: A custom provider, which receives descriptors in addition to the heads.
 
     Raises:
-        InvalidInputError: The URL is of no known kind.
+        InvalidInputError: The URL has an unknown scheme.
         MissingDependencyError: The client for it is not installed.
 
     Cost:
@@ -774,7 +780,7 @@ def open_repository(
 def open_uri(
     uri: str, *, storage_options: Mapping[str, str] | None = None
 ) -> Repository | Dataset | View:
-    """Open what a URI names.
+    """Open the repository, dataset or view that a URI names.
 
     Args:
         uri: `repo:LOCATION`, `dataset:LOCATION/NAME`, or `view:LOCATION/NAME?…` with constraints
@@ -783,7 +789,7 @@ def open_uri(
         storage_options: As for `open_repository`.
 
     Raises:
-        InvalidInputError: It is no such URI.
+        InvalidInputError: It is not such a URI.
         PredicateError: A constraint names an unknown field, or does not fit its field.
         DatasetNotFoundError: There is no such dataset.
         VersionNotFoundError: There is no such version.

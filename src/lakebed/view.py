@@ -1,4 +1,4 @@
-"""Views: a dataset narrowed by constraints. Reading, writing and deleting work on them."""
+"""Views: datasets narrowed by constraints, for reading, writing and deleting."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ if TYPE_CHECKING:
 
 
 class View(Readable):
-    """A dataset narrowed by constraints. Immutable; every refinement gives another view.
+    """A dataset narrowed by constraints. Immutable; every refinement returns another view.
 
-    Every call that reads starts from the current head, so that a view shows commits as they
-    come, and each result is of one version. A `snapshot` of it shows one version for good.
+    Every call that reads starts from the current head. So a view shows new commits, and each
+    result is of one version. A `snapshot` of a view always shows the same version.
 
     >>> from lakebed import DatasetDescriptor, open_repository
     >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
@@ -117,18 +117,18 @@ class View(Readable):
         return f"<View of {self._source.name!r}{self._pin}: {cut(str(self._constraint))}>"
 
     def __dir__(self) -> Iterable[str]:
-        """List the attributes for completion: of a pinned view without the verbs that it refuses."""
+        """List the attributes for completion; a pinned view omits the verbs that it refuses."""
         refused = frozenset[str]() if self._source.pinned is None else self._NOT_OF_PINNED
         return (name for name in super().__dir__() if name not in refused)
 
     @property
     def _pin(self) -> str:
-        """The pinned version as words for `repr`; empty if there is none."""
+        """The pinned version as text for `repr`; empty if the view is not pinned."""
         pinned = self._source.pinned
         return "" if pinned is None else f" at version {pinned.state.version}"
 
     def _repr_html_(self) -> str:
-        """Show what the last read of the head said; nothing is read for it."""
+        """Show the state as of the last read of the head, without a request."""
         state = self._source.cached()
         return facts_to_html(
             f"View of {self._source.name}",
@@ -144,19 +144,19 @@ class View(Readable):
 
     @property
     def version(self) -> int:
-        """The version that a read is of: the current one, for which the head is read, or a pinned one.
+        """The version that a read returns: the pinned one, else the current one. Reads the head.
 
-        It is 0 at creation, then one more a commit.
+        It is 0 at creation, and each commit adds one.
         """
         return self._source.load().state.version
 
     def snapshot(self) -> Self:
-        """Return the same view of one version: the current one, for good.
+        """Return the same view, pinned to the current version.
 
-        All reads of a snapshot are of this version, however often, in whichever thread, and, since
-        it can be pickled, in whichever process. So it can be the `base` of a write that is made from
-        what was read. It can only be read. A cleanup may delete its files one day, as those of any
-        older version; `Dataset.protect` keeps them. A pinned view is its own snapshot.
+        All reads of a snapshot are of this version, in every thread and, since it can be pickled,
+        in every process. So it can be the `base` of a write that is derived from the data read. It
+        is read-only. A cleanup may delete its files later, as those of any older version;
+        `Dataset.protect` keeps them. A pinned view is its own snapshot.
 
         Cost:
             A read of the head.
@@ -172,12 +172,12 @@ class View(Readable):
     ) -> Self:
         """Return the same dataset or view, whose verbs write and commit with these options.
 
-        The views, transactions, writers and staged batches that are made of it have them too.
-        What is left out stays as it is.
+        The views, transactions, writers and staged batches that are made from it have them too.
+        An omitted option stays as it is.
 
         Args:
-            write: Sizes and layout of data files that are written.
-            commit: Retries of a commit, lease of its writer, and begin of its process.
+            write: Sizes and layout of the data files to write.
+            commit: Retries of a commit, lease of its writer, and start time of its process.
 
         Raises:
             InvalidInputError: An option is of another type.
@@ -201,12 +201,12 @@ class View(Readable):
 
     @property
     def constraint(self) -> Predicate:
-        """What narrows the view; prints as SQL."""
+        """The constraint that narrows the view; prints as SQL."""
         return self._constraint
 
     @property
     def view_uri(self) -> str:
-        """The view as a URI, which `lakebed.open_uri` opens again."""
+        """The URI of the view, which `lakebed.open_uri` opens again."""
         source = self._source
         terms = []
         if self._constraint != TRUE:
@@ -214,12 +214,12 @@ class View(Readable):
         if source.pinned is not None:
             terms.append(f"{VERSION}={source.pinned.state.version}")
         query = f"?{'&'.join(terms)}" if terms else ""
-        # As in Kite: what has no constraint is the dataset itself.
+        # As in Kite: a view without a constraint is the dataset itself.
         kind = "dataset" if self._constraint == TRUE else "view"
         return f"{kind}:{source.store.uri}/{source.name}{query}"
 
     def is_of(self, other: View) -> bool:
-        """Whether both are views of one dataset, at whatever version."""
+        """Return whether both are views of one dataset, at any version."""
         mine, others = self._source, other._source
         return mine.name == others.name and mine.store.uri == others.store.uri
 
@@ -229,10 +229,10 @@ class View(Readable):
         Args:
             predicate: SQL text, such as `"carrier = 'UA' AND time_hour >= '2013-06-01'"`; or
                 Kartothek's lists, such as `[[("carrier", "==", "UA")]]`, an OR of ANDs; or a
-                predicate. Fields and partition fields may stand in it, `batch_id` among them.
+                predicate. It may use fields and partition fields, including `batch_id`.
 
         Raises:
-            PredicateError: It cannot be read, names an unknown column, or a value is not of
+            PredicateError: It cannot be parsed, names an unknown column, or a value is not of
                 its column's type.
         """
         if isinstance(predicate, str):
@@ -245,7 +245,7 @@ class View(Readable):
         return self._refined_to(all_of([self._constraint, condition]))
 
     def _bound(self, bind_to: Callable[[Mapping[str, Type]], Predicate]) -> Predicate:
-        """Bind to the cached columns; where these do not fit, to the current ones."""
+        """Bind to the cached columns; if these do not fit, to the current ones."""
         cached = self._source.cached().layout.predicate_types
         try:
             return bind_to(cached)
@@ -256,7 +256,7 @@ class View(Readable):
             return bind_to(types)
 
     def with_(self, field: str, *values: Scalar) -> View:
-        """Keep entities whose field has one of the values; without values, has any.
+        """Keep entities whose field has one of the values; without values, is not null.
 
         Raises:
             PredicateError: The field is unknown, or a value is not of its type or is not in
@@ -299,18 +299,18 @@ class View(Readable):
         """Choose the data files to read.
 
         Returns:
-            The plan, which says by `explain()` what was kept and dropped, and why. It can be given
-            to whatever takes Arrow streams.
+            The plan. Its `explain()` reports the kept and dropped files, and why. Any consumer of
+            Arrow streams accepts a plan.
 
         Cost:
-            A read of the head; where more is asked than partitions tell, the file table and the
-            indices that can help, of which the process keeps what it has read.
+            A read of the head; if the constraint is not decided by partitions alone, also the file
+            table and the indices that can help. The process caches these.
         """
         store = self._source.store
         return ReadPlan.of(store, self._plan(store))
 
     def _plan(self, store: Store | None) -> ScanPlan:
-        """Plan by the head alone where there is no store."""
+        """Plan from the head alone if there is no store."""
         from lakebed.plan.search import plan
 
         snapshot = self._source.load()
@@ -328,23 +328,24 @@ class View(Readable):
         """Return the view as a Spark DataFrame of one version.
 
         Args:
-            spark: The session; else the active one, else one started in this process.
-            columns: Fields or partition fields, `batch_id` among them; None for all fields.
-            way: `native` (Spark's own reader, on an object store by the session's connector),
-                `arrow` (through mapInArrow), or `auto`. What Spark's own reader is told of: `paths`
-                of files, or a list that was `prepared`, which needs a session that is not of Spark
-                Connect.
+            spark: The session; None for the active one, else one started in this process.
+            columns: Fields or partition fields, including `batch_id`; None for all fields.
+            way: `native` (Spark's own reader, on an object store with the session's connector),
+                `arrow` (through mapInArrow), or `auto`. The way to pass the files to Spark's own
+                reader can also be given: `paths` of the files, or a `prepared` list, which is not
+                possible on Spark Connect.
 
         Raises:
             MissingDependencyError: pyspark or Java is not installed.
             SchemaMismatchError: A column is unknown or named twice, or there is none.
             InvalidInputError: There is no such way, or it would give a wrong answer here.
-            CorruptMetadataError: A planned file is missing; else this shows when it is read.
+            CorruptMetadataError: A planned file is missing; it may also show only when the file
+                is read.
 
         Cost:
-            What `plan` takes; no Spark job until the DataFrame is used.
+            As `plan`; no Spark job until the DataFrame is used.
         """
-        # Spark is imported where it is asked for: `import lakebed` needs none.
+        # Spark is imported on use: `import lakebed` must not need it.
         from lakebed.spark.planned_frame import read_frame
         from lakebed.spark.session import get_session
 
@@ -356,7 +357,7 @@ class View(Readable):
         """Return the same rows with some columns only, for reading.
 
         Args:
-            columns: Fields or partition fields, `batch_id` among them: one by one, or as a list.
+            columns: Fields or partition fields, including `batch_id`: one by one, or as a list.
 
         Raises:
             SchemaMismatchError: A column is unknown or named twice, or there is none.
@@ -369,10 +370,10 @@ class View(Readable):
         return ViewSelection(self, names)
 
     def limit(self, row_count: int) -> ViewSelection:
-        """Return at most so many of the rows, for reading; which ones is not said.
+        """Return at most this many of the rows, for reading; the selection is unspecified.
 
         Raises:
-            InvalidInputError: It is no number of rows.
+            InvalidInputError: `row_count` is not a valid number of rows.
         """
         return ViewSelection(self, None, check_row_count(row_count))
 
@@ -385,16 +386,16 @@ class View(Readable):
         """Count the entities.
 
         Cost:
-            As `plan`; then the file table for files whose rows are all of the view, and of the
-            others the columns of the filter. So no data file is opened where whole files are
-            counted, but for those that the file table does not know.
+            As `plan`; then the file table for files whose rows all belong to the view, and for the
+            others the columns of the filter. So if whole files are counted, no data file is opened
+            except those that the file table does not list.
         """
         from lakebed.arrow import scan
         from lakebed.plan.search import take_known_rows
 
         chosen = self.plan()
-        known, rest = take_known_rows(self._source.store, chosen)
-        return known + scan.count(self._source.store, rest)
+        known, remaining = take_known_rows(self._source.store, chosen)
+        return known + scan.count(self._source.store, remaining)
 
     def reader(self, type: type | None = None) -> EntityReader:  # noqa: A002 - the word of API.md
         """Return an iterator over the entities, as dicts or as instances of a dataclass.
@@ -403,8 +404,8 @@ class View(Readable):
             type: A dataclass; only its fields are read.
 
         Raises:
-            InvalidInputError: `type` is not a dataclass; or, where it is read, an entity has a date or
-                time outside the years 1 to 9999, for which Python has no object.
+            InvalidInputError: `type` is not a dataclass; or, during iteration, an entity has a date
+                or time outside the years 1 to 9999, which Python cannot represent.
             SchemaMismatchError: It has a field that the dataset lacks.
         """
         if type is None:
@@ -418,10 +419,11 @@ class View(Readable):
         return EntityReader(self.record_batches(names), builder(type))
 
     def is_empty(self) -> bool:
-        """Whether there is no entity in the view.
+        """Return whether the view contains no entities.
 
         Cost:
-            A read of the head; then footers, and the columns of the filter, until one is found.
+            A read of the head; then footers, and the columns of the filter, until an entity is
+            found.
         """
         return self._is_empty(self.plan())
 
@@ -429,7 +431,7 @@ class View(Readable):
         from lakebed.arrow import scan
 
         store = self._source.store
-        # First the files of which a footer tells.
+        # First the files whose footers give the answer.
         for file in sorted(chosen.files, key=lambda file: file.is_filtered):
             alone = replace(chosen, files=(file,))
             if not file.is_filtered:
@@ -444,20 +446,22 @@ class View(Readable):
         return True
 
     def includes(self, entity: object) -> bool:
-        """Whether an entity belongs to the view.
+        """Return whether an entity belongs to the view.
 
         Args:
-            entity: A dict, or an object with fields as a writer takes it. A field that it lacks is null. Partition fields
-                are computed; that of a provided one is taken from the entity, else from the view
-                where that names one value. `batch_id` is null, since the entity is in no batch.
+            entity: A dict, or an object with fields, as for a writer. A missing field is null.
+                Partition fields are computed; the value of a provided one is taken from the
+                entity, else from the view if the view fixes one value. `batch_id` is null, since
+                the entity is in no batch.
 
         Raises:
-            SchemaMismatchError: It has a field that the dataset lacks.
-            InvalidInputError: It is no entity, or a value that matters is not of its field's type.
-            PartitionSpecError: A partition field that matters has no value for it.
+            SchemaMismatchError: The entity has a field that the dataset lacks.
+            InvalidInputError: It is not an entity, or a value that the constraint needs is not of
+                its field's type.
+            PartitionSpecError: A partition field that the constraint needs has no value.
 
         Cost:
-            Nothing; the head that was last read says what the fields are.
+            Nothing; the fields are those of the last read of the head.
         """
         from lakebed.arrow.entities import as_mapping
 
@@ -485,7 +489,7 @@ class View(Readable):
         return matches(self._constraint, {**values, **computed})
 
     def _supplied(self, state: State) -> dict[str, Scalar]:
-        """Return the values that the view gives provided partition fields: where it names one."""
+        """Return the values that the view fixes for provided partition fields."""
         supplied: dict[str, Scalar] = {}
         for function in state.descriptor.partition_by:
             if function.takes_source:
@@ -497,9 +501,9 @@ class View(Readable):
         return supplied
 
     def covering_partitions(self) -> tuple[PartitionView, ...]:
-        """Return the partitions that may hold entities of the view, in order of path.
+        """Return the partitions that may hold entities of the view, ordered by path.
 
-        They are disjoint, and together hold all of the view.
+        They are disjoint, and together contain the whole view.
 
         Cost:
             A read of the head, and nothing else.
@@ -512,7 +516,7 @@ class View(Readable):
             by_path[path] = {name: file.partition[name] for name in levels}
         views: dict[tuple[Scalar, ...], PartitionView] = {}
         for path, values in sorted(by_path.items()):
-            # The two zeros are equal, so that a view of one holds the rows of both.
+            # 0.0 and -0.0 are equal, so a view of one holds the rows of both.
             views.setdefault(
                 tuple(values.values()),
                 PartitionView(self._source, path, values)._with_options_of(self),
@@ -520,7 +524,7 @@ class View(Readable):
         return tuple(views.values())
 
     def is_aligned(self) -> bool:
-        """Whether the view consists of whole partitions, so that it can be overwritten."""
+        """Return whether the view consists of whole partitions, as `overwrite` requires."""
         return self._exact(self._source.cached()) is not None
 
     def _exact(self, state: State) -> Predicate | None:
@@ -531,13 +535,13 @@ class View(Readable):
         )
 
     def signal_ready(self) -> dt.datetime:
-        """Say that the view is complete, for whoever waits for it.
+        """Signal that the view is complete, for processes that wait for it.
 
-        The signal is of exactly this view; also an empty one can be ready. It stays until the
-        dataset is dropped.
+        The signal applies to exactly this view, which may be empty. It stays until the dataset is
+        dropped.
 
         Returns:
-            The time of the signal, later than that of any before; aware, UTC.
+            The time of the signal, later than that of any earlier one; aware, UTC.
 
         Raises:
             ReadOnlyError: The view is of an older state.
@@ -549,11 +553,11 @@ class View(Readable):
         return signals.put(self._source.store, self._source.name, self._constraint)
 
     def is_ready(self) -> bool:
-        """Whether exactly this view has been signalled ready; as `ready_at`."""
+        """Return whether exactly this view has been signalled ready; as `ready_at`."""
         return self.ready_at() is not None
 
     def ready_at(self) -> dt.datetime | None:
-        """Return when exactly this view was last signalled ready, aware and UTC; None if never.
+        """Return the time of the last ready signal of exactly this view, aware and UTC, or None.
 
         Raises:
             CorruptMetadataError: The signal cannot be read.
@@ -571,35 +575,35 @@ class View(Readable):
         if_not_empty: Literal["append", "error"] = "append",
         base: Base | None = None,
     ) -> Commit:
-        """Add a batch. Through a narrower view than the dataset, every entity must be in it.
+        """Append a batch. If the view is narrower than the dataset, every entity must be in it.
 
         Args:
             data: A Spark DataFrame, which is written by its tasks; or, written in this process, a
                 pyarrow Table, RecordBatch or RecordBatchReader, a pandas or Polars DataFrame, a
-                relation of DuckDB, a view, or whatever else has `__arrow_c_stream__`; or an
+                relation of DuckDB, a view, or any other object with `__arrow_c_stream__`; or an
                 iterable of dicts, dataclass instances or other objects with fields.
             run: Name of the run, for the history.
-            if_not_empty: `error` refuses where the view holds an entity or has been signalled
-                ready, as for a job that must not run twice; also where another commit fills one
-                of its partitions meanwhile.
-            base: What the data was made from: a version, or the snapshot, plan or commit that
-                was read; see `docs/concurrency.md`. A commit since then that has touched a
-                partition of the data is a conflict.
+            if_not_empty: `error` refuses the append if the view holds an entity or has been
+                signalled ready, for a job that must not run twice; also if another commit fills
+                one of its partitions meanwhile.
+            base: The version that the data was made from, or the snapshot, plan or commit that
+                was read; see `docs/concurrency.md`. A later commit that has touched a partition of
+                the data is a conflict.
 
         Raises:
             SchemaMismatchError: The data does not fit; nothing became visible.
             PartitionSpecError: The source of a partition function is missing.
             InvalidInputError: An entity lies outside the view; nothing became visible.
-            AlreadyExistsError: The view must be empty, and is not or is ready.
+            AlreadyExistsError: The view must be empty, but holds an entity or is ready.
             CommitConflictError: The view must be empty, and another commit touched it meanwhile;
-                or one has touched what the data was made from.
+                or a commit since the base has touched a partition of the data.
             CommitUnknownError: The store stopped answering; see the error.
 
         Cost:
             Besides the data files: a read of the head, five small objects, and one Spark job
             for a DataFrame. If properties ask for it, the dataset is published after the commit,
-            which `Commit.not_published` tells of: see docs/delta-iceberg.md. A Hive table that is
-            published so costs reading and writing the partitions that are touched.
+            and `Commit.not_published` lists failures: see docs/delta-iceberg.md. For a Hive table
+            that is published this way, the touched partitions are also read and written.
         """
         if if_not_empty not in ("append", "error"):
             raise InvalidInputError(
@@ -610,7 +614,7 @@ class View(Readable):
         return self._write("append", data, run, self._must_be_empty, base)
 
     def _must_be_empty(self, base: State) -> Scope:
-        """Check that the view is empty and not ready, and return the scope that keeps it so."""
+        """Check that the view is empty and not ready, and return the scope that ensures it."""
         constraint = bind(self._constraint, base.layout.predicate_types)
         from lakebed.plan.search import plan
 
@@ -629,15 +633,15 @@ class View(Readable):
         run: str | None = None,
         base: Base | None = None,
     ) -> Commit:
-        """Replace all of the view, which must be aligned with partition boundaries.
+        """Replace the whole view, which must be aligned with partition boundaries.
 
-        The files that were there stay on storage, and readable by version.
+        The replaced files stay on storage, and readable by version.
 
         Args:
             data: As for `append`; it may hold no rows: an explicit empty result.
             run: Name of the run, for the history.
-            base: What the data was made from, as for `append`: what others have put into the view
-                since then is not replaced, but a conflict.
+            base: The version that the data was made from, as for `append`. Later rows of other
+                writers in the view are a conflict, and are not replaced.
 
         Raises:
             CommitConflictError: Another commit touched one of the partitions meanwhile, or since
@@ -646,17 +650,17 @@ class View(Readable):
             PredicateError: The view is not aligned with partition boundaries.
 
         Cost:
-            As `append`; of a dataset of up to 100,000 files also the file table, for the number
-            of replaced rows.
+            As `append`; for a dataset of up to 100,000 files also the file table, to count the
+            replaced rows.
         """
         scope = self._whole()
         return self._write("overwrite", data, run, scope, base)
 
     def find_overwrite(self, data: object) -> Replacement:
-        """Return what `overwrite` would replace, with its partitions and rows; nothing is written.
+        """Return the partitions and rows that `overwrite` would replace; nothing is written.
 
         Args:
-            data: As for `overwrite`. An iterator or a reader is used up.
+            data: As for `overwrite`. An iterator or a reader is consumed.
 
         Raises:
             SchemaMismatchError: The data does not fit.
@@ -665,8 +669,8 @@ class View(Readable):
             ReadOnlyError: The dataset cannot be written.
 
         Cost:
-            A read of the head, and the file table. The data is read once; of a DataFrame by one
-            Spark job, and another one where dimensions have a cap.
+            A read of the head, and the file table. The data is read once; a DataFrame takes one
+            Spark job, and another one if dimensions have a cap.
         """
         return self._find_overwrite(data, self._whole_of)
 
@@ -693,7 +697,7 @@ class View(Readable):
             raise PredicateError(
                 f"The view {self._constraint} is not aligned with the partitions of "
                 f"{self._source.name!r}.",
-                hint="Whole partitions are replaced: let its ends fall on partition boundaries.",
+                hint="Only whole partitions can be replaced: align the view with their boundaries.",
             )
         return WholeView(exact, state.layout.partition_level_types)
 
@@ -705,15 +709,15 @@ class View(Readable):
     ) -> Commit | None:
         """Delete the entities of the view, in one commit.
 
-        Where the view consists of whole partitions, or of whole files, the head alone changes.
-        Other files that hold some of it are written anew without it, as one batch, each row in
-        the partition where it was. Rows stay for which the constraint is not true, but false or
-        unknown, as of null. The old files stay on storage, and readable by version.
+        If the view consists of whole partitions or whole files, only the head changes. Files that
+        hold other rows too are rewritten without the deleted ones, as one batch, each row in the
+        partition where it was. Rows stay if the constraint is false or, as for null, unknown. The
+        old files stay on storage, and readable by version.
 
         Args:
             run: Name of the run, for the history.
-            base: By what it was found right, as for `append`: a commit since then that has touched
-                a partition of the view is a conflict.
+            base: The version that the decision was based on, as for `append`: a later commit that
+                has touched a partition of the view is a conflict.
 
         Returns:
             The commit, or None if the view is empty: then there is no new version.
@@ -724,33 +728,33 @@ class View(Readable):
             ReadOnlyError: The dataset cannot be written.
 
         Cost:
-            As `append`. The columns of the constraint are read of files that may hold others
-            too; of those that hold some, everything. Memory: that of one writer.
+            As `append`. Files that may also hold other rows are read: first the columns of the
+            constraint, then, if some rows are deleted, the whole file. Memory: that of one writer.
         """
         from lakebed.state.conflicts import Read
 
         read = self._base_of(base)
         store = self._source.store
         with self._begin("delete", run) as transaction:
-            begun = transaction.base
-            constraint = bind(self._constraint, begun.layout.predicate_types)
+            current = transaction.base
+            constraint = bind(self._constraint, current.layout.predicate_types)
             from lakebed.plan.search import plan
 
-            chosen = plan(begun, constraint, requests=0, store=store)
+            chosen = plan(current, constraint, requests=0, store=store)
             deleted = work.deletion.find_deleted(store, chosen)
             if not deleted:
                 return None
             target = work.writer.target_of(transaction, self._write_options)
             transaction.add(work.deletion.write_rest(store, chosen, deleted, target))
-            looked_at = untouched(constraint, begun)
+            scope_read = untouched(constraint, current)
             committed = transaction.commit(
                 Change(
                     scope=TheseFiles.of(file.label for file in deleted),
                     deleted_row_count=sum(file.row_count for file in deleted),
                 ),
-                reads=() if read is None else [Read(state=read, scope=looked_at)],
+                reads=() if read is None else [Read(state=read, scope=scope_read)],
             )
-        return Commit.of(committed, begun)
+        return Commit.of(committed, current)
 
     def merge(
         self,
@@ -773,59 +777,58 @@ class View(Readable):
     ) -> MergeReport:
         """Update, delete and insert entities by the keys of some data, in one commit.
 
-        A row of the data and an entity match where all fields of `on` are equal: NaN equals itself,
-        and null equals nothing, so that a row with a null key is always new. Through a narrower
-        view than the dataset, only entities in it match or are missing, and what is updated or
-        inserted must be in it.
+        A row of the data and an entity match if all fields of `on` are equal: NaN equals itself,
+        and null equals nothing, so a row with a null key is always new. If the view is narrower
+        than the dataset, only entities in it match or are missing, and updated or inserted
+        entities must be in it.
 
-        Conditions are SQL text on `target.x`, a column of the dataset, and `source.x`, one of the
-        data: what `where` understands, and two columns compared. Values are that too: columns,
-        literals, `+`, `-`, `*`, COALESCE, GREATEST, LEAST. See `docs/merge.md`.
+        Conditions are SQL text on `target.x`, a column of the dataset, and `source.x`, a column of
+        the data, in the syntax of `where`; two columns can be compared. Values are SQL as well:
+        columns, literals, `+`, `-`, `*`, COALESCE, GREATEST, LEAST. See `docs/merge.md`.
 
         Args:
-            data: As for `append`; a key may come once. It may lack fields: those of an entity that
-                is updated then stay as they are. What else it has must stand in a condition or a
-                value.
+            data: As for `append`; a key may occur once. It may lack fields, which then stay as they
+                are in updated entities. Extra fields must be used in a condition or a value.
             on: Fields of plain types, in both.
-            matched: What becomes of entities that match: `update`, `delete`, or `ignore`.
-            update: Columns of the data that are taken over; or by field what it is set to, as SQL
-                text or as another value. None takes all.
-            update_where: Only matching entities for which this is true are updated.
-            delete_where: Matching entities for which this is true are deleted, and not updated.
-            not_matched: What becomes of rows that match no entity: `insert`, or `ignore`.
-            insert_where: Only those for which this is true are inserted; on `source.x` alone.
-            missing: What becomes of entities that no row matches: `keep`, `update` or `delete`.
-            missing_update: By field what these are set to; on `target.x` alone.
-            missing_where: Only those of them for which this is true; on `target.x` and literals
-                alone, since files are found by it.
-            run: Name of the run that the inserted rows are of. An entity that is updated stays
-                with the run that wrote it, so that a rerun of that one replaces it.
-            base: What the data was made from, as for `append`: a commit since then that may have
-                touched one of the keys is a conflict. Without it, the merge is of the state that
-                it is committed to, and is done again where others were faster.
-            spark: A session whose tasks do the work, also of data that is no DataFrame; True for
-                the one that there is. That of a DataFrame does in any case.
-            dry_run: Only say what would be done.
+            matched: Action for entities that match: `update`, `delete`, or `ignore`.
+            update: Columns to copy from the data; or a mapping from field to its new value, as SQL
+                text or as another value. None copies all.
+            update_where: Update only matching entities for which this is true.
+            delete_where: Delete matching entities for which this is true, and do not update them.
+            not_matched: Action for rows that match no entity: `insert`, or `ignore`.
+            insert_where: Insert only rows for which this is true; on `source.x` alone.
+            missing: Action for entities that no row matches: `keep`, `update` or `delete`.
+            missing_update: Mapping from field to its new value in these; on `target.x` alone.
+            missing_where: Apply the action only to entities for which this is true; on `target.x`
+                and literals alone, since it selects files.
+            run: Name of the run of the inserted rows. An updated entity stays with the run that
+                wrote it, so a rerun of that run replaces it.
+            base: The version that the data was made from, as for `append`: a later commit that may
+                have touched one of the keys is a conflict. Without it, the merge applies to the
+                state that it is committed to, and is repeated if another writer was faster.
+            spark: A session whose tasks do the work, even if the data is not a DataFrame; True for
+                the active one. A DataFrame always uses its own session.
+            dry_run: Only report the planned changes.
 
         Returns:
-            What was done; its `commit` is None if no entity changes: then there is no new version.
+            A report; its `commit` is None if no entity changes: then there is no new version.
 
         Raises:
             DuplicateKeyError: The data has a key twice; the message shows it.
-            InvalidInputError: The clauses contradict each other, a field is no key, or an entity
-                would lie outside the view; nothing became visible.
-            PredicateError: A condition or a value cannot be read.
+            InvalidInputError: The clauses contradict each other, a field cannot be a key, or an
+                entity would lie outside the view; nothing became visible.
+            PredicateError: A condition or a value cannot be parsed.
             SchemaMismatchError: The data does not fit; nothing became visible.
-            CommitConflictError: A commit since the base may have touched a key; or others were
-                faster, time and again. Nothing became visible.
+            CommitConflictError: A commit since the base may have touched a key; or other writers
+                were repeatedly faster. Nothing became visible.
             ReadOnlyError: The dataset cannot be written.
             CommitUnknownError: The store stopped answering; see the error.
 
         Cost:
-            As `append`. Files that may hold a key are found by partitions, bounds and indices; of
-            these the columns that decide are read, and those that hold an entity that changes are
-            written anew. Memory: the keys of the data, 256 MiB of its rows and the rest in a
-            temporary file, and that of some writers. With Spark: four jobs; a task holds all keys.
+            As `append`. Partitions, bounds and indices select the files that may hold a key; of
+            these, the columns that decide are read, and files that hold a changed entity are
+            rewritten. Memory: the keys of the data, 256 MiB of its rows (the others go to a
+            temporary file), and that of some writers. With Spark: four jobs; a task holds all keys.
         """
         from lakebed.work.merge import MergeTarget, merge
 
@@ -875,7 +878,7 @@ class View(Readable):
     ) -> MergeReport:
         """Update the entities that have one of the keys of some data, and insert the other rows.
 
-        It is `merge` without further clauses; see there for arguments, errors and cost.
+        Same as `merge` without further clauses; see there for arguments, errors and cost.
         """
         return self.merge(
             data,
@@ -898,44 +901,42 @@ class View(Readable):
     ) -> TelemetryExport:
         """Write the submissions of the view as a telemetry tree, or add them to one.
 
-        A directory for each dimension, in it files of lines `<uuid><tab><json>`:
-        `20130612/nightly/winnt/001.lz4`. `Repository.adopt` takes such a tree. A later export to
-        the same tree writes the directories that are not there yet, and none a second time: what
-        each holds is noted beside the tree, where its readers do not look.
+        The tree has a level of directories for each dimension, and in these, files of lines
+        `<uuid><tab><json>`: `20130612/nightly/winnt/001.lz4`. `Repository.adopt` accepts such a
+        tree. A later export to the same tree writes only the directories that do not exist yet:
+        the content of each is recorded beside the tree, where its readers do not look.
 
-        Files appear when all of the export are written. On a file system a directory appears at
-        once, with all that is in it. An export that dies leaves nothing that a reader sees, or is
-        finished by the next one.
+        Files appear when all files of the export are written. On a file system a directory
+        appears atomically with its content. An export that dies leaves nothing that a reader sees,
+        or the next export finishes it.
 
         Args:
-            url: A directory, or a prefix of a bucket, in which there is nothing yet, or a tree of
-                earlier exports.
-            schema: A dimension schema, or where it is: its dimensions are the levels, from the fields
-                or partition fields of these names, and what it does not allow is `OTHER`. None for
-                the dataset's own partition fields.
-            options: `TelemetryOptions`: dimensions in the names of files, as the finished code has
-                it, the compression, the size of files.
-            if_changed: What happens where a directory held other lines when it was exported:
-                `error` writes nothing at all and names them, `keep` leaves and names them,
-                `replace` writes them again. Of a whole dataset that includes directories of which
-                there are no rows any more.
+            url: An empty directory or prefix of a bucket, or a tree of earlier exports.
+            schema: A dimension schema, or its path. Its dimensions are the levels, taken from the
+                fields or partition fields of these names; values that it does not allow become
+                `OTHER`. None for the dataset's own partition fields.
+            options: Settings of the tree: dimensions in the names of files, compression, size of
+                files.
+            if_changed: Action if a directory held other lines when it was exported: `error` writes
+                nothing at all and names them, `keep` leaves and names them, `replace` writes them
+                again. For a whole dataset this includes directories without remaining rows.
             storage_options: Settings of the object store.
-            on_progress: Is told of the rows that have been read.
+            on_progress: Callback for progress; receives the number of rows read.
 
         Returns:
-            What was written, and which directories hold several values: a tree has `_` for most of
-            what is no letter or digit.
+            A report of the written directories, and of those that hold several values: in a tree,
+            `_` replaces most characters other than letters and digits.
 
         Raises:
-            AlreadyExistsError: Something that no export has written is in the place; or a
+            AlreadyExistsError: The target holds something that no export has written; or a
                 directory has changed.
             ConflictError: Another export writes the tree at the same time.
             InvalidInputError: The tree has other levels.
             SchemaMismatchError: The dataset holds no submissions, or lacks a dimension.
-            StorageError: A store failed; the next export finishes what is half shown.
+            StorageError: A store failed; the next export completes a partly visible one.
 
         Cost:
-            A read of the view, two for a tree that is there. A file is a rename on a file system;
+            A read of the view, two for an existing tree. A file is a rename on a file system;
             elsewhere it is put, read and put again. Memory: up to 64 compressed files.
         """
         from lakebed.model.dimensions import DimensionSchema
@@ -965,8 +966,8 @@ class View(Readable):
     ) -> EntityWriter:
         """Return a writer of single entities, for small amounts, in this process.
 
-        It is a context manager: a clean exit commits one batch, an error leaves nothing. Through
-        a narrower view than the dataset, every entity must be in it.
+        It is a context manager: a clean exit commits one batch, an error leaves nothing. If the
+        view is narrower than the dataset, every entity must be in it.
 
         Args:
             run: As for `append`.
@@ -1014,10 +1015,10 @@ class View(Readable):
         """Return the state that a write is checked against.
 
         Raises:
-            InvalidInputError: It is of another dataset, a view that is not pinned, or nothing that
-                can be a base.
+            InvalidInputError: The base belongs to another dataset, is a view that is not pinned,
+                or has the wrong type.
             VersionNotFoundError: There is no such version.
-            CommitConflictError: It is of an earlier dataset of the name.
+            CommitConflictError: The base belongs to an earlier dataset of the same name.
         """
         self._check_writable()
         match base:
@@ -1041,14 +1042,14 @@ class View(Readable):
                 return self._source.past_state(base)
         raise InvalidInputError(
             f"{shown(base)} is not a valid base for writing to {self._source.name!r}.",
-            hint="Give a version of it, or what was read: a snapshot, a plan or a commit.",
+            hint="Give a version of it, or the snapshot, plan or commit that was read.",
         )
 
     def _check_base_is_mine(self, base: object, name: str, store: Store | None = None) -> None:
-        """Check that a base is of this dataset; of a commit only the name can be checked.
+        """Check that a base belongs to this dataset; for a commit only the name can be checked.
 
         Raises:
-            InvalidInputError: It is of another one.
+            InvalidInputError: It belongs to another one.
         """
         mine = self._source
         if name == mine.name and (store is None or store.uri == mine.store.uri):
@@ -1115,15 +1116,15 @@ class PartitionView(View):
 
 
 Base = int | View | ReadPlan | Commit
-"""What was read before something is written: a version, a snapshot or pinned view, a plan, a commit."""
+"""The data that a write was derived from: a version, a snapshot or pinned view, a plan, a commit."""
 
 
 def untouched(constraint: Predicate, state: State) -> Unchanged:
-    """Return the partitions that may hold entities of a view, as a scope that only is looked at.
+    """Return the partitions that may hold entities of a view, as a scope that is only read.
 
     Args:
-        constraint: Of the view, bound to the columns of the state.
-        state: That it is read from.
+        constraint: Constraint of the view, bound to the columns of the state.
+        state: The state that the view is read from.
     """
     levels = state.layout.partition_level_types
     schema = state.descriptor.schema
@@ -1133,7 +1134,7 @@ def untouched(constraint: Predicate, state: State) -> Unchanged:
 
 
 def _checked_values(entity: Mapping[str, Any], state: State) -> dict[str, Any]:
-    """Return the values of all columns that a predicate may name, each of its type."""
+    """Return the values of all columns that a predicate may name, checked against their types."""
     values: dict[str, Any] = {}
     for name, kind in state.layout.predicate_types.items():
         value = value_of(entity, name)
@@ -1145,8 +1146,8 @@ def _checked_values(entity: Mapping[str, Any], state: State) -> dict[str, Any]:
 class EntityReader:
     """An iterator over entities, open from the start; also a context manager that closes the files.
 
-    It is closed once, by `close`, at the end of a `with`, or by reading to the end. `open`,
-    `has_next` and `read` are Kite's words for the same.
+    It is closed by `close`, at the end of a `with`, or by reading to the end. `open`, `has_next`
+    and `read` are Kite's names.
     """
 
     def __init__(
@@ -1168,7 +1169,7 @@ class EntityReader:
 
     @property
     def is_open(self) -> bool:
-        """Whether there may be more to read."""
+        """True if there may be more to read."""
         return not (self._is_closed or self._is_at_end)
 
     def __iter__(self) -> Self:
@@ -1179,7 +1180,7 @@ class EntityReader:
 
         Raises:
             InvalidInputError: The reader was closed before the end.
-            StopIteration: There is none.
+            StopIteration: There are no more entities.
         """
         self._check_open()
         if self._ahead:
@@ -1195,7 +1196,7 @@ class EntityReader:
             raise InvalidInputError("The reader is closed.", hint="Open another one.")
 
     def open(self) -> Self:
-        """Return this reader, which is open from the start: Kite's word.
+        """Return this reader, which is open from the start; a name of Kite's.
 
         Raises:
             InvalidInputError: The reader was closed before the end.
@@ -1204,7 +1205,7 @@ class EntityReader:
         return self
 
     def has_next(self) -> bool:
-        """Whether there is another entity; reads it ahead.
+        """Return whether there is another entity; reads it ahead.
 
         Raises:
             InvalidInputError: The reader was closed before the end.
@@ -1221,13 +1222,13 @@ class EntityReader:
         """Return the next entity, as `next` does.
 
         Raises:
-            InvalidInputError: There is none, or the reader was closed before the end.
+            InvalidInputError: There are no more entities, or the reader was closed before the end.
         """
         try:
             return next(self)
         except StopIteration:
             raise InvalidInputError(
-                "The reader is at its end.", hint="Ask `has_next` before each `read`, or iterate."
+                "The reader is at its end.", hint="Call `has_next` before each `read`, or iterate."
             ) from None
 
     def __enter__(self) -> Self:

@@ -295,7 +295,7 @@ def test_metadata_of_another_file_is_not_believed(archive: Archive, push) -> Non
     archive.store.put("other/data", b"x")
     archive.store.put("other/metadata", record.metadata.to_json().encode())
 
-    with pytest.raises(CorruptMetadataError, match="tells of"):
+    with pytest.raises(CorruptMetadataError, match="is the metadata of"):
         archive.record("other")
 
 
@@ -564,7 +564,7 @@ def test_latest_looks_back_as_far_as_there_are_days(archive: Archive, tmp_path: 
 
     for days in (99_999, 10**9, 10**30):
         assert archive.latest("log", "box", lookback_days=days).id == record.id
-    with pytest.raises(InvalidInputError, match="-1 is no number of days"):
+    with pytest.raises(InvalidInputError, match="-1 is not a valid number of days"):
         archive.latest("log", "box", lookback_days=-1)
 
 
@@ -574,14 +574,14 @@ def test_metadata_whose_hash_is_not_of_hex_digits_is_refused_by_name(tmp_path, f
     record = archive.push(io.BytesIO(b"x"), where="a", what="b", start="2015-03-20", path="/x")
     wrong = FileMetadata({**record.metadata, "hash": found, "id": "other"})
 
-    with pytest.raises(InvalidInputError, match=f"hash '{found}', which is not of hex digits"):
+    with pytest.raises(InvalidInputError, match=f"hash '{found}', which is not hex digits"):
         archive.push_prepared(io.BytesIO(b"x"), wrong)
 
     beside = next(path for path in (tmp_path / "raw" / record.id).iterdir() if path.name != "data")
     beside.chmod(0o644)
     beside.write_text(beside.read_text().replace(record.hash, found))
     archive.index.delete([record.id])
-    with pytest.raises(CorruptMetadataError, match=f"hash '{found}', which is not of hex digits"):
+    with pytest.raises(CorruptMetadataError, match=f"hash '{found}', which is not hex digits"):
         archive.ingest(record.id)
     assert list(archive.index.records()) == []
 
@@ -592,7 +592,7 @@ def test_an_archive_that_was_moved_is_told_to_reindex(tmp_path) -> None:
     (tmp_path / "raw").rename(tmp_path / "moved")
     moved = lakebed.open_archive(tmp_path / "moved")
 
-    with pytest.raises(InvalidInputError, match="does not lie in") as caught:
+    with pytest.raises(InvalidInputError, match="is not in") as caught:
         moved.open(record.url)
 
     assert "archive reindex" in caught.value.hint

@@ -192,7 +192,7 @@ class TestMany:
         (tmp_path / "in" / "notes.txt").write_text("no time")
         given = {"where": "shop", "what": "sales"}
 
-        with pytest.raises(InvalidInputError, match=r"not found in the name 'notes\.txt'"):
+        with pytest.raises(InvalidInputError, match=r"does not match the name 'notes\.txt'"):
             archive.push_many(
                 [*files, tmp_path / "in" / "notes.txt"], **given, start_from_name=r"\d{4}.*\d"
             )
@@ -209,7 +209,7 @@ class TestMany:
     def test_the_time_is_given_in_one_way(self, files, tmp_path, given):
         archive = lakebed.open_archive(tmp_path / "raw")
 
-        with pytest.raises(InvalidInputError, match="to be given, as such or by a pattern"):
+        with pytest.raises(InvalidInputError, match="either directly or by a pattern"):
             archive.push_many(files, where="shop", what="sales", **given)
 
     def test_a_failure_names_what_is_not_stored_and_the_rest_is_found(self, files, tmp_path):
@@ -278,7 +278,7 @@ def test_times_in_names(pattern, name, start, end):
     ("pattern", "message"),
     [
         ("(", "broken"),
-        (r"\d{9}", "is not found"),
+        (r"\d{9}", "does not match"),
         (r"(x)?sales", "finds no start"),
         ("sales", "time"),
     ],
@@ -290,7 +290,7 @@ def test_patterns_that_find_no_time(pattern, message):
 
 @pytest.mark.parametrize("name", ["20261399.csv", "20260230.csv", "01022026.csv", "2026_13_99.csv"])
 def test_day_that_no_calendar_has_is_no_time_of_1970(name):
-    with pytest.raises(lakebed.LakebedError, match=f"of the name '{name}' is no time"):
+    with pytest.raises(lakebed.LakebedError, match=f"in the name '{name}' is not a time"):
         times_in_name(r"[\d_]+", f"/in/{name}")
 
 
@@ -306,7 +306,7 @@ def test_day_that_no_calendar_has_is_no_time_of_1970(name):
     ],
 )
 def test_part_of_a_date_is_no_time_of_1970_and_takes_no_day_from_today(pattern, name):
-    with pytest.raises(lakebed.LakebedError, match=f"of the name '{name}' is no time") as caught:
+    with pytest.raises(lakebed.LakebedError, match=f"in the name '{name}' is not a time") as caught:
         times_in_name(pattern, f"/in/{name}")
 
     assert "a whole date such as 20150320" in caught.value.hint

@@ -12,8 +12,8 @@ from lakebed.archive import Archive, FileMetadata, UploadQueue
 
 GOOD = {"where": "whirlyweb02-prod", "what": "rawfood-ingester", "start": "2015-03-20"}
 BAD = [
-    ("where", "localhost", "cannot be told apart"),
-    ("where", "vagrant", "cannot be told apart"),
+    ("where", "localhost", "cannot be distinguished"),
+    ("where", "vagrant", "cannot be distinguished"),
     ("what", "job", "too general"),
     ("what", "task", "too general"),
     ("work_id", "nullabc", "reserved for files without a work id"),

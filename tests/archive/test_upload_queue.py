@@ -95,7 +95,7 @@ def test_bundle_of_another_program_opens(tmp_path: Path) -> None:
 def test_bundle_without_a_member_is_refused(tmp_path: Path, name: str) -> None:
     path = make_bundle(tmp_path / "b.tar", **{name: None})
 
-    with pytest.raises(FormatError, match="no bundle"), open_bundle(path):
+    with pytest.raises(FormatError, match="not a bundle"), open_bundle(path):
         pass
 
 
@@ -137,7 +137,7 @@ def test_bundle_whose_content_ends_too_early_is_refused(tmp_path: Path) -> None:
         tar.addfile(info, io.BytesIO(b"x" * 100_000))
     path.write_bytes(path.read_bytes()[:50_000])
 
-    with pytest.raises(FormatError, match="no bundle"), open_bundle(path) as bundle:
+    with pytest.raises(FormatError, match="not a bundle"), open_bundle(path) as bundle:
         bundle.content.read()
 
 
@@ -148,7 +148,7 @@ def test_link_in_a_bundle_is_not_followed(tmp_path: Path) -> None:
         info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(info)
 
-    with pytest.raises(FormatError, match="no plain file"), open_bundle(path):
+    with pytest.raises(FormatError, match="not a plain file"), open_bundle(path):
         pass
 
 

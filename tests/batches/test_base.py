@@ -254,7 +254,7 @@ def test_what_is_no_base_is_refused_before_anything_is_written(
         assert len(str(caught.value)) < 300  # a plan and a table are long
     with pytest.raises(VersionNotFoundError, match="no version 7"):
         dataset.overwrite(rows(("a", 9)), base=7)
-    with pytest.raises(InvalidInputError, match="A staged append with a base"):
+    with pytest.raises(InvalidInputError, match="Cannot stage append with a base"):
         dataset.stage(rows(("a", 9)), base=1)
     with pytest.raises(ReadOnlyError):
         dataset.at(version=1).overwrite(rows(("a", 9)), base=1)

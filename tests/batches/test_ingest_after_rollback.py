@@ -411,7 +411,7 @@ def test_a_rollback_without_hold_and_the_next_ingest_name_what_comes_back(
         f"The next ingest reads 1 raw file again, such as {folder.raw}/b.jsonl.",
     )
     assert commit.notes[0] in caplog.text
-    assert "brings back what a rollback took out" in caplog.text
+    assert "brings back files that a rollback removed" in caplog.text
     assert check.brought_back == report.brought_back == (f"{folder.raw}/b.jsonl",)
     assert later.brought_back == ()
 

@@ -219,10 +219,10 @@ def test_diff_refuses_what_is_no_version_of_the_dataset(dataset: Dataset) -> Non
         dataset.diff(1, 99)
     with pytest.raises(VersionNotFoundError, match="batch"):
         dataset.diff(1, 10**12)
-    with pytest.raises(InvalidInputError, match="no version"):
+    with pytest.raises(InvalidInputError, match="not a version"):
         dataset.diff(1, "two")  # type: ignore[arg-type]
     other = Repository(MemoryStore(uuid.uuid4().hex)).create("d", dataset.descriptor)
-    with pytest.raises(InvalidInputError, match="no view of"):
+    with pytest.raises(InvalidInputError, match="not a view of"):
         dataset.diff(1, other)
 
 

@@ -50,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("query lake/events 1", "Give a version as --version 1"),
         ("rollback lake/events 1", "Give a version as --version 1"),
         ("query lake/events --columns regio", "Did you mean 'region'?"),
-        ("query lake/events --batch-id 5", "`batches` lists those that there are."),
+        ("query lake/events --batch-id 5", "`batches` lists the existing ones."),
         ("query lake/events --version 9", "The last one is 1."),
         ("merge lake/events a.csv --key id", "In Lakebed it is --on."),
         ("merge lake/events a.csv --on idd", "Did you mean 'id'?"),

@@ -834,7 +834,7 @@ def test_dimensions_of_a_file_come_after_the_other_partitions(tmp_path) -> None:
         ('format = "json"', 'formt = "json"', InvalidInputError, "unknown key 'formt'"),
         ('what = "events"', 'whta = "events"', InvalidInputError, r"\[archive\]"),
         ('format = "json"', 'format = "jsn"', InvalidInputError, "Unknown file format 'jsn'"),
-        ('format = "json"', "", InvalidInputError, "format of archived files is not told"),
+        ('format = "json"', "", InvalidInputError, "format of archived files is missing"),
         ('name = "events"', "", InvalidInputError, "missing required field `name`"),
         ('name = "events"', "name = 3", InvalidInputError, "Expected `str`"),
         ("start = 2013-01-01", 'start = "soon"', InvalidInputError, "soon"),
@@ -847,7 +847,7 @@ def test_dimensions_of_a_file_come_after_the_other_partitions(tmp_path) -> None:
         ("dimension(kind", "dimension(knd", PartitionSpecError, "knd"),
         ('compression = "snappy"', 'compression = "zip"', InvalidInputError, "zip"),
         ("[archive]", '[files]\npaths = "in"\n[archive]', InvalidInputError, "both"),
-        ("[archive]", "[archive", FormatError, "no TOML"),
+        ("[archive]", "[archive", FormatError, "not valid TOML"),
         ("events.avsc", "other.avsc", Exception, "other.avsc"),
     ],
 )

@@ -211,5 +211,5 @@ def test_index_is_made_anew_by_tasks(spark, archive) -> None:
 def test_tasks_cannot_read_an_archive_in_memory(spark) -> None:
     archive = lakebed.open_archive("memory://reindex-by-tasks")
 
-    with pytest.raises(InvalidInputError, match="do not see"):
+    with pytest.raises(InvalidInputError, match="cannot access"):
         archive.reindex(spark=spark)

@@ -223,7 +223,7 @@ def test_bundle_with_any_number_of_members_is_looked_at_no_further_than_a_few(
     others = [tarfile.TarInfo(f"other-{number}") for number in range(20_000)]
     path = bundle_with(tmp_path / "b.tar", *others)
 
-    with at_most(1), pytest.raises(FormatError, match="no bundle"), open_bundle(path):
+    with at_most(1), pytest.raises(FormatError, match="not a bundle"), open_bundle(path):
         pass
 
 
@@ -241,5 +241,5 @@ def test_content_made_of_holes_is_no_content(tmp_path: Path) -> None:
     data[:512] = block
     path.write_bytes(data)
 
-    with pytest.raises(FormatError, match="no plain file"), open_bundle(path):
+    with pytest.raises(FormatError, match="not a plain file"), open_bundle(path):
         pass

@@ -182,9 +182,9 @@ def test_telemetry_tree_with_a_log_is_refused(wh, lake):
 
 
 def test_kinds_of_tables_exclude_each_other(lake, delta):
-    with pytest.raises(InvalidInputError, match="say by themselves"):
+    with pytest.raises(InvalidInputError, match="define schema and partitions themselves"):
         lake.adopt("d", delta=True, iceberg=True)
-    with pytest.raises(InvalidInputError, match="say by themselves"):
+    with pytest.raises(InvalidInputError, match="define schema and partitions themselves"):
         lake.adopt("d", delta=True, partition_by="dt")
 
 

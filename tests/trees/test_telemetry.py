@@ -424,7 +424,7 @@ def test_empty_tree_and_a_dataset_that_is_there_are_refused(
     repository.adopt("pings", telemetry=DIMENSIONS)
     with pytest.raises(DatasetExistsError):
         repository.adopt("pings", telemetry=DIMENSIONS)
-    with pytest.raises(InvalidInputError, match="say by themselves"):
+    with pytest.raises(InvalidInputError, match="define schema and partitions themselves"):
         repository.adopt("others", telemetry=DIMENSIONS, kite=True)
 
 

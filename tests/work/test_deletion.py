@@ -193,11 +193,11 @@ def test_dataset_is_emptied_only_by_its_own_name(dataset: Dataset, store: Store)
     dataset.append([row(1)])
     other = Repository(store).create("e", dataset.descriptor)
 
-    with pytest.raises(InvalidInputError, match="says not what"):
+    with pytest.raises(InvalidInputError, match="no view is given"):
         dataset.delete()
-    with pytest.raises(InvalidInputError, match="no view of 'd'"):
+    with pytest.raises(InvalidInputError, match="not a view of 'd'"):
         dataset.delete(other)
-    with pytest.raises(InvalidInputError, match="no view of 'd'"):
+    with pytest.raises(InvalidInputError, match="not a view of 'd'"):
         dataset.delete("n = 1")  # type: ignore[arg-type]
     assert dataset.version == 1
 

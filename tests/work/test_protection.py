@@ -37,7 +37,7 @@ def test_protected_batch_keeps_its_files_and_no_others(lake) -> None:
     assert content(dataset.at(batch_id=batch_id, alone=True)) == [("a", 1)]
     with pytest.raises(VersionNotFoundError, match="cleaned up") as caught:
         dataset.at(batch_id=batch_id)
-    assert f"alone=True, or by --batch-id {batch_id} --alone" in caught.value.hint
+    assert f"alone=True, or with --batch-id {batch_id} --alone" in caught.value.hint
 
 
 def test_batch_alone_is_what_its_commit_brought(dataset) -> None:

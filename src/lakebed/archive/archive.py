@@ -19,7 +19,7 @@ from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.name_advice import warn_of_names
 from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
 from lakebed.archive.record import ArchiveRecord
-from lakebed.archive.reindex import ReindexReport, noted, reindex
+from lakebed.archive.reindex import ReindexReport, reindex, with_retraction
 from lakebed.archive.retraction import key_of_retraction, note_retraction, retractions_in
 from lakebed.archive.target import DEFAULT_TEMPLATE, target_path
 from lakebed.archive.times import DAY_MS, time_bucket, times_in_name, to_datetime, to_epoch_ms
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 
 DEFAULT_LOOKBACK_DAYS = 14
 _PUSHES_AT_ONCE = 8
-_FIRST_DAY = -719_162  # of the calendar, in days since the epoch
+_FIRST_DAY = -719_162  # first day of the calendar, in days since the epoch
 
 _DEFAULT_INDEX = ".lakebed/archive.db"  # hidden from listings of the store
 
 
 class Archive:
-    """Files in a store, and an index of their records. Pickles.
+    """Files in a store, and an index of their records. Can be pickled.
 
     Attributes:
-        store: Where contents and their metadata are.
-        index: What finds them.
-        keys: Where new files lie: `id` or `original`.
+        store: The store of contents and their metadata.
+        index: The index of the records.
+        keys: Form of the keys of new files: `id` or `original`.
 
     Examples:
         >>> import io, lakebed
@@ -77,7 +77,7 @@ class Archive:
         return f"Archive({self.store.uri!r}, index={self.index.url!r})"
 
     def init(self) -> None:
-        """Make the tables of the index; fine if they are there. SQLite makes its own."""
+        """Create the tables of the index if they are missing. SQLite also creates its own."""
         self.index.create()
 
     def push(
@@ -96,19 +96,19 @@ class Archive:
     ) -> ArchiveRecord:
         """Store a file and put it into the index.
 
-        It is hashed as it is uploaded, read once and never held in memory as a whole. With an `id`
-        of your own it is read twice, and pushing the same again changes nothing.
+        It is hashed during the upload, read once and never held in memory as a whole. With an `id`
+        of your own it is read twice, and pushing the same file again changes nothing.
 
         Args:
-            source: A path, or a binary file, which is read from where it stands.
-            where: The place or machine that the file is from.
+            source: A path, or a binary file, which is read from its current position.
+            where: The place or machine that the file comes from.
             what: The program or process that made it.
             start: Time of the first event, see `lakebed.archive.to_epoch_ms`.
             end: Time of the last event; None for a file of one moment.
             work_id: An id of yours by which the file can be found.
-            path: The absolute path to tell of; that of `source` unless given.
-            id: The id; drawn unless given.
-            compress: Whether the content becomes gzip; hash and size are those of the gzip.
+            path: The absolute path to record; default: that of `source`.
+            id: The id; default: a generated one.
+            compress: Compress the content with gzip; hash and size are those of the gzip.
             extra: Further fields of the metadata.
 
         `where`, `what` and `work_id` may be expressions of a `Translator` over the path.
@@ -141,7 +141,7 @@ class Archive:
             warn_of_names([fields])
             record = self._store_file(file, fields, id, compress=compress)
         if id is not None:
-            record = noted(self.store, record)
+            record = with_retraction(self.store, record)
         self._put(record)
         return record
 
@@ -151,7 +151,7 @@ class Archive:
         fields["id"] = uuid.uuid4().hex if file_id is None else check_file_id(file_id)
         if file_id is None and self.keys == "id":
             return kept_files.write_new(self.store, file, fields, compress=compress)
-        # The original key begins with a digit of the hash, which must be known before.
+        # The original key begins with a digit of the hash, so the hash must be known first.
         return kept_files.write_claimed(self.store, file, fields, compress=compress, keys=self.keys)
 
     def push_many(
@@ -170,26 +170,27 @@ class Archive:
     ) -> tuple[ArchiveRecord, ...]:
         """Store many files and put them into the index, several at once.
 
-        All of them are looked at before the first is stored: what is missing, or has no time in its
-        name, stores nothing. A failure later on names all files that are not stored, in a note.
+        All files are checked before the first is stored: if one is missing, or has no time in its
+        name, nothing is stored. A note on a later failure names all files that are not stored.
 
         Args:
             sources: Paths of files.
             where: As for `push`.
             what: As for `push`.
-            start: The time of all of them; or else `start_from_name`.
+            start: The start time of all files; required unless `start_from_name` is given.
             end: As for `push`.
-            start_from_name: A pattern that is searched in each file's name; see `times_in_name`.
+            start_from_name: A pattern to search in the name of each file; see `times_in_name`.
             work_id: As for `push`.
             compress: As for `push`.
             extra: As for `push`.
-            on_progress: Is told how many files are stored, of how many, and their bytes.
+            on_progress: Callback for progress; receives the number of stored files, the total, and
+                their bytes.
 
         Returns:
             The records, in the order of the files.
 
         Warns:
-            LakebedWarning: As for `push`, of each problem once.
+            LakebedWarning: As for `push`, once for each problem.
 
         Raises:
             InvalidInputError: As for `push`; or both or none of `start` and `start_from_name`
@@ -215,14 +216,14 @@ class Archive:
         ]
         sizes = _checked_sizes(paths, prepared)
         warn_of_names(prepared)
-        left = list(paths)
+        remaining = list(paths)
         tally = Tally(on_progress, f"push {what}", sizes)
 
         def push(number: int) -> ArchiveRecord:
             with opened(paths[number]) as file:
                 record = self._store_file(file, dict(prepared[number]), None, compress=compress)
             self._put(record)
-            left.remove(paths[number])
+            remaining.remove(paths[number])
             tally.add(paths[number])
             return record
 
@@ -230,17 +231,17 @@ class Archive:
             return tuple(at_once(push, range(len(paths)), _PUSHES_AT_ONCE))
         except LakebedError as exc:
             exc.add_note(
-                f"{len(paths) - len(left)} of {len(paths)} files are stored. Not, or not for sure: "
-                f"{', '.join(left)}"
+                f"{len(paths) - len(remaining)} of {len(paths)} files are stored. Not stored, or "
+                f"uncertain: {', '.join(remaining)}"
             )
             raise
 
     def push_prepared(self, file: IO[bytes], metadata: FileMetadata) -> ArchiveRecord:
-        """Store a content whose metadata is complete; doing it again changes nothing.
+        """Store a content whose metadata is complete; a repetition changes nothing.
 
         Raises:
-            InvalidInputError: The content has another hash than the metadata says, or that is not
-                of hex digits.
+            InvalidInputError: The hash of the content differs from that in the metadata, or the
+                latter is not hex digits.
             RecordExistsError: Another file has the id.
         """
         metadata.check_hash()
@@ -248,7 +249,7 @@ class Archive:
         record = kept_files.write_claimed(
             self.store, file, metadata, expected_hash=expected, is_stored=True, keys=self.keys
         )
-        record = noted(self.store, record)
+        record = with_retraction(self.store, record)
         self._put(record)
         return record
 
@@ -274,21 +275,21 @@ class Archive:
         """Yield the files of a time or a work id, each once.
 
         Args:
-            what: Which program or process.
-            start: Begin of the time; with `end`, or else `work_id`.
-            end: End of the time, included; `now` is a time.
-            work_id: Which work.
-            where: Which place; None for all.
-            retracted: Whether files that are retracted come, too.
+            what: The program or process to search for.
+            start: Start of the time range; give `start` and `end`, or `work_id`.
+            end: End of the time range, included; may be `now`.
+            work_id: The work id to search for.
+            where: The place or machine; None for all.
+            retracted: Include retracted files.
 
         Returns:
-            SQLite: in the order of their starts. DynamoDB: day by day.
+            The records. SQLite: in the order of their starts. DynamoDB: day by day.
 
         Raises:
             InvalidInputError: Neither or both of time and work id are given, or one is wrong.
 
         Cost:
-            One question to the index for 100 files; on DynamoDB also one for each day asked for.
+            One query of the index for 100 files; on DynamoDB also one for each day in the range.
         """
         query = ArchiveQuery.of(
             what, where=where, work_id=work_id, start=start, end=end, retracted=retracted
@@ -316,11 +317,11 @@ class Archive:
         limit: int = PAGE_LIMIT,
         cursor: str | None = None,
     ) -> Page:
-        """Return a part of what `list` yields, and the cursor of the next part.
+        """Return a part of the records of `list`, and the cursor of the next part.
 
         Raises:
-            InvalidInputError: As `list`; or `limit` is not 1 to 1,000, or the cursor is none of
-                this question.
+            InvalidInputError: As `list`; or `limit` is not 1 to 1,000, or the cursor does not
+                belong to this query.
         """
         query = ArchiveQuery.of(
             what, where=where, work_id=work_id, start=start, end=end, retracted=retracted
@@ -338,22 +339,22 @@ class Archive:
     ) -> ArchiveRecord:
         """Return the file with the latest start.
 
-        Those are looked at that touch today or one of the days before, and start today or earlier.
-        Of equal starts the file that was stored last is taken.
+        It searches the files that touch today or one of the days before, and start today or
+        earlier. If starts are equal, the file that was stored last is returned.
 
         Args:
-            what: Which program or process.
-            where: Which place.
-            lookback_days: How many days before today are looked at.
-            now: What today is; the clock's time unless given.
-            retracted: Whether a file that is retracted counts.
+            what: The program or process to search for.
+            where: The place or machine.
+            lookback_days: Number of days before today to search.
+            now: The present time; default: that of the clock.
+            retracted: Include retracted files.
 
         Raises:
-            RecordNotFoundError: There is none.
-            InvalidInputError: `lookback_days` is negative, or no whole number.
+            RecordNotFoundError: There is no such file.
+            InvalidInputError: `lookback_days` is negative, or not a whole number.
         """
         if not isinstance(lookback_days, int) or lookback_days < 0:
-            msg = f"{lookback_days!r} is no number of days to look back."
+            msg = f"{lookback_days!r} is not a valid number of days to look back."
             raise InvalidInputError(msg, hint="Give 0 or more.")
         today = time_bucket(to_epoch_ms("now", now=now))
         first_day = max(today - lookback_days, _FIRST_DAY)
@@ -370,33 +371,33 @@ class Archive:
         return record
 
     def record(self, url_or_id: str) -> ArchiveRecord:
-        """Return what the storage tells of a file; the index is not asked.
+        """Return the record of a file from the storage, without the index.
 
         Args:
             url_or_id: The URL of a record, or its id if it was pushed here.
 
         Raises:
             RecordNotFoundError: There is no such file.
-            InvalidInputError: The URL leads out of the archive, or the id is none.
+            InvalidInputError: The URL leads out of the archive, or the id is not valid.
             CorruptMetadataError: The file has no metadata, or metadata that breaks a rule.
 
         Cost:
-            One HEAD and a GET, and a GET where the metadata lies beside the content only. An id of
-            a file with a key of the original form takes a HEAD and a GET more.
+            One HEAD and a GET, and a GET if the metadata is only beside the content. The id of a
+            file with a key of the original form takes a HEAD and a GET more.
         """
-        return noted(self.store, kept_files.find_record(self.store, url_or_id))
+        return with_retraction(self.store, kept_files.find_record(self.store, url_or_id))
 
     def retract(self, url_or_id: str, *, reason: str) -> ArchiveRecord:
         """Keep a file from being read by any ingest, until it is restored; it stays as it is.
 
-        `list`, `page` and `latest` leave it out unless they are asked for it; it can be fetched.
-        Rows that an ingest has read stay in their dataset: roll back or delete. An ingest that runs
-        right now may still read the file: `Dataset.hold` keeps its rows out for sure. A second call
-        changes nothing but an index that lacks the note.
+        `list`, `page` and `latest` omit it unless `retracted` is given; it can still be fetched.
+        Rows that an ingest has read stay in their dataset: roll back or delete them. An ingest that
+        is running may still read the file; `Dataset.hold` keeps its rows out reliably. A second
+        call only adds the note to an index that lacks it.
 
         Args:
             url_or_id: As in `record`.
-            reason: Why; whoever reads the record sees it.
+            reason: Reason for the retraction; the record shows it.
 
         Returns:
             The record, with the retraction.
@@ -404,14 +405,14 @@ class Archive:
         Raises:
             RecordNotFoundError: There is no such file.
             InvalidInputError: The reason is empty, the URL leads out of the archive, or the id is
-                none.
+                not valid.
 
         Cost:
             As `record`, a PUT and a write to the index.
         """
         if not isinstance(reason, str) or not reason.strip():
             msg = f"The reason is {reason!r}."
-            raise InvalidInputError(msg, hint="Say why no ingest shall read the file.")
+            raise InvalidInputError(msg, hint="Give the reason why no ingest shall read the file.")
         record = kept_files.find_record(self.store, url_or_id)
         record = replace(record, retraction=note_retraction(self.store, record.id, reason))
         self.index.put([record])
@@ -422,8 +423,8 @@ class Archive:
 
         Raises:
             RecordNotFoundError: There is no such file.
-            InvalidInputError: It is not retracted, the URL leads out of the archive, or the id is
-                none.
+            InvalidInputError: The file is not retracted, the URL leads out of the archive, or the
+                id is not valid.
 
         Cost:
             As `record`, a DELETE, and a read of and a write to the index.
@@ -434,22 +435,24 @@ class Archive:
         key = key_of_retraction(record.id)
         if not is_indexed and key not in retractions_in(self.store):
             msg = f"The file {record.id!r} is not retracted."
-            raise InvalidInputError(msg, hint="`lakebed archive list --retracted` lists those.")
+            raise InvalidInputError(
+                msg, hint="`lakebed archive list --retracted` includes retracted files."
+            )
         self.store.delete([key])
         self.index.put([record])
         return record
 
     def open(self, url_or_id: str, *, verify: bool = True) -> BinaryIO:
-        """Open a file to be read from its begin to its end. Close it, or use it in a `with`.
+        """Open a file to be read from start to end. Close it, or use it in a `with`.
 
         Args:
             url_or_id: As in `record`.
-            verify: Whether the last read raises `FormatError` if the content has not the hash that
-                its metadata says. A hash that is not 32 hex digits is not checked.
+            verify: Raise `FormatError` in the last read if the content does not have the hash in
+                its metadata. A hash that is not 32 hex digits is not checked.
 
         Raises:
             RecordNotFoundError: There is no such file.
-            InvalidInputError: The URL leads out of the archive, or the id is none.
+            InvalidInputError: The URL leads out of the archive, or the id is not valid.
             CorruptMetadataError: The file has no metadata, or metadata that breaks a rule.
 
         Cost:
@@ -483,19 +486,19 @@ class Archive:
 
         Args:
             url_or_id: As in `record`.
-            to: The folder; it is made if it is not there.
+            to: The folder; created if missing.
             template: The path in it: names of the metadata in braces, and `{start_iso}` and
                 `{end_iso}`. A leading slash of a value is dropped. It cannot lead out of the folder.
             verify: As in `open`.
 
         Returns:
-            Where the file is.
+            The path of the file.
 
         Raises:
             RecordNotFoundError: There is no such file.
             InvalidInputError: The template is wrong or leads out of the folder, or the folder
                 cannot be written.
-            FormatError: The content has another hash than its metadata says.
+            FormatError: The hash of the content differs from that in its metadata.
         """
         record = kept_files.find_record(self.store, url_or_id)
         target = target_path(Path(to), template, record.metadata)
@@ -514,17 +517,17 @@ class Archive:
         where: str | None = None,
         read: FrameOf = "records",
     ) -> DataFrame:
-        """Return what `list` finds as a Spark DataFrame.
+        """Return the files that `list` finds as a Spark DataFrame.
 
         `records` have the columns id, what, where, work_id, start, end, path, size_bytes, hash,
         url, created_at and metadata, which is JSON. `lines` have id, url, line_number, line and
-        problem, whatever the file is compressed with. `contents` have id, url and content, the
-        bytes as they lie there. The latter two go by the size of files: each task reads a group
-        of them from the storage, and the driver none. Hashes are compared: of a file that has
-        another than its record says, `lines` have only one with the problem, and `contents` fail.
+        problem, for files of any compression. `contents` have id, url and content, the bytes as
+        stored. For these two, each task reads a group of files by size from the storage, and the
+        driver reads none. Hashes are compared: for a file whose hash differs from its record,
+        `lines` have only one row, with the problem, and `contents` fail.
 
         Args:
-            spark: The session; else the active one, else one started in this process.
+            spark: The session; None for the active one, else one started in this process.
             what: As for `list`.
             start: As for `list`.
             end: As for `list`.
@@ -533,7 +536,7 @@ class Archive:
             read: `records`, `lines` or `contents`.
 
         Raises:
-            InvalidInputError: As `list`; or tasks do not see the storage.
+            InvalidInputError: As `list`; or Spark tasks cannot access the storage.
             MissingDependencyError: pyspark or Java is not installed.
 
         Cost:
@@ -547,7 +550,7 @@ class Archive:
 
         Raises:
             RecordNotFoundError: There is no such file.
-            InvalidInputError: The URL leads out of the archive, or the id is none.
+            InvalidInputError: The URL leads out of the archive, or the id is not valid.
             CorruptMetadataError: The file has no metadata, or metadata that breaks a rule.
         """
         record = self.record(url_or_id)
@@ -560,19 +563,19 @@ class Archive:
         return record
 
     def reindex(self, *, spark: SparkSession | None = None, dry_run: bool = False) -> ReindexReport:
-        """Make the index anew from the metadata that lies with the files.
+        """Rebuild the index from the metadata in the storage.
 
-        Files may be pushed meanwhile: a record is taken out only when its own object is seen to be
-        gone. Records of files in other storages stay: an index may serve several.
+        Files may be pushed meanwhile: a record is removed only after a check that its own object
+        is gone. Records of files in other storages stay: an index may serve several.
 
         Args:
             spark: A session whose tasks read the metadata of many files; None reads in this
                 process.
-            dry_run: Whether the index stays as it is.
+            dry_run: Leave the index as it is.
 
         Raises:
-            StorageError: The storage or the index failed; what was indexed so far stays.
-            InvalidInputError: Tasks do not see the storage.
+            StorageError: The storage or the index failed; records indexed so far stay.
+            InvalidInputError: Spark tasks cannot access the storage.
 
         Cost:
             One LIST for each 1,000 objects, a HEAD or GET or both for each: 16 at a time, in each
@@ -587,15 +590,15 @@ def times_of(
     """Return start and end of a file, as given or from its name.
 
     Raises:
-        InvalidInputError: Both or none are given, or the name holds no time.
+        InvalidInputError: Both or neither are given, or the name contains no time.
     """
     if (start is None) == (start_from_name is None):
-        msg = "The time of the first event is to be given, as such or by a pattern of the name."
+        msg = "The start time must be given either directly or by a pattern of the name."
         raise InvalidInputError(msg, hint="Give either --start or --start-from-name.")
     if start_from_name is None:
         return {"start": start, "end": end}
     first, last = times_in_name(start_from_name, path)
-    # As times, and not as numbers: early ones are refused as unclear.
+    # Return times, not numbers: small numbers are refused as ambiguous.
     if end is None and last is not None:
         end = to_datetime(last)
     return {"start": to_datetime(first), "end": end}
@@ -604,7 +607,7 @@ def times_of(
 def _checked_sizes(
     paths: Sequence[str], prepared: Sequence[Mapping[str, object]]
 ) -> dict[str, int]:
-    """Return the sizes of files, after a check of all that can be known before the first is stored.
+    """Return the sizes of files, after all checks that are possible before the first is stored.
 
     Raises:
         InvalidInputError: A file is missing or named twice, or a field breaks a rule.
@@ -627,7 +630,7 @@ def prepare_fields(
     fields: Mapping[str, object],
     extra: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """Complete the fields of a file's metadata: its path, and what is to be taken from the path.
+    """Complete the fields of a file's metadata: its path, and values extracted from the path.
 
     Raises:
         InvalidInputError: An expression is broken or does not fit, or the path is missing.
@@ -635,7 +638,7 @@ def prepare_fields(
     all_fields = {**(extra or {}), **fields}
     if all_fields["path"] is None:
         if not isinstance(source, str | os.PathLike):
-            msg = "A file that is open has no path to tell of."
+            msg = "An open file has no path to record."
             raise InvalidInputError(msg, hint="Give its path, such as /var/log/syslog.")
         all_fields["path"] = os.path.abspath(source)  # noqa: PTH100 - links in the path must stay
     for name in ("where", "what", "work_id"):
@@ -655,17 +658,17 @@ def open_archive(
     """Open the archive at a storage URL; nothing is read or written yet.
 
     Args:
-        storage: A path or URL, see `lakebed.store.open_store`. Give an archive a place of its own.
-        index: `sqlite:///PATH` or `dynamodb://TABLE?region=REGION`. A directory has one of SQLite
-            in it unless given; for other storage it must be given.
-        storage_options: What the store needs to know.
-        keys: Where new files lie. `id`: under `<id>/data`. `original`: under
-            `<digit>-<where>/<what>/<start>/<id>-<name>`, as datalake's first releases kept them,
-            for tools that go by the key; then each file is read twice. Files of both are found.
+        storage: A path or URL, see `lakebed.store.open_store`. Give each archive its own location.
+        index: `sqlite:///PATH` or `dynamodb://TABLE?region=REGION`. The default for a directory is
+            an SQLite index inside it; for other storage the index is required.
+        storage_options: Settings of the object store.
+        keys: Form of the keys of new files. `id`: `<id>/data`. `original`:
+            `<digit>-<where>/<what>/<start>/<id>-<name>`, as in datalake's first releases, for tools
+            that use the key; then each file is read twice. Files of both forms are found.
 
     Raises:
         InvalidInputError: A URL or option cannot be used, or the index is missing.
-        MissingDependencyError: Storage or index need a package that is not installed.
+        MissingDependencyError: Storage or index needs a package that is not installed.
 
     Examples:
         >>> open_archive("s3://raw", index="sqlite:///data/raw.db")

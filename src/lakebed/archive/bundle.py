@@ -1,7 +1,7 @@
-"""Bundles: a content and its metadata in one file, which waits for its upload.
+"""Bundles: a content and its metadata in one file, to be uploaded later.
 
 A bundle is a plain tar with the members `content`, `version` and `datalake-metadata.json`, as the
-`datalake` client writes it. Nothing is ever unpacked: members are read where they lie.
+`datalake` client writes it. Nothing is ever unpacked: members are read in place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BUNDLE_SUFFIX = ".tar"
 
 _CONTENT, _VERSION, _METADATA = "content", "version", "datalake-metadata.json"
 _MAX_METADATA_BYTES = 1024 * 1024
-_MAX_MEMBERS = 16  # that are looked at; a bundle has three, and a tar may have any number
+_MAX_MEMBERS = 16  # members that are read; a bundle has three, and a tar may have any number
 _BLOCK_BYTES = 64 * 1024
 
 
@@ -35,8 +35,8 @@ class Bundle:
     """An open bundle.
 
     Attributes:
-        metadata: What is told of the content.
-        content: Can be read from its begin any number of times.
+        metadata: Metadata of the content.
+        content: The content, which can be read from its start any number of times.
     """
 
     metadata: FileMetadata
@@ -49,14 +49,14 @@ def write_bundle(
     """Write a bundle named after the id, which appears only when it is complete and on disk.
 
     Args:
-        directory: Where; it is made if it is not there.
-        file: The content, from where it stands to its end.
+        directory: Directory of the bundle; created if missing.
+        file: The content, from its current position to its end.
         fields: Metadata with `id` and without `hash`.
-        compress: Whether the content becomes gzip.
+        compress: Compress the content with gzip.
 
     Raises:
         InvalidInputError: The metadata breaks a rule, or a file cannot be read or written.
-        RecordExistsError: A bundle of this id waits already.
+        RecordExistsError: A bundle with this id is already waiting.
     """
     target = directory / f"{check_file_id(fields['id'])}{BUNDLE_SUFFIX}"
     with using(directory):
@@ -72,7 +72,7 @@ def write_bundle(
             try:
                 os.link(temporary, target)  # unlike a rename it refuses a name that is taken
             except FileExistsError as exc:
-                msg = f"{target} waits for its upload already."
+                msg = f"{target} is already waiting for its upload."
                 raise RecordExistsError(
                     msg, hint="Leave the id out, or choose another one."
                 ) from exc
@@ -83,7 +83,7 @@ def write_bundle(
 def _write_content(out: IO[bytes], pieces: Iterable[bytes]) -> str:
     """Write the first member, whose length is known only afterwards."""
     info = tarfile.TarInfo(_CONTENT)
-    info.size = 1 << 40  # room for any length in the header, which is written again below
+    info.size = 1 << 40  # room for any length in the header, which is rewritten below
     header_bytes = len(info.tobuf(tarfile.GNU_FORMAT))
     out.write(b"\0" * header_bytes)
     content = Hashed(pieces)
@@ -105,7 +105,7 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _sync(directory: Path) -> None:
-    if os.name == "nt":  # a directory cannot be opened there
+    if os.name == "nt":  # a directory cannot be opened on Windows
         return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -119,7 +119,7 @@ def open_bundle(path: str | os.PathLike[str]) -> Iterator[Bundle]:
     """Open a bundle.
 
     Raises:
-        FormatError: It is no bundle, or a member is missing or no plain file.
+        FormatError: It is not a bundle, or a member is missing or is not a plain file.
         UnsupportedVersionError: The bundle or its metadata is of another version.
         InvalidInputError: Its metadata breaks a rule, or the file cannot be read.
     """
@@ -137,26 +137,26 @@ def open_bundle(path: str | os.PathLike[str]) -> Iterator[Bundle]:
             version = members[_VERSION].read(_BLOCK_BYTES).strip()
             text = members[_METADATA].read(_MAX_METADATA_BYTES)
         except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, MemoryError) as exc:
-            raise _no_bundle(path, str(exc)) from exc
+            raise _not_a_bundle(path, str(exc)) from exc
         if version != BUNDLE_VERSION:
             msg = f"{path} is a bundle of version {version[:20]!r}; this release knows 0."
             raise UnsupportedVersionError(msg)
         try:
             yield Bundle(metadata=FileMetadata.from_json(text), content=members[_CONTENT])
-        except tarfile.TarError as exc:  # the content ends before its time
-            raise _no_bundle(path, str(exc)) from exc
+        except tarfile.TarError as exc:  # the content is truncated
+            raise _not_a_bundle(path, str(exc)) from exc
 
 
 def _member(tar: tarfile.TarFile, info: tarfile.TarInfo | None, name: str, path: Path) -> IO[bytes]:
     if info is None:
-        raise _no_bundle(path, f"it has no {name}")
-    # Links are not followed: they would lead to another member, or nowhere. Holes would make a
-    # content of any length out of nothing.
+        raise _not_a_bundle(path, f"it has no {name}")
+    # Links are not followed: they would lead to another member, or nowhere. Holes of a sparse file
+    # would make a content of any length from nothing.
     file = tar.extractfile(info) if info.isreg() and not info.issparse() else None
     if file is None:
-        raise _no_bundle(path, f"{name} is no plain file")
+        raise _not_a_bundle(path, f"{name} is not a plain file")
     return file
 
 
-def _no_bundle(path: Path, reason: str) -> FormatError:
-    return FormatError(f"{path} is no bundle: {reason}.", hint="Bundles are what enqueue writes.")
+def _not_a_bundle(path: Path, reason: str) -> FormatError:
+    return FormatError(f"{path} is not a bundle: {reason}.", hint="Write bundles with enqueue.")

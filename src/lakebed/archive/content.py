@@ -1,4 +1,4 @@
-"""Contents on their way: read in pieces, hashed and compressed as they pass, checked at the end."""
+"""Contents as streams: read in pieces, hashed and compressed on the way, checked at the end."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PIECE_BYTES = 1024 * 1024
-_READ_AHEAD_BYTES = 4 * 1024 * 1024  # an object store is asked for this much at once
+_READ_AHEAD_BYTES = 4 * 1024 * 1024  # size of one request to an object store
 _SPOOL_BYTES = 8 * 1024 * 1024
-_GZIP = 31  # zlib's window bits that mean gzip; it writes no name and no time
+_GZIP = 31  # zlib's window bits for gzip; zlib writes no name and no time
 
 
 class Hashed(Iterator[bytes]):
     """Pieces that are hashed and counted as they are taken.
 
     Attributes:
-        size_bytes: How much was taken.
+        size_bytes: Number of bytes taken so far.
     """
 
     def __init__(self, pieces: Iterable[bytes], *, expected: str | None = None) -> None:
@@ -40,7 +40,8 @@ class Hashed(Iterator[bytes]):
 
         Args:
             pieces: The content.
-            expected: Its hash, if it is known; another one is an error at the end of the pieces.
+            expected: The hash of the content, if it is known; a different hash is an error at the
+                end of the pieces.
         """
         self._pieces = iter(pieces)
         self._digest = hashlib.blake2b(digest_size=HASH_BYTES)
@@ -52,7 +53,7 @@ class Hashed(Iterator[bytes]):
         if piece is None:
             if self._expected is not None and self.hash != self._expected:
                 msg = f"The content changed while it was read: {self._expected} became {self.hash}."
-                raise InvalidInputError(msg, hint="Push it again when nobody writes to it.")
+                raise InvalidInputError(msg, hint="Push it again when no process writes to it.")
             raise StopIteration
         self._digest.update(piece)
         self.size_bytes += len(piece)
@@ -60,12 +61,12 @@ class Hashed(Iterator[bytes]):
 
     @property
     def hash(self) -> str:
-        """The hash of what was taken."""
+        """The hash of the pieces taken so far."""
         return self._digest.hexdigest()
 
 
 def pieces_of(file: IO[bytes], *, compress: bool = False) -> Iterator[bytes]:
-    """Yield what is left of a file; as gzip, whose bytes depend on the content alone, if asked."""
+    """Yield the rest of a file; with `compress` as gzip whose bytes depend only on the content."""
     pieces = _read_pieces(file)
     return _compressed(pieces) if compress else pieces
 
@@ -89,7 +90,7 @@ def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def using(path: object) -> Iterator[None]:
-    """Say of a file or folder of the caller that it cannot be used."""
+    """Report an OSError on a file or folder of the caller as an error that names it."""
     try:
         yield
     except OSError as exc:
@@ -101,7 +102,7 @@ def using(path: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def opened(source: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
-    """Open a path; a file that is open stays so.
+    """Open a path; an open file is passed through and stays open.
 
     Raises:
         InvalidInputError: It cannot be opened.
@@ -117,7 +118,7 @@ def opened(source: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def readable_twice(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Yield a file that can be read from its begin again: a copy on disk if `file` cannot."""
+    """Yield a file that can be read twice: a copy on disk if `file` cannot seek."""
     with using(getattr(file, "name", "the content")):
         is_seekable = file.seekable()
     if is_seekable:
@@ -135,8 +136,8 @@ def open_verified(file: pa.NativeFile, where: str, expected_hash: str | None) ->
 
     Args:
         file: The content; closed with the reader.
-        where: What the error names.
-        expected_hash: What the metadata says; None checks nothing.
+        where: Name of the content in the error.
+        expected_hash: The hash in the metadata; None checks nothing.
     """
     return io.BufferedReader(_VerifiedReader(file, where, expected_hash), _READ_AHEAD_BYTES)
 
@@ -162,7 +163,7 @@ class _VerifiedReader(io.RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        # The inherited one asks for 8 KiB at a time, each of which may be a request.
+        # The inherited method reads 8 KiB at a time, each of which may be a request.
         pieces = []
         while True:
             piece = self._file.read(_READ_AHEAD_BYTES)
@@ -174,7 +175,7 @@ class _VerifiedReader(io.RawIOBase):
         return b"".join(pieces)
 
     def _check(self) -> None:
-        hint = "It was damaged or replaced; to read it all the same, do not verify."
+        hint = "It was damaged or replaced; to read it anyway, do not verify."
         check_hash(self._digest.hexdigest(), self._expected_hash, self._where, hint)
 
     def close(self) -> None:
@@ -198,9 +199,9 @@ def _write_file(source: IO[bytes], target: Path) -> None:
 
 @contextlib.contextmanager
 def temporary_file(directory: Path) -> Iterator[tuple[Path, IO[bytes]]]:
-    """Hold a hidden new file, which is gone afterwards if it still has this name."""
+    """Yield a new hidden file, which is deleted afterwards unless it was renamed."""
     path = directory / f".{uuid.uuid4().hex}.tmp"
-    # Not tempfile: its files are for their owner alone, and keep that when they are renamed.
+    # Not tempfile: its files are readable only by their owner, and stay so when they are renamed.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(descriptor, "w+b") as file:

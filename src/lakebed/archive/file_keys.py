@@ -1,6 +1,6 @@
-"""Where a file of the archive lies in its store.
+"""Keys of the files of an archive in its store.
 
-Under `<id>/data`, or under the key of datalake's first releases, which tells more of it and whose
+The key is `<id>/data`, or that of datalake's first releases, which contains more fields and whose
 first digit spreads the keys: `<digit>-<where>/<what>/<start>/<id>-<name>`.
 """
 
@@ -17,8 +17,8 @@ from lakebed.store.base import MAX_COMPONENT_BYTES, validate_key
 
 KeyForm = Literal["id", "original"]
 
-ATTRIBUTE = "datalake"  # what the metadata is called where objects have attributes of a user
-MAX_ATTRIBUTE_BYTES = 1_900  # S3 takes 2 KB of them in all, names included
+ATTRIBUTE = "datalake"  # user attribute of an object that holds the metadata
+MAX_ATTRIBUTE_BYTES = 1_900  # S3 accepts 2 KB of attributes in all, names included
 
 _DATA, _METADATA = "data", "metadata"
 _ORIGINAL = re.compile(r"[0-9a-f]-[a-z0-9_-]+/[a-z0-9_-]+/-?[0-9]+/(?P<name>[^/]+)", re.DOTALL)
@@ -26,10 +26,10 @@ _MAX_NAME_BYTES = 160
 
 
 def check_keys(keys: object) -> KeyForm:
-    """Return how keys are made, if that is known.
+    """Return the form of keys, if it is a known one.
 
     Raises:
-        InvalidInputError: It is not.
+        InvalidInputError: It is not a known form.
     """
     if keys == "id":
         return "id"
@@ -45,7 +45,7 @@ def content_key(metadata: FileMetadata, keys: KeyForm) -> str:
 
 
 def original_key(metadata: FileMetadata) -> str:
-    """Return the key of a content as datalake made it at first.
+    """Return the key of a content in the form of datalake's first releases.
 
     Examples:
         >>> original_key(FileMetadata({
@@ -57,7 +57,7 @@ def original_key(metadata: FileMetadata) -> str:
     """
     name = re.split(r"[/\\]", metadata.path)[-1]
     file_id = check_file_id(metadata.id)
-    # What a store may refuse is encoded, and of a long name the end counts.
+    # Encode characters that a store may refuse, and keep the end of a long name.
     room = min(_MAX_NAME_BYTES, MAX_COMPONENT_BYTES - len(f"{file_id}-".encode()))
     safe = urllib.parse.quote(name, safe=" !$&'()+,;=@[]", errors="surrogatepass")
     safe = safe[-room:] if room > 0 else ""
@@ -77,13 +77,13 @@ def ids_in(key: str) -> Iterator[str]:
 
 
 def check_file_id(file_id: object) -> str:
-    """Return an id if files can lie under it.
+    """Return an id if it is valid in keys.
 
     Raises:
-        InvalidInputError: It is no text, or no legal name of one directory.
+        InvalidInputError: It is not text, or not a legal name of one directory.
     """
     if not isinstance(file_id, str) or "/" in file_id:
-        msg = f"{file_id!r} is no id of a file."
+        msg = f"{file_id!r} is not an id of a file."
         raise InvalidInputError(msg, hint="An id is text without '/', or the whole URL of a file.")
     validate_key(file_id)
     return file_id
@@ -95,12 +95,12 @@ def data_key(file_id: str) -> str:
 
 
 def metadata_key(file_id: str) -> str:
-    """Return the key of the metadata that lies beside the content."""
+    """Return the key of the metadata beside the content."""
     return f"{check_file_id(file_id)}/{_METADATA}"
 
 
 def file_id_of(key: str) -> str | None:
-    """Return the id in the key of a content; None for keys of another form, as old ones are."""
+    """Return the id in the key of a content; None for keys of another form, such as old ones."""
     file_id, slash, name = key.partition("/")
     return file_id if slash and name == _DATA else None
 
@@ -112,5 +112,5 @@ def file_id_of_metadata(key: str) -> str | None:
 
 
 def is_metadata_key(key: str) -> bool:
-    """Tell whether metadata may lie under a key, and no content."""
+    """Return whether a key is one of metadata, not of a content."""
     return key.endswith(f"/{_METADATA}")

@@ -1,4 +1,4 @@
-"""Archived files as Spark sees them."""
+"""Spark DataFrames of archived files."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ RECORDS = pa.schema(
 
 
 def stored_file(store: Store, record: ArchiveRecord) -> StoredFile:
-    """Return an archived file as one to be read, straight from the store of the archive.
+    """Return an archived file as one to read directly from the store of the archive.
 
     Raises:
-        InvalidInputError: The record names a place outside the archive.
+        InvalidInputError: The record has a URL outside the archive.
     """
     return StoredFile(
         location=record.url,
@@ -55,7 +55,7 @@ def stored_file(store: Store, record: ArchiveRecord) -> StoredFile:
 
 
 def records_table(records: Sequence[ArchiveRecord]) -> pa.Table:
-    """Return records as a table; `metadata` is all that is told of a file, as JSON."""
+    """Return records as a table; `metadata` is the whole metadata of a file, as JSON."""
     rows = [
         {
             "id": record.id,
@@ -79,16 +79,16 @@ def records_table(records: Sequence[ArchiveRecord]) -> pa.Table:
 def to_frame(
     spark: SparkSession | None, store: Store, records: Sequence[ArchiveRecord], read: FrameOf
 ) -> DataFrame:
-    """Return records, or what is in their files, as a Spark DataFrame; see `Archive.spark`."""
+    """Return records, or the contents of their files, as a DataFrame; see `Archive.spark`."""
     if read not in get_args(FrameOf):
         raise InvalidInputError(
             f"read is {read!r}.", hint=f"Give one of: {', '.join(get_args(FrameOf))}."
         )
     if read != "records" and not store.is_shared:
         raise InvalidInputError(
-            f"Tasks of Spark do not see {store.uri}.", hint="Keep the archive elsewhere."
+            f"Spark tasks cannot access {store.uri}.", hint="Keep the archive on shared storage."
         )
-    # Spark is imported where it is asked for: `import lakebed` needs none.
+    # Spark is imported on use: `import lakebed` must not need it.
     from lakebed.spark.raw_files import contents_frame, lines_frame, table_frame
     from lakebed.spark.session import get_session
 

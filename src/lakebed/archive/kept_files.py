@@ -1,8 +1,9 @@
 """Contents and their metadata in a store, without an index.
 
-A content lies under `<id>/data` or under a key that tells more of it, its metadata under
-`<id>/metadata`, and also with the content itself where the store keeps attributes and they are short
-enough. Other keys, as old archives have them, can be read where the metadata is with the object.
+The key of a content is `<id>/data`, or one that contains more fields; the key of its metadata is
+`<id>/metadata`. If the store supports attributes and the metadata is short enough, it is also an
+attribute of the content. Other keys, such as those of old archives, can be read if the metadata is
+an attribute of the object.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from lakebed.errors import (
 from lakebed.store.base import ObjectStat, Store, validate_key
 
 _HASH_TO_COME = "0"  # stands for the hash while the other rules are checked
-_SMALL_BYTES = 8 * 1024 * 1024  # held in memory, so that the hash is known before the upload
+_SMALL_BYTES = 8 * 1024 * 1024  # held in memory, to know the hash before the upload
 
 
 def url_of(store: Store, key: str) -> str:
@@ -47,20 +48,20 @@ def url_of(store: Store, key: str) -> str:
 
 
 def key_of(store: Store, url_or_id: str) -> str:
-    """Return the key that a URL or an id leads to.
+    """Return the key of a URL or an id.
 
     Raises:
-        InvalidInputError: The URL leads out of the store, or the id is none.
+        InvalidInputError: The URL leads out of the store, or the id is not valid.
     """
     if "://" not in url_or_id:
         return data_key(url_or_id)
     root = f"{store.uri}/"
     if not url_or_id.startswith(root):
-        msg = f"{url_or_id!r} does not lie in {store.uri}."
+        msg = f"{url_or_id!r} is not in {store.uri}."
         raise InvalidInputError(
             msg,
             hint=f"URLs of this archive begin with {root} If it was copied or moved, or is opened by "
-            "another path, `lakebed archive reindex` notes its files where they lie now.",
+            "another path, `lakebed archive reindex` records the present URLs of its files.",
         )
     return validate_key(url_or_id.removeprefix(root))
 
@@ -68,7 +69,7 @@ def key_of(store: Store, url_or_id: str) -> str:
 def write_new(
     store: Store, file: IO[bytes], fields: Mapping[str, object], *, compress: bool
 ) -> ArchiveRecord:
-    """Store a content under an id that was drawn for it; the content is read once.
+    """Store a content under an id that was generated for it; the content is read once.
 
     Raises:
         InvalidInputError: The metadata breaks a rule, or the file cannot be read.
@@ -80,11 +81,11 @@ def write_new(
         first.append(piece)
         if pieces.size_bytes > _SMALL_BYTES:
             break
-    # The attributes go ahead of the content, so they need the hash of what is not read yet.
+    # The attributes are sent before the content, so a hash must be known by then.
     is_small = pieces.size_bytes <= _SMALL_BYTES
     attributes = _attributes(checked.with_hash(pieces.hash)) if is_small else {}
     key = data_key(checked.id)
-    store.check_writable()  # the metadata is created last; a content without any is not to stay
+    store.check_writable()  # check now: the metadata is created last, and a content needs it
     store.put_stream(
         key, chain(first, pieces), attributes=attributes, size_bytes=_size_hint(file, compress)
     )
@@ -112,30 +113,31 @@ def write_claimed(
     is_stored: bool = False,
     keys: KeyForm = "id",
 ) -> ArchiveRecord:
-    """Store a content under an id that the caller chose; doing it again changes nothing.
+    """Store a content under an id that the caller chose; a repetition changes nothing.
 
-    The metadata, hash included, is created before the content: of all that want the id at once one
-    wins, and the others go on only if they bring the same file. So the content is read twice.
+    The metadata, including the hash, is created before the content: if several writers want the id
+    at once, one wins, and the others go on only if they bring the same file. So the content is read
+    twice.
 
     Raises:
         RecordExistsError: Another file has the id.
-        InvalidInputError: The metadata breaks a rule, the content has not the hash that was
-            expected, or the file cannot be read or changed meanwhile.
+        InvalidInputError: The metadata breaks a rule, the content does not have the expected hash,
+            or the file cannot be read or changed meanwhile.
     """
     checked = FileMetadata({**fields, "hash": _HASH_TO_COME}, is_stored=is_stored)
     with readable_twice(file) as again:
-        begin = again.tell()
+        start = again.tell()
         found_hash = content_hash(pieces_of(again, compress=compress))
         if expected_hash not in {None, found_hash}:
-            msg = f"The content has the hash {found_hash}, but its metadata says {expected_hash}."
-            raise InvalidInputError(msg, hint="It was damaged on its way; nothing was stored.")
+            msg = f"The content has the hash {found_hash}, but its metadata has {expected_hash}."
+            raise InvalidInputError(msg, hint="It was damaged in transit; nothing was stored.")
         metadata = checked.with_hash(found_hash)
         key = content_key(metadata, keys)
         if not _is_stored(store, key, metadata):
             other = content_key(metadata, "original" if keys == "id" else "id")
             if not _claim(store, metadata) and _is_stored(store, other, metadata):
                 return _record(store, store.stat(other), metadata)
-            again.seek(begin)
+            again.seek(start)
             store.put_stream(
                 key,
                 Hashed(pieces_of(again, compress=compress), expected=found_hash),
@@ -146,7 +148,7 @@ def write_claimed(
 
 
 def _is_stored(store: Store, key: str, metadata: FileMetadata) -> bool:
-    """Tell whether the content is there; with other metadata it is another file."""
+    """Return whether the content exists; with other metadata it is another file, an error."""
     try:
         held = read_metadata(store, store.stat(key))
     except ObjectNotFoundError:
@@ -157,7 +159,7 @@ def _is_stored(store: Store, key: str, metadata: FileMetadata) -> bool:
 
 
 def _claim(store: Store, metadata: FileMetadata) -> bool:
-    """Take the id for a file; False if it was taken for the same before."""
+    """Claim the id for a file; return False if it was claimed for the same file before."""
     try:
         store.create(metadata_key(metadata.id), metadata.to_json().encode("ascii"))
     except ObjectExistsError as exc:
@@ -178,7 +180,7 @@ def _attributes(metadata: FileMetadata) -> dict[str, str]:
 
 
 def _size_hint(file: IO[bytes], compress: bool) -> int | None:  # noqa: FBT001 - private
-    """Return an upper bound of what is left of a file, where it can tell."""
+    """Return an upper bound of the remaining bytes of a file; None if unknown."""
     if not file.seekable():
         return None
     here = file.tell()
@@ -188,7 +190,7 @@ def _size_hint(file: IO[bytes], compress: bool) -> int | None:  # noqa: FBT001 -
 
 
 def read_record(store: Store, key: str) -> ArchiveRecord:
-    """Read from the store alone what is told of a content.
+    """Read the record of a content from the store alone.
 
     Raises:
         RecordNotFoundError: There is no object under the key.
@@ -196,7 +198,7 @@ def read_record(store: Store, key: str) -> ArchiveRecord:
         UnsupportedVersionError: Its metadata is of another version.
 
     Cost:
-        One HEAD; one GET more where the metadata lies beside the content only.
+        One HEAD; one GET more if the metadata is only beside the content.
     """
     try:
         stat = store.stat(key)
@@ -207,16 +209,15 @@ def read_record(store: Store, key: str) -> ArchiveRecord:
 
 
 def find_record(store: Store, url_or_id: str) -> ArchiveRecord:
-    """Read from the store alone what is told of a content, by its URL or id.
+    """Read the record of a content from the store alone, by its URL or id.
 
     Raises:
-        InvalidInputError: The URL leads out of the store, or the id is none.
+        InvalidInputError: The URL leads out of the store, or the id is not valid.
         RecordNotFoundError: There is no such content.
         CorruptMetadataError: It has no metadata, or metadata that breaks a rule.
 
     Cost:
-        As `read_record`; for an id whose content lies elsewhere than under `<id>/data` a HEAD and a
-        GET more.
+        As `read_record`; a HEAD and a GET more for an id whose content is not `<id>/data`.
     """
     try:
         return read_record(store, key_of(store, url_or_id))
@@ -226,7 +227,7 @@ def find_record(store: Store, url_or_id: str) -> ArchiveRecord:
         try:
             metadata = _read_beside(store, url_or_id)
         except (ObjectNotFoundError, CorruptMetadataError):
-            metadata = None  # what tells nothing of this id tells of no other key
+            metadata = None  # without metadata of this id, the other key is unknown
         if metadata is None:
             raise
     return read_record(store, original_key(metadata))
@@ -259,8 +260,8 @@ def _read_beside(store: Store, file_id: str) -> FileMetadata:
     where = url_of(store, key)
     metadata = _parse(store.get(key).data, where)
     if metadata.id != file_id:
-        msg = f"{where} tells of the file {metadata.id!r}."
-        raise CorruptMetadataError(msg, hint="Metadata lies beside its own content.")
+        msg = f"{where} is the metadata of the file {metadata.id!r}."
+        raise CorruptMetadataError(msg, hint="Restore the metadata of this file.")
     return metadata
 
 
@@ -274,7 +275,7 @@ def _parse(text: str | bytes, where: str) -> FileMetadata:
 
 def _without_metadata(store: Store, key: str) -> CorruptMetadataError:
     msg = f"{url_of(store, key)} has no metadata."
-    return CorruptMetadataError(msg, hint="Files of an archive come by push.")
+    return CorruptMetadataError(msg, hint="Add files to an archive with push.")
 
 
 def _record(store: Store, stat: ObjectStat, metadata: FileMetadata) -> ArchiveRecord:

@@ -1,4 +1,4 @@
-"""The metadata of a file in the archive: one JSON object, checked rule by rule."""
+"""Metadata of files in the archive: one JSON object each, checked rule by rule."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from lakebed.model.moments import stored_to_epoch_ms, to_epoch_ms
 
 METADATA_VERSION = 0
 REQUIRED = ("version", "start", "where", "what", "id", "hash", "path")
-RESERVED_WORK_ID = "null"  # stands in the keys of files without one
+RESERVED_WORK_ID = "null"  # used in the keys of files without a work id
 
-_HASH = re.compile(r"[0-9a-fA-F]+")  # the originals take any length
+_HASH = re.compile(r"[0-9a-fA-F]+")  # the originals accept any length
 _SLUG = re.compile(r"[a-z0-9_-]+")
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:\\.+", re.DOTALL)
 _SLUG_HINT = "Use lower-case letters, digits, '-' and '_' only."
 
 
 class FileMetadata(Mapping[str, Any]):
-    """What is told of one file: a mapping that cannot change and whose rules hold.
+    """Metadata of one file: an immutable mapping that obeys all rules.
 
-    Unknown keys are kept. Two are equal if their JSON is.
+    Unknown keys are kept. Two instances are equal if their JSON is.
 
     Examples:
         >>> metadata = FileMetadata(
@@ -41,19 +41,19 @@ class FileMetadata(Mapping[str, Any]):
     __slots__ = ("_fields",)
 
     def __init__(self, fields: Mapping[str, object], *, is_stored: bool = False) -> None:
-        """Check and complete the fields; what is given is copied and never changed.
+        """Check and complete the fields; the argument is copied and never changed.
 
-        A missing `id` is drawn, a missing `version` is 0, `start` and `end` are normalised by
-        `lakebed.archive.to_epoch_ms`, and `end` is there afterwards, None by default.
+        A missing `id` is generated, a missing `version` is 0, `start` and `end` are normalised by
+        `lakebed.archive.to_epoch_ms`, and a missing `end` is set to None.
 
         Args:
             fields: The metadata.
-            is_stored: Whether the times are normalised already: a whole number is milliseconds,
+            is_stored: True if the times are already normalised: a whole number is milliseconds,
                 however early.
 
         Raises:
-            InvalidInputError: A field is missing or breaks its rule; the first one is told, in the
-                order version, where, what, work_id, path, start, end, interval.
+            InvalidInputError: A field is missing or breaks its rule; the first one is reported, in
+                the order version, where, what, work_id, path, start, end, interval.
             UnsupportedVersionError: `version` is not 0.
         """
         if not isinstance(fields, Mapping):
@@ -86,28 +86,28 @@ class FileMetadata(Mapping[str, Any]):
         """Read metadata from JSON, where whole numbers are milliseconds, as `to_json` writes them.
 
         Raises:
-            InvalidInputError: It is no JSON object, or breaks a rule of metadata.
+            InvalidInputError: It is not a JSON object, or breaks a rule of metadata.
             UnsupportedVersionError: Its `version` is not 0.
         """
         try:
             fields = json.loads(text if text is not None else "", parse_constant=_refuse_constant)
         except (ValueError, TypeError, RecursionError) as exc:
-            msg = f"Metadata is no JSON: {exc}"
-            raise InvalidInputError(msg, hint="It is one JSON object in UTF-8.") from exc
+            msg = f"Metadata is not JSON: {exc}"
+            raise InvalidInputError(msg, hint="It must be one JSON object in UTF-8.") from exc
         if not isinstance(fields, dict):
             msg = f"Metadata is the JSON {_shortened(fields)}, not an object."
             raise InvalidInputError(msg, hint='Write it as {"where": …, "what": …, "start": …}.')
         return cls(fields, is_stored=True)
 
     def check_hash(self) -> None:
-        """Check that the hash is one, of whatever length.
+        """Check that the hash consists of hex digits, of any number.
 
         Raises:
-            InvalidInputError: It is not of hex digits.
+            InvalidInputError: It has other characters.
         """
         if not _HASH.fullmatch(self.hash):
-            msg = f"Metadata has the hash {_shortened(self.hash)}, which is not of hex digits."
-            raise InvalidInputError(msg, hint="It is BLAKE2b of the content, 16 bytes in hex.")
+            msg = f"Metadata has the hash {_shortened(self.hash)}, which is not hex digits."
+            raise InvalidInputError(msg, hint="Give BLAKE2b of the content, 16 bytes in hex.")
 
     def with_hash(self, found_hash: str) -> FileMetadata:
         """Return a copy with another hash."""
@@ -129,7 +129,7 @@ class FileMetadata(Mapping[str, Any]):
 
     @property
     def where(self) -> str:
-        """The place or machine that the file is from."""
+        """The place or machine that the file comes from."""
         where: str = self._fields["where"]
         return where
 
@@ -159,7 +159,7 @@ class FileMetadata(Mapping[str, Any]):
 
     @property
     def end(self) -> int | None:
-        """The time of the last event, in milliseconds since the epoch; None for a moment."""
+        """The time of the last event, in ms since the epoch; None for a file of one moment."""
         end: int | None = self._fields["end"]
         return end
 
@@ -190,7 +190,7 @@ def _copy(fields: Mapping[str, object]) -> dict[str, Any]:
     try:
         return copy.deepcopy(dict(fields))
     except (TypeError, RecursionError) as exc:
-        msg = f"Metadata holds what JSON cannot hold: {exc}"
+        msg = f"Metadata has a value that JSON cannot hold: {exc}"
         raise InvalidInputError(
             msg, hint="Use text, numbers, true, false, lists and objects."
         ) from exc
@@ -211,17 +211,17 @@ def _check_slug(name: str, value: object) -> None:
 def _check_work_id(fields: Mapping[str, Any]) -> None:
     if "work_id" not in fields:
         msg = "Metadata without 'work_id'."
-        raise InvalidInputError(msg, hint="It must be there; null is fine.")
+        raise InvalidInputError(msg, hint="It is required, but may be null.")
     if fields["work_id"] is None:
         return
     _check_slug("work_id", fields["work_id"])
     if fields["work_id"] == RESERVED_WORK_ID:
-        msg = "Metadata has work_id 'null', which is kept for files without one."
-        raise InvalidInputError(msg, hint="Leave it None, or begin it with a word of your own.")
+        msg = "Metadata has work_id 'null', which is reserved for files without one."
+        raise InvalidInputError(msg, hint="Leave it None, or start it with a word of your own.")
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path is absolute, on POSIX or on Windows."""
+    """Return whether a path is absolute, on POSIX or on Windows."""
     return path.startswith("/") or _WINDOWS_PATH.fullmatch(path) is not None
 
 
@@ -234,8 +234,8 @@ def _check_path(path: object) -> None:
 def _check_json(fields: Mapping[str, Any]) -> None:
     if not all(isinstance(name, str) for name in fields):
         names = [name for name in fields if not isinstance(name, str)]
-        msg = f"Metadata has fields whose names are no text: {_shortened(names)}."
-        raise InvalidInputError(msg, hint="Names of fields are text.")
+        msg = f"Metadata has fields whose names are not text: {_shortened(names)}."
+        raise InvalidInputError(msg, hint="Use text as names of fields.")
     for name, value in fields.items():
         try:
             json.dumps(value, allow_nan=False)
@@ -247,7 +247,7 @@ def _check_json(fields: Mapping[str, Any]) -> None:
 
 
 def _refuse_constant(name: str) -> None:
-    msg = f"{name} is no JSON"
+    msg = f"{name} is not JSON"
     raise ValueError(msg)
 
 

@@ -1,4 +1,4 @@
-"""Advice against names of files that are legal in metadata, but bad."""
+"""Advice against names that are legal in metadata, but bad."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from lakebed.archive.metadata import RESERVED_WORK_ID
 from lakebed.common.advice import warn
 from lakebed.common.shown import cut
 
-# Source: the document of datalake-common, on `where`, `what` and the indices.
+# Source: the documentation of datalake-common, on `where`, `what` and the indices.
 _BAD_WHERES = frozenset({"localhost", "vagrant"})
 _BAD_WHATS = frozenset({"job", "jobs", "task", "tasks"})
-_MOST_LETTERS = 63  # of a label of a host name, RFC 1035
+_MOST_LETTERS = 63  # as in a label of a host name, RFC 1035
 _BARE_ID = re.compile(r"[0-9_-]+|[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
 
 
 def warn_of_names(files: Iterable[Mapping[str, object]]) -> None:
-    """Warn the caller that gives files bad names, of each problem once.
+    """Warn the caller about bad names, once for each problem.
 
     Args:
-        files: Metadata of files that are to be stored, with `where`, `what` and `work_id`.
+        files: Metadata of the files to store, with `where`, `what` and `work_id`.
     """
     texts: dict[str, str] = {}
     for fields in files:
@@ -36,10 +36,10 @@ def warn_of_names(files: Iterable[Mapping[str, object]]) -> None:
 
 
 def _problem(name: str, value: str) -> tuple[str, str] | None:
-    """Return what is wrong with a name, and what to do."""
+    """Return the problem of a name and its remedy; None if it is fine."""
     if name == "where" and value in _BAD_WHERES:
         return (
-            "is the same on many machines, so their files cannot be told apart",
+            "is the same on many machines, so their files cannot be distinguished",
             "Name the machine or place, as in 'whirlyweb02-prod'.",
         )
     if name == "what" and value in _BAD_WHATS:
@@ -50,16 +50,16 @@ def _problem(name: str, value: str) -> tuple[str, str] | None:
     if name == "work_id" and value != RESERVED_WORK_ID and value.startswith(RESERVED_WORK_ID):
         return (
             f"begins with {RESERVED_WORK_ID!r}, which is reserved for files without a work id",
-            "Begin it with a word of your domain, as in 'orders-12'.",
+            "Start it with a word of your domain, as in 'orders-12'.",
         )
     if name == "work_id" and _BARE_ID.fullmatch(value):
         return (
-            "has no word of its domain, so the work of others may have the same one",
-            "Begin it with such a word, as in 'orders-12'.",
+            "has no word of its domain, so other work may have the same id",
+            "Start it with such a word, as in 'orders-12'.",
         )
     if len(value) > _MOST_LETTERS:
         return (
             f"is longer than {_MOST_LETTERS} letters",
-            "Use a concise name: it is part of keys and of questions.",
+            "Use a concise name: it is part of keys and of queries.",
         )
     return None

@@ -1,7 +1,7 @@
-"""Notifications of an object store: what has happened to files, told as JSON.
+"""Notifications of an object store: events on files, as JSON.
 
-A message is an event of S3, alone or inside the envelope of SNS. What it names is read from the
-storage, never taken from the message, so a message may come twice, late or out of order.
+A message is an event of S3, alone or inside the envelope of SNS. Metadata is read from the storage,
+never taken from the message, so a message may come twice, late or out of order.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ _LONGEST_WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReport:
-    """What became of one message.
+    """The result of processing one message.
 
     Attributes:
-        started_at: When the work began; aware, UTC.
-        duration_s: How long it took.
+        started_at: Start time of the processing; aware, UTC.
+        duration_s: Duration of the processing in seconds.
         status: `success`; or `error` if something in the message cannot be used, now or later.
-        records: The files that it told of, each once, that are in the index now.
-        removed: The ids of files that it told of and that are gone.
-        error: What cannot be used.
+        records: The files named by the message that are in the index now, each once.
+        removed: The ids of the files named by the message that no longer exist.
+        error: The first error, if there was one.
     """
 
     started_at: dt.datetime
@@ -86,18 +86,18 @@ class _Event:
 
 
 def ingest_message(archive: Archive, message: str | bytes) -> MessageReport:
-    """Bring the index up to date with what a message tells of.
+    """Update the index for the files that a message names.
 
-    What is wrong with the message or with a file is reported, and the other files of the message
-    are looked at all the same. A test event of S3 is a success without records.
+    Errors in the message or in a file are reported, and its other files are processed anyway. A
+    test event of S3 is a success without records.
 
     Raises:
-        StorageError: The storage or the index failed; the same message may do later.
+        StorageError: The storage or the index failed; the same message may succeed later.
 
     Cost:
         For each file a HEAD, perhaps a GET, and a write to the index.
     """
-    started_at, begin = dt.datetime.now(dt.UTC), time.monotonic()
+    started_at, start = dt.datetime.now(dt.UTC), time.monotonic()
     records: dict[str, ArchiveRecord] = {}
     removed: list[str] = []
     error: LakebedError | None = None
@@ -119,7 +119,7 @@ def ingest_message(archive: Archive, message: str | bytes) -> MessageReport:
         _log.warning("message cannot be used error=%s", error)
     return MessageReport(
         started_at=started_at,
-        duration_s=time.monotonic() - begin,
+        duration_s=time.monotonic() - start,
         status="success" if error is None else "error",
         records=tuple(records.values()),
         removed=tuple(removed),
@@ -128,11 +128,11 @@ def ingest_message(archive: Archive, message: str | bytes) -> MessageReport:
 
 
 def _follow(archive: Archive, event: _Event) -> ArchiveRecord | str | None:
-    """Return the record of a file that is there, the id of one that is gone, None for neither."""
+    """Return the record of an existing file, the id of a deleted one, or None for neither."""
     if event.name in _REMOVED:
         return _remove(archive, event)
     if event.name not in _STORED:
-        msg = f"Event {event.name!r} of {event.url} is none that an archive follows."
+        msg = f"An archive does not process event {event.name!r} of {event.url}."
         raise InvalidInputError(msg, hint=f"Subscribe to {', '.join(sorted(_STORED))}.")
     try:
         return archive.ingest(event.url)
@@ -141,20 +141,20 @@ def _follow(archive: Archive, event: _Event) -> ArchiveRecord | str | None:
             return _ingest_beside(archive, event.key)
         is_missing = isinstance(exc.__cause__, ObjectNotFoundError)
         if is_missing and any(ids_in(event.key)):
-            # A push may store the metadata after the content; then the event of that follows.
+            # A push may store the metadata after the content; then another event follows.
             _log.info("content without metadata so far url=%s", event.url)
             return None
         raise
 
 
 def _ingest_beside(archive: Archive, key: str) -> ArchiveRecord | None:
-    """Return the record of the content that metadata lies beside; None if there is none."""
+    """Return the record of the content that metadata belongs to; None if there is none."""
     file_id = file_id_of_metadata(key)
     if file_id is None:
         return None
     try:
         return archive.ingest(file_id)
-    except RecordNotFoundError:  # a push may claim its id by the metadata
+    except RecordNotFoundError:  # a push may create the metadata first, to claim its id
         return None
 
 
@@ -163,7 +163,7 @@ def _remove(archive: Archive, event: _Event) -> str | None:
     if own_id is None and not any(ids_in(event.key)):
         if is_metadata_key(event.key):
             return None
-        msg = f"{event.url} was deleted, and its key does not tell its id."
+        msg = f"{event.url} was deleted, and its key does not contain its id."
         raise InvalidInputError(msg, hint="Run `lakebed archive reindex`.")
     try:
         archive.store.stat(event.key)
@@ -175,7 +175,7 @@ def _remove(archive: Archive, event: _Event) -> str | None:
                 return file_id
             if file_id == own_id and held is None:
                 return file_id
-        return None  # a copy of it is there
+        return None  # a copy of it exists
     return None  # pushed again since
 
 
@@ -187,8 +187,8 @@ def _events(archive: Archive, message: str | bytes) -> Iterator[_Event]:
         return
     entries = document.get("Records")
     if not isinstance(entries, list):
-        msg = f"No notification: {_shortened(message)}."
-        raise InvalidInputError(msg, hint="It is an event of S3, or one in an envelope of SNS.")
+        msg = f"Not a notification: {_shortened(message)}."
+        raise InvalidInputError(msg, hint="Send an event of S3, or one in an envelope of SNS.")
     for entry in entries:
         event = _event(archive, entry)
         if event is not None:
@@ -199,16 +199,16 @@ def _parse(text: object) -> Mapping[str, Any]:
     try:
         document = json.loads(text) if isinstance(text, str | bytes) else None
     except (ValueError, RecursionError) as exc:
-        msg = f"No notification: {exc}: {_shortened(text)}."
-        raise InvalidInputError(msg, hint="It is JSON.") from exc
+        msg = f"Not a notification: {exc}: {_shortened(text)}."
+        raise InvalidInputError(msg, hint="It must be JSON.") from exc
     if not isinstance(document, dict):
-        msg = f"No notification: {_shortened(text)}."
-        raise InvalidInputError(msg, hint="It is a JSON object.")
+        msg = f"Not a notification: {_shortened(text)}."
+        raise InvalidInputError(msg, hint="It must be a JSON object.")
     return document
 
 
 def _event(archive: Archive, entry: object) -> _Event | None:
-    """Return what happened to a file; None for an object that the store keeps for itself."""
+    """Return the event on a file; None for an internal object of the store."""
     match entry:
         case {
             "eventVersion": str() as version,
@@ -216,13 +216,17 @@ def _event(archive: Archive, entry: object) -> _Event | None:
             "s3": {"bucket": {"name": str() as bucket}, "object": {"key": str() as key}},
         } if version.startswith(_EVENT_VERSION):
             url = f"s3://{bucket}/{unquote_plus(key)}"
-            if url.startswith(f"{archive.store.uri}/.lakebed"):  # such as a probe of its conditions
+            if url.startswith(
+                f"{archive.store.uri}/.lakebed"
+            ):  # such as a probe of conditional puts
                 return None
-            # `s3:` stands in front of the name in the settings of a bucket, and in some services.
+            # The name begins with `s3:` in the settings of a bucket, and in some services.
             name = name.removeprefix("s3:")
             return _Event(name=name, url=url, key=kept_files.key_of(archive.store, url))
-    msg = f"No event of version 2: {_shortened(entry)}."
-    raise InvalidInputError(msg, hint="It has eventVersion, eventName, s3.bucket and s3.object.")
+    msg = f"Not an event of version 2: {_shortened(entry)}."
+    raise InvalidInputError(
+        msg, hint="It must have eventVersion, eventName, s3.bucket and s3.object."
+    )
 
 
 def _shortened(value: object) -> str:
@@ -231,7 +235,7 @@ def _shortened(value: object) -> str:
 
 
 def ingest_lines(archive: Archive, lines: Iterable[str]) -> Iterator[MessageReport]:
-    """Ingest lines that are URLs of stored files, or messages of one line each.
+    """Ingest lines, each of which is the URL of a stored file or a message.
 
     Raises:
         StorageError: The storage or the index failed.
@@ -250,7 +254,7 @@ def ingest_url(archive: Archive, url_or_id: str) -> MessageReport:
     Raises:
         StorageError: The storage or the index failed.
     """
-    started_at, begin = dt.datetime.now(dt.UTC), time.monotonic()
+    started_at, start = dt.datetime.now(dt.UTC), time.monotonic()
     record, error = None, None
     try:
         record = archive.ingest(url_or_id)
@@ -258,7 +262,7 @@ def ingest_url(archive: Archive, url_or_id: str) -> MessageReport:
         error = exc
     return MessageReport(
         started_at=started_at,
-        duration_s=time.monotonic() - begin,
+        duration_s=time.monotonic() - start,
         status="success" if error is None else "error",
         records=() if record is None else (record,),
         error=error,
@@ -268,10 +272,10 @@ def ingest_url(archive: Archive, url_or_id: str) -> MessageReport:
 def ingest_directory(
     archive: Archive, directory: str | os.PathLike[str]
 ) -> Iterator[MessageReport]:
-    """Ingest a directory of messages, a file each, in the order of their names.
+    """Ingest a directory of messages, one in each file, in the order of their names.
 
-    A file goes when it was followed; one that cannot be used moves to `failed/`. Names that begin
-    with a dot are still being written.
+    A file is deleted after its message was processed; one that cannot be used moves to `failed/`.
+    Files with a leading dot are still being written.
 
     Raises:
         StorageError: The storage or the index failed; the file stays.
@@ -297,8 +301,8 @@ def ingest_directory(
 
 
 def _ingest_file(archive: Archive, path: Path) -> MessageReport | None:
-    """Ingest a message; None if somebody else has taken it."""
-    started_at, begin = dt.datetime.now(dt.UTC), time.monotonic()
+    """Ingest a message; None if another process has taken it."""
+    started_at, start = dt.datetime.now(dt.UTC), time.monotonic()
     try:
         with using(path):
             try:
@@ -308,7 +312,7 @@ def _ingest_file(archive: Archive, path: Path) -> MessageReport | None:
     except InvalidInputError as exc:
         return MessageReport(
             started_at=started_at,
-            duration_s=time.monotonic() - begin,
+            duration_s=time.monotonic() - start,
             status="error",
             error=exc,
         )
@@ -323,16 +327,16 @@ def ingest_sqs(
     endpoint: str | None = None,
     wait_s: int = _LONG_POLL_S,
 ) -> Iterator[MessageReport]:
-    """Ingest the messages of a queue of SQS until it is empty.
+    """Ingest the messages of an SQS queue until it is empty.
 
-    A message is deleted when it was followed or cannot be used; after a failure it comes again.
+    A message is deleted when it was processed or cannot be used; after a failure it comes again.
 
     Args:
-        archive: Whose index.
-        queue_url: The queue.
-        region: Its region; from the environment unless given.
-        endpoint: The service, where it is not that of AWS.
-        wait_s: How long the queue is waited for before it counts as empty, up to 20.
+        archive: The archive whose index is updated.
+        queue_url: URL of the queue.
+        region: Region of the queue; default: from the environment.
+        endpoint: URL of the service, if it is not that of AWS.
+        wait_s: Seconds to wait for a message before the queue counts as empty, up to 20.
 
     Raises:
         StorageError: The queue, the storage or the index failed.
@@ -362,16 +366,17 @@ def ingest_sqs(
 def ingest_again(
     ingest: Callable[[], Iterable[MessageReport]], *, timeout_s: float | None = None
 ) -> Iterator[MessageReport]:
-    """Ingest what waits and what comes, until the time is up.
+    """Ingest waiting and new messages, until the time is up.
 
-    After a failure that may pass it waits, twice as long each time, up to a minute.
+    After a temporary failure it waits, twice as long each time, up to a minute.
 
     Args:
-        ingest: Ingests what waits, as `ingest_directory` or `ingest_sqs` of a queue.
-        timeout_s: How long; None for ever. What `ingest` waits for in its turn is waited for.
+        ingest: Function that ingests the waiting messages, such as `ingest_directory` or
+            `ingest_sqs` of a queue.
+        timeout_s: Duration in seconds; None for ever. Waits inside `ingest` are not cut short.
 
     Raises:
-        StorageError: The queue, the storage or the index failed, and will again.
+        StorageError: The queue, the storage or the index failed permanently.
     """
     deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
     wait_s = _POLL_S

@@ -1,4 +1,4 @@
-"""What an archive can be asked, and the pages that answer it."""
+"""Queries to an archive, and pages of their results."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from lakebed.model.moments import bound_to_epoch_ms
 PAGE_LIMIT = 100
 MAX_PAGE_LIMIT = 1_000
 
-Position = tuple[int | str, str]  # where a page ends; what it means is the index's own business
+Position = tuple[int | str, str]  # the end of a page; each index defines its meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveQuery:
-    """One of the four questions: by time or by work id, each with or without a place.
+    """One of the four queries: by time or by work id, each with or without a place.
 
     Attributes:
-        what: Which program or process.
-        where: Which place; None for all.
-        work_id: Which work; None to ask by time.
-        start: Begin of the time asked for, in milliseconds since the epoch.
-        end: End of it, included.
-        retracted: Whether files that are retracted come, too.
+        what: The program or process to search for.
+        where: The place or machine; None for all.
+        work_id: The work id; None for a query by time.
+        start: Start of the time range, in milliseconds since the epoch.
+        end: End of the time range, included.
+        retracted: Include retracted files.
     """
 
     what: str
@@ -51,43 +51,43 @@ class ArchiveQuery:
         now: dt.datetime | None = None,
         retracted: bool = False,
     ) -> Self:
-        """Check a question.
+        """Check a query.
 
         Raises:
             InvalidInputError: `what` is missing; neither or both of time and work id are given;
-                one of start and end is missing or no time; or they are in the wrong order.
+                one of start and end is missing or is not a time; or they are in the wrong order.
         """
         for name, value in (("what", what), ("where", where), ("work_id", work_id)):
             if value is not None and not isinstance(value, str):
-                msg = f"The question has {name} {value!r}, which is no text."
+                msg = f"The query has {name} {value!r}, which is not text."
                 raise InvalidInputError(msg, hint="Give text, or leave it out.")
         if not what:
-            msg = "The question has no 'what'."
-            raise InvalidInputError(msg, hint="Say which files are wanted, for example 'syslog'.")
+            msg = "The query has no 'what'."
+            raise InvalidInputError(msg, hint="Give the kind of files, for example 'syslog'.")
         if work_id is None and start is None and end is None:
-            msg = "The question has neither a work id nor a time."
+            msg = "The query has neither a work id nor a time."
             raise InvalidInputError(msg, hint="Give work_id, or start and end.")
         if work_id is not None and not (start is None and end is None):
-            msg = "The question has both a work id and a time."
+            msg = "The query has both a work id and a time."
             raise InvalidInputError(msg, hint="Give work_id, or start and end.")
         if work_id is not None:
             return cls(what=what, where=where, work_id=work_id, retracted=retracted)
         if start is None or end is None:
-            msg = f"The question has no {'start' if start is None else 'end'}."
+            msg = f"The query has no {'start' if start is None else 'end'}."
             raise InvalidInputError(msg, hint="Give both start and end; end may be 'now'.")
         first, last = bound_to_epoch_ms(start, now=now), bound_to_epoch_ms(end, now=now)
         if first > last:
-            msg = f"The question has start {first} after end {last}."
+            msg = f"The query has start {first} after end {last}."
             raise InvalidInputError(msg, hint="Swap them.")
         return cls(what=what, where=where, start=first, end=last, retracted=retracted)
 
     @property
     def interval(self) -> tuple[int, int]:
-        """Start and end of a question by time."""
+        """Start and end of a query by time."""
         return self.start or 0, self.end or 0
 
     def digest(self, kind: str) -> str:
-        """Return what binds a cursor to this question and to a kind of index."""
+        """Return a digest that binds a cursor to this query and to a kind of index."""
         asked = [kind, self.what, self.where, self.work_id, self.start, self.end]
         asked += [self.retracted] if self.retracted else []
         return hashlib.blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
@@ -95,11 +95,11 @@ class ArchiveQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some of the records that answer a question.
+    """A part of the records that match a query.
 
     Attributes:
-        records: At most as many as were asked for; fewer only on the last page.
-        next_cursor: What asks for the next page; None on the last one.
+        records: At most as many as requested; fewer only on the last page.
+        next_cursor: Cursor of the next page; None on the last one.
     """
 
     records: tuple[ArchiveRecord, ...]
@@ -107,16 +107,16 @@ class Page:
 
 
 def encode_cursor(query: ArchiveQuery, kind: str, position: Position) -> str:
-    """Write the end of a page as text that fits a URL."""
+    """Encode the end of a page as text that can be part of a URL."""
     text = json.dumps([query.digest(kind), *position], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode("ascii").rstrip("=")
 
 
 def decode_cursor(query: ArchiveQuery, kind: str, cursor: str) -> Position:
-    """Read what `encode_cursor` wrote.
+    """Decode a cursor of `encode_cursor`.
 
     Raises:
-        InvalidInputError: It is no cursor, or belongs to another question.
+        InvalidInputError: It is not a cursor, or belongs to another query.
     """
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
@@ -131,13 +131,15 @@ def decode_cursor(query: ArchiveQuery, kind: str, cursor: str) -> Position:
         case _:
             raise _bad_cursor(cursor)
     if digest != query.digest(kind):
-        msg = f"Cursor {cursor!r} belongs to another question."
-        raise InvalidInputError(msg, hint="Ask exactly as for the first page; not with 'now'.")
+        msg = f"Cursor {cursor!r} belongs to another query."
+        raise InvalidInputError(
+            msg, hint="Repeat the query of the first page exactly; do not use 'now'."
+        )
     return first, second
 
 
 def _bad_cursor(cursor: object) -> InvalidInputError:
     text = repr(cursor)
     shown = text if len(text) <= 80 else f"{text[:77]}..."
-    msg = f"{shown} is no cursor."
-    return InvalidInputError(msg, hint="Take next_cursor of the page before, unchanged.")
+    msg = f"{shown} is not a cursor."
+    return InvalidInputError(msg, hint="Use next_cursor of the page before, unchanged.")

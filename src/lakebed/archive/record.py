@@ -1,7 +1,7 @@
-"""The record of a file in the archive, and the keys under which indices hold it.
+"""Records of files in the archive, and their keys in indices.
 
-The document that an index like DynamoDB holds has version 0 of the record format; a file has one
-for each day that it touches.
+An index like DynamoDB holds documents of version 0 of the record format: one for each day that a
+file touches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakebed.archive.retraction import Retraction, from_fields, to_fields
 from lakebed.archive.times import time_buckets, to_datetime
 
 RECORD_VERSION = 0
-MAX_BUCKETS = 30  # as the originals, which refuse files of more days
+MAX_BUCKETS = 30  # the limit of the originals, which refuse files of more days
 LONG_BUCKET = "long"
 RETRACTION = "lakebed:retraction"  # beside the metadata, in an index alone
 
@@ -26,12 +26,12 @@ class ArchiveRecord:
     """A file in the archive.
 
     Attributes:
-        url: Where the content is.
-        metadata: What is told of it.
-        create_time_ms: When the content was stored, in milliseconds since the epoch, by the clock
-            of the storage.
+        url: URL of the content.
+        metadata: The metadata given with the content.
+        create_time_ms: Time when the content was stored, in milliseconds since the epoch, by the
+            clock of the storage.
         size_bytes: The length of the content.
-        retraction: Why no ingest reads the file; None if it is not retracted.
+        retraction: The retraction that keeps ingests from reading the file; None if there is none.
 
     Examples:
         >>> import io, lakebed
@@ -61,7 +61,7 @@ class ArchiveRecord:
 
     @property
     def where(self) -> str:
-        """The place or machine that the file is from."""
+        """The place or machine that the file comes from."""
         return self.metadata.where
 
     @property
@@ -91,7 +91,7 @@ class ArchiveRecord:
 
     @property
     def created_at(self) -> dt.datetime:
-        """When the content was stored; aware, UTC."""
+        """The time when the content was stored; aware, UTC."""
         return to_datetime(self.create_time_ms)
 
     @property
@@ -106,19 +106,19 @@ class ArchiveRecord:
 
     @property
     def work_id_index_key(self) -> str:
-        """`<work_id>:<what>`; files without work id have `null<id>` in its place."""
+        """`<work_id>:<what>`; files without work id have `null<id>` instead."""
         return work_id_index_key(self.work_id or f"{RESERVED_WORK_ID}{self.id}", self.what)
 
     @property
     def time_index_keys(self) -> tuple[str, ...]:
-        """`<day>:<what>` for each day of the file, or `long:<what>` if they are more than 30."""
+        """`<day>:<what>` for each day of the file, or `long:<what>` for more than 30 days."""
         days = time_buckets(self.metadata.start, self.metadata.end)
         buckets = days if len(days) <= MAX_BUCKETS else (LONG_BUCKET,)
         return tuple(time_index_key(bucket, self.what) for bucket in buckets)
 
     @property
     def long_days(self) -> range:
-        """The days of a file of more than 30, counted from the epoch; empty for another one."""
+        """The days of a file of more than 30 days, counted from the epoch; else empty."""
         days = time_buckets(self.metadata.start, self.metadata.end)
         return days if len(days) > MAX_BUCKETS else range(0)
 
@@ -141,7 +141,7 @@ class ArchiveRecord:
 
     @property
     def noted_metadata(self) -> dict[str, Any]:
-        """What an index holds of the metadata: with the retraction, if there is one."""
+        """The metadata as an index holds it: with the retraction, if there is one."""
         note = {} if self.retraction is None else {RETRACTION: to_fields(self.retraction)}
         return {**self.metadata, **note}
 

@@ -1,4 +1,4 @@
-"""The index made anew from what the storage holds."""
+"""Rebuilding of the index from the contents of the storage."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _BATCH = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedObject:
-    """An object that is no file of the archive.
+    """An object that is not a file of the archive.
 
     Attributes:
-        url: Which object.
-        reason: Why.
+        url: URL of the object.
+        reason: Reason for skipping it.
     """
 
     url: str
@@ -51,11 +51,11 @@ class SkippedObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReindexReport:
-    """What `reindex` did, or would do.
+    """The result of `reindex`, or of its dry run.
 
     Attributes:
         indexed_count: Files that are in the index now.
-        removed: Records whose content is gone from the storage.
+        removed: Records whose content is no longer in the storage.
         skipped: Objects without metadata, or with metadata that breaks a rule.
         foreign_count: Records of files in other storages, which stay as they are.
     """
@@ -74,18 +74,18 @@ def reindex(
 ) -> ReindexReport:
     """Read the metadata of every file in the storage and put it into the index.
 
-    Files may be pushed meanwhile: a record is taken out only when its own object is seen to be gone.
-    Records of files in other storages stay: an index may serve several.
+    Files may be pushed meanwhile: a record is removed only after a check that its own object is
+    gone. Records of files in other storages stay: an index may serve several.
 
     Args:
-        store: Where the files are.
-        index: What is to find them.
+        store: The store that holds the files.
+        index: The index to rebuild.
         spark: A session whose tasks read the metadata; None reads in this process.
-        dry_run: Whether the index stays as it is.
+        dry_run: Leave the index as it is.
 
     Raises:
-        StorageError: The storage or the index failed; what was indexed so far stays.
-        InvalidInputError: Tasks do not see the storage.
+        StorageError: The storage or the index failed; records indexed so far stay.
+        InvalidInputError: Spark tasks cannot access the storage.
 
     Cost:
         One LIST for each 1,000 objects, a HEAD or GET or both for each: 16 at a time, in each
@@ -93,7 +93,7 @@ def reindex(
     """
     if not dry_run:
         index.create()
-    # Asked before the storage is read, which may take hours.
+    # Check this before the storage is read, which may take hours.
     has_records = not dry_run or index.exists()
     seen: set[str] = set()
     skipped: list[SkippedObject] = []
@@ -106,7 +106,9 @@ def reindex(
     outcomes = _read_all(store, keys) if spark is None else _read_by_tasks(spark, store, list(keys))
     while chunk := list(islice(outcomes, _BATCH)):
         records = [
-            noted(store, outcome) if key_of_retraction(outcome.id) in retracted else outcome
+            with_retraction(store, outcome)
+            if key_of_retraction(outcome.id) in retracted
+            else outcome
             for outcome in chunk
             if isinstance(outcome, ArchiveRecord)
         ]
@@ -119,7 +121,7 @@ def reindex(
     for record in index.records() if has_records else ():
         if record.id in seen:
             continue
-        if not _lies_in(store, record):
+        if not _is_in(store, record):
             foreign_count += 1
         elif _is_gone(store, record):
             removed.append(record)
@@ -133,8 +135,8 @@ def reindex(
     )
 
 
-def noted(store: Store, record: ArchiveRecord) -> ArchiveRecord:
-    """Return a record with the retraction that the storage holds, or without one."""
+def with_retraction(store: Store, record: ArchiveRecord) -> ArchiveRecord:
+    """Return a record with its retraction from the storage, if there is one."""
     return replace(record, retraction=find_retraction(store, record.id))
 
 
@@ -148,9 +150,9 @@ def _read_all(store: Store, keys: Iterator[str]) -> Iterator[_Outcome]:
 def _read_by_tasks(spark: SparkSession, store: Store, keys: Sequence[str]) -> Iterator[_Outcome]:
     if not store.is_shared:
         raise InvalidInputError(
-            f"Tasks of Spark do not see {store.uri}.", hint="Make the index anew without Spark."
+            f"Spark tasks cannot access {store.uri}.", hint="Rebuild the index without Spark."
         )
-    # Spark is imported where it is asked for: `import lakebed` needs none.
+    # Spark is imported on use: `import lakebed` must not need it.
     from lakebed.spark.mapping import ask_tasks
 
     def ask(task_keys: Sequence[str]) -> Iterator[str]:
@@ -158,7 +160,7 @@ def _read_by_tasks(spark: SparkSession, store: Store, keys: Sequence[str]) -> It
             for outcome in _read_all(store, iter(task_keys)):
                 yield json.dumps(_to_answer(outcome))
         except StorageError as exc:
-            # An answer instead of a failure, which Spark would tell of in its own way.
+            # Return an answer instead of failing: Spark would wrap the error.
             yield json.dumps({"message": exc.message, "hint": exc.hint})
 
     for answer in ask_tasks(spark, keys, ask):
@@ -188,7 +190,7 @@ def _read(store: Store, key: str) -> _Outcome | None:
         return SkippedObject(url=kept_files.url_of(store, key), reason=exc.message)
 
 
-def _lies_in(store: Store, record: ArchiveRecord) -> bool:
+def _is_in(store: Store, record: ArchiveRecord) -> bool:
     try:
         kept_files.key_of(store, record.url)
     except InvalidInputError:

@@ -1,7 +1,7 @@
-"""Retractions: files of an archive that stay, and are read by no ingest.
+"""Retractions: files of an archive that stay, but that no ingest reads.
 
-The note of a retraction lies in the storage, as `retractions/ids/<id>`, and is what counts. The index
-holds a copy with the record, so that questions leave the file out.
+The note of a retraction in the storage, `retractions/ids/<id>`, is authoritative. The index holds a
+copy with the record, so that queries omit the file.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import msgspec
 from lakebed.errors import CorruptMetadataError, ObjectExistsError, ObjectNotFoundError
 from lakebed.store.base import Store
 
-# No content lies under two levels, so that no id of a file leads here.
+# Keys of contents and metadata have two or four levels, so no file has a key in this folder.
 FOLDER = "retractions/ids/"
 
 
 class Retraction(msgspec.Struct, frozen=True, kw_only=True):
-    """Why no ingest reads a file of an archive.
+    """A note that keeps ingests from reading a file of an archive.
 
     Attributes:
-        reason: Why.
-        retracted_at: When; aware, UTC.
+        reason: Reason for the retraction.
+        retracted_at: Time of the retraction; aware, UTC.
 
     >>> Retraction(reason="torn", retracted_at=dt.datetime(2026, 9, 1, tzinfo=dt.UTC)).reason
     'torn'
@@ -36,12 +36,12 @@ class Retraction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_of_retraction(file_id: str) -> str:
-    """Return where the note on a file lies, if there is one."""
+    """Return the key of the note on a file, which need not exist."""
     return f"{FOLDER}{_name(file_id)}"
 
 
 def _name(file_id: str) -> str:
-    # Ids under keys of other forms may be no legal name, or one that listings leave out.
+    # An id in a key of another form may not be a legal name, or be one that listings omit.
     is_plain = file_id.isascii() and file_id.isprintable() and not file_id.startswith(".")
     if file_id and is_plain and not {"%", "/"}.intersection(file_id):
         return file_id
@@ -49,7 +49,7 @@ def _name(file_id: str) -> str:
 
 
 def is_retraction(key: str) -> bool:
-    """Whether a key is that of a note."""
+    """Return whether a key is that of a note."""
     return key.startswith(FOLDER)
 
 
@@ -66,7 +66,7 @@ def find_retraction(store: Store, file_id: str) -> Retraction | None:
     """Read the note on a file; None if it is not retracted.
 
     Raises:
-        CorruptMetadataError: It is truncated or of a wrong form.
+        CorruptMetadataError: It is truncated or has a wrong form.
 
     Cost:
         One GET.
@@ -86,7 +86,7 @@ def find_retraction(store: Store, file_id: str) -> Retraction | None:
 
 
 def note_retraction(store: Store, file_id: str, reason: str) -> Retraction:
-    """Note that a file is retracted; a note that is there stays.
+    """Write the note that a file is retracted; an existing note stays.
 
     Cost:
         One PUT.
@@ -100,19 +100,19 @@ def note_retraction(store: Store, file_id: str, reason: str) -> Retraction:
 
 
 def from_fields(fields: Mapping[str, object]) -> Retraction:
-    """Read what an index holds of a retraction.
+    """Read a retraction from an index.
 
     Raises:
-        CorruptMetadataError: It is of a wrong form.
+        CorruptMetadataError: It has a wrong form.
     """
     try:
         return msgspec.convert(fields, Retraction)
     except msgspec.MsgspecError as exc:
         raise CorruptMetadataError(
-            f"The index has a damaged retraction: {exc}.", hint="Make the index anew by reindex."
+            f"The index has a damaged retraction: {exc}.", hint="Rebuild the index with reindex."
         ) from exc
 
 
 def to_fields(note: Retraction) -> dict[str, str]:
-    """Return what an index holds of a retraction."""
+    """Return a retraction as an index holds it."""
     return {"reason": note.reason, "retracted_at": note.retracted_at.isoformat()}

@@ -1,4 +1,4 @@
-"""Where a fetched file goes: a path made of its metadata that stays in one folder."""
+"""Target paths of fetched files, made from their metadata, inside one folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def target_path(folder: Path, template: str, metadata: FileMetadata) -> Path:
     """Return the path in `folder` for a file, and make its directories.
 
     Raises:
-        InvalidInputError: The template is wrong, or the path leads out of the folder, also by a
+        InvalidInputError: The template is wrong, or the path leads out of the folder, even by a
             symbolic link, or cannot be made.
     """
     relative = _relative_path(template, metadata)
@@ -27,7 +27,7 @@ def target_path(folder: Path, template: str, metadata: FileMetadata) -> Path:
     with using(target):
         folder.mkdir(parents=True, exist_ok=True)
         root = folder.resolve()
-        # Looked at before anything is made, and again when it is there.
+        # Check before anything is made, and again when it exists.
         _check_inside(root, target.parent, template)
         target.parent.mkdir(parents=True, exist_ok=True)
         _check_inside(root, target.parent, template)
@@ -46,8 +46,8 @@ def _relative_path(template: str, metadata: FileMetadata) -> str:
     for part in parts:
         is_bad = part in {"", ".", ".."} or "\\" in part or not part.isprintable()
         if is_bad or len(part.encode(errors="replace")) > _MAX_COMPONENT_BYTES:
-            msg = f"Template {template!r} makes {relative!r}, which is no path in the folder."
-            hint = "Names are parted by one '/', and none is empty, '.', '..' or has a backslash."
+            msg = f"Template {template!r} makes {relative!r}, which is not a path in the folder."
+            hint = "Separate names by one '/'; no name may be empty, '.', '..' or have a backslash."
             raise InvalidInputError(msg, hint=hint)
     return relative
 

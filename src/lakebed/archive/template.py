@@ -1,4 +1,4 @@
-"""Texts with `{name}` in them, filled with plain values and nothing else."""
+"""Templates with `{name}` in them, filled with plain values only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from lakebed.errors import InvalidInputError
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Put values in the place of their names.
+    """Replace names by their values.
 
-    Only `{name}` is known: no attribute, no item, no conversion and no format of a value, with
-    which a template could reach what it was not given. `{{` and `}}` are braces.
+    Only `{name}` is supported: attributes, items, conversions and formats are not, since a
+    template could use them to reach other objects. `{{` and `}}` are braces.
 
     Raises:
-        InvalidInputError: The template is broken, or names what is not there.
+        InvalidInputError: The template is broken, or uses an unknown name.
 
     Examples:
         >>> fill("{where}/{what}", {"where": "box", "what": "log"})
@@ -35,11 +35,11 @@ def fill(template: str, values: Mapping[str, str]) -> str:
             shown = (
                 f"{{{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}}}"
             )
-            msg = f"Template {template!r} has {shown}, which is no name."
+            msg = f"Template {template!r} has {shown}, which is not a known name."
             raise InvalidInputError(msg, hint=_hint(values))
         filled.append(values[name])
     return "".join(filled)
 
 
 def _hint(values: Mapping[str, str]) -> str:
-    return f"Known are {', '.join(f'{{{name}}}' for name in values) or 'no names'}."
+    return f"Known names: {', '.join(f'{{{name}}}' for name in values) or 'none'}."

@@ -1,4 +1,4 @@
-"""Times of the archive: those in the names of files, and the days that files touch.
+"""Times in the archive: those in the names of files, and the days that files touch.
 
 A time bucket is a day in UTC, counted from the epoch.
 """
@@ -17,32 +17,32 @@ DAY_MS = 86_400_000
 _NAME_HINT = r"Write it as \d{8}, or as 'from-(?P<start>\d+)-to-(?P<end>\d+)'."
 _NAME_GROUPS = frozenset({"start", "end"})
 
-# As names of files have it, where `:` is seldom: a day, and perhaps a time of day.
+# The form in names of files, where `:` is rare: a day, optionally with a time of day.
 _IN_NAME = re.compile(
     r"(\d{4})([-_.]?)(\d\d)\2(\d\d)(?:[-_.T ]?(\d\d)[-_.:]?(\d\d)(?:[-_.:]?(\d\d))?Z?)?", re.ASCII
 )
-# What a text leaves out is taken from today: of these two it is not the same.
+# Parts that a text omits come from today: these two days differ in all of them.
 _TWO_DAYS = (dt.datetime(2001, 2, 3, tzinfo=dt.UTC), dt.datetime(2004, 5, 6, tzinfo=dt.UTC))
 
 
 def times_in_name(pattern: str, path: str | os.PathLike[str]) -> tuple[int, int | None]:
-    r"""Return the start that the name of a file tells, and the end if it tells one.
+    r"""Return the start in the name of a file, and the end if the name contains one.
 
     Args:
         pattern: A regular expression, searched in the name without its folders. The group `start`
-            is the start, else the first group, else all of what matches; the group `end` is the
-            end. Besides what `to_epoch_ms` reads, `20150320`, `2015_03_20`, `20150320T1030` and
-            the like are days and times of day in UTC. A year or a month alone is no time.
-        path: Of the file.
+            is the start, else the first group, else the whole match; the group `end` is the end.
+            Besides the forms that `to_epoch_ms` reads, `20150320`, `2015_03_20`, `20150320T1030`
+            and the like are days and times of day in UTC. A year or a month alone is not a time.
+        path: Path of the file.
 
     Raises:
-        InvalidInputError: The pattern is broken, does not match, or what it finds is no time.
+        InvalidInputError: The pattern is broken or does not match, or its match is not a time.
 
     Examples:
         >>> times_in_name(r"\d{8}", "/logs/sales-20150320.csv") == (to_epoch_ms("2015-03-20"), None)
         True
     """
-    name = os.path.basename(os.fspath(path))  # noqa: PTH119 - of a path of any system
+    name = os.path.basename(os.fspath(path))  # noqa: PTH119 - the path may be of any system
     try:
         expression = re.compile(pattern)
         match = expression.search(name)
@@ -51,11 +51,11 @@ def times_in_name(pattern: str, path: str | os.PathLike[str]) -> tuple[int, int 
         raise InvalidInputError(msg, hint=_NAME_HINT) from exc
     unknown = sorted(set(expression.groupindex) - _NAME_GROUPS)
     if unknown:
-        msg = f"Pattern '{pattern}' has the group {unknown[0]!r}, which is no time of a file."
-        raise InvalidInputError(msg, hint="Groups are named start and end, or have no name.")
+        msg = f"Pattern '{pattern}' has the group {unknown[0]!r}, which is not a time of a file."
+        raise InvalidInputError(msg, hint="Name groups start and end, or leave them unnamed.")
     if match is None:
-        msg = f"Pattern '{pattern}' is not found in the name {name!r}."
-        hint = "Leave the file out, or widen the pattern so that it finds all names."
+        msg = f"Pattern '{pattern}' does not match the name {name!r}."
+        hint = "Leave the file out, or widen the pattern so that it matches all names."
         raise InvalidInputError(msg, hint=hint)
     groups = match.groupdict()
     start = groups["start"] if "start" in groups else match[1 if match.re.groups else 0]
@@ -70,8 +70,8 @@ def _ms_in_name(text: str, name: str) -> int:
     try:
         return _ms_of_part(text)
     except InvalidInputError as exc:
-        msg = f"{text!r} of the name {name!r} is no time."
-        hint = "Leave the file out, or let the pattern find a whole date such as 20150320."
+        msg = f"{text!r} in the name {name!r} is not a time."
+        hint = "Leave the file out, or let the pattern match a whole date such as 20150320."
         raise InvalidInputError(msg, hint=hint) from exc
 
 
@@ -84,7 +84,7 @@ def _ms_of_part(text: str) -> int:
 
 
 def _ms_of_whole(text: str) -> int:
-    """Return a time whose text says all of its date: 2026-01 is no day."""
+    """Return a time whose text contains the whole date: 2026-01 is not a day."""
     first, second = (to_epoch_ms(text, now=day) for day in _TWO_DAYS)
     if first != second:
         raise no_time(text)
@@ -94,7 +94,7 @@ def _ms_of_whole(text: str) -> int:
 def time_bucket(ms: float) -> int:
     """Return the day of a time in milliseconds, whole or not.
 
-    Days before the epoch count down; the originals put the last of them into day 0.
+    Days before the epoch are negative; the originals put the last of them into day 0.
 
     Raises:
         InvalidInputError: It is infinite, or not a number.

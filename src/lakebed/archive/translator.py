@@ -16,7 +16,7 @@ _HINT = r"Write it as '.*job-(?P<job>[0-9]+)\.log$~job{job}'."
 class Translator:
     r"""An expression `<pattern>~<template>`.
 
-    The pattern is matched from the start of an absolute path; what its named groups hold fills
+    The pattern is matched from the start of an absolute path; the values of its named groups fill
     the template.
 
     Examples:
@@ -32,8 +32,8 @@ class Translator:
         """Read the expression.
 
         Raises:
-            InvalidInputError: It has not exactly one `~`, the pattern is broken, or the template
-                names what no group holds.
+            InvalidInputError: It does not have exactly one `~`, the pattern is broken, or the
+                template names an unknown group.
         """
         pattern, *templates = self.expression.split("~")
         if len(templates) != 1:
@@ -53,7 +53,7 @@ class Translator:
 
         Raises:
             InvalidInputError: The path is not absolute, the pattern does not match, or a group
-                that is used took no part.
+                that the template uses did not match.
         """
         if not is_absolute(path):
             msg = f"Translator {self.expression!r} was given {path!r}, which is not absolute."
@@ -63,13 +63,13 @@ class Translator:
         match = self._pattern.match(path)
         if match is None:
             msg = f"Translator {self.expression!r} does not match {path!r}."
-            raise InvalidInputError(msg, hint="The pattern begins at the start of the path.")
+            raise InvalidInputError(msg, hint="The pattern is matched from the start of the path.")
         groups = {name: value for name, value in match.groupdict().items() if value is not None}
         return fill(self._template, groups)
 
 
 def translate(value: str, path: str) -> str:
-    """Return `value`, or what it makes of the path if it is an expression.
+    """Return `value`, or its result for the path if it is an expression.
 
     Raises:
         InvalidInputError: It is an expression that is broken or does not fit.

@@ -1,9 +1,9 @@
 """A directory of bundles that wait for their upload, and the uploader that empties it.
 
-A bundle appears by a rename, complete and on disk, and goes only after its file is in the storage
-and in the index. A push under an id that is chosen beforehand can be done again, so a crash at any
-point costs a repetition and nothing else. While a bundle is uploaded its file is locked; the system
-gives the lock back when the process dies.
+A bundle appears atomically, complete and on disk, and is removed only after its file is in the
+storage and in the index. The id is chosen beforehand, so a push can be repeated, and a crash at any
+point costs only a repetition. A bundle is locked during its upload; the system releases the lock
+when the process dies.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ Outcome = Literal["uploaded", "invalid", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """What became of a bundle.
+    """The outcome of the upload of a bundle.
 
     Attributes:
         path: The bundle.
-        outcome: `uploaded`: the bundle is gone. `invalid`: it stays and is left alone from now on.
-            `failed`: it stays and is tried again by the next upload.
+        outcome: `uploaded`: the bundle is deleted. `invalid`: it stays and is ignored from now on.
+            `failed`: it stays and the next upload tries again.
         record: The record of the file, if it was uploaded.
-        error: Why not, otherwise.
+        error: The cause, otherwise.
     """
 
     path: Path
@@ -65,7 +65,7 @@ class Upload:
 
 
 class UploadQueue:
-    """Bundles in a directory. Any number of processes may add to it and upload from it.
+    """Bundles in a directory. Any number of processes may add bundles and upload them.
 
     Examples:
         >>> import io, lakebed, tempfile
@@ -103,14 +103,14 @@ class UploadQueue:
         """Put a copy of a file into the queue; the arguments are those of `Archive.push`.
 
         Returns:
-            The bundle, `<id>.tar`. It is on disk, also after a loss of power.
+            The bundle, `<id>.tar`. It is on disk, even after a loss of power.
 
         Warns:
             LakebedWarning: As for `Archive.push`.
 
         Raises:
             InvalidInputError: A field breaks a rule, or a file cannot be read or written.
-            RecordExistsError: A file of this id waits already.
+            RecordExistsError: A file with this id is already waiting.
         """
         with opened(source) as file:
             fields = prepare_fields(
@@ -130,9 +130,9 @@ class UploadQueue:
             return write_bundle(self.directory, file, fields, compress=compress)
 
     def upload(self, archive: Archive, *, workers: int = 1) -> Iterator[Upload]:
-        """Upload what is in the queue now, and yield what became of each bundle.
+        """Upload the bundles that are in the queue now, and yield the outcome of each.
 
-        Bundles that another uploader has under its hands are left to it.
+        Bundles that another uploader is processing are skipped.
 
         Raises:
             InvalidInputError: The directory cannot be read, or `workers` is not positive.
@@ -148,16 +148,16 @@ class UploadQueue:
         timeout_s: float | None = None,
         on_upload: Callable[[Upload], object] | None = None,
     ) -> None:
-        """Upload what is in the queue and what comes into it, until the time is up.
+        """Upload the bundles in the queue and new ones, until the time is up.
 
-        After a failure of the storage it waits, twice as long each time, up to a minute. What is
-        invalid is told once and left, until the file changes.
+        After a failure of the storage it waits, twice as long each time, up to a minute. An invalid
+        bundle is reported once and then ignored until the file changes.
 
         Args:
-            archive: Where to.
-            workers: How many bundles at once.
-            timeout_s: How long; None for ever.
-            on_upload: Is called for each bundle.
+            archive: The archive to upload to.
+            workers: Number of bundles to upload at once.
+            timeout_s: Duration in seconds; None for ever.
+            on_upload: Callback; receives the outcome of each bundle.
 
         Raises:
             InvalidInputError: The directory cannot be read, or `workers` is not positive.
@@ -165,18 +165,18 @@ class UploadQueue:
         """
         _checked(workers)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        told: dict[Path, tuple[int, ...]] = {}
+        reported: dict[Path, tuple[int, ...]] = {}
         wait_s = _POLL_S
         while True:
             bundles = {
-                path: stamp for path, stamp in self._stamps().items() if told.get(path) != stamp
+                path: stamp for path, stamp in self._stamps().items() if reported.get(path) != stamp
             }
-            told = {path: stamp for path, stamp in told.items() if path.exists()}
+            reported = {path: stamp for path, stamp in reported.items() if path.exists()}
             has_failed = False
             for upload in self._upload(archive, list(bundles), workers):
                 has_failed |= upload.outcome == "failed"
                 if upload.outcome == "invalid":
-                    told[upload.path] = bundles[upload.path]
+                    reported[upload.path] = bundles[upload.path]
                 if on_upload is not None:
                     on_upload(upload)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S) if has_failed else _POLL_S
@@ -187,7 +187,7 @@ class UploadQueue:
             time.sleep(wait_s)
 
     def _bundles(self) -> list[Path]:
-        """Return the bundles by name; names with a dot in front are still being written."""
+        """Return the bundles by name; files with a leading dot are still being written."""
         with using(self.directory):
             if not self.directory.exists():
                 return []
@@ -202,14 +202,14 @@ class UploadQueue:
         for path in self._bundles():
             with contextlib.suppress(FileNotFoundError):  # uploaded by another
                 status = path.stat()
-                # Who may read it changes no more than the last of these.
+                # A change of permissions changes only the last of these.
                 stamps[path] = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
         return stamps
 
     def _upload(self, archive: Archive, bundles: list[Path], workers: int) -> Iterator[Upload]:
         if workers == 1:
             for path in bundles:
-                yield from _told(_upload_one(archive, path))
+                yield from _logged(_upload_one(archive, path))
             return
         with ThreadPoolExecutor(workers) as pool:
             waiting: set[Future[Upload | None]] = {
@@ -219,7 +219,7 @@ class UploadQueue:
                 while waiting:
                     done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                     for future in done:
-                        yield from _told(future.result())
+                        yield from _logged(future.result())
             finally:
                 for future in waiting:
                     future.cancel()
@@ -227,12 +227,12 @@ class UploadQueue:
 
 def _checked(workers: int) -> int:
     if workers < 1:
-        msg = f"{workers} workers upload nothing."
+        msg = f"{workers} is not a valid number of workers."
         raise InvalidInputError(msg, hint="Give at least 1.")
     return workers
 
 
-def _told(upload: Upload | None) -> Iterator[Upload]:
+def _logged(upload: Upload | None) -> Iterator[Upload]:
     if upload is None:
         return
     if upload.error is not None:
@@ -245,7 +245,7 @@ def _told(upload: Upload | None) -> Iterator[Upload]:
 
 
 def _upload_one(archive: Archive, path: Path) -> Upload | None:
-    """Upload a bundle; None if another uploader has it, or had it."""
+    """Upload a bundle; None if another uploader has it, or has uploaded it."""
     try:
         with _locked(path) as is_ours:
             if not is_ours:
@@ -267,13 +267,13 @@ def _push(archive: Archive, bundle: Bundle) -> ArchiveRecord:
     try:
         return archive.push_prepared(bundle.content, bundle.metadata)
     except FormatError as exc:
-        # Something in the archive is damaged, such as its index; the bundle is not to blame.
+        # The archive is damaged, such as its index; the bundle itself may be valid.
         raise StorageError(exc.message, hint=exc.hint) from exc
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Hold a bundle, unless somebody else holds it or it is gone.
+    """Lock a bundle, unless another process holds it or it is gone.
 
     Raises:
         InvalidInputError: It cannot be opened.
@@ -289,7 +289,7 @@ def _locked(path: Path) -> Iterator[bool]:
 def _lock(file: IO[bytes], path: Path) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever held it before may have uploaded it and removed it.
+        # The previous holder may have uploaded and removed it.
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except (BlockingIOError, FileNotFoundError):
         return False

@@ -1,4 +1,4 @@
-"""Batches as a user holds them: listed, compared, staged, or written in a transaction."""
+"""Batches for users: listed, compared, staged, or written in a transaction."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Transactions of a user: reads of one version, and several writes that become one commit."""
+"""Transactions: reads of one version, and several writes that become one commit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPERATION = "transaction"
 
 
 class _Watched(Source):
-    """A source of one version that notes what is read of it."""
+    """A source of one version that records the constraints that were read."""
 
     read_only = (
         "the snapshot of a transaction",
@@ -46,13 +46,13 @@ class _Watched(Source):
         self.constraints: dict[Predicate, None] = {}
 
     def record_read(self, constraint: Predicate) -> None:
-        """Record it, for the check at the commit."""
+        """Record a constraint, for the check at the commit."""
         self.constraints[constraint] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Write:
-    """What one call has written."""
+    """The result of one writing call."""
 
     written: Written
     scope: Scope
@@ -61,16 +61,16 @@ class _Write:
 
 
 class DatasetTransaction(View):
-    """One snapshot of a dataset, and one commit of all that is written.
+    """One snapshot of a dataset, and one commit for all writes.
 
-    A context manager: a clean exit commits, an error leaves nothing. It is a view of all of the
-    dataset, as it was when the transaction began, and so are the views that are made of it; they do
-    not show what the transaction itself writes. The commit is refused if another one has since
-    changed a partition that was read, or that is replaced. An interrupt within a write, such as
-    Ctrl-C, ends it without a commit, also where the block catches that and goes on.
+    A context manager: a clean exit commits, an error leaves nothing. The transaction is a view of
+    the whole dataset as of its start, and so are views made from it; they do not show its own
+    writes. The commit is refused if another commit has since changed a partition that was read or
+    that is replaced. An interrupt within a write, such as Ctrl-C, ends the transaction without a
+    commit, even if the block catches it and goes on.
 
     Attributes:
-        commit: What was committed; None before, and if nothing was written.
+        commit: The commit; None before the end, and if nothing was written.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, open_repository
@@ -91,7 +91,7 @@ class DatasetTransaction(View):
         self._with_options_of(of)
         self._started: Transaction | None = None
         self._writes: list[_Write] = []
-        self._calls = 0  # that write, and have begun but not ended
+        self._calls = 0  # writing calls that have started but not ended
         self._condition = "not open"
         self.commit: Commit | None = None
 
@@ -105,20 +105,20 @@ class DatasetTransaction(View):
 
     @property
     def descriptor(self) -> DatasetDescriptor:
-        """What the dataset is in that version."""
+        """The descriptor of the dataset in that version."""
         return self._watched.state.descriptor
 
     def with_options(self, **_options: object) -> NoReturn:
-        """Raise an error: a transaction has the options of the dataset that began it."""
+        """Raise an error: a transaction has the options of the dataset that started it."""
         raise InvalidInputError(
             f"{self!r} cannot be given other options.",
-            hint="Give them to the dataset by `with_options`, and begin a `transaction` of what that returns.",
+            hint="Set them with `with_options` on the dataset, and start a `transaction` of the result.",
         )
 
     def append(  # type: ignore[override]  # there is no commit yet
         self, data: object
     ) -> None:
-        """Add rows. Raises as `Dataset.append` does, and then this call has written nothing.
+        """Append rows. Raises as `Dataset.append` does; then this call has written nothing.
 
         Args:
             data: As for `Dataset.append`.
@@ -135,7 +135,7 @@ class DatasetTransaction(View):
 
         Args:
             data: As for `Dataset.overwrite`.
-            view: Of this dataset, aligned with partition boundaries.
+            view: A view of this dataset, aligned with partition boundaries.
 
         Raises:
             InvalidInputError: As for `Dataset.overwrite`; or the transaction has written to one of
@@ -151,10 +151,10 @@ class DatasetTransaction(View):
         """Delete the entities of a view, as the snapshot shows them.
 
         Args:
-            view: Of this dataset; the transaction itself is the view of everything.
+            view: A view of this dataset; the transaction itself is the view of everything.
 
         Returns:
-            How many there are.
+            The number of deleted entities.
 
         Raises:
             InvalidInputError: The view is of another dataset; or the transaction has written to
@@ -170,15 +170,15 @@ class DatasetTransaction(View):
                 return 0
             scope = TheseFiles.of(file.label for file in deleted)
             self._check_first(scope.partitions, scope)
-            rest = write_rest(store, chosen, deleted, target)
-            started.add(rest)
+            remaining = write_rest(store, chosen, deleted, target)
+            started.add(remaining)
             count = sum(file.row_count for file in deleted)
             self._writes.append(
                 _Write(
-                    written=rest,
+                    written=remaining,
                     scope=scope,
                     deleted_row_count=count,
-                    rewritten_row_count=rest.row_count,
+                    rewritten_row_count=remaining.row_count,
                 )
             )
             return count
@@ -186,33 +186,33 @@ class DatasetTransaction(View):
     def _own(self, view: View) -> View:
         if not isinstance(view, View) or not view.is_of(self):
             raise InvalidInputError(
-                f"{view!r} is no view of {self._source.name!r}.",
+                f"{view!r} is not a view of {self._source.name!r}.",
                 hint="Narrow the transaction itself, as in t.where(\"carrier = 'UA'\").",
             )
         return view
 
     @contextmanager
     def _call(self) -> Iterator[Transaction]:
-        """Let a call write all that it shall, or nothing.
+        """Count a writing call, so that an interrupted one prevents the commit.
 
-        An error is raised where everything is undone. An interrupt comes between any two steps,
-        perhaps where a part is written and not yet noted. A call that one breaks off never ends
-        here, so that nothing is committed, also where somebody catches it.
+        A call that raises an error has undone its writes. An interrupt can come between any two
+        steps, when a part may be written but not yet recorded. An interrupted call stays counted,
+        so nothing is committed, even if the caller catches the interrupt.
         """
         self._calls += 1
         try:
-            yield self._begun()
+            yield self._begin_once()
         except Exception:
             self._calls -= 1
             raise
         self._calls -= 1
 
-    def _begun(self) -> Transaction:
-        """Return the transaction of the batch, which begins with the first write."""
+    def _begin_once(self) -> Transaction:
+        """Return the transaction of the batch, which starts with the first write."""
         if self._condition:
             raise InvalidInputError(
                 f"The transaction is {self._condition}.",
-                hint="Begin another one by `with`, and write within that.",
+                hint="Start another one with `with`, and write inside it.",
             )
         state = self._watched.state
         if self._started is None:
@@ -229,14 +229,14 @@ class DatasetTransaction(View):
     def _target(self, started: Transaction) -> BatchTarget:
         state = self._watched.state
         target = self._narrow_target(started)
-        # A dimension that is capped counts what this transaction has written, too.
+        # The cap of a dimension includes values that this transaction has written.
         written = tuple(label for write in self._writes for label in write.written.labels)
         return replace(
             target, admitted=admitted_values(replace(state, labels=(*state.labels, *written)))
         )
 
     def _add(self, data: object, scope: Scope | None) -> None:
-        """Write rows, and keep them if what they replace is right; else delete them."""
+        """Write rows, and delete them again if they must not replace that scope."""
         with self._call() as started:
             written = self._stage(data, self._target(started))
             started.add(written)
@@ -250,10 +250,10 @@ class DatasetTransaction(View):
             self._writes.append(_Write(written=written, scope=settled))
 
     def _check_first(self, partitions: frozenset[str], scope: Scope) -> None:
-        """Check that nothing has been written yet to what is now replaced.
+        """Check that this transaction has not written to the scope that it now replaces.
 
-        What is taken out is that of the snapshot. What this transaction has written is no part of
-        it, and would stay.
+        Only files of the snapshot are removed: files that this transaction has written are not
+        part of it, and would stay.
         """
         written = {part for write in self._writes for part in write.written.partitions}
         twice = {partition for partition in written if scope.covers(partition)}
@@ -265,7 +265,7 @@ class DatasetTransaction(View):
         if twice:
             shown = ", ".join(sorted(partition or "the whole dataset" for partition in twice)[:5])
             raise InvalidInputError(
-                f"The transaction has written to {shown} before, and cannot replace that.",
+                f"The transaction has already written to {shown}, and cannot replace that.",
                 hint="Delete and overwrite first, each partition once, then append; or write in "
                 "two transactions.",
             )
@@ -273,7 +273,7 @@ class DatasetTransaction(View):
     def __enter__(self) -> Self:
         if self.commit is not None or self._condition in ("", "over"):
             raise InvalidInputError(
-                f"{self!r} was begun before.", hint="Begin another one for another snapshot."
+                f"{self!r} was started before.", hint="Start another one for another snapshot."
             )
         self._condition = ""
         return self
@@ -288,12 +288,12 @@ class DatasetTransaction(View):
                 return
             if self._calls:
                 raise InvalidInputError(
-                    "An interrupt has broken off a write of the transaction: nothing is committed.",
-                    hint="Let the interrupt end the block, and begin another transaction.",
+                    "An interrupt has stopped a write of the transaction: nothing is committed.",
+                    hint="Let the interrupt end the block, and start another transaction.",
                 )
             if not self._writes:
                 return
-            looked_at = tuple(
+            scopes_read = tuple(
                 untouched(constraint, state) for constraint in self._watched.constraints
             )
             committed = started.commit(
@@ -302,7 +302,7 @@ class DatasetTransaction(View):
                     deleted_row_count=sum(write.deleted_row_count for write in self._writes),
                     rewritten_row_count=sum(write.rewritten_row_count for write in self._writes),
                 ),
-                reads=[Read(state=state, scope=Several(looked_at))] if looked_at else [],
+                reads=[Read(state=state, scope=Several(scopes_read))] if scopes_read else [],
             )
         self.commit = Commit.of(committed, state)
 

@@ -1,4 +1,4 @@
-"""What lies between two versions: partitions, files, and on request rows."""
+"""Differences of two versions: partitions, files, and on request rows."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ ADDED, REMOVED = "added", "removed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDiff:
-    """What changed in one partition.
+    """The changes in one partition.
 
     Attributes:
         path: Directory relative to the table; empty if unpartitioned.
         files_added: Data files that only the second version has.
         files_removed: Data files that only the first version has.
-        rows_added: Entities in the former; None where that is not known.
-        rows_removed: Entities in the latter; None where that is not known.
+        rows_added: Entities in the added files; None if unknown.
+        rows_removed: Entities in the removed files; None if unknown.
     """
 
     path: str
@@ -53,16 +53,16 @@ class PartitionDiff:
 class Diff:
     """The difference of two versions of a dataset.
 
-    The counts are of files and of the rows in them: a row that was only written anew counts on
-    both sides. `rows` and `spark` look into the files, and tell what really came and went.
+    The counts are of files and of the rows in them: a row that was only rewritten counts on both
+    sides. `rows` and `spark` read the files, and return the rows that really differ.
 
     Attributes:
-        dataset: Its name.
+        dataset: Name of the dataset.
         from_version: The first version.
-        to_version: The second version; of a staged batch, the one that its commit would make.
+        to_version: The second version; for a staged batch, the one that its commit would make.
         files_added: Keys of the data files that only the second version has.
         files_removed: Keys of the data files that only the first version has.
-        partitions: Those that differ, in order of path.
+        partitions: The partitions that differ, ordered by path.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, open_repository
@@ -87,27 +87,27 @@ class Diff:
 
     @property
     def rows_added(self) -> int | None:
-        """Entities in the files added; None where that is not known."""
+        """Entities in the added files; None if unknown."""
         return known_total([partition.rows_added for partition in self.partitions])
 
     @property
     def rows_removed(self) -> int | None:
-        """Entities in the files removed; None where that is not known."""
+        """Entities in the removed files; None if unknown."""
         return known_total([partition.rows_removed for partition in self.partitions])
 
     @property
     def is_empty(self) -> bool:
-        """Whether both versions have the same files."""
+        """True if both versions have the same files."""
         return not self.files_added and not self.files_removed
 
     def rows(self, columns: str | Sequence[str] | None = None) -> pa.Table:
-        """Return the rows that came and went, with a column `operation`: added or removed.
+        """Return the added and removed rows, with a column `operation`: added or removed.
 
-        Equal rows on both sides cancel each other out, one against one: what is left is the
-        difference of two multisets. Null equals null and NaN equals NaN.
+        Equal rows on both sides cancel each other out, one for one: the result is the difference
+        of two multisets. Null equals null and NaN equals NaN.
 
         Args:
-            columns: Fields or partition fields, `batch_id` among them; None for all fields. Rows
+            columns: Fields or partition fields, including `batch_id`; None for all fields. Rows
                 are compared by these alone.
 
         Raises:
@@ -197,7 +197,7 @@ def _holds_map(kind: Type) -> bool:
 def _check_names(names: Sequence[str]) -> None:
     if OPERATION in names:
         raise InvalidInputError(
-            f"The dataset has a column {OPERATION!r}, as the result would have.",
+            f"The dataset has a column {OPERATION!r}, which the result adds too.",
             hint="Leave it out of columns=.",
         )
 
@@ -207,7 +207,7 @@ def _numbered(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     numbers = np.zeros(table.num_rows, dtype=np.int64)
     for column in table.columns:
         codes = _codes(column)
-        # Pair by pair, so that numbers stay small however many columns there are.
+        # Combine pair by pair, so that numbers stay small for any number of columns.
         _, numbers = np.unique(numbers * (codes.max(initial=0) + 1) + codes, return_inverse=True)
     _, firsts = np.unique(numbers, return_index=True)
     return numbers, firsts
@@ -217,7 +217,7 @@ def _codes(column: pa.ChunkedArray) -> np.ndarray:
     """Return a number for each value, the same for equal values."""
     column = with_one_zero_and_nan(column)
     if pa.types.is_nested(column.type):
-        # Arrow does not compare nested values; these texts are equal where the values are.
+        # Arrow does not compare nested values; these texts are equal if the values are.
         texts = [repr(_with_one_zero(value)) for value in column.to_pylist()]
         column = pa.chunked_array([texts], pa.string())
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
@@ -241,12 +241,12 @@ def difference(store: Store, one: State, other: State) -> Diff:
     """Compare two states of a dataset.
 
     Args:
-        store: Where it is.
-        one: The first.
-        other: The second.
+        store: The store that holds the dataset.
+        one: The first state.
+        other: The second state.
 
     Cost:
-        The file table, of which there are few objects.
+        The file table, which is few objects.
     """
     before, after = frozenset(one.labels), frozenset(other.labels)
     added = tuple(label for label in other.labels if label not in before)
@@ -272,7 +272,7 @@ def difference(store: Store, one: State, other: State) -> Diff:
             )
             for path in sorted({*rows_added, *rows_removed})
         ),
-        # Both sides are read as of one schema, that of the newer state.
+        # Both sides are read with one schema, that of the newer state.
         _added=_view_of(store, newer, added),
         _removed=_view_of(store, newer, removed),
     )

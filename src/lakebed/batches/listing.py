@@ -1,4 +1,4 @@
-"""The batches of a dataset as values to look at."""
+"""Value types that describe the batches of a dataset."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from lakebed.state.state import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one run wrote.
+    """The rows and files that one run wrote.
 
     Attributes:
-        batch_id: Names it; stands in the paths of its files.
+        batch_id: Id of the batch, part of the paths of its files.
         run: Name of the run, if it had one.
-        operation: Of its commit: `append`, `overwrite`, `rerun` and so on.
-        version: That its commit made; None if it is staged.
-        started_at: When the run began, which the id tells; aware, UTC. None where the id is no
-            time, as an adopted directory's may be.
-        committed_at: When it became visible; None if it is staged.
-        superseded_at: When the last of its files stopped being live; None while one is, or if it
-            had none.
-        row_count: Entities that it wrote.
-        file_count: Data files that it wrote.
-        live_file_count: Those that are live.
-        size_bytes: Bytes of its data files; None where these are no longer known.
-        is_staged: Whether it waits for its commit.
-        is_protected: Whether cleanup keeps files of it, for a protection's sake.
+        operation: Operation of its commit: `append`, `overwrite`, `rerun` and so on.
+        version: The version that its commit made; None if it is staged.
+        started_at: Start time of the run, taken from the id; aware, UTC. None if the id is not a
+            time, as that of an adopted directory may be.
+        committed_at: Time when it became visible; None if it is staged.
+        superseded_at: Time when the last of its files stopped being live; None while a file is
+            live, or if it had none.
+        row_count: Number of entities written.
+        file_count: Number of data files written.
+        live_file_count: Number of its files that are live.
+        size_bytes: Bytes of its data files; None if no longer known.
+        is_staged: True if it waits for its commit.
+        is_protected: True if a protection keeps its files from cleanup.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, open_repository
@@ -62,7 +62,7 @@ class Batch:
 
     @property
     def is_live(self) -> bool:
-        """Whether the current version reads a file of it."""
+        """True if the current version reads a file of it."""
         return self.live_file_count > 0
 
     def _row_(self) -> dict[str, object]:
@@ -96,7 +96,7 @@ class Batch:
 
 
 def started_at(batch_id: int) -> dt.datetime | None:
-    """Return when the run of a batch began; None if its id is no time that a clock shows.
+    """Return the start time of the run of a batch; None if its id is not a valid time.
 
     >>> started_at(1449784608123).isoformat(), started_at(1449784608).year
     ('2015-12-10T21:56:48.123000+00:00', 2015)
@@ -113,8 +113,8 @@ def committed_batches(
     """Return the batches that commits made visible, oldest commit first.
 
     Args:
-        state: The version from which to look.
-        entries: The history up to it.
+        state: The state whose live files and protections count.
+        entries: The history up to this state.
         counts: Rows and bytes by label, as far as they are known.
     """
     homes = {
@@ -154,7 +154,7 @@ def committed_batches(
 
 
 def _superseded(entries: Sequence[Entry], homes: Mapping[str, int]) -> dict[int, dt.datetime]:
-    """Return when the last live file of a batch went, of those that have none now."""
+    """Return, for each batch without live files, the time when the last one was removed."""
     counts: dict[int, int] = {}
     superseded: dict[int, dt.datetime] = {}
     for entry in entries:

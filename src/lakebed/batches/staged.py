@@ -1,4 +1,4 @@
-"""A staged batch: written, invisible, to be looked at and then committed or discarded."""
+"""Staged batches: written but invisible until they are committed; they can be discarded."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _ROUNDS_OF_CHECKS = 5  # of one commit, while others commit in between
 
 
 class Staged(Generic[_D]):
-    """A batch that is written but not committed, so that only who asks for it sees it.
+    """A batch that is written but not committed, and so invisible to other readers.
 
-    It lives on storage and survives the process: `Dataset.staged` finds it again, until its lease
-    is over.
+    It is on storage and survives the process: `Dataset.staged` finds it again until its lease
+    ends.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, checks, open_repository
@@ -75,7 +75,7 @@ class Staged(Generic[_D]):
         }
 
     def _repr_html_(self) -> str:
-        """Show what the manifest says; nothing is read for it."""
+        """Show the manifest, without a request."""
         return facts_to_html(
             f"Staged batch {self.batch_id}",
             {
@@ -91,12 +91,12 @@ class Staged(Generic[_D]):
 
     @property
     def batch_id(self) -> int:
-        """Its id."""
+        """The id of the batch."""
         return self._record.batch_id
 
     @property
     def operation(self) -> str:
-        """Of the commit that it waits for."""
+        """The operation of the commit to come."""
         return self._record.operation
 
     @property
@@ -106,33 +106,33 @@ class Staged(Generic[_D]):
 
     @property
     def row_count(self) -> int:
-        """Entities in it."""
+        """Number of entities in the batch."""
         return self._staging.row_count
 
     @property
     def base_version(self) -> int:
-        """The version that it was staged on; conflicts are judged from there."""
+        """The version that it was staged on; a conflicting commit after it is an error."""
         return self._staging.base_version
 
     @property
     def staged_at(self) -> dt.datetime:
-        """When it was staged; aware, UTC."""
+        """The time of staging; aware, UTC."""
         return self._staging.staged_at
 
     @property
     def lease_until(self) -> dt.datetime:
-        """From then on a cleanup may delete it; aware, UTC."""
+        """The time after which a cleanup may delete the batch; aware, UTC."""
         return self._record.lease_until
 
     @property
     def dataset(self) -> _D:
-        """The dataset as it would be if the batch were committed now; to be read only.
+        """The dataset as it would be if the batch were committed now; read-only.
 
-        Once it is committed, the dataset as it was after that.
+        After the commit of the batch, the dataset at the version of that commit.
 
         Cost:
-            A read of the head, and the history since the batch was staged; for a rerun, what is
-            known of runs, of which there are few objects.
+            A read of the head, and the history since the batch was staged; for a rerun, the
+            record of runs, which is few objects.
         """
         return self._dataset_on(self._source.load())
 
@@ -169,17 +169,17 @@ class Staged(Generic[_D]):
     def check(
         self, *checks: Check | Callable[[View], object], spark: SparkSession | None = None
     ) -> Audit:
-        """Look at the batch, and say what was found; nothing changes.
+        """Run checks on the batch and report the results; nothing changes.
 
         Args:
-            checks: See `lakebed.checks`; also a function, which takes the rows of the batch and
-                says True.
-            spark: A session that reads the rows, which else are read in this process.
+            checks: See `lakebed.checks`; a function also works, which receives the rows of the
+                batch and returns True if they pass.
+            spark: A session that reads the rows; None reads them in this process.
 
         Raises:
-            PredicateError: A condition cannot be read, or names an unknown column.
+            PredicateError: A condition cannot be parsed, or names an unknown column.
             SchemaMismatchError: A column is unknown.
-            InvalidInputError: A check cannot be made of such a column.
+            InvalidInputError: A check does not support the type of its column.
 
         Cost:
             For a count the footers; else the columns that the checks name.
@@ -202,30 +202,30 @@ class Staged(Generic[_D]):
     ) -> Commit:
         """Make the batch visible, if it passes all checks.
 
-        Checks of the dataset hold of the version that the commit makes: should another commit come
-        in between, they are done again, several times if need be. A second commit does nothing,
-        and returns what the first did.
+        Checks of the dataset hold for the version that the commit makes: if another commit comes
+        in between, they run again, up to a limit. A second commit does nothing and returns the
+        first one.
 
         Args:
             checks: As for `check`.
             spark: As for `check`.
 
         Raises:
-            ChecksFailedError: Says which check failed and what it found. Nothing became visible,
-                and the batch stays staged.
-            CommitConflictError: A commit since the batch was staged is in its way, or its lease
-                is over, or others committed during each of several rounds of checks of the
+            ChecksFailedError: A check failed; the error names it and its findings. Nothing became
+                visible, and the batch stays staged.
+            CommitConflictError: A commit since the batch was staged conflicts with it, or its lease
+                is over, or other writers committed during each of several rounds of checks of the
                 dataset. The batch stays staged.
             VersionNotFoundError: It was discarded.
             CommitUnknownError: The store stopped answering; commit it again.
 
         Cost:
-            Besides the checks: the history, two PUTs and one conditional PUT; for a rerun, what is
-            known of runs.
+            Besides the checks: the history, two PUTs and one conditional PUT; for a rerun, the
+            record of runs.
         """
         store, name = self._source.store, self._source.name
         todo = tuple(checks)
-        # A batch does not change, so that it is checked once.
+        # A batch does not change, so its own checks run once.
         again = tuple(check for check in todo if isinstance(check, Check) and check.of == "dataset")
         head = self._source.load()
         for _ in range(_ROUNDS_OF_CHECKS):
@@ -246,15 +246,15 @@ class Staged(Generic[_D]):
         raise CommitConflictError(
             f"Batch {self.batch_id} of {name!r} passed its checks {_ROUNDS_OF_CHECKS} times, and "
             "each time another commit had changed the dataset meanwhile.",
-            hint="Commit it while fewer others write, or check the batch alone.",
+            hint="Commit it while fewer writers are active, or check the batch alone.",
             expected=self.base_version,
             actual=head.state.version,
         )
 
     def discard(self) -> None:
-        """Give the batch up by a commit, then delete it and its files.
+        """Give up the batch by a commit, then delete it and its files.
 
-        From that commit on nobody can commit the batch, whoever has begun to.
+        After that commit no process can commit the batch, even one that has already started to.
 
         Raises:
             InvalidInputError: It is committed, perhaps just now; nothing is deleted.

@@ -1,8 +1,8 @@
-"""What earlier runs have made of raw files, and which of them are to be tried again.
+"""Outcomes of earlier runs for raw files, and the choice of files to try again.
 
-A file that was kept back is tried again when it has changed, or the schema of the dataset, or the
-rules that it is read by; and so is one that was read, if some of its lines have fields that the
-dataset lacked. Everything else is tried again only by name.
+A file that was kept back is tried again when the file, the schema of the dataset or the reading
+rules have changed. So is a file that was read, if some of its lines have fields that the dataset
+lacked. All other files are tried again only by name.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ REJECTED = "rejected"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """Raw files that are to be read again, though they were read as they are.
+    """Raw files to read again, even if they were read unchanged.
 
     Attributes:
         names: Their locations, or ids or paths in the archive.
-        rejected: Whether all are of which something was set aside.
+        rejected: Read all files again of which something was set aside.
     """
 
     names: frozenset[str] = frozenset()
@@ -36,16 +36,16 @@ class Again:
 
     @classmethod
     def of(cls, given: FileNames | None) -> Self:
-        """Read what a caller gave: `rejected`, or names of files, or several of these.
+        """Parse the argument of a caller: `rejected`, or names of files, or several of these.
 
         Raises:
-            InvalidInputError: It is something else.
+            InvalidInputError: It is none of these.
         """
         names = frozenset(() if given is None else given_files("again", given))
         return cls(names=names - {REJECTED}, rejected=REJECTED in names)
 
     def named(self, candidate: Candidate) -> frozenset[str]:
-        """Return the names that mean a file."""
+        """Return the names that refer to a file."""
         record, location = candidate.record, candidate.file.location
         own = {location} if record is None else {location, record.id, record.path}
         return frozenset(
@@ -56,10 +56,10 @@ class Again:
         )
 
     def check(self, candidates: Iterable[Candidate]) -> None:
-        """Check that each name means one of some files.
+        """Check that each name refers to one of the files.
 
         Raises:
-            InvalidInputError: One does not.
+            InvalidInputError: A name does not.
         """
         found: set[str] = set()
         for candidate in candidates if self.names else ():
@@ -74,14 +74,14 @@ class Again:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
-    """What earlier runs have made of raw files, as of one state of the dataset.
+    """Outcomes of earlier runs for raw files, as of one state of the dataset.
 
     Attributes:
         schema: Number of the dataset's schema.
-        rule: By which files are read now.
-        unknown: What becomes now of fields that the dataset lacks.
-        set_aside: What the quarantine notes of files, by location.
-        again: Files that are to be read again.
+        rule: The reading rules of the present run, as text.
+        unknown: Present handling of fields that the dataset lacks.
+        set_aside: Notes of the quarantine about files, by location.
+        again: Files to read again.
     """
 
     schema: int = 0
@@ -91,7 +91,7 @@ class Attempts:
     again: Again = field(default_factory=Again)
 
     def is_wanted(self, candidate: Candidate, file: SourceFile) -> bool:
-        """Whether a file is named to be read again that was read as it is."""
+        """Return whether an unchanged file that was read is to be read again by request."""
         if self.again.named(candidate):
             return True
         note = self.set_aside.get(candidate.file.location)
@@ -99,16 +99,16 @@ class Attempts:
         return self.again.rejected and is_rejected
 
     def waits(self, candidate: Candidate, file: SourceFile, batch_ids: frozenset[int]) -> bool:
-        """Whether a file that was read may give more rows now.
+        """Return whether a file that was read may give more rows now.
 
-        That is so where lines of it have fields that the dataset lacked, and schema or rule have
-        changed; and where an attempt to read it again has ended between the commit of what does
-        not fit and that of its rows.
+        This is the case if some of its lines have fields that the dataset lacked, and the schema or
+        the rule has changed; and if an attempt to read it again ended between the commit of its
+        rejects and that of its rows.
 
         Args:
             candidate: The file.
-            file: As it was read.
-            batch_ids: Of all batches that files were read into.
+            file: The record of its last read.
+            batch_ids: Ids of all batches that files were read into.
         """
         refusal = file.refusal
         if refusal is not None and (refusal.schema, refusal.rule) != (self.schema, self.unknown):
@@ -124,13 +124,13 @@ class Attempts:
         )
 
     def kept_back(self, candidate: Candidate) -> LeftOut | None:
-        """Return why a file is kept back that was tried before; None if it is to be tried now."""
+        """Return the reason to keep back a file that was tried before; None to try it now."""
         location = candidate.file.location
         note = self.set_aside.get(location)
         refusal = None if note is None else note.refusal
         if note is None or refusal is None or note.fingerprint != candidate.fingerprint:
             return None
-        # What has not its hash may have been restored, which nothing but a look at it shows.
+        # A damaged file may have been restored, which only reading it shows.
         is_same = (refusal.schema, refusal.rule) == (self.schema, self.rule)
         if not is_same or refusal.why == "damaged":
             return None

@@ -1,4 +1,4 @@
-"""Where raw files come from, and which of them stand for the same thing."""
+"""Sources of raw files, and the identity of their files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lakebed.model.locations import refuse_credentials
 from lakebed.work.ingest.due import FILE, Candidate, LeftOut
 
 Supersede = Literal["path", "span", "id"]
-"""Which archived file takes the place of which, where somebody has said so.
+"""The rule by which an archived file replaces another.
 
-`path`: of the files with the same what, where, start, work id and path the one that was stored last.
-`span`: the same, whatever their paths are. `id`: none, every file is one of its own.
+`path`: the last stored of the files with the same what, where, start, work id and path replaces the
+others. `span`: the same, for any paths. `id`: no file replaces another.
 """
 
 
@@ -31,16 +31,16 @@ class FromArchive:
     """Raw files of an archive, found by time or work id.
 
     Attributes:
-        storage: Where the files are.
-        what: Which program or process.
-        index: What finds them; see `open_archive`.
-        start: Begin of the time; with `end`, or else `work_id`.
-        end: End of the time, included; `now` is a time.
-        where: Which place; None for all.
-        work_id: Which work.
-        supersede: Which files take the place of others: None for none, `path`, `span` or `id`;
-            see `Supersede`.
-        storage_options: What the store needs to know; no display shows what may be secret.
+        storage: The path or URL of the archive.
+        what: The program or process to search for.
+        index: The URL of the index; see `open_archive`.
+        start: Start of the time range; give `start` and `end`, or `work_id`.
+        end: End of the time range, included; may be `now`.
+        where: The place or machine; None for all.
+        work_id: The work id to search for.
+        supersede: The rule by which files replace others: `path`, `span` or `id`; see `Supersede`.
+            None for no rule: unclear files are kept back.
+        storage_options: Settings of the object store; secrets are never displayed.
 
     >>> FromArchive(storage="raw", what="flights", start="2013-01-01", end="2013-12-31",
     ...             supersede="path").supersede
@@ -79,8 +79,8 @@ class FromFiles:
 
     Attributes:
         paths: Paths, patterns, directories or URLs.
-        storage_options: What the store of a URL needs to know; no display shows what may be secret.
-        may_be_empty: Whether there may be no file yet, as where `Ingest.follow` waits for some.
+        storage_options: Settings of the object store of a URL; secrets are never displayed.
+        may_be_empty: Allow that there are no files yet, such as for `Ingest.follow`.
 
     >>> FromFiles(paths=["in/*.jsonl.gz"]).paths
     ('in/*.jsonl.gz',)
@@ -100,7 +100,8 @@ class FromFiles:
         """Name the files.
 
         Raises:
-            InvalidInputError: There is none, or it is standard input, which cannot be read again.
+            InvalidInputError: No path is given, or it is standard input, which cannot be read
+                again.
         """
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
         texts = tuple(refuse_credentials(os.fspath(path)) for path in given)
@@ -116,14 +117,14 @@ class FromFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """The raw files that a source has.
+    """The raw files of a source.
 
     Attributes:
-        format: Of all of them.
-        files: Each of them once.
-        supersede: Of an archive: which take the place of others.
-        retracted: Of an archive: files that are retracted.
-        left_out: The same, as they are reported.
+        format: Format of all files.
+        files: The files, each once.
+        supersede: The rule by which archived files replace others.
+        retracted: Archived files that are retracted.
+        left_out: The retracted files for the report.
     """
 
     format: FileFormat
@@ -140,14 +141,14 @@ def find_candidates(
     """Find the raw files of a source.
 
     Raises:
-        InvalidInputError: A file is missing, the format cannot be told, or the question to the
-            archive is wrong.
+        InvalidInputError: A file is missing, the format is unknown, or the query of the archive is
+            wrong.
 
     Cost:
-        The question to the index and a LIST; or a look at each file, or a LIST for each URL.
+        The query of the index and a LIST; or one stat of each file, or a LIST for each URL.
     """
     if isinstance(source, FromFiles):
-        told, files = find_files(
+        found_format, files = find_files(
             source.paths,
             format,
             storage_options=source.storage_options,
@@ -157,10 +158,10 @@ def find_candidates(
         first: dict[str, Candidate] = {}
         for slot, real in real_slots(by_slot).items():
             first.setdefault(real, by_slot[slot])
-        return Candidates(format=told, files=tuple(first.values()))
+        return Candidates(format=found_format, files=tuple(first.values()))
     if format is None:
         raise InvalidInputError(
-            "The format of archived files is not told.", hint="Give format, such as 'json'."
+            "The format of archived files is missing.", hint="Give format, such as 'json'."
         )
     return _of_archive(source, format)
 
@@ -170,14 +171,14 @@ def find_candidates_of(
     format: FileFormat | None,  # noqa: A002 - the word of the option
     text: str,
 ) -> tuple[Candidate, ...]:
-    """Find what a text means to a source: files of a path, or the one with an id or a URL.
+    """Find the files that a text refers to: those of a path, or the one with an id or a URL.
 
     Raises:
         InvalidInputError: A file is missing.
         RecordNotFoundError: There is no such file in the archive.
 
     Cost:
-        A look at each file.
+        One stat of each file.
     """
     if isinstance(source, FromArchive):
         archive = source.open()
@@ -187,13 +188,13 @@ def find_candidates_of(
 
 
 def real_slots(slots: Iterable[str]) -> dict[str, str]:
-    """Return for each slot what it is when links to its folder are followed; URLs stay.
+    """Return each slot with the links in its folder resolved; URLs stay.
 
-    Several paths may lead to a folder, which are equal only so. The last name stays: a file that
-    is a link stands for its name, wherever the link leads to.
+    Several paths may lead to one folder; resolved, they are equal. The last name stays: a file that
+    is a link is identified by its own name, not by its target.
 
     Cost:
-        A look at each folder.
+        One realpath of each folder.
     """
     given = list(slots)
     paths = {
@@ -222,7 +223,7 @@ def _of_archive(
         where=source.where,
         retracted=True,
     )
-    # The index may not have heard of it yet, where one process has retracted and another indexed.
+    # The index may lack a retraction, if one process has retracted and another has indexed.
     retracted = retractions_in(archive.store)
     files: list[Candidate] = []
     without: list[Candidate] = []
@@ -246,7 +247,7 @@ def _of_archive(
 def _why_retracted(archive: Archive, record: ArchiveRecord) -> str:
     note = record.retraction or find_retraction(archive.store, record.id)
     if note is None:
-        return "retracted until right now"
+        return "retracted until just now"
     return f"retracted since {note.retracted_at:%Y-%m-%d %H:%M}: {note.reason}"
 
 
@@ -270,6 +271,6 @@ def _query(source: FromArchive) -> ArchiveQuery:
 
 
 def _moment(value: object) -> object:
-    """Return a day as its begin: TOML has days, the archive only moments."""
+    """Return a day as its start: TOML has days, the archive only times."""
     is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
     return dt.datetime.combine(value, dt.time(), dt.UTC) if is_day else value  # type: ignore[arg-type]  # checked

@@ -1,4 +1,4 @@
-"""An ingest that goes on: what is new is read in as it comes."""
+"""Continuous ingests, which read new files as they arrive."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from lakebed.pipeline.ingest_report import IngestReport
 
 _log = logging.getLogger(__name__)
 
-_REMEMBERED = 100  # runs that a query can tell of
-_FIRST_WAIT_S = 1.0  # after a failure that may pass, then twice as long each time
+_REMEMBERED = 100  # runs that a query keeps
+_FIRST_WAIT_S = 1.0  # after a temporary failure, then twice as long each time
 _LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRun:
-    """One look for new raw files, and what came of it.
+    """One search for new raw files, and its result.
 
     Attributes:
-        number: From 0, one more each time.
-        began_at: When it began; aware, UTC.
-        duration_s: How long it took.
-        report: What was read; None where it failed.
-        error: Why it failed, and is tried again; None where it did not.
+        number: Number of the search, counted from 0.
+        began_at: Start time; aware, UTC.
+        duration_s: Duration in seconds.
+        report: The report of the run; None if it failed.
+        error: The temporary failure, after which it is tried again; None if it succeeded.
     """
 
     number: int
@@ -42,17 +42,17 @@ class IngestRun:
 
     @property
     def row_count(self) -> int:
-        """Rows that were read in."""
+        """Number of rows read."""
         return 0 if self.report is None else self.report.row_count
 
 
 class IngestQuery:
-    """An ingest at work in a thread, until it is stopped.
+    """An ingest that runs in a thread, until it is stopped.
 
-    Each look for new files is a run of the ingest, which takes each file once: whatever happens to
-    this process, the next one goes on where the dataset is. What may pass is tried again after
-    some seconds: a store that fails, or a conflict with somebody else. Every other error ends the
-    query.
+    Each search for new files is a run of the ingest, which reads each file once: if this process
+    dies, the next one continues from the state of the dataset. Temporary failures are tried again
+    after some seconds: a store that fails, or a conflict with another writer. Every other error
+    ends the query.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class IngestQuery:
         self._runs: deque[IngestRun] = deque(maxlen=_REMEMBERED)
         self._stopping = threading.Event()
         self._exception: BaseException | None = None
-        # Whoever forgets to stop the query shall be able to end the process.
+        # A daemon thread, so that the process can end even if the query is not stopped.
         self._thread = threading.Thread(
             target=self._go_on, name=f"lakebed-ingest-{name}", daemon=True
         )
@@ -87,41 +87,41 @@ class IngestQuery:
 
     @property
     def is_active(self) -> bool:
-        """Whether it still looks for new files."""
+        """True if it still searches for new files."""
         return self._thread.is_alive()
 
     @property
     def last_progress(self) -> IngestRun | None:
-        """The last look for new files; None before the first has ended."""
+        """The last search for new files; None before the first has ended."""
         return self._runs[-1] if self._runs else None
 
     @property
     def recent_progress(self) -> tuple[IngestRun, ...]:
-        """The last looks for new files, oldest first, up to 100 of them."""
+        """The last searches for new files, oldest first, up to 100."""
         return tuple(self._runs)
 
     def exception(self) -> BaseException | None:
-        """Return what has ended the query; None if it goes on, or was stopped."""
+        """Return the error that ended the query; None if it is active, or was stopped."""
         return None if self.is_active else self._exception
 
     def stop(self, timeout: float | None = None) -> None:
-        """Look no more. A look that has begun is finished: it is one commit, or none.
+        """Stop the query. A search that has started is finished: it is one commit, or none.
 
         Args:
-            timeout: Wait so many seconds at most for its end; None for as long as it takes.
+            timeout: Longest time in seconds to wait for its end; None for no limit.
         """
         self._stopping.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the query has ended, or so many seconds.
+        """Wait until the query has ended, or for `timeout` seconds.
 
         Returns:
-            Whether it has ended.
+            True if it has ended.
 
         Raises:
-            LakebedError: What has ended it.
+            LakebedError: The error that ended the query.
         """
         self._thread.join(timeout)
         if self._thread.is_alive():
@@ -147,7 +147,7 @@ class IngestQuery:
             started = time.monotonic()
             try:
                 is_failed = self._look(number)
-            except BaseException as exc:  # noqa: BLE001 - it is told by `await_termination`
+            except BaseException as exc:  # noqa: BLE001 - `await_termination` raises it
                 self._exception = exc
                 _log.error("ingest ended name=%s reason=%s", self.name, exc)
                 return
@@ -160,8 +160,8 @@ class IngestQuery:
             self._stopping.wait(wait_s)
 
     def _look(self, number: int) -> bool:
-        """Look once for new files; return whether that is to be tried again."""
-        began_at, began = dt.datetime.now(dt.UTC), time.monotonic()
+        """Search once for new files; return whether to try again."""
+        began_at, started = dt.datetime.now(dt.UTC), time.monotonic()
         report, error = None, None
         try:
             report = self._run()
@@ -169,11 +169,11 @@ class IngestQuery:
             if not may_pass(exc):
                 raise
             error = exc
-            _log.warning("ingest is tried again name=%s reason=%s", self.name, exc.message)
+            _log.warning("ingest failed, trying again name=%s reason=%s", self.name, exc.message)
         done = IngestRun(
             number=number,
             began_at=began_at,
-            duration_s=time.monotonic() - began,
+            duration_s=time.monotonic() - started,
             report=report,
             error=error,
         )
@@ -184,8 +184,8 @@ class IngestQuery:
 
 
 def may_pass(error: LakebedError) -> bool:
-    """Whether an ingest that failed may do right when it is run again.
+    """Return whether an ingest that failed may succeed when it is run again.
 
-    After a commit whose answer was lost too: the dataset tells which files have been read.
+    That includes a commit whose answer was lost: the dataset records which files have been read.
     """
     return isinstance(error, ConflictError) or (isinstance(error, StorageError) and error.retryable)

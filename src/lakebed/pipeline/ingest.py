@@ -1,4 +1,4 @@
-"""The ingest: declared once, checked as a whole, run as often as there may be something new."""
+"""The ingest: declared once, checked as a whole, run as often as new files may arrive."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ FilesAgain = FileNames
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestCheck:
-    """What an ingest would do now.
+    """The planned effect of an ingest.
 
     Attributes:
-        format: Of the raw files.
+        format: Format of the raw files.
         new: Locations of files that have not been read.
-        changed: Locations of files that take the place of others that have been read.
-        unchanged_count: Files that have been read, as they are.
-        left_out: Files that would not be read, and why.
-        brought_back: Locations of those files that would be read again, since a rollback has taken
-            them out.
-        size_bytes: Of the files that would be read.
-        creates_dataset: Whether the dataset would be created.
+        changed: Locations of files that replace others that have been read.
+        unchanged_count: Files that have been read and have not changed.
+        left_out: Files that would not be read, with the reasons.
+        brought_back: Locations of those files that would be read again because a rollback has
+            removed them.
+        size_bytes: Size of the files that would be read.
+        creates_dataset: True if the dataset would be created.
 
     >>> IngestCheck(
     ...     format="json", new=("in/a.jsonl",), changed=(), unchanged_count=2, left_out=(),
@@ -95,9 +95,9 @@ class IngestCheck:
     brought_back: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        due = f"{len(self.new):,} new, {len(self.changed):,} changed"
+        to_read = f"{len(self.new):,} new, {len(self.changed):,} changed"
         others = f"{self.unchanged_count:,} unchanged, {len(self.left_out):,} left out"
-        return f"<IngestCheck of {self.format} files: {due}, {others}>"
+        return f"<IngestCheck of {self.format} files: {to_read}, {others}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,29 +105,29 @@ class Ingest:
     r"""Raw files of an archive or a folder, and the dataset that they become.
 
     Attributes:
-        name: Of the run. The quarantine is partitioned by it.
+        name: Name of the run. The quarantine is partitioned by it.
         into: The dataset, as LOCATION/NAME.
-        source: Where the raw files are.
-        format: Of the raw files; None to tell it by the suffixes, not for an archive.
-        create: What the dataset is if it must be created; None if it must be there.
-        quarantine: Name of the dataset for what does not fit; `<dataset>_quarantine` unless given.
-        max_rejects: How much of a file may be unfit; one with more is kept back. Up to 1 it is a
-            share of the lines, from 2 on a number of lines. None for a tenth, or half where ten
-            lines or fewer are unfit. A file that would replace rows by none is kept back unless
-            it is 1.
-        allow_truncated: Whether what can be read of a file is taken where its end is missing or
-            damaged; else it is kept back.
-        unknown: What becomes of a field that the dataset lacks. `reject`: the line, or the file
-            whose header or schema has it, does not fit. `ignore`: it is left out of the rows, and
-            the report counts them. `keep`: it is added to the schema of the dataset, nullable, in
-            a commit before that of the rows; its type is the one that most values have, in all
+        source: The source of the raw files.
+        format: Format of the raw files; None to infer it from the suffixes. Required for an
+            archive.
+        create: Descriptor to create a missing dataset with; None if the dataset must exist.
+        quarantine: Name of the dataset for rejects; default: `<dataset>_quarantine`.
+        max_rejects: Limit for the rejects of a file; a file with more is kept back. Up to 1 it is a
+            share of the lines, from 2 on a number of lines. None for a tenth, or for half if at
+            most ten lines are rejected. A file that would replace rows by none is kept back unless
+            the limit is 1.
+        allow_truncated: Read the readable part of a file whose end is missing or damaged; otherwise
+            the file is kept back.
+        unknown: Handling of a field that the dataset lacks. `reject`: the line, or the file whose
+            header or schema has it, is rejected. `ignore`: it is left out of the rows, and the
+            report counts them. `keep`: it is added to the schema of the dataset, nullable, in a
+            commit before that of the rows; its type is the most common one of its values, in all
             files that the run reads.
-        csv: How CSV is written.
+        csv: Settings of the CSV format.
         provided: Values of `provided` partition fields, the same for all rows.
-        storage_options: What the store of the dataset needs to know; no display shows what may be
-            secret.
-        write: How data files are cut.
-        commit: How long the commits fight for the head.
+        storage_options: Settings of the object store of the dataset; secrets are never displayed.
+        write: Sizes and layout of the data files to write.
+        commit: Retry and lease settings of the commits.
 
     Examples:
         >>> import lakebed, pyarrow as pa
@@ -179,11 +179,12 @@ class Ingest:
         if self.format is not None and self.format not in FILE_FORMATS:
             raise InvalidInputError(
                 f"Unknown file format {self.format!r}.",
-                hint=nearest(self.format, FILE_FORMATS) or f"Known are: {', '.join(FILE_FORMATS)}.",
+                hint=nearest(self.format, FILE_FORMATS)
+                or f"Known formats: {', '.join(FILE_FORMATS)}.",
             )
         if self.format is None and isinstance(self.source, FromArchive):
             raise InvalidInputError(
-                "The format of archived files is not told.",
+                "The format of archived files is missing.",
                 hint=f"Give format, one of: {', '.join(FILE_FORMATS)}.",
             )
 
@@ -192,12 +193,12 @@ class Ingest:
         """Read an ingest from a TOML file.
 
         Args:
-            source: The path of a file, by whose folder relative paths in it go; or its text,
-                which has several lines, whose paths go by the working directory.
+            source: The path of a file; relative paths in it are relative to its folder. Or the text
+                of such a file, of several lines; its paths are relative to the working directory.
 
         Raises:
             NotFoundError: There is no such file.
-            FormatError: It is no TOML.
+            FormatError: It is not valid TOML.
             InvalidInputError: A key is unknown or missing, or a value is wrong; the message
                 names it.
             PartitionSpecError: The partitions do not fit the schema.
@@ -210,7 +211,7 @@ class Ingest:
 
     @property
     def quarantine_name(self) -> str:
-        """Name of the dataset for what does not fit."""
+        """Name of the dataset for rejects."""
         return self._quarantine().name
 
     def _quarantine(self) -> Quarantine:
@@ -223,7 +224,7 @@ class Ingest:
         """Open the dataset.
 
         Raises:
-            DatasetNotFoundError: It is not there.
+            DatasetNotFoundError: It does not exist.
         """
         return self._repository().open(self._address()[1])
 
@@ -235,21 +236,21 @@ class Ingest:
         )
 
     def check(self, *, again: FilesAgain | None = None) -> IngestCheck:
-        """Check all that can be known before a file is read; nothing is written.
+        """Check everything that is possible before files are read; nothing is written.
 
         Args:
             again: As for `run`.
 
         Raises:
-            DatasetNotFoundError: The dataset is not there, and `create` does not say what it is.
-            InvalidInputError: Files or times are wrong, or the dataset is another than declared.
+            DatasetNotFoundError: The dataset does not exist, and `create` is not given.
+            InvalidInputError: Files or times are wrong, or the dataset differs from the declared
+                one.
             SchemaMismatchError: The format cannot hold the dataset's rows.
             PartitionSpecError: The partitions do not fit the schema, or the files.
             StorageError: Archive or dataset cannot be reached.
 
         Cost:
-            A read of the head, what tells which files were read, and the question to the index or
-            a LIST.
+            A read of the head, the record of the files read, and the query of the index or a LIST.
         """
         candidates = self._candidates()
         dataset = self._find()
@@ -279,15 +280,15 @@ class Ingest:
         return open_store(self._address()[0], storage_options=self.storage_options)
 
     def _find(self) -> Dataset | None:
-        """Return the dataset if it is there, after a check that it can take the files."""
+        """Return the dataset, if it exists, after a check that it accepts the files."""
         repository, name = self._repository(), self._address()[1]
         try:
             dataset = repository.open(name)
         except DatasetNotFoundError as missing:
             if self.create is None:
                 missing.hint += (
-                    " To create it, give its schema, by `create` or --schema; `lakebed schema infer` "
-                    "finds one."
+                    " To create it, give its schema, with `create` or --schema; `lakebed schema "
+                    "infer` finds one."
                 )
                 raise
             check_place(repository.store, name, missing)
@@ -298,18 +299,18 @@ class Ingest:
             raise InvalidInputError(
                 f"Dataset {name!r} exists with the partitions {descriptor.partition_by}, "
                 f"but {self.create.partition_by} are declared.",
-                hint="Declare what it is, or leave create out.",
+                hint="Declare its present partitions, or leave create out.",
             )
         self._check_descriptor(descriptor)
         self._quarantine().find(self._store())
         return dataset
 
     def _created(self) -> Dataset:
-        """Create the dataset, or return what another run has made of it meanwhile."""
+        """Create the dataset, or return the one that another run has created meanwhile."""
         try:
             return self._repository().create(self._address()[1], self.create)
         except DatasetExistsError:
-            dataset = self._find()  # to which that run may have added fields
+            dataset = self._find()  # that run may have added fields to it
             if dataset is None:
                 raise
             return dataset
@@ -329,54 +330,50 @@ class Ingest:
         begun_at: dt.datetime | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> IngestReport:
-        """Read in what is new or has changed, as one batch in one commit.
+        """Read new and changed files, as one batch in one commit.
 
-        A file that has been read, and is what it was, is skipped: without others there is no new
-        version. Where a file takes the place of one that has been read, the rows of that one are
-        taken out by the commit that brings its own, so that a reader sees the old or the new.
-        What does not fit goes to the quarantine, in place of what was set aside of the same
-        files before; that is committed first, so that a crash loses nothing, and the ingest can
-        be run again.
+        A file that was read and has not changed is skipped: if there are no others, there is no new
+        version. If a file replaces one that was read, one commit removes the old rows and adds the
+        new ones, so a reader sees the old or the new. Rejects go to the quarantine, and replace
+        earlier rejects of the same files. The quarantine is committed first, so a crash loses
+        nothing, and the ingest can be run again.
 
-        A file is kept back, and what it would replace stays, where it is an archived one that has
-        not the hash of its record, where its header or schema does not fit, where its end is
-        missing or damaged, where more than `max_rejects` of it does not fit, and where it is not
-        known whether it is another state of a file that was read or one of its own. Every run
-        reports it. What does not fit of it goes to quarantine. It is read again when it has
-        changed, or the schema of the dataset, or a rule of the ingest; and so is a file of which
-        some lines had fields that the dataset lacked, unless rows of it were deleted or changed.
+        A file is kept back, and the rows that it would replace stay, in these cases: an archived
+        file does not have the hash of its record; its header or schema does not fit; its end is
+        missing or damaged; more than `max_rejects` of it is rejected; it is unclear whether it is
+        another state of a file that was read or a file of its own. Every run reports it, and its
+        rejects go to the quarantine. It is read again when the file, the schema of the dataset or a
+        rule of the ingest has changed. So is a file with lines whose fields the dataset lacked,
+        unless rows of it were deleted or changed.
 
         Args:
-            spark: A session whose tasks read the files, which all of them must see; True for the
-                one that there is, else a local one. None reads in this process.
-            again: Files to read again, though they were read or kept back as they are: locations,
-                or ids or paths in the archive; or `rejected` for all of which something was set
-                aside. Their rows replace those that they brought before, and what is set aside
-                of them replaces what was.
-            replace_rewritten: Whether rows of a replaced file are taken for gone where something
-                else has written their data files anew, so that nobody knows where they are.
-            fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
-                not fit.
-            begun_at: When the process began, which the batch id shall tell; as of `CommitOptions`.
-            on_progress: Is told after each file, and of rows within a large one; with Spark, when a
-                task has read its group, and on Connect when all have.
+            spark: A session whose tasks read the files, which must be visible to all of them; True
+                for the active session, else a local one. None reads in this process.
+            again: Files to read again, even if they were read or kept back and have not changed:
+                locations, or ids or paths in the archive; or `rejected` for all files with rejects.
+                Their new rows and rejects replace the earlier ones.
+            replace_rewritten: Treat rows of a replaced file as removed if something else has
+                rewritten their data files, so that their position is unknown.
+            fail_on_rejects: Commit nothing, neither rows nor quarantine, if there are rejects.
+            begun_at: Start time of the process, which the batch id encodes; see `CommitOptions`.
+            on_progress: Callback for progress: called after each file, and for rows within a large
+                one; with Spark, when a task has read its group; on Connect, when all have.
 
         Raises:
             LakebedError: As `check`.
-            InvalidInputError: Rows of a replaced file cannot be found, or a file of `again` is
-                not one of the ingest; nothing was written.
-            RejectsError: Something does not fit, and `fail_on_rejects` is given; nothing was
-                committed.
-            CommitConflictError: Somebody else read the same files meanwhile, or touched a
+            InvalidInputError: Rows of a replaced file cannot be found, or a file of `again` does
+                not belong to the ingest; nothing was written.
+            RejectsError: There are rejects, and `fail_on_rejects` is given; nothing was committed.
+            CommitConflictError: Another process read the same files meanwhile, or touched a
                 partition in which rows are replaced; nothing became visible.
             CommitUnknownError: The store stopped answering; see the error.
 
         Cost:
             As `check` and `Dataset.append`; one Spark job. With `unknown="keep"` files of lines are
-            read once more, by another Spark job. Where files are replaced, the data
-            files that hold their rows are read and written, by this process.
+            read once more, by another Spark job. If files are replaced, the data files that hold
+            their rows are read and written, by this process.
         """
-        began = time.monotonic()
+        started = time.monotonic()
         commit = self.commit if begun_at is None else replace(self.commit, begun_at=begun_at)
         candidates, named = self._candidates(), Again.of(again)
         store = self._store()
@@ -400,12 +397,12 @@ class Ingest:
             replaces_rewritten=replace_rewritten,
         )
         done = read_in(store, dataset.name, intake, spark=spark, on_progress=on_progress)
-        report = self._report(store, dataset, done, began)
+        report = self._report(store, dataset, done, started)
         report.log()
         return report
 
-    def _report(self, store: Store, dataset: Dataset, done: Done, began: float) -> IngestReport:
-        """Say what a run has done; where it committed nothing, publish what is behind."""
+    def _report(self, store: Store, dataset: Dataset, done: Done, started: float) -> IngestReport:
+        """Report the result of a run; if it committed nothing, publish tables that are behind."""
         due, commit = done.due, done.commit
         brought_back = () if commit is None else due.taken_out
         if commit is None:
@@ -414,7 +411,7 @@ class Ingest:
             not_published = commit.not_published
         if brought_back:
             _log.warning(
-                "ingest brings back what a rollback took out dataset=%s files=%d first=%s",
+                "ingest brings back files that a rollback removed dataset=%s files=%d first=%s",
                 dataset.name,
                 len(brought_back),
                 brought_back[0],
@@ -443,14 +440,14 @@ class Ingest:
             carried_count=done.carried_count,
             not_published=not_published,
             quarantine=self.quarantine_name,
-            duration_s=time.monotonic() - began,
+            duration_s=time.monotonic() - started,
         )
 
     def _due(self, store: Store, state: State, candidates: Candidates, again: Again) -> Due:
-        """Tell which files are to be read.
+        """Choose the files to read.
 
         Cost:
-            One GET for each segment that tells what was read or set aside, of which there are few.
+            One GET for each segment that records what was read or set aside; there are few.
         """
         attempts = Attempts(
             schema=state.lineage.number,
@@ -465,13 +462,13 @@ class Ingest:
     def hold(self, files: FileNames, *, reason: str = "") -> Commit | None:
         """Keep raw files from being read into the dataset, until they are released.
 
-        As `Dataset.hold`, also for files that were never read: of a folder what a path, a pattern
-        or a directory leads to now, of an archive what has an id or a URL. A missing dataset is
-        created if `create` says what it is.
+        As `Dataset.hold`, also for files that were never read: the present files of a path, a
+        pattern or a directory, or an archived file by its id or URL. A missing dataset is created
+        if `create` is given.
 
         Args:
-            files: One or several.
-            reason: Why; `holds` and each run show it.
+            files: One or several files.
+            reason: Reason for the hold; `holds` and each run show it.
 
         Returns:
             The commit, or None if all of them were held.
@@ -479,10 +476,10 @@ class Ingest:
         Raises:
             InvalidInputError: There is no such file.
             RecordNotFoundError: There is no such file in the archive.
-            DatasetNotFoundError: The dataset is not there, and `create` does not say what it is.
+            DatasetNotFoundError: The dataset does not exist, and `create` is not given.
 
         Cost:
-            As for `Dataset.hold`, and a look at each file.
+            As for `Dataset.hold`, and one stat of each file.
         """
         store, name = self._store(), self._address()[1]
         _ = self._find() or self._created()
@@ -506,10 +503,10 @@ class Ingest:
             )
 
     def release(self, files: FileNames) -> Commit | None:
-        """Let raw files be read again that are held; as `Dataset.release`.
+        """Release raw files that are held, so that runs read them again; as `Dataset.release`.
 
         Raises:
-            DatasetNotFoundError: The dataset is not there.
+            DatasetNotFoundError: The dataset does not exist.
             InvalidInputError: A file is not held.
 
         Cost:
@@ -521,10 +518,10 @@ class Ingest:
         """Return the ids of the batches that a file was read into, oldest first.
 
         Args:
-            file: Its location, or its id in the archive.
+            file: Location of the file, or its id in the archive.
 
         Raises:
-            DatasetNotFoundError: The dataset is not there.
+            DatasetNotFoundError: The dataset does not exist.
         """
         return tuple(source.batch_id for source in self.sources(file=file))
 
@@ -534,7 +531,7 @@ class Ingest:
         """Return the raw files that were read into the dataset; see `Dataset.sources`.
 
         Raises:
-            DatasetNotFoundError: The dataset is not there.
+            DatasetNotFoundError: The dataset does not exist.
         """
         return self.dataset().sources(batch_id=batch_id, file=file)
 
@@ -549,28 +546,28 @@ class Ingest:
         on_progress: OnProgress = NO_PROGRESS,
         on_run: Callable[[IngestRun], None] | None = None,
     ) -> IngestQuery:
-        """Go on reading in what is new or has changed, in a thread, until the query is stopped.
+        """Read new and changed files continuously, in a thread, until the query is stopped.
 
-        Each look is a `run`, which takes each file once, whatever happened to the one before; a
-        look that finds nothing makes no version, and there may be no file yet. A store that fails and a conflict with somebody
-        else are tried again, later and later; every other error ends the query, and is raised by
-        `await_termination`.
+        Each search is a `run`, which reads each file once, even if the run before has failed; a
+        search that finds nothing makes no version, and there may be no files yet. After a failure
+        of the store or a conflict with another writer it tries again, with growing waits; every
+        other error ends the query, and `await_termination` raises it.
 
         Args:
-            every: How long after the begin of a look the next one begins, such as `10s` or `5m`;
-                if a look takes longer, it follows at once.
+            every: Time between the starts of two searches, such as `10s` or `5m`; if a search takes
+                longer, the next one follows at once.
             spark: As for `run`.
-            once: Look once, and end: what is there now, as with Spark's `availableNow`.
+            once: Search once for the present files, and end, like Spark's `availableNow`.
             replace_rewritten: As for `run`.
             fail_on_rejects: As for `run`; rejects then end the query.
             on_progress: As for `run`.
-            on_run: Is told after each look, by the thread.
+            on_run: Callback; receives each search after its end, in the thread.
 
         Raises:
-            LakebedError: As `check`: what is wrong with the declaration is told at once.
+            LakebedError: As `check`: errors of the declaration are raised at once.
 
         Cost:
-            As `check`, and as `run` for each look.
+            As `check`, and as `run` for each search.
         """
         pause = parse_age(every)
         declared = self

@@ -1,4 +1,4 @@
-"""An ingest as a TOML file."""
+"""Ingests declared in TOML files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Archive(_Table):
     storage: str
     what: str
     index: str | None = None
-    # Days, moments, numbers and text; the archive says what is a time.
+    # Days, times, numbers and text; the archive decides which are valid times.
     start: Any = None
     end: Any = None
     where: str | None = None
@@ -94,23 +94,23 @@ def read_document(source: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises:
         NotFoundError: There is no such file.
-        FormatError: It is no TOML.
+        FormatError: It is not valid TOML.
         InvalidInputError: A key is unknown or missing, or a value is wrong.
     """
-    text, place, folder = _read(source)
+    text, where, folder = _read(source)
     try:
         parsed = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
-        raise FormatError(f"{place} is no TOML: {exc}.", hint="Mend that place.") from exc
+        raise FormatError(f"{where} is not valid TOML: {exc}.", hint="Correct it there.") from exc
     try:
         document = msgspec.convert(parsed, _Document)
     except msgspec.ValidationError as exc:
-        raise _wrong(place, str(exc)) from exc
+        raise _wrong(where, str(exc)) from exc
     if (document.archive is None) == (document.files is None):
         raise InvalidInputError(
-            f"{place} has {'neither' if document.files is None else 'both'} [archive] "
+            f"{where} has {'neither' if document.files is None else 'both'} [archive] "
             f"{'nor' if document.files is None else 'and'} [files].",
-            hint="Say where the raw files are: one of the two.",
+            hint="Declare the source of the raw files with exactly one of them.",
         )
     return {
         "name": document.name,
@@ -139,22 +139,22 @@ def _read(source: str | os.PathLike[str]) -> tuple[str, str, Path]:
     return held, text, path.parent
 
 
-def _wrong(place: str, problem: str) -> InvalidInputError:
+def _wrong(document: str, problem: str) -> InvalidInputError:
     what, _, path = problem.partition(" - at `$")
     table = path.strip("`.")
-    where = f"{place}, [{table}]" if table else place
+    where = f"{document}, [{table}]" if table else document
     match = _PROBLEM.match(what)
     if match is None:
-        return InvalidInputError(f"{where}: {what}.", hint="Mend the value.")
+        return InvalidInputError(f"{where}: {what}.", hint="Correct the value.")
     known = _TABLES[table].__struct_fields__ if table in _TABLES else ()
     return InvalidInputError(
         f"{where}: unknown key {match['key']!r}.",
-        hint=nearest(match["key"], known) or f"Known are: {', '.join(known)}.",
+        hint=nearest(match["key"], known) or f"Known keys: {', '.join(known)}.",
     )
 
 
 def _resolved(path: str, folder: Path) -> str:
-    """Return a path of the file as one of the working directory; URLs stay."""
+    """Return a path in the file relative to the working directory; URLs stay."""
     return path if "://" in path else without_parents(str(folder / path))
 
 
@@ -169,7 +169,7 @@ def _source(document: _Document, folder: Path) -> FromArchive | FromFiles:
             paths=[_resolved(path, folder) for path in paths],
             storage_options=document.files.storage_options,
         )
-    assert document.archive is not None  # one of the two, see above
+    assert document.archive is not None  # exactly one of the two is given
     given = msgspec.structs.asdict(document.archive)
     return FromArchive(**{**given, "storage": _resolved(document.archive.storage, folder)})
 

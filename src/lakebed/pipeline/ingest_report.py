@@ -1,4 +1,4 @@
-"""What became of an ingest."""
+"""The report of an ingest."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestReport:
-    """What became of the raw files of one run.
+    """The outcome of one run for the raw files of an ingest.
 
     Attributes:
-        name: Of the ingest, which is the name of its run.
+        name: Name of the ingest, which is the name of its run.
         dataset: Name of the dataset.
-        version: Of the dataset afterwards.
-        commit: Of the rows; None if there was nothing to read.
+        version: Version of the dataset after the run.
+        commit: Commit of the rows; None if there was nothing to read.
         file_count: Files that were read.
-        replaced_count: Earlier files, or earlier states of these, whose rows were taken out.
-        replaced_row_count: Rows that they had brought.
+        replaced_count: Earlier files, or earlier states of the files, whose rows were removed.
+        replaced_row_count: Rows of these that were read before.
         unchanged_count: Files that had been read before, and were skipped.
-        left_out: Files that were not read, and why.
-        brought_back: Locations of files that were read again, since a rollback had taken them out.
+        left_out: Files that were not read, with the reasons.
+        brought_back: Locations of files that were read again because a rollback had removed them.
         row_count: Rows that were loaded.
-        rejected_count: All that was not: lines, rests of truncated files and whole files; also of
-            files that were kept back.
-        rest_count: Rests of truncated files among it.
-        rejected_file_count: Whole files among it.
-        rejected_file_row_count: Rows of these, as far as they can be counted.
-        ignored_file_count: Files of which fields were left out, as `unknown="ignore"` asks for.
+        rejected_count: Rejects: lines, remainders of truncated files and whole files; including
+            those of files that were kept back.
+        rest_count: Remainders of truncated files among the rejects.
+        rejected_file_count: Whole files among the rejects.
+        rejected_file_row_count: Rows of these files, as far as they can be counted.
+        ignored_file_count: Files with fields that were left out because of `unknown="ignore"`.
         ignored_row_count: Rows that had a value in such a field.
         ignored_fields: Paths of these fields.
-        schema_changes: What `unknown="keep"` has added to the schema, such as `+note: string`.
-        size_bytes: Of the files that were read, as they lie there.
-        carried_count: Rows of other files that were written anew, since they shared a data file
-            with rows that were replaced.
+        schema_changes: Additions to the schema by `unknown="keep"`, such as `+note: string`.
+        size_bytes: Size of the files that were read, as stored.
+        carried_count: Rows of other files that were rewritten because they shared a data file with
+            replaced rows.
         not_published: Tables that the properties of the dataset name and that do not show it, with
-            the reason; also where there was nothing to read.
-        quarantine: Name of the dataset that holds what did not fit.
-        duration_s: How long it took.
+            the reason; also if there was nothing to read.
+        quarantine: Name of the dataset that holds the rejects.
+        duration_s: Duration in seconds.
 
     >>> report = IngestReport(
     ...     name="daily", dataset="numbers", version=1, commit=None, unchanged_count=3,
@@ -82,17 +82,17 @@ class IngestReport:
 
     @property
     def superseded_count(self) -> int:
-        """Archived files that others have taken the place of, as was asked for."""
+        """Archived files that others replace by the declared rule."""
         return sum(file.why == "superseded" for file in self.left_out)
 
     @property
     def copy_count(self) -> int:
-        """Archived files that were pushed again as they are."""
+        """Archived files that were pushed again unchanged."""
         return sum(file.why == "copy" for file in self.left_out)
 
     @property
     def rejected_line_count(self) -> int:
-        """Lines or rows that did not fit by themselves."""
+        """Lines or rows that were rejected one by one."""
         return self.rejected_count - self.rest_count - self.rejected_file_count
 
     @property
@@ -102,7 +102,7 @@ class IngestReport:
 
     @property
     def kept_back(self) -> tuple[LeftOut, ...]:
-        """Files that somebody has to look at; what they would replace has stayed."""
+        """Files that a person has to check; the rows that they would replace have stayed."""
         return tuple(file for file in self.left_out if file.is_kept_back)
 
     def to_record(self) -> dict[str, object]:
@@ -138,7 +138,7 @@ class IngestReport:
         }
 
     def log(self) -> None:
-        """Write a line to the log; a warning where a file was kept back."""
+        """Write a line to the log; a warning if a file was kept back."""
         level = logging.WARNING if self.kept_back else logging.INFO
         _log.log(
             level,

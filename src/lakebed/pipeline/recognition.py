@@ -1,10 +1,10 @@
-"""Which raw file is which: what was read before, what takes the place of what, what is left out.
+"""Recognition of raw files: those read before, those that replace others, those left out.
 
-A raw file is itself: an archived one by its id, one of a folder by its path. It takes the place of
-another only where somebody has said so. Where two archived files say of themselves that they are
-the same (what, where, start, work id and path) and have different contents, one may be a correction
-of the other or a file of its own: to read both could double rows, to let one replace the other
-could lose some. So the later one is kept back until somebody says which it is.
+An archived file is identified by its id, a file of a folder by its path. It replaces another only
+if the user has declared so. If two archived files have the same metadata (what, where, start, work
+id and path) but different contents, one may be a correction of the other or a file of its own:
+reading both could double rows, and replacing one could lose some. So the later one is kept back
+until the user declares which it is.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ def find_due(
     labels: Iterable[str] = (),
     attempts: Attempts | None = None,
 ) -> Due:
-    """Tell what is to be read of some raw files.
+    """Choose the raw files to read.
 
     Args:
-        candidates: The files.
-        known: What was read before.
-        labels: Of the data files of the dataset.
-        attempts: What was tried before.
+        candidates: The files of the source.
+        known: The record of files that were read before.
+        labels: Labels of the data files of the dataset.
+        attempts: Outcomes of earlier attempts.
 
     Raises:
-        InvalidInputError: A file that is to be read again is not among them.
+        InvalidInputError: A file that is to be read again is not among the candidates.
     """
     attempts = attempts or Attempts()
     attempts.again.check(candidates.files)
     current = frozenset(file.key for file in known.current().values())
-    # Of a file that is not current, rows are there after a rollback of some partitions.
+    # After a rollback of some partitions, a file that is not current may still have rows.
     row_counts = Counter[str]()
     for label in labels:
         for key, row_count in known.runs.get(label, ()):
@@ -76,7 +76,7 @@ def find_due(
 def _without_held(
     candidates: Sequence[Candidate], known: Sources
 ) -> tuple[Sequence[Candidate], Sequence[LeftOut]]:
-    """Divide raw files into those that may be read, and what is said of the others."""
+    """Divide raw files into those that may be read, and reports of the others."""
     held = known.held
     if not held:
         return candidates, ()
@@ -94,23 +94,23 @@ def _without_held(
 
 
 def _why_held(hold: Hold, candidate: Candidate) -> str:
-    told = f"held since {hold.held_at:%Y-%m-%d %H:%M}"
+    text = f"held since {hold.held_at:%Y-%m-%d %H:%M}"
     if hold.fingerprint not in (None, candidate.fingerprint):
-        told += ", and changed since"
-    return f"{told}: {hold.reason}" if hold.reason else told
+        text += ", and changed since"
+    return f"{text}: {hold.reason}" if hold.reason else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Past:
-    """What was read before.
+    """The files that were read before.
 
     Attributes:
-        known: All of it.
+        known: The whole record of them.
         alive: Files that are current, or have rows in the dataset.
         current: Keys of the files that are current.
         row_counts: Rows in the dataset of each file, by key.
-        batch_ids: Of all batches that files were read into.
-        attempts: What was tried before.
+        batch_ids: Ids of all batches that files were read into.
+        attempts: Outcomes of earlier attempts.
     """
 
     known: Sources
@@ -121,7 +121,7 @@ class _Past:
     attempts: Attempts
 
     def holds(self, files: Sequence[SourceFile], candidate: Candidate) -> bool:
-        """Whether a raw file is all that the dataset has of some, as it is, and wants no more."""
+        """Return whether an unchanged raw file is the only one of `files`, and is fully read."""
         return (
             len(files) == 1
             and files[0].key in self.current
@@ -131,9 +131,9 @@ class _Past:
         )
 
     def _gives_more(self, file: SourceFile, candidate: Candidate) -> bool:
-        """Whether a file is to be read again by itself, and nothing would come back by that.
+        """Return whether a file is read again without request, since it may give more rows.
 
-        Where rows of it were deleted or changed, it would bring back what was to go.
+        If rows of it were deleted or changed, reading it again would bring these back.
         """
         return (
             self.attempts.waits(candidate, file, self.batch_ids)
@@ -142,7 +142,7 @@ class _Past:
 
 
 def _due_of_folders(candidates: Sequence[Candidate], past: _Past) -> Due:
-    # What was noted under another path that leads to the same file keeps its slot.
+    # A file that was recorded under another path to the same file keeps its slot.
     noted = real_slots(file.slot for file in past.known.files)
     slot_of = {real: slot for slot, real in noted.items()}
     real = real_slots(candidate.slot for candidate in candidates)
@@ -173,7 +173,7 @@ def _due_of_folders(candidates: Sequence[Candidate], past: _Past) -> Due:
 
 
 class _Archived:
-    """What is due of the files of an archive, group by group of files that may stand for the same."""
+    """The archived files to read, chosen by groups of files that may represent the same data."""
 
     def __init__(
         self,
@@ -185,10 +185,10 @@ class _Archived:
         """Group the files.
 
         Args:
-            candidates: That may be read.
-            withheld: That are held or retracted.
-            past: What was read before.
-            supersede: Which of them take the place of others.
+            candidates: Files that may be read.
+            withheld: Files that are held or retracted.
+            past: The files that were read before.
+            supersede: The rule by which files replace others.
         """
         self._past, self._supersede = past, supersede
         self._records = {_record(candidate).id: _record(candidate) for candidate in candidates}
@@ -196,14 +196,14 @@ class _Archived:
         self._groups: dict[_Key, list[Candidate]] = {}
         for candidate in sorted(candidates, key=_age):
             self._groups.setdefault(self._key(_record(candidate)), []).append(candidate)
-        # What such a file has replaced does not come back because nobody may read it any more.
+        # Files that a withheld file has replaced stay replaced.
         self._withheld = {
             self._key(_record(candidate)): candidate
             for candidate in sorted(withheld, key=_age)
             if _record(candidate).id in self._read_before
         }
         self._alive: dict[_Key, list[SourceFile]] = {}
-        # Where the path of a file is not known, it may be any file of its time.
+        # A file of unknown path may be any file of its time.
         self._unknown: dict[_Key, SourceFile] = {}
         for file in past.alive:
             if file.file_id is None:
@@ -247,7 +247,9 @@ class _Archived:
     def _key_of_file(self, file: SourceFile) -> _Key | None:
         """Return the group of a file that was read; None if its path is not known."""
         if file.file_id in self._records:
-            return self._key(self._records[file.file_id])  # also if its metadata was mended since
+            return self._key(
+                self._records[file.file_id]
+            )  # even if its metadata was corrected since
         if self._supersede == "id":
             return (file.file_id,)
         if self._supersede == "span":
@@ -256,7 +258,7 @@ class _Archived:
 
     def _last_counts(self, group: Sequence[Candidate], alive: Sequence[SourceFile]) -> None:
         *others, last = group
-        detail = f"{_told(last)} was stored later, and takes its place"
+        detail = f"{_description(last)} was stored later, and replaces it"
         self._left_out += [LeftOut.of(candidate, "superseded", detail) for candidate in others]
         unknown = self._unknown.get(_span_of(last))
         if not alive and unknown is not None:
@@ -269,14 +271,16 @@ class _Archived:
             self._supersedes[slot] = tuple(candidate.file.location for candidate in others)
 
     def _is_after(self, candidate: Candidate, withheld: Candidate) -> bool:
-        """Whether a file was stored after one that may not be read, or is named to be read."""
+        """Return whether a file was stored after a withheld one, or is to be read by request."""
         return _age(candidate) > _age(withheld) or bool(self._past.attempts.again.named(candidate))
 
     def _none_counts(
         self, group: Sequence[Candidate], alive: Sequence[SourceFile], withheld: Candidate
     ) -> None:
-        """Leave out what is older than a file that was read and may not be read again."""
-        detail = f"{_told(withheld)} was stored later and read before, and is held or retracted"
+        """Leave out files that are older than a file that was read and may not be read again."""
+        detail = (
+            f"{_description(withheld)} was stored later and read before, and is held or retracted"
+        )
         for candidate in group:
             own = [file for file in alive if file.file_id == _record(candidate).id]
             if self._past.holds(own, candidate):
@@ -297,7 +301,8 @@ class _Archived:
             else:
                 others.append(candidate)
         for slot, rivals in again.items():
-            # Of several, a rollback of some partitions has left rows: they stood for the same.
+            # If there are several, a rollback of some partitions has left rows of each: they
+            # represent the same data.
             ids = {_record(candidate).id for candidate in rivals}
             files = [file for file in alive if file.slot == slot or file.file_id in ids]
             self._read(rivals[-1], slot, files)
@@ -315,14 +320,14 @@ class _Archived:
     def _leave_out(
         self, candidates: Sequence[Candidate], contents: Sequence[tuple[str, int]]
     ) -> None:
-        """Leave out files of a group of which others are read or were."""
+        """Leave out files of a group if others of the group are or were read."""
         for candidate in candidates:
             why: Why = "unclear"
-            detail = f"{_told(candidate)} was pushed before, with another content"
+            detail = f"{_description(candidate)} was pushed before, with another content"
             if (candidate.fingerprint, candidate.file.size_bytes) in contents:
-                why, detail = "copy", f"{_told(candidate)} was pushed before, as it is"
+                why, detail = "copy", f"{_description(candidate)} was pushed before, as it is"
             elif _record(candidate).id in self._read_before:
-                why, detail = "superseded", f"{_told(candidate)} was replaced before"
+                why, detail = "superseded", f"{_description(candidate)} was replaced before"
             self._left_out.append(LeftOut.of(candidate, why, detail))
 
     def _read(self, candidate: Candidate, slot: str, replaced: Sequence[SourceFile]) -> None:
@@ -331,9 +336,9 @@ class _Archived:
             self._replaces[slot] = tuple(replaced)
 
     def _slot(self, record: ArchiveRecord) -> str:
-        """Return what a file stands for, as text.
+        """Return the text that identifies the data of a file.
 
-        Where the archive lies is no part of it: a copy of an archive holds the same files.
+        The location of the archive is not part of it: a copy of an archive holds the same files.
         """
         if self._supersede == "id":
             return f"id:{record.id}"
@@ -342,7 +347,7 @@ class _Archived:
 
 
 def _record(candidate: Candidate) -> ArchiveRecord:
-    assert candidate.record is not None  # it is of an archive
+    assert candidate.record is not None  # it is an archived file
     return candidate.record
 
 
@@ -368,7 +373,7 @@ def _stands_for_span(file: SourceFile) -> bool:
     return file.slot.startswith("span:")
 
 
-def _told(candidate: Candidate) -> str:
+def _description(candidate: Candidate) -> str:
     record = _record(candidate)
     return f"{record.path} of {record.where}, {record.start:%Y-%m-%d %H:%M}"
 

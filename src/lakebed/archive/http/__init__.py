@@ -1,4 +1,4 @@
-"""The archive over HTTP, as the clients of `datalake` know it. Needs the extra `serve`."""
+"""The archive over HTTP, compatible with clients of `datalake`. Needs the extra `serve`."""
 
 from lakebed.archive.http.server import create_app, serve
 

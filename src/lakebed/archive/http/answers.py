@@ -1,4 +1,4 @@
-"""What the server answers: JSON in the shapes of `datalake`, and errors with a code."""
+"""Responses of the server: JSON in the shapes of `datalake`, and errors with a code."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FILES = "/v0/archive/files/"
 _HOST = re.compile(r"[A-Za-z0-9._-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?")
 
 
-class Refusal(Exception):  # noqa: N818 - an answer, which nobody but the server catches
-    """A request that is answered with an error.
+class Refusal(Exception):  # noqa: N818 - a response, which only the server catches
+    """A request that is refused with an error.
 
     Attributes:
-        status: Of HTTP.
-        code: What programs tell errors apart by.
-        message: What people read; it tells nothing that only the server knows.
-        headers: To go with the answer.
+        status: HTTP status.
+        code: Error code for programs.
+        message: Message for people; it contains nothing that only the server may know.
+        headers: Headers of the response.
     """
 
     def __init__(
@@ -40,20 +40,20 @@ class Refusal(Exception):  # noqa: N818 - an answer, which nobody but the server
         self.headers = dict(headers or {})
 
     def answer(self) -> AsciiJson:
-        """Return what is sent."""
+        """Return the response."""
         body = {"code": self.code, "message": self.message}
         return AsciiJson(body, status_code=self.status, headers=self.headers)
 
 
 def is_known(request: Request, etag: str) -> bool:
-    """Tell whether the client has what an etag stands for, and asks for nothing else."""
+    """Return whether the client already has the content of an etag."""
     known = request.headers.get("if-none-match", "")
     tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
     return not tags.isdisjoint({etag, "*"})
 
 
 class AsciiJson(JSONResponse):
-    """JSON in ASCII: stored metadata may hold text that is no UTF-8, such as half of a pair."""
+    """JSON in ASCII: stored metadata may hold text that UTF-8 cannot encode, such as surrogates."""
 
     def render(self, content: Any) -> bytes:
         """Return the bytes."""
@@ -61,36 +61,36 @@ class AsciiJson(JSONResponse):
 
 
 class Addresses:
-    """The URLs in answers, as the client that asks can reach them."""
+    """The URLs in responses, in a form that the client can reach."""
 
     def __init__(self, archive: Archive, request: Request, public_url: str | None) -> None:
-        """Take the base of all URLs from `public_url`, or from what was asked for."""
+        """Take the base of all URLs from `public_url`, or from the request."""
         self._base = public_url or _base_of(request)
-        # A path of the server is nobody's business, and of no use to a client.
+        # A local path of the server is private, and of no use to a client.
         self._is_local = not archive.store.is_shared or archive.store.local_path("x") is not None
 
     def content(self, file_id: str) -> str:
-        """Return where the server has the content of a file."""
+        """Return the URL of the content of a file at the server."""
         return f"{self._base}{FILES}{quote(file_id, safe='', errors='surrogatepass')}/data"
 
     def storage(self, record: ArchiveRecord) -> str:
-        """Return where the storage has the content; where the server has it if that is private."""
+        """Return the URL of the content in the storage, or at the server if the storage is local."""
         return self.content(record.id) if self._is_local else record.url
 
     def root(self, archive: Archive) -> str | None:
-        """Return where clients can push to; None if only the server can."""
+        """Return the URL that clients can push to; None if only the server can push."""
         return None if self._is_local else archive.store.uri
 
     def page(self, query: ArchiveQuery, cursor: str) -> str:
-        """Return where the next page of a question is."""
+        """Return the URL of the next page of a query."""
         return f"{self._base}{FILES}?{page_arguments(query, cursor)}"
 
 
 def page_arguments(query: ArchiveQuery, cursor: str) -> str:
-    """Return what a URL says of the next page of a question."""
+    """Return the query string of the next page of a query."""
     arguments = {"what": query.what, "where": query.where, "work_id": query.work_id}
     if query.work_id is None:
-        # Not as numbers: small ones would be taken for seconds.
+        # Not as numbers: small ones would be read as seconds.
         arguments |= {"start": _iso(query.interval[0]), "end": _iso(query.interval[1])}
     given = {name: value for name, value in arguments.items() if value is not None}
     return urlencode({**given, "cursor": cursor})
@@ -106,7 +106,7 @@ def _base_of(request: Request) -> str:
 
 
 def metadata_document(metadata: FileMetadata) -> dict[str, Any]:
-    """Return metadata with its times as text, too."""
+    """Return metadata with its times also as text."""
     end = metadata.end
     return {
         **metadata,
@@ -116,7 +116,7 @@ def metadata_document(metadata: FileMetadata) -> dict[str, Any]:
 
 
 def record_document(record: ArchiveRecord, addresses: Addresses) -> dict[str, Any]:
-    """Return the record of a file as a list shows it."""
+    """Return the record of a file for a list."""
     return {
         **latest_document(record, addresses),
         "create_time": record.create_time_ms,
@@ -125,7 +125,7 @@ def record_document(record: ArchiveRecord, addresses: Addresses) -> dict[str, An
 
 
 def latest_document(record: ArchiveRecord, addresses: Addresses) -> dict[str, Any]:
-    """Return the record of a file as a question for the latest shows it."""
+    """Return the record of a file for a query of the latest file."""
     return {
         "url": addresses.storage(record),
         "http_url": addresses.content(record.id),
@@ -138,5 +138,5 @@ def _iso(ms: int) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text of a client as an answer quotes it."""
+    """Return a text of a client, shortened and quoted."""
     return repr(text) if len(text) <= 80 else f"{text[:77]!r}..."

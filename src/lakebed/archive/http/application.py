@@ -1,4 +1,4 @@
-"""The endpoints, and what they do."""
+"""The endpoints of the server and their handlers."""
 
 from __future__ import annotations
 
@@ -52,25 +52,29 @@ _IN_PATH = (
 _LOOKBACK = Parameter(
     name="lookback",
     place="query",
-    meaning=f"How many days before today are looked at; {DEFAULT_LOOKBACK_DAYS} unless given.",
+    meaning=f"Number of days before today to search; default: {DEFAULT_LOOKBACK_DAYS}.",
     type="integer",
 )
-_QUESTION = (
+_QUERY = (
     Parameter(name="what", place="query", meaning="The program or process.", is_required=True),
     Parameter(name="where", place="query", meaning="Only this place or machine."),
-    Parameter(name="work_id", place="query", meaning="The work; or else give start and end."),
+    Parameter(
+        name="work_id",
+        place="query",
+        meaning="The work id; required unless start and end are given.",
+    ),
     Parameter(
         name="start",
         place="query",
-        meaning="Begin of the time: ISO 8601, 20150320, seconds from 1990 on, or above "
+        meaning="Start of the time range: ISO 8601, 20150320, seconds from 1990 on, or above "
         "100,000,000,000 milliseconds.",
     ),
-    Parameter(name="end", place="query", meaning="End of the time, included."),
-    Parameter(name="cursor", place="query", meaning="Part of the URL that `next` gives."),
+    Parameter(name="end", place="query", meaning="End of the time range, included."),
+    Parameter(name="cursor", place="query", meaning="Part of the URL in `next`."),
 )
 _NO_FILE = {404: ("NoSuchFile",)}
 _NO_RANGE = {416: ("InvalidRange",)}
-_BAD_QUESTION = {
+_BAD_QUERY = {
     400: (
         "NoArgs",
         "NoWhat",
@@ -91,7 +95,7 @@ def build(archive: Archive, *, token: str | None, public_url: str | None) -> Sta
 
 
 def build_open(archive: Archive, *, public_url: str | None, needs_token: bool) -> Starlette:
-    """Return the application without a gate, for whoever has one before it."""
+    """Return the application without a gate, for a caller that adds its own."""
     endpoints = _Service(archive, public_url, needs_token=needs_token).endpoints
     app = Starlette(
         routes=[route for endpoint in endpoints for route in endpoint.routes()],
@@ -102,7 +106,7 @@ def build_open(archive: Archive, *, public_url: str | None, needs_token: bool) -
             Exception: _answer_defect,
         },
     )
-    app.router.redirect_slashes = False  # each path is there with and without
+    app.router.redirect_slashes = False  # each path has routes with and without a slash
     return app
 
 
@@ -120,7 +124,7 @@ class _Service:
             Endpoint(
                 path="/",
                 name="root",
-                meaning="Leads to the OpenAPI document.",
+                meaning="Redirects to the OpenAPI document.",
                 handler=self._root,
                 schema=None,
             ),
@@ -148,18 +152,18 @@ class _Service:
             Endpoint(
                 path="/v0/archive/",
                 name="storage",
-                meaning="Where clients push to.",
+                meaning="The URL that clients push to.",
                 handler=self._storage,
                 schema="Storage",
             ),
             Endpoint(
                 path=FILES,
                 name="files",
-                meaning="The files of a time or a work id, each once, up to 100 a page.",
+                meaning="The files of a time range or a work id, each once, up to 100 a page.",
                 handler=self._files,
                 schema="Page",
-                parameters=_QUESTION,
-                errors=_BAD_QUESTION,
+                parameters=_QUERY,
+                errors=_BAD_QUERY,
             ),
             Endpoint(
                 path=f"{FILES}{{file_id}}/metadata",
@@ -220,7 +224,7 @@ class _Service:
         try:
             page = self._archive.index.page(query, cursor=cursor)
         except InvalidInputError as exc:
-            # Apart from the cursor only the length of the time is left to be refused.
+            # Apart from the cursor, only the length of the time range can be refused here.
             code = "InvalidWorkInterval" if cursor is None else "InvalidCursor"
             raise Refusal(400, code, _REASONS[code]) from exc
         addresses = self._addresses(request)
@@ -255,7 +259,7 @@ class _Service:
         what, where = request.path_params["what"], request.path_params["where"]
         text = request.query_params.get("lookback", str(DEFAULT_LOOKBACK_DAYS))
         if not _DAYS.fullmatch(text):
-            msg = f"lookback is {shortened(text)}, which is no number of up to nine digits."
+            msg = f"lookback is {shortened(text)}, which is not a number of up to nine digits."
             raise Refusal(400, "InvalidLookback", msg)
         try:
             return self._archive.latest(what, where, lookback_days=int(text))
@@ -266,16 +270,16 @@ class _Service:
 
 
 _REASONS = {
-    "NoArgs": "The question is empty: give what, and work_id or start and end.",
-    "NoWhat": "The question has no what.",
-    "NoWorkInterval": "The question has neither work_id nor start and end.",
+    "NoArgs": "The query is empty: give what, and work_id or start and end.",
+    "NoWhat": "The query has no what.",
+    "NoWorkInterval": "The query has neither work_id nor start and end.",
     "InvalidWorkInterval": "Give work_id, or both start and end, in order and not too far apart.",
-    "InvalidCursor": "The cursor is none of this question; take `next` as it is.",
+    "InvalidCursor": "The cursor does not belong to this query; use `next` unchanged.",
 }
 
 
 def _query_of(given: Mapping[str, str]) -> ArchiveQuery:
-    """Read a question; the order of the checks decides which error is told."""
+    """Read a query; the order of the checks decides which error is reported."""
     by_work, has_start, has_end = (name in given for name in ("work_id", "start", "end"))
     if not given:
         code = "NoArgs"
@@ -303,7 +307,7 @@ def _time(name: str, text: str) -> int:
     try:
         return bound_to_epoch_ms(text)
     except (InvalidInputError, MissingDependencyError) as exc:
-        msg = f"{name} is {shortened(text)}, which is no time: write it as 2015-03-20T12:30:00Z."
+        msg = f"{name} is {shortened(text)}, which is not a time: write it as 2015-03-20T12:30:00Z."
         raise Refusal(400, "InvalidTime", msg) from exc
 
 
@@ -313,14 +317,14 @@ def _answer_refusal(_request: Request, error: Exception) -> Response:
 
 
 def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer for what storage or index say; their words name paths and hosts, and stay here."""
+    """Respond to an error of storage or index; its text names paths and hosts, so log it only."""
     _log.error("request failed path=%r error=%s", request.scope["path"], error)
     if isinstance(error, NotFoundError):  # deleted since it was looked for
-        refusal = Refusal(404, "NoSuchFile", "The file is gone.")
+        refusal = Refusal(404, "NoSuchFile", "The file no longer exists.")
     elif isinstance(error, StorageError):
         refusal = Refusal(503, "Unavailable", "The storage or the index does not answer.")
     elif isinstance(error, FormatError):
-        refusal = Refusal(500, "Damaged", "What is stored of this file cannot be understood.")
+        refusal = Refusal(500, "Damaged", "The stored metadata or content of this file is damaged.")
     else:
         refusal = _DEFECT
     return refusal.answer()
@@ -329,7 +333,7 @@ def _answer_error(request: Request, error: Exception) -> Response:
 def _answer_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        msg = "The archive can only be read here: use GET or HEAD."
+        msg = "The archive is read-only here: use GET or HEAD."
         refusal = Refusal(405, "MethodNotAllowed", msg, headers={"allow": "GET, HEAD"})
     else:
         refusal = Refusal(error.status_code, "NoSuchEndpoint", "There is no such endpoint.")
@@ -340,4 +344,4 @@ def _answer_defect(_request: Request, _error: Exception) -> Response:
     return _DEFECT.answer()
 
 
-_DEFECT = Refusal(500, "InternalError", "The server failed; its log says why.")
+_DEFECT = Refusal(500, "InternalError", "The server failed; see its log.")

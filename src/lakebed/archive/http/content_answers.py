@@ -1,4 +1,4 @@
-"""The content of a file as an answer: streamed, whole or in part."""
+"""Responses with the content of a file: streamed, whole or in part."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNOREC
 _HASH_AT_END = re.compile(r"-[0-9A-Fa-f]{32,40}")
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _DEFAULT_TYPE = "text/plain"
-# Of the standard library alone: what a machine knows more would change answers.
+# Use the types of the standard library only, so that all machines give the same answers.
 _TYPES = mimetypes.MimeTypes()
 _SAFE_HEADERS = {
     "accept-ranges": "bytes",
-    # A browser must not run what somebody has pushed.
+    # A browser must not run content that a client has pushed.
     "content-security-policy": "sandbox; default-src 'none'",
     "x-content-type-options": "nosniff",
 }
 
 
 def find_record(archive: Archive, file_id: str) -> ArchiveRecord:
-    """Return what the storage tells of the file with an id, and of no other file; else refuse.
+    """Return the record of exactly the file with an id, from the storage; else refuse.
 
-    Nothing but ids leads to a file: they are looked for under `<id>/data`, and then in the index,
-    which knows where files of old archives lie.
+    Only ids are accepted: they are looked up as `<id>/data`, and then in the index, which has the
+    URLs of files of old archives.
     """
     with contextlib.suppress(InvalidInputError, RecordNotFoundError):
-        if "/" not in file_id:  # else it might be taken for a URL
+        if "/" not in file_id:  # otherwise it might be interpreted as a URL
             record = archive.record(file_id)
             if record.id == file_id and _is_inside(archive, record):
                 return record
@@ -60,7 +60,7 @@ def find_record(archive: Archive, file_id: str) -> ArchiveRecord:
 
 
 def _is_inside(archive: Archive, record: ArchiveRecord) -> bool:
-    """Tell whether a content lies in the storage, and is no link that leads out of it."""
+    """Return whether a content is in the storage, and not a link that leads out of it."""
     key = key_of(archive.store, record.url)
     path = archive.store.local_path(key)
     if path is None:
@@ -70,20 +70,19 @@ def _is_inside(archive: Archive, record: ArchiveRecord) -> bool:
 
 
 def content_answer(archive: Archive, record: ArchiveRecord, request: Request) -> Response:
-    """Answer with the content of a file, or with the range that is asked for.
+    """Respond with the content of a file, or with the requested range.
 
     The whole content is compared with its hash: if it differs, its last piece is not sent and the
-    connection is cut.
+    connection is cut. A client that has the content gets status 304. A range that begins after the
+    end is refused.
 
     Args:
-        archive: Whose file it is.
-        record: What the storage has just told of the file.
-        request: Whose headers ask for a range, or name the etag of what the client has.
-
-    A client that has the content is told so, without it. A range that begins behind the end is refused.
+        archive: The archive that holds the file.
+        record: The record of the file, just read from the storage.
+        request: The request; its headers may name a range, or the etag of the client's copy.
 
     Cost:
-        A GET for three bytes, and one for each 4 MiB; none where the client has the content.
+        A GET for three bytes, and one for each 4 MiB; none if the client has the content.
     """
     size_bytes, key = record.size_bytes, key_of(archive.store, record.url)
     headers = {
@@ -111,21 +110,21 @@ def content_answer(archive: Archive, record: ArchiveRecord, request: Request) ->
 
 
 class _Content(StreamingResponse):
-    """A content on its way, whose connection is cut where the storage fails."""
+    """A streamed content, whose connection is cut if the storage fails."""
 
     async def stream_response(self, send: Send) -> None:
         try:
             await super().stream_response(send)
         except LakebedError as exc:
-            # The status is sent already. Ending here lets the server close the connection, and
-            # the client miss bytes that the length has promised.
+            # The status is sent already. Ending here makes the server close the connection before
+            # the announced length is sent, so the client detects the failure.
             _log.error("content cut off error=%s", exc)
 
 
 def _whole(file: BinaryIO) -> Iterator[bytes]:
     held = b""
     with file:
-        # The read that finds the end compares the hash; only then does the last piece go.
+        # The read at the end compares the hash; only then is the last piece sent.
         while piece := file.read(_PIECE_BYTES):
             if held:
                 yield held
@@ -153,13 +152,13 @@ def _asked_range(request: Request, headers: dict[str, str], size_bytes: int) -> 
 
 
 def byte_range(header: str | None, size_bytes: int) -> range | None:
-    """Return the bytes that a `Range` header asks for.
+    """Return the bytes that a `Range` header requests.
+
+    A range without any byte of the content is refused.
 
     Returns:
-        None for the whole content: no header, one that is malformed or of another unit, which RFC
-        9110 lets a server ignore, and several ranges at once, too.
-
-    A range that asks for nothing that is there is refused.
+        None for the whole content: without a header, for one that is malformed or of another unit,
+        which RFC 9110 lets a server ignore, and for several ranges.
     """
     match = _RANGE.fullmatch(header or "")
     if match is None or match.groups() == ("", ""):
@@ -173,14 +172,14 @@ def byte_range(header: str | None, size_bytes: int) -> range | None:
         stop = int(last) + 1 if last else size_bytes
         part = range(int(first), min(stop, size_bytes))
     if not part:
-        msg = f"The file has {size_bytes} bytes, and none of those asked for."
+        msg = f"The file has {size_bytes} bytes, and none in the requested range."
         end = {"content-range": f"bytes */{size_bytes}"}
         raise Refusal(416, "InvalidRange", msg, headers=end)
     return part
 
 
 def content_type(path: str) -> str:
-    """Return the media type of a file by its name, behind which a hash may stand.
+    """Return the media type of a file by its name, which may end in a hash.
 
     Examples:
         >>> content_type("/a/foo.json"), content_type("/a/syslog.1")
@@ -190,12 +189,12 @@ def content_type(path: str) -> str:
     stem, dash, end = name.rpartition("-")
     if dash and _HASH_AT_END.fullmatch(dash + end):
         name = stem
-    # As the path of a file: a name such as `data:text/html` is no URL here.
+    # Pass it as a path: a name such as `data:text/html` is not a URL here.
     media_type, _ = _TYPES.guess_type(f"/{name}")
     return media_type or _DEFAULT_TYPE
 
 
 def _etag(record: ArchiveRecord) -> str:
-    told = f"{record.url}\n{record.create_time_ms}\n{record.size_bytes}\n{record.hash}"
-    digest = hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=16)
+    text = f"{record.url}\n{record.create_time_ms}\n{record.size_bytes}\n{record.hash}"
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16)
     return f'"{digest.hexdigest()}"'

@@ -1,4 +1,4 @@
-"""An endpoint, from which its route is made and its part of the OpenAPI document."""
+"""Endpoints, from which routes and the OpenAPI document are made."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from starlette.routing import Route
 
 Handler = Callable[[Request], Response]
 
-CONTENT = "content"  # in the place of the name of a JSON schema
+CONTENT = "content"  # instead of the name of a JSON schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """Something that a client says in the URL.
+    """A parameter in the URL of a request.
 
     Attributes:
-        name: Its name.
-        place: Where it stands.
-        meaning: What it says.
-        is_required: Whether it must be there.
-        type: Of JSON schema.
+        name: Name of the parameter.
+        place: The part of the URL that contains it.
+        meaning: Description for the OpenAPI document.
+        is_required: True if clients must give it.
+        type: Type in the JSON schema.
     """
 
     name: str
@@ -36,16 +36,17 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """What can be asked under one path, by GET and HEAD.
+    """An endpoint of one path, for GET and HEAD.
 
     Attributes:
-        path: With parameters in braces.
+        path: Path with parameters in braces.
         name: Unique among endpoints.
-        meaning: What the answer is.
-        handler: Who answers.
-        schema: Of the answer: a name of the JSON schemas, or `CONTENT`; None for a redirection.
-        parameters: What the client says.
-        errors: Status to codes.
+        meaning: Description of the response.
+        handler: The function that handles requests.
+        schema: Schema of the response: a name of the JSON schemas, or `CONTENT`; None for a
+            redirection.
+        parameters: Parameters of the request.
+        errors: Mapping from status to error codes.
     """
 
     path: str
@@ -57,8 +58,8 @@ class Endpoint:
     errors: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def routes(self) -> list[Route]:
-        """Return its routes: a final slash may be left out."""
-        # An id of old archives may hold a slash, which comes decoded.
+        """Return the routes: a final slash is optional."""
+        # An id of an old archive may contain a slash, which arrives decoded.
         path = self.path.replace("{file_id}", "{file_id:path}")
         paths = [path] if path == "/" else list(dict.fromkeys([path, path.removesuffix("/")]))
         return [

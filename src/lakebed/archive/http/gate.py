@@ -1,4 +1,4 @@
-"""What every request passes: the question for the token, and a line in the log."""
+"""The gate that every request passes: a check of the token, and a line in the log."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from lakebed.archive.http.answers import Refusal
 
 _log = logging.getLogger(__name__)
 
-OPEN_PATHS = frozenset({"/health", "/health/"})  # who looks after a server has no token
+OPEN_PATHS = frozenset({"/health", "/health/"})  # health checks are not authenticated
 
 
 class Gate:
     """Refuses requests without the token, and logs each request without query and headers."""
 
     def __init__(self, app: ASGIApp, token: str | None, *, asks_people: bool = False) -> None:
-        """Stand before `app`; without a token everybody passes.
+        """Guard `app`; without a token every request passes.
 
         Args:
-            app: Who answers.
-            token: What requests must bring.
-            asks_people: Whether browsers ask for the token, and may send it as a password.
+            app: The application to guard.
+            token: The token that requests must send.
+            asks_people: Make browsers ask for the token, and accept it as a password.
         """
         self._app = app
         self._token = None if token is None else token.encode("ascii")
@@ -34,11 +34,11 @@ class Gate:
         self._refusal = _ASK_PEOPLE if asks_people else _UNAUTHORIZED
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, status = time.monotonic(), 0
+        start, status = time.monotonic(), 0
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
@@ -55,7 +55,7 @@ class Gate:
                 scope["method"],
                 scope["path"],
                 status,
-                1000 * (time.monotonic() - begin),
+                1000 * (time.monotonic() - start),
             )
 
     def _may_pass(self, scope: Scope) -> bool:
@@ -65,13 +65,13 @@ class Gate:
         kind, given = kind.lower(), given.strip()
         if kind == "basic" and self._asks_people:
             kind, given = "bearer", _password(given)
-        # Compared in a time that does not tell how much of it is right.
+        # Compare in constant time, which does not reveal how much of the token is right.
         is_right = hmac.compare_digest(given.encode("latin-1"), self._token)
         return kind == "bearer" and is_right
 
 
 def _password(given: str) -> str:
-    """Return the password of basic authentication, whoever the user is; empty if there is none."""
+    """Return the password of basic authentication of any user; empty if there is none."""
     try:
         return base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
     except ValueError:
@@ -81,14 +81,14 @@ def _password(given: str) -> str:
 _UNAUTHORIZED = Refusal(
     401,
     "Unauthorized",
-    "A token is needed: send it as Authorization: Bearer TOKEN.",
+    "A token is required: send it as Authorization: Bearer TOKEN.",
     headers={"www-authenticate": 'Bearer realm="archive"'},
 )
 
 _ASK_PEOPLE = Refusal(
     401,
     "Unauthorized",
-    "A token is needed: give it as the password of any user, or send it as Authorization: Bearer "
+    "A token is required: give it as the password of any user, or send it as Authorization: Bearer "
     "TOKEN.",
     headers={"www-authenticate": 'Basic realm="lakebed", charset="UTF-8"'},
 )

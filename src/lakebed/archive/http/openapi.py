@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the endpoints that the routes are made of."""
+"""The OpenAPI document, made from the endpoints."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _TEXT_OR_NULL = {"type": ["string", "null"]}
 _MS = {"type": "integer", "description": "Milliseconds since the epoch."}
 _MS_OR_NULL = {"type": ["integer", "null"], "description": "Null for a file of one moment."}
 _FOUND = {
-    "url": {**_TEXT, "description": "Where the storage has the content."},
-    "http_url": {**_TEXT, "description": "Where the server has it."},
+    "url": {**_TEXT, "description": "URL of the content in the storage."},
+    "http_url": {**_TEXT, "description": "URL of the content at the server."},
     "metadata": {"$ref": "#/components/schemas/Metadata"},
 }
 
@@ -33,7 +33,12 @@ SCHEMAS: Mapping[str, Any] = {
     "Spec": {"type": "object"},
     "Environment": _object({"data": _object({"build": _object({"version": _TEXT})})}),
     "Storage": _object(
-        {"storage_url": {**_TEXT_OR_NULL, "description": "Where clients push to, if they can."}}
+        {
+            "storage_url": {
+                **_TEXT_OR_NULL,
+                "description": "URL that clients can push to, if there is one.",
+            }
+        }
     ),
     "Metadata": _object(
         {
@@ -108,11 +113,11 @@ def _answers(endpoint: Endpoint, method: str) -> dict[str, Any]:
     if endpoint.schema is None:
         return {"307": {"description": endpoint.meaning}}
     if method == "head":
-        return {"200": {"description": "The headers alone."}}
+        return {"200": {"description": "The headers only."}}
     if endpoint.schema == CONTENT:
         return {
             "200": {"description": "The whole content.", "content": {"*/*": {}}},
-            "206": {"description": "The range asked for.", "content": {"*/*": {}}},
+            "206": {"description": "The requested range.", "content": {"*/*": {}}},
         }
     return {"200": {"description": endpoint.meaning, **_json(endpoint.schema)}}
 

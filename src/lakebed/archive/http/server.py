@@ -18,24 +18,26 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8080
-OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "localhost"})  # that no other machine reaches
+OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "localhost"})  # not reachable by other machines
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
-_SHUTDOWN_S = 30  # for downloads that are under way
+_SHUTDOWN_S = 30  # time for downloads to finish
 
 
 def create_app(
     archive: Archive, *, token: str | None = None, public_url: str | None = None
 ) -> ASGIApp:
-    """Return the ASGI application that answers for an archive.
+    """Return the ASGI application that serves an archive.
 
     Args:
-        archive: What is served; nothing in it is ever changed.
-        token: What requests must bring as `Authorization: Bearer …`; None lets everybody read.
-        public_url: How clients reach the server, if a proxy changes it; else what they ask for.
+        archive: The archive to serve, read-only.
+        token: The token that requests must send as `Authorization: Bearer …`; None allows every
+            request.
+        public_url: URL of the server for clients, if a proxy changes it; default: that of the
+            request.
 
     Raises:
-        InvalidInputError: The token or the URL is none.
+        InvalidInputError: The token or the URL is not valid.
         MissingDependencyError: starlette is not installed.
 
     Examples:
@@ -65,7 +67,7 @@ def serve(
         port: The port; 0 takes a free one.
         token: As in `create_app`.
         public_url: As in `create_app`.
-        on_start: Called with the URL of the server when it listens.
+        on_start: Callback; receives the URL of the server when it listens.
 
     Raises:
         InvalidInputError: An argument is wrong, or the port cannot be used.
@@ -93,11 +95,11 @@ def run(
     """Serve an application until the process is interrupted.
 
     Args:
-        app: Who answers.
+        app: The application to serve.
         host: The address to listen at.
         port: The port; 0 takes a free one.
-        on_start: Called with the URL of the server when it listens.
-        check: Called before that: better no server than one whose every answer is an error.
+        on_start: Callback; receives the URL of the server when it listens.
+        check: Called before `on_start`; an error here prevents a server that could only fail.
 
     Raises:
         InvalidInputError: The port cannot be used.
@@ -117,7 +119,7 @@ def run(
             ws="none",
             lifespan="off",
             interface="asgi3",
-            log_config=None,  # who serves decides what is logged
+            log_config=None,  # the calling process configures logging
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -134,14 +136,14 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     except (OSError, UnicodeError, OverflowError) as exc:
         msg = f"Port {port} of {host!r} cannot be used: {exc}."
         raise InvalidInputError(
-            msg, hint="Take another port, or an address of this machine."
+            msg, hint="Use another port, or an address of this machine."
         ) from exc
     with listener:
         yield listener
 
 
 def require(package: str) -> None:
-    """Import what the extra `serve` brings.
+    """Import a package of the extra `serve`.
 
     Raises:
         MissingDependencyError: It is not installed.
@@ -159,17 +161,17 @@ def checked_token(token: str | None) -> str | None:
         InvalidInputError: It cannot.
     """
     if token is not None and not _TOKEN.fullmatch(token):
-        # The token itself is told to nobody.
-        msg = "The token is empty, or has characters that no bearer token has."
+        # The message must not reveal the token.
+        msg = "The token is empty, or has characters that are not allowed in a bearer token."
         raise InvalidInputError(msg, hint="Use letters, digits and -._~+/ only.")
     return token
 
 
 def checked_url(url: str | None) -> str | None:
-    """Return the URL of a server, without a slash at its end.
+    """Return the URL of a server, without a trailing slash.
 
     Raises:
-        InvalidInputError: It is none.
+        InvalidInputError: It is not a URL.
     """
     if url is None:
         return None
@@ -178,6 +180,6 @@ def checked_url(url: str | None) -> str | None:
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
-        msg = f"{url!r} is no URL of a server."
+        msg = f"{url!r} is not the URL of a server."
         raise InvalidInputError(msg, hint="Write it as https://archive.example.org.")
     return url.rstrip("/")

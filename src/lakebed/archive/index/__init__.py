@@ -1,4 +1,4 @@
-"""The indices of an archive: SQLite and DynamoDB behind one small promise."""
+"""Indices of an archive: SQLite and DynamoDB behind one small interface."""
 
 from lakebed.archive.index.archive_index import ArchiveIndex
 from lakebed.archive.index.opening import open_index

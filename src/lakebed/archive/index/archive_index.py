@@ -1,4 +1,4 @@
-"""What every index of an archive promises."""
+"""The interface of all indices of an archive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ArchiveIndex(ABC):
     A file is in the index once, under its id. Every method may raise `StorageError`.
 
     Attributes:
-        url: Where the index is; `lakebed.archive.open_index` opens it again.
+        url: URL of the index; `lakebed.archive.open_index` opens it again.
     """
 
     kind: ClassVar[str]
@@ -35,19 +35,19 @@ class ArchiveIndex(ABC):
         return f"{type(self).__name__}({self.url!r})"
 
     def create(self) -> None:
-        """Make the tables; fine if they are there.
+        """Create the tables if they are missing.
 
         Raises:
-            InvalidInputError: What is there is another program's.
+            InvalidInputError: Another program's tables exist there.
         """
         self._create()
 
     def exists(self) -> bool:
-        """Whether the tables are there."""
+        """Return whether the tables exist."""
         return self._exists()
 
     def put(self, records: Iterable[ArchiveRecord]) -> None:
-        """Add records; one that is there under the same id is replaced, in all its days.
+        """Add records; an existing one with the same id is replaced, in all its days.
 
         Raises:
             InvalidInputError: The index cannot hold a record.
@@ -58,40 +58,40 @@ class ArchiveIndex(ABC):
         self._put(records)
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Take records out; a missing id is no error."""
+        """Remove records; a missing id is not an error."""
         self._delete(ids)
 
     def find(self, file_id: str) -> ArchiveRecord | None:
-        """Return the record of an id, if it is there."""
+        """Return the record of an id; None if there is none."""
         return self._find(file_id)
 
     def records(self) -> Iterator[ArchiveRecord]:
-        """Yield every record, in no order."""
+        """Yield every record, in no particular order."""
         return self._records()
 
     def page(
         self, query: ArchiveQuery, *, limit: int = PAGE_LIMIT, cursor: str | None = None
     ) -> Page:
-        """Answer a question, a page at a time.
+        """Return one page of the results of a query.
 
-        No record comes twice, on one page or over all. Files that come in while one reads page by
-        page may or may not be seen.
+        No record is returned twice, on one page or across pages. Files that are added between two
+        pages may or may not be returned.
 
         Args:
-            query: The question.
-            limit: How many records, up to 1,000.
+            query: The query.
+            limit: Number of records, up to 1,000.
             cursor: `next_cursor` of the page before; None for the first.
 
         Raises:
-            InvalidInputError: `limit` is out of range, or the cursor is none of this question.
+            InvalidInputError: `limit` is out of range, or the cursor is not of this query.
         """
         if not 1 <= limit <= MAX_PAGE_LIMIT:
-            msg = f"A page of {limit} records is not to be had."
+            msg = f"A page holds 1 to {MAX_PAGE_LIMIT:,} records; {limit} were requested."
             raise InvalidInputError(msg, hint=f"Ask for 1 to {MAX_PAGE_LIMIT:,}.")
         after = None if cursor is None else decode_cursor(query, self.kind, cursor)
         hits: list[tuple[ArchiveRecord, Position]] = []
         while True:
-            # One more than asked for tells whether there is another page.
+            # One record more than requested shows whether there is another page.
             found = self._page(query, after, limit + 1)
             hits += (hit for hit in found if query.retracted or hit[0].retraction is None)
             if len(hits) > limit or len(found) <= limit:
@@ -106,21 +106,21 @@ class ArchiveIndex(ABC):
     def latest(
         self, what: str, where: str, *, first_ms: int, last_ms: int, retracted: bool = False
     ) -> ArchiveRecord | None:
-        """Return the file with the latest start, of those that touch an interval.
+        """Return the file with the latest start among those that touch an interval.
 
-        Of equal starts the one that was stored last is taken.
+        If starts are equal, the file that was stored last is returned.
 
         Args:
-            what: Which program or process.
-            where: Which place.
-            first_ms: The file ends here or later.
-            last_ms: The file starts here or earlier.
-            retracted: Whether a file that is retracted counts.
+            what: The program or process to search for.
+            where: The place or machine.
+            first_ms: Start of the interval: the file ends then or later.
+            last_ms: End of the interval: the file starts then or earlier.
+            retracted: Include retracted files.
         """
         return self._latest(what, where, first_ms=first_ms, last_ms=last_ms, retracted=retracted)
 
     def close(self) -> None:
-        """Give back what the index holds open; it opens again by itself."""
+        """Close the connections of the index; they are reopened on use."""
         self._close()
 
     @abstractmethod
@@ -145,7 +145,7 @@ class ArchiveIndex(ABC):
     def _page(
         self, query: ArchiveQuery, after: Position | None, limit: int
     ) -> Sequence[tuple[ArchiveRecord, Position]]:
-        """Return up to `limit` records with their positions, from behind `after` on."""
+        """Return up to `limit` records with their positions, after the position `after`."""
 
     @abstractmethod
     def _latest(

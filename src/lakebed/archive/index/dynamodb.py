@@ -1,16 +1,16 @@
-"""An index in a table of DynamoDB, for any number of machines.
+"""An index in a DynamoDB table, for any number of machines.
 
 A file has one item for each day that it touches (more than 30 days: one item under `long`). They
-are records of version 0 as the record format has them, all keys included, so that other readers of
-such a table find them by time and by work id. The first of them stands for the file: it is also in
-the index by latest start, and an answer by work id shows it alone. One small item more, under
-`id:<id>`, holds no record: it names the others, so that a change or a removal leaves none behind.
-All items of a file change in one transaction.
+are records of version 0 of the record format, including all keys, so that other readers of such a
+table find them by time and by work id. The first item represents the file: it is also in the index
+by latest start, and a query by work id returns only this one. One small item more, under `id:<id>`,
+holds no record: it names the others, so that a change or a removal leaves none behind. All items of
+a file change in one transaction.
 
-With the option `daily`, a file of more than 30 days has an item for each of its days beside the one
-under `long`. They are for other readers alone, who know only keys of days; no answer of this class is
-made of them. A transaction takes 100 items, so they are written after the others and removed before
-them, each time on condition that the small item is still the same: it names all that there may be.
+With the option `daily`, a file of more than 30 days has an item for each of its days next to the
+one under `long`. They are only for other readers, which know only keys of days; this class does not
+read them. A transaction is limited to 100 items, so they are written after the others and removed
+before them, each time on condition that the small item is unchanged: it names all that may exist.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FIRST_WAIT_S = 0.02
 _TABLE_DEADLINE_S = 300.0
 _OPTIONS = frozenset({"region", "endpoint", "daily"})
 _YES, _NO = "true", "false"
-_MAX_ACTIONS = 100  # of a transaction
+_MAX_ACTIONS = 100  # in a transaction
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 _ATTRIBUTES = {
@@ -78,7 +78,7 @@ _Item = dict[str, Any]
 
 
 class DynamoDbIndex(ArchiveIndex):
-    """An index in a table, which `create` makes."""
+    """An index in a table, which `create` creates."""
 
     kind = "dynamodb"
 
@@ -88,10 +88,10 @@ class DynamoDbIndex(ArchiveIndex):
         Args:
             url: `dynamodb://TABLE?region=REGION&endpoint=URL&daily=true`; all options may be left
                 out, credentials come from the environment, as boto3 describes. With `daily`, files
-                of more than 30 days have a record for each day too, for readers of other programs.
+                of more than 30 days have a record for each day too, for other programs.
 
         Raises:
-            InvalidInputError: The URL names no table or holds a key, or an option is not known or
+            InvalidInputError: The URL names no table or contains a key, or an option is unknown or
                 cannot be used.
             MissingDependencyError: boto3 is not installed.
         """
@@ -101,11 +101,11 @@ class DynamoDbIndex(ArchiveIndex):
             check_endpoint("endpoint", options["endpoint"])
         is_table = _TABLE_NAME.fullmatch(parts.netloc) is not None
         if parts.scheme != "dynamodb" or not is_table or parts.path not in {"", "/"}:
-            msg = f"{url!r} names no table of DynamoDB."
+            msg = f"{url!r} is not the URL of a DynamoDB table."
             raise InvalidInputError(msg, hint="Write it as dynamodb://TABLE?region=eu-west-1.")
         if not _OPTIONS.issuperset(options):
             msg = f"{url!r} has the options {sorted(set(options) - _OPTIONS)}."
-            raise InvalidInputError(msg, hint=f"Known are {sorted(_OPTIONS)}.")
+            raise InvalidInputError(msg, hint=f"Known options: {sorted(_OPTIONS)}.")
         if options.get("daily", _NO) not in (_YES, _NO):
             msg = f"{url!r} has the option daily={options['daily']!r}."
             raise InvalidInputError(msg, hint=f"Give {_YES} or {_NO}.")
@@ -145,7 +145,7 @@ class DynamoDbIndex(ArchiveIndex):
 
     def _create_table(self) -> dict[str, Any]:
         client = self._open()
-        # Somebody else may make it at the same time.
+        # Another process may create it at the same time.
         with contextlib.suppress(client.exceptions.ResourceInUseException):
             client.create_table(
                 TableName=self._table,
@@ -187,7 +187,7 @@ class DynamoDbIndex(ArchiveIndex):
             self._swap(file_id, [])
 
     def _swap(self, file_id: str, new_items: Sequence[_Item]) -> None:
-        """Put the items of a file in the place of those that it has, all or nothing."""
+        """Replace the items of a file by new ones, all or nothing."""
         for attempt in range(_ATTEMPTS):
             old_files = self._file_items(file_id)
             if not old_files and not new_items:
@@ -198,11 +198,11 @@ class DynamoDbIndex(ArchiveIndex):
                     self._delete_days(old, kept)
                 self._write(old_files, new_items)
             except _LostRaceError:
-                # Jitter keeps two writers of one file from meeting again and again.
+                # Jitter keeps two writers of one file from colliding repeatedly.
                 time.sleep(_FIRST_WAIT_S * 2**attempt * random.random())
             else:
                 return
-        msg = f"{self.url} had other writers of the file {file_id!r} in the way."
+        msg = f"Other writers of the file {file_id!r} in {self.url} were repeatedly faster."
         raise StorageError(msg, retryable=True)
 
     def _write(self, old_files: Sequence[_Item], new_items: Sequence[_Item]) -> None:
@@ -227,17 +227,17 @@ class DynamoDbIndex(ArchiveIndex):
         self._transact(actions)
 
     def _put_days(self, pointer: _Item, record: ArchiveRecord) -> None:
-        """Write the records of days that a pointer names, while it is the one that is there."""
+        """Write the records of days that a pointer names, while it is the current one."""
         puts = [
             {"Put": {"TableName": self._table, "Item": self._serialized(_to_decimals(document))}}
             for document in map(record.to_document, _keys_of_days(pointer))
         ]
-        # Whoever has changed the file meanwhile writes the records of its days.
+        # A writer that has changed the file meanwhile writes the records of its days.
         with contextlib.suppress(_LostRaceError):
             self._transact_while(pointer, puts)
 
     def _delete_days(self, pointer: _Item, kept: Container[str]) -> None:
-        """Remove the records of days that a pointer names, but those under keys that are kept."""
+        """Remove the records of days that a pointer names, except those under kept keys."""
         keys = [key for key in _keys_of_days(pointer) if key not in kept]
         deletes = [
             {"Delete": {"TableName": self._table, "Key": self._key(key, pointer["range_key"])}}
@@ -246,15 +246,15 @@ class DynamoDbIndex(ArchiveIndex):
         self._transact_while(pointer, deletes)
 
     def _transact_while(self, pointer: _Item, actions: Sequence[dict[str, Any]]) -> None:
-        """Do as much as a transaction takes at a time, each only while the pointer is there."""
+        """Run actions in as many transactions as needed, each only while the pointer exists."""
         check = {
             "TableName": self._table,
             "Key": self._key(pointer["time_index_key"], pointer["range_key"]),
             **self._condition(pointer["token"]),
         }
         room = _MAX_ACTIONS - 1
-        for begin in range(0, len(actions), room):
-            self._transact([{"ConditionCheck": check}, *actions[begin : begin + room]])
+        for start in range(0, len(actions), room):
+            self._transact([{"ConditionCheck": check}, *actions[start : start + room]])
 
     def _key(self, time_key: str, range_key: str) -> _Item:
         return self._serialized(dict(zip(_TABLE_KEYS, (time_key, range_key), strict=True)))
@@ -285,16 +285,16 @@ class DynamoDbIndex(ArchiveIndex):
         for _ in range(_ATTEMPTS):
             pointers = self._file_items(file_id)
             items = [item for pointer in pointers for item in self._pointed_at(pointer)]
-            # A pointer whose record is gone was overtaken by another writer of the file.
+            # If the record of a pointer is missing, another writer of the file was faster.
             if len(items) == len(pointers):
                 records = [self._record_of(item) for item in items]
                 return max(records, key=lambda record: record.create_time_ms, default=None)
         msg = f"{self.url} has a damaged item {_file_key(file_id)!r}: its record is missing."
-        raise CorruptMetadataError(msg, hint="Make the index anew by reindex.")
+        raise CorruptMetadataError(msg, hint="Rebuild the index with reindex.")
 
     def _pointed_at(self, pointer: _Item) -> list[_Item]:
-        """Return the item that stands for a file; none if it is no longer there."""
-        if "metadata" in pointer:  # written before records were left to the items of days
+        """Return the item that represents a file, as a list; empty if it no longer exists."""
+        if "metadata" in pointer:  # of an older release, whose pointers hold the record
             return [pointer]
         key = self._key(pointer["day_keys"][0], pointer["range_key"])
         with self._translating():
@@ -311,13 +311,13 @@ class DynamoDbIndex(ArchiveIndex):
                 yield record
 
     def _standing_for(self, item: _Item) -> ArchiveRecord | None:
-        """Return the record of a file if the item is the one that stands for it."""
+        """Return the record of a file if the item is the one that represents it."""
         if "metadata" not in item:
             return None
         record = self._record_of(item)
-        if "token" in item:  # written before records were left to the items of days
+        if "token" in item:  # of an older release, whose pointers hold the record
             return record
-        # Of those days the index by work id knows nothing.
+        # Day items of that older release have no key in the index by work id.
         is_first = item["time_index_key"] == record.time_index_keys[0]
         return record if is_first and "work_id_index_key" in item else None
 
@@ -325,8 +325,8 @@ class DynamoDbIndex(ArchiveIndex):
         self, query: ArchiveQuery, after: Position | None, limit: int
     ) -> Sequence[tuple[ArchiveRecord, Position]]:
         if after is not None and not isinstance(after[0], str):
-            msg = f"The cursor leads to {after[0]!r}, which is no key."
-            raise InvalidInputError(msg, hint="Take next_cursor of the page before, unchanged.")
+            msg = f"The cursor has the position {after[0]!r}, which is not a key."
+            raise InvalidInputError(msg, hint="Use next_cursor of the page before, unchanged.")
         hits: list[tuple[ArchiveRecord, Position]] = []
         answers = (
             self._by_time(query, after) if query.work_id is None else self._by_work(query, after)
@@ -352,7 +352,7 @@ class DynamoDbIndex(ArchiveIndex):
             ("work_id_index_key", key), index=_WORK_ID_INDEX, where=query.where, start=start
         ):
             record = self._standing_for(item)
-            # A file without work id has a key that a work id may look like.
+            # The key of a file without work id may look like a work id.
             if record is not None and record.work_id == query.work_id:
                 yield record, (item["time_index_key"], item["range_key"])
 
@@ -362,13 +362,13 @@ class DynamoDbIndex(ArchiveIndex):
         first, last = query.interval
         days = time_buckets(first, last)
         if len(days) > MAX_QUERY_BUCKETS:
-            msg = f"A question about {len(days):,} days is too long for {self.url}."
+            msg = f"A query of {len(days):,} days is too long for {self.url}."
             raise InvalidInputError(msg, hint=f"Ask for at most {MAX_QUERY_BUCKETS:,} days.")
         keys = [time_index_key(bucket, query.what) for bucket in (LONG_BUCKET, *days)]
         if after is not None:
             if after[0] not in keys:
-                msg = f"The cursor leads to {after[0]!r}, which is not asked for."
-                raise InvalidInputError(msg, hint="Take next_cursor of the page before, unchanged.")
+                msg = f"The cursor has the position {after[0]!r}, which is outside the query."
+                raise InvalidInputError(msg, hint="Use next_cursor of the page before, unchanged.")
             keys = keys[keys.index(str(after[0])) :]
         for key in keys:
             start = None
@@ -391,7 +391,7 @@ class DynamoDbIndex(ArchiveIndex):
             is_visible = retracted or record.retraction is None
             return _later(best, record, first_ms) if is_visible else best
 
-        # Whatever began earlier and still reaches into the interval is under `long`.
+        # Files that began earlier and still reach into the interval are under `long`.
         earliest = first_ms - MAX_BUCKETS * DAY_MS
         by_start = self._query(
             ("what_where_key", f"{what}:{where}"),
@@ -485,7 +485,7 @@ class DynamoDbIndex(ArchiveIndex):
             return {name: serialize(value) for name, value in values.items()}
         except (TypeError, ValueError, ArithmeticError) as exc:
             msg = f"DynamoDB cannot hold this: {exc}"
-            raise InvalidInputError(msg, hint="Numbers may have 38 digits.") from exc
+            raise InvalidInputError(msg, hint="Use numbers of at most 38 digits.") from exc
 
     def _deserialized(self, item: Mapping[str, Any]) -> _Item:
         types = importlib.import_module("boto3.dynamodb.types")
@@ -497,7 +497,7 @@ class DynamoDbIndex(ArchiveIndex):
             return ArchiveRecord.from_document(_to_plain(item))
         except (KeyError, TypeError, ValueError) as exc:
             msg = f"{self.url} has a damaged item {item.get('range_key')!r}: {exc}"
-            raise CorruptMetadataError(msg, hint="Make the index anew by reindex.") from exc
+            raise CorruptMetadataError(msg, hint="Rebuild the index with reindex.") from exc
 
     def _translating(self) -> contextlib.AbstractContextManager[None]:
         return translating_boto_errors(self.url)
@@ -526,14 +526,14 @@ def _file_key(file_id: str) -> str:
 
 
 def _first_key(record: ArchiveRecord, days: range) -> str:
-    """Return the one key under which a question about `days` shows a file."""
+    """Return the one key under which a query of `days` returns a file."""
     if len(record.time_index_keys) == 1:
         return record.time_index_keys[0]
     return time_index_key(max(time_bucket(record.metadata.start), days.start), record.what)
 
 
 def _items_of(record: ArchiveRecord) -> tuple[_Item, list[_Item]]:
-    """Return the item that names the others, and those of the file's days."""
+    """Return the pointer item, and the items of the file's days."""
     day_items = [_to_decimals(document) for document in record.to_documents()]
     day_items[0]["what_where_key"] = f"{record.what}:{record.where}"
     day_items[0]["start"] = record.metadata.start
@@ -547,15 +547,15 @@ def _items_of(record: ArchiveRecord) -> tuple[_Item, list[_Item]]:
 
 
 def _note_days(pointer: _Item, record: ArchiveRecord) -> None:
-    """Let a pointer name the records of the days of a long file.
+    """Add the records of the days of a long file to its pointer.
 
     Raises:
-        InvalidInputError: They are too many.
+        InvalidInputError: There are too many days.
     """
     days = record.long_days
     if len(days) > MAX_QUERY_BUCKETS:
         msg = f"File {record.path!r} of {len(days):,} days is too long for a record a day."
-        hint = f"Cut it to {MAX_QUERY_BUCKETS:,} days, or leave daily=true out of the index's URL."
+        hint = f"Cut it to {MAX_QUERY_BUCKETS:,} days, or remove daily=true from the index's URL."
         raise InvalidInputError(msg, hint=hint)
     if days:
         pointer["daily"] = {"what": record.what, "first": days.start, "last": days.stop - 1}
@@ -571,7 +571,7 @@ def _keys_of_days(item: _Item) -> list[str]:
 
 
 def _to_decimals(document: Mapping[str, Any]) -> _Item:
-    """DynamoDB takes no binary fractions."""
+    """Convert floats to decimals: DynamoDB does not accept floats."""
     item: _Item = json.loads(json.dumps(document), parse_float=Decimal)
     return item
 
@@ -637,7 +637,7 @@ _SERVER_ERROR = 500
 
 @contextlib.contextmanager
 def translating_boto_errors(where: str) -> Iterator[None]:
-    """Raise the most specific error of Lakebed for whatever boto3 raises about `where`."""
+    """Translate errors of boto3 about `where` into the most specific Lakebed error."""
     exceptions = importlib.import_module("botocore.exceptions")
     try:
         yield
@@ -648,7 +648,7 @@ def translating_boto_errors(where: str) -> Iterator[None]:
     except exceptions.ClientError as exc:
         raise _translated(where, exc) from exc
     except exceptions.ParamValidationError as exc:
-        raise InvalidInputError(f"{where} cannot be asked this: {exc}") from exc
+        raise InvalidInputError(f"{where} does not accept this request: {exc}") from exc
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as exc:
         hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile."
         raise AccessDeniedError(f"No credentials for {where}: {exc}.", hint=hint) from exc
@@ -666,10 +666,10 @@ def _translated(where: str, exc: Any) -> LakebedError:
     if code in _DENIED:
         return AccessDeniedError(f"Access to {where} was denied: {exc}")
     if code in _THROTTLED:
-        return ThrottledError(f"{where} asks for fewer requests: {exc}", retryable=True)
+        return ThrottledError(f"{where} throttles requests: {exc}", retryable=True)
     if code in _MISSING:
         hint = "Make it with `lakebed archive init`, or check name, region and endpoint."
         return StorageError(f"{where} does not exist.", hint=hint)
     if code == "ValidationException":
-        return InvalidInputError(f"{where} cannot hold or be asked this: {exc}")
+        return InvalidInputError(f"{where} does not accept this value or request: {exc}")
     return StorageError(f"{where} failed: {exc}", retryable=status >= _SERVER_ERROR)

@@ -1,4 +1,4 @@
-"""From a URL to the index that it names."""
+"""Opening of the index that a URL names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def open_index(url: str | os.PathLike[str]) -> ArchiveIndex:
 
     Raises:
         InvalidInputError: The URL cannot be used.
-        MissingDependencyError: DynamoDB was named, and boto3 is not installed.
+        MissingDependencyError: The URL is of DynamoDB, and boto3 is not installed.
 
     Examples:
         >>> open_index("sqlite:///data/raw.db")
@@ -37,5 +37,5 @@ def open_index(url: str | os.PathLike[str]) -> ArchiveIndex:
             return SqliteIndex(path or IN_MEMORY)
         case ("dynamodb", _):
             return DynamoDbIndex(text)
-    msg = f"{text!r} names no index."
+    msg = f"{text!r} is not the URL of an index."
     raise InvalidInputError(msg, hint="Write sqlite:///PATH, or dynamodb://TABLE?region=REGION.")

@@ -1,8 +1,8 @@
-"""An index in a file of SQLite, for any number of threads and processes of one machine.
+"""An index in an SQLite file, for any number of threads and processes on one machine.
 
-Each file is one row. Rows are also kept apart by how long their files span, in powers of two
-hours: whatever reaches into an interval began at most one span before it, so that a question
-reads little more than its answer, whether files last a second or a century.
+Each file is one row. Rows are also classified by the time span of their files, in powers of two
+hours: a file that reaches into an interval began at most one span before it. So a query reads
+little more than its result, for files of a second as for files of a century.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from lakebed.errors import (
 
 IN_MEMORY = ":memory:"
 
-_APPLICATION_ID = 0x6C6B6264  # "lkbd"; says that the file is ours
+_APPLICATION_ID = 0x6C6B6264  # "lkbd"; marks the file as ours
 _FORMAT_VERSION = 1
 _BUSY_TIMEOUT_S = 60.0
 _HOUR_MS = 3_600_000
-_SPAN_CLASSES = range(28)  # 2**27 hours are more than the years that a time may have
+_SPAN_CLASSES = range(28)  # 2**27 hours are longer than the range of valid times
 _ROWS_PER_READ = 1_000
 _ROWS_PER_WRITE = 1_000
 
@@ -64,7 +64,7 @@ _PUT = """INSERT OR REPLACE INTO files
 
 
 class SqliteIndex(ArchiveIndex):
-    """An index in a file, made by the first write; or in memory, for this object alone."""
+    """An index in a file, created by the first write; or in memory, for this object alone."""
 
     kind = "sqlite"
 
@@ -72,7 +72,7 @@ class SqliteIndex(ArchiveIndex):
         """Open the index; nothing is read or written yet.
 
         Args:
-            path: The file; `:memory:` for none.
+            path: Path of the file; `:memory:` for an index in memory.
         """
         self._path = os.fspath(path)
         self._is_in_memory = self._path == IN_MEMORY
@@ -109,7 +109,7 @@ class SqliteIndex(ArchiveIndex):
         return _record_of(rows[0]) if rows else None
 
     def _records(self) -> Iterator[ArchiveRecord]:
-        # Page by page: a cursor left open would keep the log of the database from being cut.
+        # Page by page: an open cursor would keep the log of the database from being truncated.
         last = ""
         while True:
             rows = self._read(
@@ -125,8 +125,8 @@ class SqliteIndex(ArchiveIndex):
         self, query: ArchiveQuery, after: Position | None, limit: int
     ) -> Sequence[tuple[ArchiveRecord, Position]]:
         if after is not None and not isinstance(after[0], int):
-            msg = f"The cursor leads to {after[0]!r}, which is no time."
-            raise InvalidInputError(msg, hint="Take next_cursor of the page before, unchanged.")
+            msg = f"The cursor has the position {after[0]!r}, which is not a time."
+            raise InvalidInputError(msg, hint="Use next_cursor of the page before, unchanged.")
         where, arguments = "what = ?", [query.what]
         if query.where is not None:
             where, arguments = f"{where} AND place = ?", [*arguments, query.where]
@@ -160,7 +160,7 @@ class SqliteIndex(ArchiveIndex):
         self, where: str, arguments: Sequence[object], after: Position | None, limit: int
     ) -> list[tuple[str, str, int, int, int, str]]:
         if after is not None:
-            # The first half alone lets the index begin at the right place.
+            # The condition on `start` alone lets the index begin at the right position.
             where = f"{where} AND start >= ? AND (start, id) > (?, ?)"
             arguments = [*arguments, after[0], *after]
         return self._read(
@@ -171,7 +171,7 @@ class SqliteIndex(ArchiveIndex):
     def _latest(
         self, what: str, where: str, *, first_ms: int, last_ms: int, retracted: bool
     ) -> ArchiveRecord | None:
-        # JSON escapes the quotes of values: as it stands, this is a name.
+        # JSON escapes quotes in values, so this text matches only a field name.
         visible = "" if retracted else f""" AND instr(metadata, '"{RETRACTION}": {{') = 0"""
         candidates = []
         for span_class in _SPAN_CLASSES:
@@ -198,7 +198,7 @@ class SqliteIndex(ArchiveIndex):
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Hold a transaction, which waits for other writers at its begin, not in its middle."""
+        """Hold a transaction, which waits for other writers at its start, not in its middle."""
         with self._lock, translating_sqlite_errors(self.url):
             connection = self._open(must_exist=False)
             connection.execute("BEGIN IMMEDIATE")
@@ -229,7 +229,7 @@ class SqliteIndex(ArchiveIndex):
         )
         try:
             _use_write_ahead_log(connection)
-            connection.execute("PRAGMA synchronous = FULL")  # what was told as stored stays
+            connection.execute("PRAGMA synchronous = FULL")  # acknowledged records are durable
             self._check_format(connection)
         except BaseException:
             connection.close()
@@ -240,7 +240,7 @@ class SqliteIndex(ArchiveIndex):
         if _format_of(connection) == (0, 0):
             connection.execute("BEGIN IMMEDIATE")
             try:
-                # Another process may have been here since.
+                # Another process may have created the tables since.
                 if _format_of(connection) == (0, 0):
                     self._refuse_tables_of_others(connection)
                     for statement in _SCHEMA:
@@ -269,7 +269,7 @@ class SqliteIndex(ArchiveIndex):
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch the journal; SQLite does not wait for others here, so this does."""
+    """Switch the journal mode; SQLite does not wait for other processes here, so this does."""
     deadline = time.monotonic() + _BUSY_TIMEOUT_S
     while True:
         try:
@@ -289,7 +289,7 @@ def _format_of(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _span_ms(span_class: int) -> int:
-    """Return how long a file of this class spans at most."""
+    """Return the longest time span of a file of this class."""
     return _HOUR_MS << span_class
 
 
@@ -323,7 +323,7 @@ def _record_of(row: Sequence[object]) -> ArchiveRecord:
         )
     except (InvalidInputError, ValueError, TypeError, RecursionError) as exc:
         msg = f"The index has a damaged row for {url!r}: {exc}"
-        raise CorruptMetadataError(msg, hint="Make the index anew by reindex.") from exc
+        raise CorruptMetadataError(msg, hint="Rebuild the index with reindex.") from exc
 
 
 def _batches(records: Iterable[ArchiveRecord]) -> Iterator[list[ArchiveRecord]]:
@@ -346,7 +346,7 @@ def _is_busy(exc: sqlite3.Error) -> bool:
 
 @contextlib.contextmanager
 def translating_sqlite_errors(url: str) -> Iterator[None]:
-    """Raise the most specific error of Lakebed for whatever SQLite says of the index `url`."""
+    """Translate errors of SQLite about the index `url` into the most specific Lakebed error."""
     try:
         yield
     except LakebedError:
@@ -367,8 +367,8 @@ def _translated(url: str, exc: sqlite3.Error | OSError) -> LakebedError:
         return AccessDeniedError(f"{url} cannot be opened: {exc}.", hint="Check the directory.")
     code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if code in _CORRUPT:
-        hint = "Move the file away and make the index anew by `lakebed archive reindex`."
-        return CorruptMetadataError(f"{url} is damaged or no database: {exc}.", hint=hint)
+        hint = "Move the file away and rebuild the index with `lakebed archive reindex`."
+        return CorruptMetadataError(f"{url} is damaged or not a database: {exc}.", hint=hint)
     if code in _DENIED:
         return AccessDeniedError(f"{url} cannot be used: {exc}.", hint="Check owner and mode.")
     return StorageError(f"{url} failed: {exc}.", retryable=_is_busy(exc))
