@@ -115,8 +115,10 @@ def test_partition_type_that_does_not_read_back_from_text_is_refused(kind):
 
 
 def test_other_formats_than_parquet_are_refused():
-    with pytest.raises(InvalidInputError, match="format is 'avro'"):
+    with pytest.raises(InvalidInputError, match="format is 'avro'") as caught:
         columns_of(state_of(pa.schema([("n", pa.int64())]), format="avro"), "partitions")
+
+    assert caught.value.hint == "Append its rows to a dataset of Parquet, and publish that one."
 
 
 def test_types_are_those_that_spark_reads():

@@ -671,6 +671,32 @@ def test_damaged_manifest_of_files_that_went_is_told_and_mended(days):
     assert days.publish_iceberg(check=True).was_in_step
 
 
+@pytest.mark.parametrize("pattern", ["*-m0.avro", "snap-*.avro"], ids=["manifest", "list"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-1],
+        lambda data: data[:4] + b"\x02\x80\x80\x80\x80\x02",  # a key of 256 MiB
+        lambda data: data[:4] + b"\x02\x01" + data[6:],  # a key of -1 bytes
+        lambda data: data.replace(b"\x14avro.codec", b"\x94\xffavro.code"),
+    ],
+    ids=["half", "short", "huge", "negative", "shifted"],
+)
+def test_lengths_that_damage_has_changed_end_no_process(days, pattern, damage):
+    days.append(rows(1, "a"))
+    days.publish_iceberg()
+    (avro,) = folder_of(ICEBERG, days).glob(pattern)
+    whole = avro.read_bytes()
+    avro.write_bytes(damage(whole))
+    assert avro.read_bytes() != whole
+
+    assert avro.name in days.publish_iceberg(check=True).damaged[0]
+    assert days.publish_iceberg(repair=True).is_in_step
+
+    assert_shows(ICEBERG, days)
+
+
 def test_manifest_that_is_not_what_its_list_says_is_mended_by_a_repair(days):
     for n in range(3):
         days.append(rows(n, "ab"[n % 2]))

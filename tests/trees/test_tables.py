@@ -596,6 +596,26 @@ def test_iceberg_table_that_is_written_to_meanwhile_is_refused(lake, iceberg):
     assert lake.adopt("e", iceberg=True).count() == 305
 
 
+@pytest.mark.parametrize("pattern", ["*-m0.avro", "snap-*.avro"], ids=["manifest", "list"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:4] + b"\x02\x80\x80\x80\x80\x02",  # a key of 256 MiB
+        lambda data: data[:-40] + bytes(24) + data[-16:],
+    ],
+    ids=["half", "huge", "content"],
+)
+def test_damaged_manifest_is_named_by_its_own_name(wh, lake, iceberg, pattern, damage):
+    for path in (wh / "e" / "metadata").glob(pattern):
+        path.write_bytes(damage(path.read_bytes()))
+
+    with pytest.raises(CorruptMetadataError, match=r"\.avro' cannot be read as a") as caught:
+        lake.adopt("e", iceberg=True)
+
+    assert "newest pyiceberg" in caught.value.hint
+
+
 def test_damaged_metadata_is_named(wh, lake, iceberg):
     Path(iceberg.metadata_location.removeprefix("file://")).write_text("{")
 

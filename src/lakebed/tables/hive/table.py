@@ -95,7 +95,7 @@ def columns_of(state: State, mode: Mode) -> Columns:
     if state.descriptor.format != "parquet":
         raise InvalidInputError(
             f"Dataset {name!r} cannot be published: its format is {state.descriptor.format!r}.",
-            hint="Publish datasets of Parquet; readers of Hive tables do not support other formats.",
+            hint="Append its rows to a dataset of Parquet, and publish that one.",
         )
     key_types = (
         state.layout.partition_types if mode == "batches" else state.layout.partition_level_types

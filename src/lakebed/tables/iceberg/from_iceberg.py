@@ -21,7 +21,12 @@ from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.transforms import DayTransform, IdentityTransform, VoidTransform
 
 from lakebed import by
-from lakebed.errors import CorruptMetadataError, InvalidInputError, NotFoundError
+from lakebed.errors import (
+    CorruptMetadataError,
+    InvalidInputError,
+    LakebedError,
+    NotFoundError,
+)
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.schema import (
     Decimal,
@@ -37,6 +42,7 @@ from lakebed.model.schema import (
 from lakebed.model.values import Scalar
 from lakebed.store.base import Store, validate_key
 from lakebed.store.root import key_at
+from lakebed.tables.iceberg.library_errors import reading
 from lakebed.tables.iceberg.store_io import StoreIO
 from lakebed.work.foreign import ForeignFile, ForeignLog, ForeignTable, cannot_adopt
 
@@ -44,6 +50,7 @@ FOLDER = "metadata"
 METADATA = r"(?:v([0-9]{1,18})|([0-9]{1,18})-[^/]*?)(?:\.gz)?\.metadata\.json(?:\.gz)?"
 _FIELD_ID = b"PARQUET:field_id"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LOOK = "Check whether the newest pyiceberg can read the table."
 _REWRITE = "Let its own tool rewrite its files: rewrite_data_files."
 _KINDS: Mapping[type[iceberg.IcebergType], Kind] = {
     iceberg.BooleanType: Kind.BOOLEAN,
@@ -85,11 +92,11 @@ def read_table(store: Store, name: str, metadata: str | None) -> ForeignTable:
         found = FromInputFile.table_metadata(io.input_of(key))
         files, notes = dict(_files(found, io, title)), tuple(_left_out(found))
     except (ValueError, ValidationError, EOFError, NotImplementedError) as exc:
-        if isinstance(exc, InvalidInputError):
+        if isinstance(exc, LakebedError):
             raise
         raise CorruptMetadataError(
             f"{key!r} cannot be read as metadata of an Iceberg table: {exc}.",
-            hint="Check whether the newest pyiceberg can read the table.",
+            hint=_LOOK,
         ) from exc
     schema, mapping = found.schema(), found.name_mapping()
     return ForeignTable(
@@ -183,8 +190,11 @@ def _files(
             f"{title} cannot be adopted: it has no snapshot.",
             hint="Create a dataset instead.",
         )
-    for manifest in snapshot.manifests(io):
-        entries = manifest.fetch_manifest_entry(io)
+    with reading(snapshot.manifest_list, "a list of manifests", hint=_LOOK):
+        manifests = snapshot.manifests(io)
+    for manifest in manifests:
+        with reading(manifest.manifest_path, "a manifest", hint=_LOOK):
+            entries = manifest.fetch_manifest_entry(io)
         if manifest.content == ManifestContent.DELETES:
             if entries:
                 raise cannot_adopt(title, f"{len(entries):,} files mark rows as deleted", _REWRITE)

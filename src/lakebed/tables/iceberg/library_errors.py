@@ -42,12 +42,13 @@ REMEDY = "Publish with repair, which begins the table again; the dataset itself 
 
 
 @contextmanager
-def reading(key: str, content: str) -> Iterator[None]:
+def reading(key: str, content: str, *, hint: str = REMEDY) -> Iterator[None]:
     """Raise our own error if an object cannot be read.
 
     Args:
         key: Key or location of the object.
         content: Expected content of the object, for messages.
+        hint: The remedy; by default that of a table that Lakebed publishes.
 
     Raises:
         CorruptMetadataError: The object is missing or cannot be read.
@@ -59,8 +60,8 @@ def reading(key: str, content: str) -> Iterator[None]:
     except OSError as exc:
         if not isinstance(exc, FileNotFoundError):
             raise
-        raise CorruptMetadataError(f"{key!r}, {content}, is missing.", hint=REMEDY) from exc
+        raise CorruptMetadataError(f"{key!r}, {content}, is missing.", hint=hint) from exc
     except Exception as exc:
         raise CorruptMetadataError(
-            f"{key!r} cannot be read as {content}: {exc or type(exc).__name__}.", hint=REMEDY
+            f"{key!r} cannot be read as {content}: {exc or type(exc).__name__}.", hint=hint
         ) from exc
