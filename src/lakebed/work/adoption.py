@@ -69,7 +69,7 @@ from lakebed.work.batch_directories import (
 )
 from lakebed.work.foreign import ForeignLog
 
-# A date with a `T` before the time is the number without it.
+# A batch id may be a date and a time with a `T` between them, which is dropped from the number.
 _BATCH_NUMBER = r"([0-9]{8}T[0-9]{4}(?:[0-9]{2})?|[0-9]{1,18})"
 _LEVEL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _LIKE_A_BATCH = re.compile(rf"({_LEVEL_NAME.pattern})={_BATCH_NUMBER}")

@@ -276,7 +276,7 @@ def cleanup(
                 raise _too_full(inventory, again, (*freed, *temporary)) from again
     dead = [file for file in judged if file.reason.is_dead]
     if not is_dry_run:
-        _delete_noted(store, workers, state, dead, on_progress)
+        _delete_logged(store, workers, state, dead, on_progress)
     dead = [*freed, *dead]
     report = CleanupReport(
         dataset=dataset,
@@ -475,7 +475,7 @@ def _free(
         for file in judged
         if file.reason.is_dead and not (needs_commit and file.reason is Reason.UNREFERENCED)
     ]
-    _delete_noted(store, workers, state, dead, on_progress)
+    _delete_logged(store, workers, state, dead, on_progress)
     return dead
 
 
@@ -494,7 +494,7 @@ def _too_full(
     )
 
 
-def _delete_noted(
+def _delete_logged(
     store: Store,
     workers: Workers,
     state: State,
