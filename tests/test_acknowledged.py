@@ -148,8 +148,8 @@ BY_PARTS: dict[str, tuple[Callable[[lakebed.Dataset], object], str]] = {
     "build_index": (lambda d: d.build_index("c"), "Writers index 'c' from now on, and 0 files"),
     "compact": (lambda d: d.compact(), "Compacted in version 5"),
     "compact_metadata": (lambda d: d.compact_metadata(), "Indices are merged"),
-    "cleanup": (lambda d: d.cleanup("0s", dry_run=False), "Version 6 has given up what is dead"),
-    "discard": (lambda d: d.stage(ROWS).discard(), "Nobody can commit batch"),
+    "cleanup": (lambda d: d.cleanup("0s", dry_run=False), "Version 6 has given up dead files"),
+    "discard": (lambda d: d.stage(ROWS).discard(), "can no longer be committed"),
     "move the head": (
         lambda d: hand_over(store_of(d), "d", HeadFormat.MSGPACK),
         "Version 5 has announced the move to msgpack.zstd",

@@ -405,7 +405,7 @@ def test_a_repair_records_no_checksum_of_a_damaged_file(tmp_path: Path) -> None:
     dataset.check(repair=True)
 
     (facts, content) = dataset.check(deep=True).problems
-    assert "No facts" in " ".join((facts.what, content.what))
+    assert "no facts" in " ".join((facts.what, content.what))
     assert facts.key == content.key == dataset.files()[0].key
     with pytest.raises(DamagedFileError):
         dataset.compact()

@@ -273,7 +273,7 @@ def test_overwrite_of_an_unpartitioned_dataset_replaces_everything(store: Store)
 @pytest.mark.parametrize(
     ("text", "rows", "error", "message"),
     [
-        (None, [], InvalidInputError, "says not what to replace"),
+        (None, [], InvalidInputError, "the partitions to replace are unknown"),
         ("dt = '2013-01-01'", [row(9, day=2)], InvalidInputError, "outside the view"),
         ("ts >= '2013-01-01 12:00'", [row(9, hour=13)], PredicateError, "not aligned"),
         ("n = 5", [row(5)], PredicateError, "not aligned"),

@@ -248,7 +248,7 @@ def test_cleanup_that_a_listener_ends_is_gone_on_with(lake: Lake) -> None:
     assert report.counts["superseded"] == 8
     assert told[-1].file_count == told[-1].file_total == len(report.files)
     assert (told[-1].what, told[-1].size_bytes) == (
-        "delete what is dead of channels",
+        "delete dead files of channels",
         report.size_bytes,
     )
     assert dataset.check(deep=True).is_ok

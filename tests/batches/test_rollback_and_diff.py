@@ -112,7 +112,7 @@ def test_rollback_is_refused_where_a_file_is_gone(dataset: Dataset, store: Store
     (lost,) = (one.key for one in dataset.at(version=1).files() if one.partition == "p=a")
     store.delete([lost])
 
-    with pytest.raises(VersionNotFoundError, match=r"needs 1 data file that is gone.*" + lost):
+    with pytest.raises(VersionNotFoundError, match=r"1 data file is missing.*" + lost):
         dataset.rollback(version=1)
 
     assert dataset.version == 3

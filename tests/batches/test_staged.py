@@ -136,7 +136,7 @@ def test_what_cannot_be_staged_is_refused_and_leaves_nothing(
 ) -> None:
     before = keys(store)
 
-    with pytest.raises(InvalidInputError, match="says not what"):
+    with pytest.raises(InvalidInputError, match="the partitions to replace are unknown"):
         dataset.stage([], "overwrite")
     with pytest.raises(InvalidInputError, match="lies outside"):
         dataset.stage(rows(("b", 1)), "overwrite", view=dataset.where("p = 'a'"))

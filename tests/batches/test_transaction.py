@@ -218,7 +218,7 @@ def test_call_that_is_refused_writes_nothing_and_the_others_count(
             t.overwrite(rows(("b", 1)), t.where("p = 'a'"))
         with pytest.raises(PredicateError, match="not aligned"):
             t.overwrite([], t.where("n = 1"))
-        with pytest.raises(InvalidInputError, match="says not what"):
+        with pytest.raises(InvalidInputError, match="the partitions to replace are unknown"):
             t.overwrite([])
         with pytest.raises(InvalidInputError, match="is not a view"):
             t.delete("p = 'a'")  # type: ignore[arg-type]

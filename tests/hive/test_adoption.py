@@ -255,7 +255,7 @@ def test_link_is_refused_by_its_name(lake, home, tmp_path, part):
 def test_name_that_no_listing_shows_is_refused(lake, home):
     (home / "dt=2013-01-02").rename(home / "dt=2013-01-02\n")
 
-    with pytest.raises(InvalidInputError, match="which is in no name of a store"):
+    with pytest.raises(InvalidInputError, match="which no key of a store can have"):
         adopt(lake)
     assert lake.list() == []
 
@@ -480,7 +480,7 @@ def test_plan_says_what_is_taken_for_what_and_writes_nothing(lake, batches):
     ]
     assert str(found) == (
         "6 rows in 3 files become the dataset. 6 rows in 3 files, of 3 older batches, become its "
-        "history, of which a cleanup takes what is older than its retention."
+        "history; a cleanup deletes the part that is older than its retention."
     )
     assert found.batches[0].row_count == 2
     assert found.batches[0].size_bytes == sum(file.size_bytes for file in found.batches[0].files)
@@ -555,7 +555,7 @@ def test_older_batch_that_is_no_history_is_left_where_it_is(lake, batches):
 def test_files_beside_directories_of_batches_are_refused(lake, batches):
     put(batches / "dt=2015-12-10" / "part-9.parquet")
 
-    with pytest.raises(InvalidInputError, match="nobody can tell which is current") as caught:
+    with pytest.raises(InvalidInputError, match="it is unclear which is current") as caught:
         lake.adopt("sales", partition_by="dt")
 
     assert "dt=2015-12-10/part-9.parquet" in caught.value.message

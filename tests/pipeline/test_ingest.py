@@ -276,7 +276,7 @@ def test_a_file_whose_rows_were_written_anew_by_something_else_is_not_replaced_b
     raw.events.overwrite(raw.events.arrow())
     raw.push(0, lines(0, range(2)))
 
-    with pytest.raises(InvalidInputError, match="overwrite of version 2 has written their"):
+    with pytest.raises(InvalidInputError, match="overwrite of version 2 has rewritten their"):
         raw.ingest.run()
 
     assert raw.events.version == 2

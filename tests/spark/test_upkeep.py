@@ -112,7 +112,9 @@ def test_what_tasks_could_not_delete_is_told_and_the_rest_is_gone(
             "0s", dry_run=False, clock_skew="0s", spark=spark
         )
 
-    assert caught.value.__notes__ == ["The cleanup is not done; run it again for the rest."]
+    assert caught.value.__notes__ == [
+        "The cleanup is incomplete; run it again for the remaining files."
+    ]
     assert events.cleanup("0s", dry_run=False, clock_skew="0s").counts["superseded"] == FILES
 
 

@@ -389,7 +389,9 @@ def test_what_could_not_be_deleted_is_deleted_by_the_next_cleanup(dataset, lake)
 
     with pytest.raises(StorageError) as info:
         sweep(lakebed.Repository(failing).open("d"))
-    assert info.value.__notes__ == ["The cleanup is not done; run it again for the rest."]
+    assert info.value.__notes__ == [
+        "The cleanup is incomplete; run it again for the remaining files."
+    ]
     version = dataset.version
     report = sweep(dataset)
 
@@ -444,7 +446,7 @@ def test_file_table_that_a_cleanup_has_named_stays_for_who_read_the_head_then(
 
 @pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1.5h", "7 days", None])
 def test_age_is_a_number_and_a_unit(dataset, text) -> None:
-    with pytest.raises(InvalidInputError, match="is no age"):
+    with pytest.raises(InvalidInputError, match="is not a valid age"):
         dataset.cleanup(text)
 
 

@@ -71,7 +71,9 @@ def test_a_commit_that_takes_rows_out_is_an_error_that_names_it(dataset):
     dataset.append(rows(0, 1))
     dataset.overwrite(rows(3))
 
-    with pytest.raises(CommitConflictError, match="Version 2 of 'numbers' is no append") as caught:
+    with pytest.raises(
+        CommitConflictError, match="Version 2 of 'numbers' is not an append"
+    ) as caught:
         versions(dataset, stream(dataset).start_at_version(1))
 
     assert "onChange" in caught.value.hint
@@ -167,9 +169,9 @@ def test_a_stream_begins_at_a_time_or_a_batch(dataset):
     assert opened.start_at_time(dt.datetime.now(dt.UTC) + dt.timedelta(days=1)) == opened.end()
     assert opened.start_at_batch(commits[2].batch_id).version == 3
     assert opened.start_at_version(4) == opened.end()
-    with pytest.raises(VersionNotFoundError, match="no version 5"):
+    with pytest.raises(VersionNotFoundError, match="at version 5"):
         opened.start_at_version(5)
-    with pytest.raises(VersionNotFoundError, match="no batch 17"):
+    with pytest.raises(VersionNotFoundError, match="at batch 17"):
         opened.start_at_batch(17)
 
 
@@ -182,9 +184,7 @@ def test_a_version_that_was_cleaned_up_is_named_with_what_to_do(dataset):
     dataset.cleanup(older_than="0s", dry_run=False)
 
     for position in (start, beginning):
-        with pytest.raises(
-            VersionNotFoundError, match=r"stands at version 1 .* was cleaned up"
-        ) as e:
+        with pytest.raises(VersionNotFoundError, match=r"is at version 1 .* was cleaned up") as e:
             versions(dataset, position)
         assert "new checkpoint" in e.value.hint
         assert "older_than" in e.value.hint

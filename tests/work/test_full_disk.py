@@ -146,7 +146,7 @@ def test_log_that_cannot_be_written_at_all_is_told_as_a_warning(dataset, store, 
         report = sweep(lakebed.Repository(Stuffed(store)).open("d"))
 
     assert report.counts == {"superseded": 4}
-    assert "not written down what was deleted dataset=d objects=4" in caplog.text
+    assert "deletions not logged dataset=d objects=4" in caplog.text
 
 
 def test_commit_of_a_cleanup_leaves_out_what_it_has_no_room_for(store) -> None:

@@ -205,7 +205,7 @@ def test_an_index_is_described_by_numbers(flights: Dataset):
 
 
 def test_values_that_are_in_most_files_get_a_warning(flights: Dataset):
-    assert "lies in 33% of the files" in flights.build_index("plane").warning
+    assert "is in 33% of the files" in flights.build_index("plane").warning
     assert flights.build_index("n").warning == ""
 
 

@@ -279,7 +279,7 @@ def test_rollback_behind_it_is_refused_by_name(change: str) -> None:
     dataset.promote(CHANGES[change], reroute=True)
     dataset.append([row("esr", 5)])
 
-    with pytest.raises(InvalidInputError, match="other partitions since a promotion"):
+    with pytest.raises(InvalidInputError, match="since moved to other partitions"):
         dataset.rollback(version=3)
 
     dataset.rollback(version=4)

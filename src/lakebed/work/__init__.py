@@ -1,6 +1,6 @@
-"""All that writes: write, rewrite, delete, merge, ingest, stage, roll back, clean up, check.
+"""Writing work: write, rewrite, delete, merge, ingest, stage, roll back, clean up, check.
 
-Each is loaded when it is used.
+Each module is loaded on first use.
 """
 
 from typing import TYPE_CHECKING

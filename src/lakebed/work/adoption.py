@@ -1,9 +1,9 @@
-"""Adopt: take Parquet files that are there as a dataset, where they lie.
+"""Adoption: existing Parquet files become a dataset in place.
 
 A dataset refers to objects in its own directory only. So a table can be adopted in place if its
-files lie in a directory of the repository: that one becomes the dataset's, its name the dataset's
-name. The head is written beside it, new batches go into it, and no file is moved or opened for
-more than its footer.
+files lie in a directory of the repository: the directory becomes the dataset's, and its name the
+dataset's name. The head is written next to it, new batches go into it, no file is moved, and only
+the footers of files are read.
 """
 
 from __future__ import annotations
@@ -69,31 +69,31 @@ from lakebed.work.batch_directories import (
 )
 from lakebed.work.foreign import ForeignLog
 
-# A date with a `T` before the time is the number without it.
+# A batch id may be a date and a time with a `T` between them, which is dropped from the number.
 _BATCH_NUMBER = r"([0-9]{8}T[0-9]{4}(?:[0-9]{2})?|[0-9]{1,18})"
 _LEVEL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _LIKE_A_BATCH = re.compile(rf"({_LEVEL_NAME.pattern})={_BATCH_NUMBER}")
-# Directories of a dataset that are not for the files of others.
+# Directories that a dataset reserves for its own files.
 OWN_FOLDERS = frozenset(Folder)
 
 Footers = Mapping[str, pq.FileMetaData]
 
-_REASONS = 3  # that a summary names; the batches have them all
+_REASONS = 3  # that a summary names; the batches list them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """What was found to adopt, and what it is taken for; `Repository.find_adoption` gives it.
+    """Files to adopt, and the role of each; returned by `Repository.find_adoption`.
 
     Attributes:
-        name: Of the dataset.
-        descriptor: What it will be.
-        batches: What each batch has written into each partition, in order of both.
-        files: Of those that become the dataset's, now or in its history, in order of key.
-        facts: Of these files; see `lakebed.state.facts`.
-        batch_id: Of files whose directories name none.
-        log: Of the table that the files are of, if another format has one.
-        notes: What a person should know of it.
+        name: Name of the dataset.
+        descriptor: Descriptor of the new dataset.
+        batches: The files of each batch in each partition, in order of both.
+        files: All files that become part of the dataset or its history, in order of key.
+        facts: Facts about these files; see `lakebed.state.facts`.
+        batch_id: Batch id of files whose directories do not name one.
+        log: Log of the table, if the files belong to one of another format.
+        notes: Remarks for the user.
     """
 
     name: str
@@ -106,23 +106,23 @@ class Adoption:
     notes: tuple[str, ...] = ()
 
     def taken_for(self, taken: Taken) -> tuple[AdoptedBatch, ...]:
-        """Return the batches that are taken for this: `current`, `history` or `left`."""
+        """Return the batches of one role: `current`, `history` or `left`."""
         return tuple(one for one in self.batches if one.taken_for == taken)
 
     def __str__(self) -> str:
-        """Return what it takes for what, in a few sentences."""
+        """Return a summary in a few sentences."""
         lines = [f"{_total(self.taken_for('current'))} become the dataset."]
         older, left = self.taken_for("history"), self.taken_for("left")
         if older:
             lines.append(
                 f"{_total(older)}, of {len({one.batch_id for one in older}):,} older batches, become "
-                "its history, of which a cleanup takes what is older than its retention."
+                "its history; a cleanup deletes the part that is older than its retention."
             )
         if left:
             count = sum(len(one.files) for one in left)
             reasons = tuple(dict.fromkeys(one.reason for one in left))
-            told = "; ".join(reasons[:_REASONS]) + ("; …" if len(reasons) > _REASONS else "")
-            lines.append(f"{count:,} files are left where they are: {told}.")
+            summary = "; ".join(reasons[:_REASONS]) + ("; …" if len(reasons) > _REASONS else "")
+            lines.append(f"{count:,} files are left where they are: {summary}.")
         return " ".join((*lines, *self.notes))
 
     def __repr__(self) -> str:
@@ -136,12 +136,12 @@ def _total(batches: Sequence[AdoptedBatch]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TablePartitions:
-    """Where the files of a table lie.
+    """Directories of the files of a table, with their partition values.
 
     Attributes:
-        directories: Each with the texts of its partition fields, where they are known.
+        directories: Each with the values of its partition fields as text, if they are known.
         keys: Types of the partition fields, by name and in order.
-        schema: Of all columns; None if the files tell it.
+        schema: Schema of all columns; None to read it from the files.
     """
 
     directories: Sequence[tuple[str, Mapping[str, str | None] | None]]
@@ -159,18 +159,18 @@ def find_adoption(
     batch_level: str = BATCH_ID,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Adoption:
-    """Look at what is to be adopted, and prove that it can be; nothing is written.
+    """Inspect the files to adopt, and prove that they can be adopted; nothing is written.
 
     Args:
-        store: Of the repository.
-        name: Of the dataset, and of its directory.
+        store: The store of the repository.
+        name: Name of the dataset, and of its directory.
         source: The directory; None for `<repository>/<name>`.
-        partition_by: Of a directory: names of partition fields, in order, each perhaps with its
-            type, as in `"dt date, carrier"`; strings otherwise.
-        read_table: Reads the partitions of a table from its metastore, where one is adopted.
-        current: Which batches of a partition are current.
+        partition_by: Names of the partition fields of a directory, in order, each with an optional
+            type, as in `"dt date, carrier"`; the default type is string.
+        read_table: Reads the partitions from a metastore, to adopt a table of one.
+        current: The batches of a partition that are current.
         batch_level: Name of the directories of batches.
-        on_progress: Is told how many footers have been read.
+        on_progress: Callback for progress; receives the number of footers read so far.
     """
     pattern = _batch_pattern(batch_level)
     if current not in ("newest", "all"):
@@ -204,7 +204,7 @@ def find_adoption(
 
 
 def _batch_pattern(batch_level: str) -> re.Pattern[str]:
-    """Return what the directory of a batch is called, with its id as the first group."""
+    """Return the pattern of the name of a batch directory, with the batch id as first group."""
     if not isinstance(batch_level, str) or _LEVEL_NAME.fullmatch(batch_level) is None:
         raise InvalidInputError(
             f"batch_level is {batch_level!r}.",
@@ -226,7 +226,7 @@ def _parse_keys(
         if name in (BATCH_ID, batch_level):
             raise PartitionSpecError(
                 f"Partition field {name!r} is taken: every batch has one of that name.",
-                hint="Leave it out: a directory of a batch right above files is known for what it is.",
+                hint="Leave it out: a batch directory right above the files is recognized.",
             )
         try:
             found[name] = Primitive(Kind(kind.strip().lower() or "string"))
@@ -242,7 +242,7 @@ def key_of(store: Store, name: str, location: str) -> str:
     """Return the key of a directory that must be the dataset's, or lie in it.
 
     Raises:
-        InvalidInputError: It is elsewhere.
+        InvalidInputError: The directory is elsewhere.
     """
     if ":" not in location.partition("/")[0]:
         location = f"file://{os.path.abspath(location)}"  # noqa: PTH100 - links in it must stay
@@ -266,7 +266,7 @@ def _directories(
     texts: Mapping[str, str | None] | None,
     batch_pattern: re.Pattern[str],
 ) -> list[FoundDirectory]:
-    """Return what lies under a directory: of a partition if its values are known, else of a table."""
+    """Return the directories under a home: a partition if `texts` are given, else a table."""
     levels_of_home = home.split("/")[1:]
     if levels_of_home and levels_of_home[0] in OWN_FOLDERS:
         raise InvalidInputError(
@@ -278,9 +278,9 @@ def _directories(
     for info in store.list(f"{home}/"):
         *levels, file = info.key[len(home) + 1 :].split("/")
         if not levels_of_home and levels and levels[0] in OWN_FOLDERS and is_segment_name(file):
-            continue  # of an attempt to adopt it that came to nothing
+            continue  # left by a failed attempt to adopt the directory
         mark = next((one for one in (*levels, file) if one.startswith(("_", "."))), None)
-        if mark is not None:  # which Spark and Hive do not read
+        if mark is not None:  # Spark and Hive do not read it
             levels = [*levels, file][: [*levels, file].index(mark)]
         directory = "/".join((home, *levels))
         is_partition = texts is not None or not keys
@@ -290,7 +290,7 @@ def _directories(
         match = batch_pattern.fullmatch(batch)
         names = [level.partition("=")[0] for level in levels]
         if mark is not None and (texts is not None or match is None or names != list(keys)):
-            continue  # tells nothing: of a table, the metastore says what is current
+            continue  # ignored: for a table, the metastore names the current files
         if texts is not None and levels:
             raise _strange(info.key, "it lies deeper than its partition")
         if directory not in found:
@@ -315,30 +315,30 @@ def _directories(
 
 
 def check_all_listed(store: Store, home: str) -> None:
-    """Refuse what a listing leaves out: its rows would be missing without a word.
+    """Refuse files that a listing leaves out: their rows would be missing silently.
 
-    Names that begin with a dot may stay: whoever wrote the directory hides them.
+    Names that begin with a dot are allowed: the writer of the directory hides them.
 
     Raises:
         InvalidInputError: There is a symbolic link, or a name that no key can have.
     """
-    place = store.local_path(home)
-    if place is None:
+    local_home = store.local_path(home)
+    if local_home is None:
         return
-    for directory, folders, names in os.walk(place):
+    for directory, folders, names in os.walk(local_home):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in (*folders, *(name for name in names if not name.startswith("."))):
-            path = os.path.join(directory, name)  # noqa: PTH118 - of each file of a table
+            path = os.path.join(directory, name)  # noqa: PTH118 - runs for each file of a table
             if os.path.islink(path):  # noqa: PTH114
                 raise InvalidInputError(
                     f"{path!r} is a symbolic link, and cannot be adopted: a dataset refers only to "
                     "files in its own directory.",
-                    hint="Put what it leads to in its place, or remove the link.",
+                    hint="Replace the link by its target, or remove it.",
                 )
             if not is_listed(name):
                 raise InvalidInputError(
                     f"{path!r} cannot be adopted: its name has a backslash, a control character or "
-                    "what is no UTF-8, which is in no name of a store.",
+                    "invalid UTF-8, which no key of a store can have.",
                     hint="Rename it, or move it out of the directory.",
                 )
 
@@ -357,11 +357,11 @@ def _texts(key: str, levels: Sequence[str], keys: Mapping[str, Type]) -> dict[st
 
 
 def _strange(key: str, reason: str, batch_level: str = "") -> InvalidInputError:
-    named = f" If {batch_level}=… are batches, say batch_level={batch_level!r}, or --batch-level."
+    named = f" If {batch_level}=… are batches, give batch_level={batch_level!r}, or --batch-level."
     return InvalidInputError(
         f"{key!r} cannot be adopted: {reason}.",
-        hint="Say how the directory is partitioned with partition_by, or --partition-by 'dt date', "
-        f"and move other files out of it.{named if batch_level else ''}",
+        hint="Give the partition fields of the directory with partition_by, or --partition-by 'dt "
+        f"date', and move other files out of it.{named if batch_level else ''}",
     )
 
 
@@ -372,7 +372,7 @@ def _judged(
     current: Literal["newest", "all"],
     batch_level: str,
 ) -> list[AdoptedBatch]:
-    """Say of each batch of each partition what it is taken for."""
+    """Return the batches of each partition, each with its role."""
     found: dict[str, dict[int | None, list[FoundDirectory]]] = {}
     for one in directories:
         if one.batch_id is not None and started_ms(one.batch_id) > now.timestamp() * 1000:
@@ -421,20 +421,20 @@ def proven(
     check_file: Callable[[str, pq.FileMetaData], None] = lambda _key, _footer: None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Adoption:
-    """Read the footers of Parquet files, prove that they are of one schema, and return the adoption.
+    """Read the footers of Parquet files, prove that their schemas match, and return the adoption.
 
     Args:
-        store: Where they are.
-        name: Of the dataset.
-        batches: Judged.
-        strategy: Of the dataset.
-        schema_of: Returns the schema of the dataset by the footers of the current files.
-        check_file: Raises an error if a current file is not what its table says.
-        on_progress: Is told how many footers have been read.
+        store: The store that holds the files.
+        name: Name of the dataset.
+        batches: The batches with their roles.
+        strategy: Partitioning of the dataset.
+        schema_of: Returns the schema of the dataset for the footers of the current files.
+        check_file: Raises an error if a current file differs from the log of its table.
+        on_progress: Callback for progress; receives the number of footers read so far.
 
     Raises:
         NotFoundError: No file is current.
-        SchemaMismatchError: A current file is not Parquet, or of another schema.
+        SchemaMismatchError: A current file is not Parquet, or has another schema.
     """
     sizes = {
         file.key: file.size_bytes
@@ -454,9 +454,8 @@ def proven(
     )
     if not live:
         raise NotFoundError(
-            f"The newest batch of each partition of {name!r} is empty, so that nothing tells the "
-            "schema.",
-            hint="Create a dataset; or say that all batches are current: --current all.",
+            f"The newest batch of each partition of {name!r} is empty, so the schema is unknown.",
+            hint="Create a dataset; or treat all batches as current: --current all.",
         )
     form = _form_of(batches)
     descriptor = DatasetDescriptor(
@@ -500,7 +499,7 @@ def _facts_of(file: FoundFile, footer: pq.FileMetaData, label: str, stored: Sche
         label=label,
         row_count=footer.num_rows,
         size_bytes=file.size_bytes,
-        checksum="",  # nobody has read the whole file
+        checksum="",  # unknown: only the footer was read
         columns={
             column: known
             for column, known in column_facts(footer).items()
@@ -510,7 +509,7 @@ def _facts_of(file: FoundFile, footer: pq.FileMetaData, label: str, stored: Sche
 
 
 def _form_of(batches: Iterable[AdoptedBatch]) -> BatchIds:
-    """Return the form in which other tools have named all batches; else ours."""
+    """Return the form of the batch ids of other tools if all batches share one; else ours."""
     forms = {
         BatchIds.MILLISECONDS if one.batch_id is None else BatchIds.written_as(one.batch_id)
         for one in batches
@@ -523,7 +522,7 @@ def _counted(
     footers: Mapping[str, pq.FileMetaData | SchemaMismatchError],
     stored: Schema,
 ) -> AdoptedBatch:
-    """Return a batch with its rows; an older one that cannot be read as the others are is left."""
+    """Return a batch with its row count; an older one of another schema gets the role `left`."""
     if one.taken_for == "left":
         return one
     rows = 0
@@ -538,12 +537,12 @@ def _counted(
     return replace(one, row_count=rows)
 
 
-# Bounds of these may be those of another writer's notion of order.
+# Another writer may order values of these types differently, so their bounds are not used.
 _UNCERTAIN = (Primitive(Kind.STRING), Primitive(Kind.BYTES))
 
 
 def _schema_of(footers: Mapping[str, pq.FileMetaData], keys: Mapping[str, Type]) -> Schema:
-    """Return the fields of the first file, and of later ones those that it lacks; then the keys."""
+    """Return the fields of the first file, then those that only later files have, then the keys."""
     fields: dict[str, pa.Field] = {}
     for footer in footers.values():
         for field in footer.schema.to_arrow_schema():
@@ -559,19 +558,19 @@ def _plain(field: pa.Field) -> pa.Field:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_timestamp(kind):
-        # INT96 names no zone, but Spark means an instant by it.
+        # INT96 has no time zone, but Spark reads it as an instant.
         zone = "UTC" if kind.unit == "ns" else kind.tz
         kind = pa.timestamp("us", zone)
     return field.with_type(kind)
 
 
 def label_of(file: FoundFile, partition: str, batch_id: int) -> str:
-    """Return the label of a file that is adopted.
+    """Return the label of an adopted file.
 
     Args:
-        file: Where it lies.
+        file: The file.
         partition: Path of its partition.
-        batch_id: Of the adoption, where its directory names none.
+        batch_id: Batch id of the adoption, for a file whose directory does not name one.
     """
     level = encode_level(BATCH_ID, batch_id if file.batch_id is None else file.batch_id)
     path = file.key.partition("/")[2]
@@ -579,20 +578,21 @@ def label_of(file: FoundFile, partition: str, batch_id: int) -> str:
 
 
 def commit_adoption(store: Store, dataset: str, adoption: Adoption) -> None:
-    """Make the files that were found a dataset that was just created, with its history.
+    """Commit the adopted files and their history to a dataset that was just created.
 
-    All versions become visible by one put. Whatever happens, no file of the table is deleted: the
-    commit has no batch of its own.
+    All versions become visible by one put. No failure deletes a file of the table: the commit has
+    no batch of its own.
 
     Raises:
-        CommitConflictError: Somebody has written to the dataset, or adopted the files, meanwhile.
+        CommitConflictError: Another writer has written to the dataset, or adopted the files,
+            meanwhile.
         CommitUnknownError: The store stopped answering.
     """
     created = read_own_head(store, dataset).state
     if created.version:
         raise CommitConflictError(
             f"Dataset {dataset!r} was written to before its files could be adopted.",
-            hint="Its files are its own; there is nothing to adopt.",
+            hint="Its files are part of it already; there is nothing to adopt.",
             expected=0,
             actual=created.version,
         )
@@ -609,7 +609,7 @@ def commit_adoption(store: Store, dataset: str, adoption: Adoption) -> None:
 
 def _changes(created: State, adoption: Adoption) -> list[Change]:
     """Return the change that makes each version, the current one last."""
-    # Two adoptions at once find the same files.
+    # Two concurrent adoptions find the same files; only one of them may commit.
     alone = Unchanged(TRUE, created.layout.partition_level_types)
     steps = steps_of(adoption.batches)
     live: dict[str, tuple[str, ...]] = {}
@@ -622,15 +622,15 @@ def _changes(created: State, adoption: Adoption) -> list[Change]:
             added.setdefault(one.partition, []).extend(
                 label_of(file, one.partition, adoption.batch_id) for file in one.files
             )
-        gone = frozenset(label for path in added for label in live.get(path, ()))
-        scope: Scope = TheseFiles.of(gone) if gone else Nothing()
+        replaced = frozenset(label for path in added for label in live.get(path, ()))
+        scope: Scope = TheseFiles.of(replaced) if replaced else Nothing()
         changes.append(
             Change(
                 batch_id=adoption.batch_id if is_last and step.batch_id is None else step.batch_id,
                 added=tuple(label for labels in added.values() for label in labels),
                 row_count=sum(one.row_count or 0 for one in step.batches),
                 removed_row_count=known_total([counts[path] for path in added if path in live])
-                if gone
+                if replaced
                 else None,
                 scope=Several((scope, alone)) if is_last else scope,
             )

@@ -1,7 +1,7 @@
-"""Directories of batches that somebody else wrote: which of them are current, and which history.
+"""Batch directories of other writers: selection of the current ones and of the history.
 
-In the layout `dt=…/batch_id=…/` a rerun writes a directory of its own beside the one that it
-replaces, and nothing in the directories says which one readers were shown. The ids do: the batch
+In the layout `dt=…/batch_id=…/` a rerun writes a directory of its own next to the one that it
+replaces, and nothing in the directories shows which one readers used. The ids decide: the batch
 that began last is the newest.
 """
 
@@ -17,10 +17,10 @@ from lakebed.model.keys import started_ms
 Taken = Literal["current", "history", "left"]
 
 MAX_OLDER_BATCHES = 100
-"""So many ids of superseded batches become history at most: each is a version of its own."""
+"""Limit of superseded batches that become history: each is a version of its own."""
 
-_SUCCESS = "_SUCCESS"  # what a job of Hadoop or Spark leaves where it has ended well
-_UNFINISHED = "_temporary"  # and what it works in until then
+_SUCCESS = "_SUCCESS"  # a job of Hadoop or Spark leaves this file when it has succeeded
+_UNFINISHED = "_temporary"  # its working directory until then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +28,10 @@ class FoundFile:
     """A file to adopt.
 
     Attributes:
-        key: Where it is.
-        size_bytes: Its length.
-        texts: Of each partition field, its value as text; None for null.
-        batch_id: Of the directory that it lies in; None if that names none.
+        key: Path of the file in the repository.
+        size_bytes: Length of the file.
+        texts: Value of each partition field as text; None for null.
+        batch_id: Batch id of its directory; None if the directory does not name one.
     """
 
     key: str
@@ -42,14 +42,14 @@ class FoundFile:
 
 @dataclass(slots=True, kw_only=True)
 class FoundDirectory:
-    """A directory that names a batch, or what lies in a partition without one.
+    """A directory of a batch, or a directory of a partition that directly holds files.
 
     Attributes:
-        key: Where it is.
-        texts: Of each partition field, its value as text; None for null.
-        batch_id: That it names, if it names one.
-        files: In it.
-        marks: Names of hidden files and directories right in it.
+        key: Path of the directory in the repository.
+        texts: Value of each partition field as text; None for null.
+        batch_id: The batch id that it names, if any.
+        files: Files in the directory.
+        marks: Names of the hidden files and directories right in it.
     """
 
     key: str
@@ -61,17 +61,18 @@ class FoundDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedBatch:
-    """What one batch has written into one partition, and what it is taken for.
+    """The files of one batch in one partition, and their role in the dataset.
 
     Attributes:
         partition: Path of the partition; empty if there are no partition fields.
-        batch_id: Of the directory; None if that names none: then it is of the adoption's batch.
-        files: In it.
-        taken_for: `current`: the first that readers see. `history`: an older version. `left`: it
-            stays where it is, and is no part of the dataset.
-        reason: Why it is taken for that.
-        row_count: Entities in it; None if nobody has looked.
-        marks: Names of hidden files and directories right in its directory.
+        batch_id: Batch id of the directory; None if it does not name one: the files then become
+            part of the adoption's batch.
+        files: The files.
+        taken_for: The role. `current`: visible in the first version that readers see. `history`:
+            part of an older version. `left`: left in place, and not part of the dataset.
+        reason: Reason for the role.
+        row_count: Number of entities; None if unknown.
+        marks: Names of the hidden files and directories right in its directory.
     """
 
     partition: str
@@ -84,27 +85,27 @@ class AdoptedBatch:
 
     @property
     def size_bytes(self) -> int:
-        """Of its files."""
+        """Total size of its files."""
         return sum(file.size_bytes for file in self.files)
 
     def left(self, reason: str) -> AdoptedBatch:
-        """Return it as one that stays where it is."""
+        """Return a copy with the role `left`."""
         return replace(self, taken_for="left", reason=reason)
 
 
 def judge_partition(
     path: str, batches: Sequence[AdoptedBatch], batch_level: str
 ) -> list[AdoptedBatch]:
-    """Say of the batches of one partition which is current: the newest.
+    """Assign roles to the batches of one partition: the newest is current.
 
     Args:
-        path: Of the partition.
-        batches: All of it, each taken for current so far.
+        path: Path of the partition.
+        batches: All batches of the partition, each with the role `current` so far.
         batch_level: Name of the directories of batches.
 
     Raises:
-        InvalidInputError: Nobody can tell: files lie beside the directories of batches, or the
-            newest one looks as if its writer had not come to its end.
+        InvalidInputError: It is unclear which batch is current: files lie next to the directories
+            of batches, or the newest batch looks unfinished.
     """
     ordered = sorted(batches, key=_age)
     named = [batch for batch in ordered if batch.batch_id is not None]
@@ -114,20 +115,20 @@ def judge_partition(
         loose = next(batch for batch in ordered if batch.batch_id is None).files[0]
         raise InvalidInputError(
             f"{loose.key!r} lies beside directories of batches, such as "
-            f"{batch_level}={named[-1].batch_id}, so that nobody can tell which is current.",
-            hint="Move it into the directory of a batch, or out of the partition; or say that all "
-            "batches are current: --current all.",
+            f"{batch_level}={named[-1].batch_id}, so it is unclear which is current.",
+            hint="Move it into the directory of a batch, or out of the partition; or treat all "
+            "batches as current: --current all.",
         )
-    # What holds neither a file nor a sign of success is nothing that anybody has written.
+    # A directory with neither a file nor a success mark does not count as a batch.
     known = [batch for batch in named if batch.files or _SUCCESS in batch.marks]
     if not known:
         return []
     *older, newest = known
-    told = f"{path or 'the dataset'}/{batch_level}={newest.batch_id}"
+    directory = f"{path or 'the dataset'}/{batch_level}={newest.batch_id}"
     if _UNFINISHED in newest.marks:
-        raise _unfinished(told, f"it holds {_UNFINISHED}")
+        raise _unfinished(directory, f"it holds {_UNFINISHED}")
     if _SUCCESS not in newest.marks and any(_SUCCESS in batch.marks for batch in older):
-        raise _unfinished(told, f"it has no {_SUCCESS}, and an older batch has")
+        raise _unfinished(directory, f"it has no {_SUCCESS}, but an older batch has one")
     judged = [
         batch.left(f"unfinished: it holds {_UNFINISHED}")
         if _UNFINISHED in batch.marks
@@ -138,16 +139,16 @@ def judge_partition(
     return [*judged, replace(newest, reason=reason)]
 
 
-def _unfinished(told: str, sign: str) -> InvalidInputError:
+def _unfinished(directory: str, sign: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{told} is the newest batch, but looks unfinished: {sign}.",
+        f"{directory} is the newest batch, but looks unfinished: {sign}.",
         hint=f"Delete it if its writer died. If it is complete, put an empty {_SUCCESS} into it, "
         f"and delete {_UNFINISHED}.",
     )
 
 
 def limit_history(batches: Iterable[AdoptedBatch]) -> list[AdoptedBatch]:
-    """Leave out the oldest of very many superseded batches."""
+    """Keep only the newest `MAX_OLDER_BATCHES` superseded batches as history."""
     all_batches = list(batches)
     ages = sorted({_age(batch) for batch in all_batches if batch.taken_for == "history"})
     too_old = frozenset(ages[:-MAX_OLDER_BATCHES])
@@ -163,9 +164,9 @@ class Step:
     """A version to make.
 
     Attributes:
-        batch_id: Of the batch that it is the commit of; None if of several, of which none was
+        batch_id: Batch id of the commit; None if the step adds several batches, none of them
             superseded.
-        batches: That it adds. Each takes the place of the one of its partition before it.
+        batches: The batches that it adds. Each replaces the one before it in its partition.
     """
 
     batch_id: int | None
@@ -173,10 +174,10 @@ class Step:
 
 
 def steps_of(batches: Iterable[AdoptedBatch]) -> list[Step]:
-    """Return the versions to make, oldest first; the last one is what is current.
+    """Return the versions to make, oldest first; the last one is the current version.
 
-    Each superseded batch gets a version, which shows what was current when it was. Of the others,
-    those go together that come between two of these.
+    Each superseded batch gets a version of its own, which shows the dataset as of that batch. The
+    other batches between two of these share one version.
     """
     taken = sorted((batch for batch in batches if batch.taken_for != "left"), key=_age)
     superseded = {batch.batch_id for batch in taken if batch.taken_for == "history"}
@@ -197,6 +198,6 @@ def steps_of(batches: Iterable[AdoptedBatch]) -> list[Step]:
 
 
 def _age(batch: AdoptedBatch) -> tuple[bool, int, int]:
-    """Return what orders batches by the time at which they began; that of the adoption is last."""
+    """Return the sort key of a batch by its start time; files without a batch id come last."""
     number = batch.batch_id or 0
     return batch.batch_id is None, started_ms(number), number

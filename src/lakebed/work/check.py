@@ -1,7 +1,7 @@
-"""Check: do head, files, facts and indices agree, and what can be made right again?
+"""Check of a dataset: compares head, files, facts and indices, and repairs what it can.
 
-Data files are the truth; what is known of them can be rebuilt from them, as commits. A repair
-never deletes data.
+Data files are the truth; facts and indices can be rebuilt from them, as commits. A repair never
+deletes data.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment
 from lakebed.work.defaults import CLOCK_SKEW
 from lakebed.work.indexing import build_index
-from lakebed.work.inventory import REQUESTS_AT_ONCE, Reason, Rules, look
+from lakebed.work.inventory import REQUESTS_AT_ONCE, Reason, Rules, take_inventory
 from lakebed.work.metadata_compaction import kept_labels
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PAGE = 1_000  # objects that stores list at once
+_PAGE = 1_000  # objects in one answer of a LIST
 
 _REMEDIES = {
     HISTORY: "Older versions cannot be read; restore it.",
-    SOURCES: "Restore it; it tells which raw files were read.",
+    SOURCES: "Restore it; it records which raw files were read.",
     RUNS: "Restore it; a rerun needs it.",
 }
 
@@ -72,23 +72,23 @@ EXIT_CODE = FormatError.exit_code
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
-    ERROR = "error"  # a reader fails, or gets less than there was
-    WARNING = "warning"  # answers are right, but slower, or other tools see something else
+    ERROR = "error"  # a reader fails, or misses rows
+    WARNING = "warning"  # results are right, but slower, or differ in other tools
     NOTE = "note"  # nothing is wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that a check has found.
+    """A single finding of a check.
 
     Attributes:
-        severity: How bad it is.
-        key: Of the object, relative to the repository.
-        what: What was found.
-        remedy: What to do about it; empty for a note.
-        is_repaired: Whether this check has made it right.
+        severity: Severity of the finding.
+        key: Path of the object in the repository.
+        what: Description of the finding.
+        remedy: Advice to fix it; empty for a note.
+        is_repaired: True if this check has repaired it.
     """
 
     severity: Severity
@@ -100,14 +100,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """What a check has found.
+    """The findings of a check.
 
     Attributes:
-        dataset: Its name.
-        version: That was checked; None where the head cannot be read.
-        file_count: Live data files.
-        is_deep: Whether the content of data files was compared with its checksums.
-        findings: In order of severity, then of key.
+        dataset: Name of the dataset.
+        version: The version that was checked; None if the head cannot be read.
+        file_count: Number of live data files.
+        is_deep: True if the content of data files was compared with its checksums.
+        findings: The findings, in order of severity, then of key.
 
     >>> import lakebed
     >>> repository = lakebed.open_repository("memory://doctest-check-report")
@@ -138,7 +138,7 @@ class CheckReport:
 
     @property
     def is_ok(self) -> bool:
-        """Whether no problem remains."""
+        """True if no problem remains."""
         return not self.problems
 
     def __repr__(self) -> str:
@@ -200,8 +200,8 @@ def check(
     spark: SparkSession | None = None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> CheckReport:
-    """Compare what the head says with what is on storage; see `Dataset.check`."""
-    PROCESS_CACHE.clear()  # what matters is what the storage holds
+    """Compare the head with the objects on storage; see `Dataset.check`."""
+    PROCESS_CACHE.clear()  # check the storage itself
     try:
         head = read_own_head(store, dataset)
     except CorruptMetadataError as exc:
@@ -226,7 +226,7 @@ def check(
 
 
 class _Checker:
-    """Looks at one version, and remembers what a repair needs to know."""
+    """Checks one version, and keeps the inputs of a repair."""
 
     def __init__(self, store: Store, head: Head) -> None:
         self._store = store
@@ -234,11 +234,11 @@ class _Checker:
         self.state = head.state
         self._live = frozenset(head.state.labels)
         self.lost_facts: list[str] = []  # labels of live files whose facts are missing or wrong
-        # Segments of the file table and of postings that cannot be read, by the name of their list.
+        # Unreadable segments of the file table and of postings, by the name of their list.
         self.lost: defaultdict[str, list[Segment]] = defaultdict(list)
         self.lost_indices: list[str] = []  # columns
         self.is_schema_file_wrong = False
-        self.leftover: Head | None = None  # a second head that means nothing
+        self.leftover: Head | None = None  # a second head that an earlier hand-over left
 
     def run(
         self, *, is_deep: bool, spark: SparkSession | None, on_progress: OnProgress
@@ -270,7 +270,7 @@ class _Checker:
         return findings
 
     def _list_objects(self, on_progress: OnProgress) -> dict[str, ObjectInfo]:
-        """Return what there is, by key, and tell how many of the live files have been found."""
+        """Return the objects by key, and report the number of live files found so far."""
         name, sizes = self.state.name, dict.fromkeys(map(self.state.layout.key, self._live), 0)
         tally = Tally(on_progress, f"list files of {name}", sizes)
         objects: dict[str, ObjectInfo] = {}
@@ -290,15 +290,15 @@ class _Checker:
             yield Finding(
                 severity=Severity.WARNING,
                 key=key,
-                what=f"There is a second head; {self.head.key!r} is the true one.",
+                what=f"There is a second head; {self.head.key!r} is the valid one.",
                 remedy=self._remedy_of_second_head(),
             )
         if len(set(self.state.labels)) < len(self.state.labels):
             yield Finding(
                 severity=Severity.ERROR,
                 key=self.head.key,
-                what="A data file is named more than once, so that its rows count more than once.",
-                remedy="Roll back to the last version that is right.",
+                what="A data file is named more than once, so its rows count more than once.",
+                remedy="Roll back to the last correct version.",
             )
         if self.state.is_changed_by_others:
             yield Finding(
@@ -313,8 +313,8 @@ class _Checker:
         with suppress(FormatError):
             self.leftover = find_leftover(self._store, self.head)
         if self.leftover is not None:
-            return "check(repair=True) deletes it: it was written when its time was past."
-        return "No reader of Lakebed looks at it: delete it, unless another tool needs it."
+            return "check(repair=True) deletes it: an earlier change of the head format left it."
+        return "Lakebed does not read it: delete it, unless another tool needs it."
 
     def _check_segments(self) -> list[Finding]:
         findings = []
@@ -329,7 +329,7 @@ class _Checker:
     def _each(
         self, segments: Sequence[Segment], decode: Callable[[bytes, str], object]
     ) -> list[tuple[Segment, str | None]]:
-        def look_at(segment: Segment) -> tuple[Segment, str | None]:
+        def inspect(segment: Segment) -> tuple[Segment, str | None]:
             try:
                 decode(self._store.get(segment.key).data, segment.key)
             except ObjectNotFoundError:
@@ -338,10 +338,10 @@ class _Checker:
                 return segment, exc.message
             return segment, None
 
-        return list(at_once(look_at, segments, REQUESTS_AT_ONCE))
+        return list(at_once(inspect, segments, REQUESTS_AT_ONCE))
 
     def _read_file_table(self) -> tuple[dict[str, tuple[int, str]], list[Finding]]:
-        """Return size and checksum of every file that the table knows, by label."""
+        """Return size and checksum of every file in the file table, by label."""
         table: dict[str, tuple[int, str]] = {}
 
         def note(data: bytes, key: str) -> None:
@@ -371,7 +371,7 @@ class _Checker:
         objects: Mapping[str, ObjectInfo],
         table: Mapping[str, tuple[int, str]],
     ) -> tuple[list[str], list[Finding]]:
-        """Return those of some files that are there, and what is wrong with all of them."""
+        """Return the files that exist, and findings about missing and wrong ones."""
         findings, present = [], []
         for label in labels:
             key = self.state.layout.key(label)
@@ -382,7 +382,7 @@ class _Checker:
             if info is None:
                 what = "The data file is missing."
             elif known is not None and known[0] != info.size_bytes:
-                what = f"It has {info.size_bytes} bytes, and was written with {known[0]}."
+                what = f"It has {info.size_bytes} bytes, but was written with {known[0]}."
             else:
                 continue
             findings.append(self._finding_of_file(label, what))
@@ -392,7 +392,7 @@ class _Checker:
         remedy = (
             "Restore it from a copy, or roll back or rerun its partition."
             if label in self._live
-            else "It is of an older version: restore it from a copy. The current one is not affected."
+            else "An older version needs it: restore it from a copy. The current version does not."
         )
         return Finding(
             severity=Severity.ERROR, key=self.state.layout.key(label), what=what, remedy=remedy
@@ -407,7 +407,7 @@ class _Checker:
                 yield _without_facts(self.state.layout.key(label))
 
     def _read_notes(self) -> tuple[list[Shown], list[Finding]]:
-        """Return what tables of a metastore show, and the notes that do not tell it."""
+        """Return the versions that tables of a metastore show, and findings about bad records."""
         shown, findings = [], []
         for key, note in published.read_each(self._store, self.state.name):
             if isinstance(note, Shown):
@@ -417,7 +417,7 @@ class _Checker:
                 Finding(
                     severity=Severity.ERROR,
                     key=key,
-                    what=f"{note.message} No cleanup deletes anything meanwhile.",
+                    what=f"{note.message} Until then, no cleanup deletes anything.",
                     remedy=note.hint,
                 )
             )
@@ -426,7 +426,7 @@ class _Checker:
     def _without_cleaned_up(
         self, findings: list[Finding], objects: Mapping[str, ObjectInfo]
     ) -> list[Finding]:
-        """Leave out files that are missing since a cleanup has given them up meanwhile."""
+        """Leave out findings about files that a cleanup has given up meanwhile."""
         if all(finding.key in objects for finding in findings):
             return findings
         state = read_own_head(self._store, self.state.name).state
@@ -439,14 +439,14 @@ class _Checker:
         workers = self._workers(spark if is_deep else None, "read indices of")
         store = self._store
 
-        def look_at(segments: Sequence[Segment]) -> list[str]:
+        def inspect(segments: Sequence[Segment]) -> list[str]:
             return [_trouble_of_postings(store, segment, is_deep=is_deep) for segment in segments]
 
         for column, segments in self.state.lists.postings.items():
             step = 1 if spark is None else -(-len(segments) // workers.count) or 1
             groups = [segments[at : at + step] for at in range(0, len(segments), step)]
-            looked_at = workers.map(look_at, groups, list[str])
-            troubles = [what for of_group in looked_at for what in of_group]
+            answers = workers.map(inspect, groups, list[str])
+            troubles = [what for of_group in answers for what in of_group]
             for segment, what in zip(segments, troubles, strict=True):
                 if what:
                     self.lost[postings_of(column)].append(segment)
@@ -455,13 +455,13 @@ class _Checker:
                             severity=Severity.WARNING,
                             key=segment.key,
                             what=what,
-                            remedy="check(repair=True) builds it anew from the data files.",
+                            remedy="check(repair=True) rebuilds it from the data files.",
                         )
                     )
         return findings
 
     def _check_indices(self) -> Iterator[Finding]:
-        """Check the index files of Kartothek: complete, and of live files only."""
+        """Check that index files of Kartothek are complete, and name live files only."""
         for column, key in self.state.indices.items():
             what = self._trouble_of_index(column, key)
             if what:
@@ -470,7 +470,7 @@ class _Checker:
                     severity=Severity.ERROR,
                     key=key,
                     what=what,
-                    remedy="check(repair=True) takes it out of the head: other tools then read "
+                    remedy="check(repair=True) removes it from the head: other tools then read "
                     "without an index.",
                 )
 
@@ -490,7 +490,7 @@ class _Checker:
             return f"The index of {column!r} cannot be read: {exc}."
         strange = labels.difference(self.state.labels)
         if strange:
-            return f"The index of {column!r} names files that are not live, as {min(strange)!r}."
+            return f"The index of {column!r} names files that are not live: {min(strange)!r}."
         kind = self.state.layout.column_types.get(column)
         if kind is None or column in self.state.layout.partition_keys or not self.state.labels:
             return ""
@@ -501,7 +501,7 @@ class _Checker:
         has_values = pc.is_valid(known.columns[column].min).to_pylist()
         for label, has_some in zip(self.state.labels, has_values, strict=True):
             if has_some and label not in labels:
-                return f"The index of {column!r} lacks {label!r}, so that its rows are not found."
+                return f"The index of {column!r} lacks {label!r}, so its rows are not found."
         return ""
 
     def _check_schema_file(self) -> Iterator[Finding]:
@@ -510,7 +510,7 @@ class _Checker:
         wanted = kartothek.encode_schema(state.descriptor.schema, state.descriptor.partition_types)
         try:
             is_right = _schema_of(self._store.get(key).data) == _schema_of(wanted)
-            what = "It is not the schema of the head, so that other tools see another one."
+            what = "It differs from the schema of the head, so other tools see another schema."
         except ObjectNotFoundError:
             is_right, what = False, "The schema file is missing; plateau needs it."
         except (pa.ArrowException, OSError, ValueError) as exc:
@@ -521,7 +521,7 @@ class _Checker:
                 severity=Severity.WARNING,
                 key=key,
                 what=what,
-                remedy="check(repair=True) writes it anew.",
+                remedy="check(repair=True) writes it again.",
             )
 
     def _check_content(
@@ -531,17 +531,17 @@ class _Checker:
         spark: SparkSession | None,
         on_progress: OnProgress,
     ) -> Iterator[Finding]:
-        """Read data files, and compare them with what is known of them.
+        """Read data files, and compare their content with their recorded checksums.
 
         Args:
-            sizes: Bytes of each, by label.
-            table: What is known of them.
-            spark: Whose tasks read them; None for threads.
-            on_progress: Is told of each file, as far as workers can.
+            sizes: Size of each file in bytes, by label.
+            table: Recorded size and checksum of each file, by label.
+            spark: Session whose tasks read the files; None for threads.
+            on_progress: Callback for progress; receives each file, as far as workers report it.
         """
         tally = Tally(on_progress, f"compare files of {self.state.name}", sizes)
         workers = self._workers(spark, "compare files of")
-        store, layout, tell = self._store, self.state.layout, workers.telling(tally.listener)
+        store, layout, report = self._store, self.state.layout, workers.telling(tally.listener)
         recorded = {
             label: Recorded(size_bytes=table[label][0], checksum=table[label][1])
             for label in sizes
@@ -554,10 +554,10 @@ class _Checker:
                 what = _trouble_of_content(store, layout, label, recorded.get(label))
                 if what:
                     troubles.append((label, what))
-                tell(label)
+                report(label)
             return troubles
 
-        # Threads take file by file, since the next is theirs then; tasks take groups of one size.
+        # Threads take one file at a time, to balance the load; tasks take groups of equal size.
         groups = [[label] for label in sizes]
         if spark is not None:
             groups = balanced_groups(sizes, workers.count)
@@ -572,16 +572,16 @@ class _Checker:
         )
 
     def _note_others(self) -> Iterator[Finding]:
-        """Tell of what no version needs; `cleanup` says more."""
-        sight = look(self._store, self.state.name)
+        """Yield notes on objects that no version needs; `cleanup` reports more about them."""
+        inventory = take_inventory(self._store, self.state.name)
         rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=CLOCK_SKEW)
-        judge = sight.judge_by(sight.state, rules)
-        for file in judge.judge(sight.objects):
+        judge = inventory.judge_by(inventory.state, rules)
+        for file in judge.judge(inventory.objects):
             if file.reason in (Reason.UNKNOWN, Reason.RESERVED, Reason.ABANDONED):
                 yield Finding(
                     severity=Severity.NOTE, key=file.key, what=f"{file.reason}: {file.note}"
                 )
-        for batch_id, batch in sorted(sight.reserved.items()):
+        for batch_id, batch in sorted(inventory.reserved.items()):
             if batch.record is None:
                 yield _unreadable_reservation(self.state.name, batch_id, batch.problem)
                 continue
@@ -595,26 +595,26 @@ class _Checker:
 
 
 def _trouble_of_content(store: Store, layout: Layout, label: str, recorded: Recorded | None) -> str:
-    """Return in what a data file differs from what was written; empty if in nothing."""
+    """Return how a data file differs from the file that was written; empty if it does not."""
     try:
         if recorded is None or recorded.sha256 is None:
-            # Nobody knows what was written; but pages may have checksums of their own.
+            # There is no recorded checksum, but pages may have checksums of their own.
             facts_of_file(store, layout, label)
             return ""
         deviation = difference(store, layout.key(label), recorded)
     except ObjectNotFoundError:
-        return ""  # a cleanup was faster, or the listing has told of it
+        return ""  # a cleanup was faster, or the check of the listing has reported it
     except CorruptMetadataError as exc:
         return exc.message
-    # Of a wrong size the listing has told.
-    is_told = deviation != CHECKSUM_DIFFERS
-    return "" if is_told else f"Its content is not what was written: {deviation}."
+    # The check of the listing has reported a wrong size.
+    is_reported = deviation != CHECKSUM_DIFFERS
+    return "" if is_reported else f"Its content is not what was written: {deviation}."
 
 
 def _trouble_of_postings(store: Store, segment: Segment, *, is_deep: bool) -> str:
-    """Return why a segment of an index cannot be read; empty if it can."""
+    """Return the reason why a segment of an index cannot be read; empty if it can."""
     try:
-        # A commit of this process may hold what is lost by now.
+        # Bypass the cache: this process may hold a segment that is lost on storage.
         footer, _ = index_segment.open_segment(store, segment, is_fresh=True)
         if is_deep:
             for number in range(footer.groups.num_rows):
@@ -630,7 +630,7 @@ def _repair(
     findings: Sequence[Finding],
     spark: SparkSession | None,
 ) -> list[Finding]:
-    """Make right what data files and head tell, as commits, and say what was made right."""
+    """Repair facts and indices from the data files and the head, and mark repaired findings."""
     state = checker.state
     repaired: set[str] = set()
     if checker.is_schema_file_wrong:
@@ -660,14 +660,14 @@ def _rebuilt_facts(store: Store, state: State, labels: Sequence[str]) -> list[Fi
         try:
             return facts_of_file(store, state.layout, label)
         except (CorruptMetadataError, ObjectNotFoundError):
-            return None  # what is told of the file stays a problem
+            return None  # the finding about the file stays a problem
 
     rebuilt = at_once(rebuild, labels, REQUESTS_AT_ONCE)
     return [facts for facts in rebuilt if facts is not None]
 
 
 def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]) -> None:
-    """Name rebuilt facts in the place of those that are lost, and nothing that cannot be read."""
+    """Commit rebuilt facts in place of lost ones, and drop unreadable segments and indices."""
     state = checker.state
     new = {}
     with Transaction.on(store, state, "repair") as transaction:
@@ -705,7 +705,7 @@ def _unreadable_reservation(name: str, batch_id: int, problem: str) -> Finding:
         severity=Severity.WARNING,
         key=reservation.key_of(name, batch_id),
         what=f"{problem} The batch is not committed, and a cleanup keeps its files.",
-        remedy="If it was staged, restore it from a copy; if nobody waits for the batch, delete it.",
+        remedy="If it was staged, restore it from a copy; if the batch is not needed, delete it.",
     )
 
 
@@ -713,6 +713,6 @@ def _without_facts(key: str) -> Finding:
     return Finding(
         severity=Severity.WARNING,
         key=key,
-        what="No facts are known of the file, so that every plan keeps it.",
+        what="There are no facts about the file, so no plan can skip it.",
         remedy="check(repair=True) rebuilds them from the file.",
     )

@@ -1,8 +1,8 @@
-"""Cleanup: first commit what is given up, then delete it.
+"""Cleanup: commits which files are given up, then deletes them.
 
-The commit raises the horizon, shuts out batches whose writers are taken for dead, and takes
-expired protections out. From then on no commit can make a doomed file visible again, so that
-deleting needs no haste: who is killed in the middle begins again, and finds the rest.
+The commit raises the horizon, shuts out batches whose writers are considered dead, and removes
+expired protections. From then on no commit can make a doomed file visible again, so the deletion
+can be interrupted at any time: the next cleanup finds and deletes the remaining files.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from lakebed.work.inventory import (
     REQUESTS_AT_ONCE,
     AskTables,
     FindDeadMetadata,
+    Inventory,
     JudgedFile,
     Reason,
     Rules,
-    Sight,
     horizon_of,
-    look,
     read_history,
+    take_inventory,
 )
 
 if TYPE_CHECKING:
@@ -60,26 +60,27 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 KEYS_PER_REQUEST = 1000  # S3 DeleteObjects limit
-_ROUNDS = 20  # against protections, each of which is a commit
+_ROUNDS = 20  # each protection is a commit, and may win the race
 _AGE = re.compile(r"([0-9]{1,6})\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_LONGEST_AGE = dt.timedelta(days=366 * 1000)  # no time before the year 1 comes of it
+_LONGEST_AGE = dt.timedelta(days=366 * 1000)  # keeps all computed times after the year 1
 _LOG_SUFFIX = ".json.zst"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupReport:
-    """What a cleanup has deleted, or would delete, and what it keeps.
+    """The objects that a cleanup has deleted or would delete, and those that it keeps.
 
     Attributes:
-        dataset: Its name.
-        is_dry_run: Whether nothing was deleted.
-        version: That the cleanup made; None if it had nothing new to give up.
-        cutoff: What was superseded by then is dead; aware, UTC.
-        horizon: Versions before it cannot be read any more, unless they are protected.
-        files: What is dead, each with its reason, in order of key.
-        kept: What is kept though no reader of the current version needs it, with the reason.
-        kept_counts: How many objects are kept, by reason, live ones included.
+        dataset: Name of the dataset.
+        is_dry_run: True if nothing was deleted.
+        version: The version that the cleanup made; None if it had nothing new to give up.
+        cutoff: Files that were superseded by this time are dead; aware, UTC.
+        horizon: Older versions cannot be read any more, unless they are protected.
+        files: Dead objects, each with its reason, in order of key.
+        kept: Objects that are kept although no reader of the current version needs them, each with
+            its reason.
+        kept_counts: Number of objects that are kept, by reason; includes live ones.
 
     >>> import lakebed
     >>> repository = lakebed.open_repository("memory://doctest-cleanup-report")
@@ -108,12 +109,12 @@ class CleanupReport:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of what is dead; temporary files, whose size is not known, are not counted."""
+        """Total size of the dead objects, without temporary files, whose size is unknown."""
         return sum(file.size_bytes or 0 for file in self.files)
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many objects are dead, by reason."""
+        """Number of dead objects, by reason."""
         return dict(sorted(Counter(str(file.reason) for file in self.files).items()))
 
     def to_table(self) -> pa.Table:
@@ -199,10 +200,10 @@ def _document(file: JudgedFile) -> dict[str, object]:
 
 
 def parse_age(age: str | dt.timedelta) -> dt.timedelta:
-    """Read an age such as `7d`, `12h`, `30m`, `45s` or `2w`.
+    """Parse an age such as `7d`, `12h`, `30m`, `45s` or `2w`.
 
     Raises:
-        InvalidInputError: It is of no such form, negative, or of more than a thousand years.
+        InvalidInputError: It has another form, is negative, or is more than a thousand years.
 
     >>> parse_age("7d")
     datetime.timedelta(days=7)
@@ -213,7 +214,8 @@ def parse_age(age: str | dt.timedelta) -> dt.timedelta:
         match = _AGE.fullmatch(age.strip()) if isinstance(age, str) else None
         if match is None:
             raise InvalidInputError(
-                f"{age!r} is no age.", hint="Write a number and s, m, h, d or w, such as '7d'."
+                f"{age!r} is not a valid age.",
+                hint="Write a number and s, m, h, d or w, such as '7d'.",
             )
         duration = dt.timedelta(**{_UNITS[match[2]]: int(match[1])})
     if not dt.timedelta() <= duration <= _LONGEST_AGE:
@@ -235,9 +237,10 @@ def cleanup(
     ask: AskTables | None = None,
     find_dead_metadata: FindDeadMetadata,
 ) -> CleanupReport:
-    """Delete what is proven dead; see `Dataset.cleanup`, and for `ask` `look`.
+    """Delete objects that are proven dead; see `Dataset.cleanup`.
 
-    `find_dead_metadata` tells what of the metadata of published tables is dead.
+    For `ask` see `take_inventory`. `find_dead_metadata` finds the dead metadata of published
+    tables.
     """
     rules = Rules(
         now=dt.datetime.now(dt.UTC),
@@ -245,35 +248,35 @@ def cleanup(
         clock_skew=parse_age(clock_skew),
     )
     workers = workers_for(
-        spark, store, threads=REQUESTS_AT_ONCE, purpose=f"delete what is dead of {dataset}"
+        spark, store, threads=REQUESTS_AT_ONCE, purpose=f"delete dead files of {dataset}"
     )
 
-    def look_anew() -> Sight:
-        sight = look(store, dataset, ask)
-        metadata = find_dead_metadata(store, dataset, sight.objects, rules.cutoff)
-        return replace(sight, metadata=metadata)
+    def inspect() -> Inventory:
+        inventory = take_inventory(store, dataset, ask)
+        metadata = find_dead_metadata(store, dataset, inventory.objects, rules.cutoff)
+        return replace(inventory, metadata=metadata)
 
-    sight = look_anew()
-    planned, judged = _plan(sight, rules)
+    inventory = inspect()
+    planned, judged = _plan(inventory, rules)
     version = None
     state = planned
     temporary = _remove_leftovers(store, dataset, rules, is_dry_run=is_dry_run)
     freed: list[JudgedFile] = []
     if not is_dry_run:
         try:
-            state, judged, version = _give_up(store, sight, rules, options)
+            state, judged, version = _give_up(store, inventory, rules, options)
         except StorageFullError as exc:
-            freed = _free(store, workers, sight, rules, on_progress)
+            freed = _free(store, workers, inventory, rules, on_progress)
             _log.warning("no room to commit a cleanup dataset=%s freed=%d", dataset, len(freed))
             if not freed and not temporary:
-                raise _too_full(sight, exc) from exc
+                raise _too_full(inventory, exc) from exc
             try:
-                state, judged, version = _give_up(store, look_anew(), rules, options)
+                state, judged, version = _give_up(store, inspect(), rules, options)
             except StorageFullError as again:
-                raise _too_full(sight, again, (*freed, *temporary)) from again
+                raise _too_full(inventory, again, (*freed, *temporary)) from again
     dead = [file for file in judged if file.reason.is_dead]
     if not is_dry_run:
-        _delete_noted(store, workers, state, dead, on_progress)
+        _delete_logged(store, workers, state, dead, on_progress)
     dead = [*freed, *dead]
     report = CleanupReport(
         dataset=dataset,
@@ -300,74 +303,74 @@ def cleanup(
     return report
 
 
-def _plan(sight: Sight, rules: Rules) -> tuple[State, list[JudgedFile]]:
-    """Return what the head shall say, and what is dead then.
+def _plan(inventory: Inventory, rules: Rules) -> tuple[State, list[JudgedFile]]:
+    """Return the planned state of the head, and the verdicts under it.
 
-    The horizon goes no further than needed: to the last version that took out a dead file.
+    The horizon is raised no further than needed: to the last version that removed a dead file.
     """
-    state = sight.state
-    judge = sight.judge_by(state, rules)
-    judge.judge(sight.objects)
+    state = inventory.state
+    judge = inventory.judge_by(state, rules)
+    judge.judge(inventory.objects)
     expired = judge.expired_batches
     oldest = max((state.oldest_batch, *(batch_id + 1 for batch_id in expired)))
     alive = (
-        batch_id for batch_id in sight.reserved if batch_id < oldest and batch_id not in expired
+        batch_id for batch_id in inventory.reserved if batch_id < oldest and batch_id not in expired
     )
     widest = replace(
         state,
-        horizon=horizon_of(state, sight.entries, rules),
+        horizon=horizon_of(state, inventory.entries, rules),
         oldest_batch=oldest,
         open_batches=tuple(batch_id for batch_id in alive if state.may_commit(batch_id)),
         protections=tuple(
             protection for protection in state.protections if not protection.is_expired(rules.now)
         ),
     )
-    judged = sight.judge_by(widest, rules).judge(sight.objects)
+    judged = inventory.judge_by(widest, rules).judge(inventory.objects)
     superseded = [file.version or 0 for file in judged if file.reason is Reason.SUPERSEDED]
     return replace(widest, horizon=max((state.horizon, *superseded))), judged
 
 
 def _give_up(
-    store: Store, sight: Sight, rules: Rules, options: CommitOptions | None
+    store: Store, inventory: Inventory, rules: Rules, options: CommitOptions | None
 ) -> tuple[State, list[JudgedFile], int | None]:
-    """Commit what is given up, if that is anything new, and judge by what the head says then.
+    """Commit which objects are given up, if any are new, and judge by the committed state.
 
     Returns:
-        The state of the head, every object with its verdict, and the version that was made.
+        The state of the head, every object with its verdict, and the new version.
     """
     is_pruning = True
     for rounds_left in reversed(range(_ROUNDS)):
-        planned, judged = _plan(sight, rules)
-        state = sight.state
-        given_up = sight.judge_by(state, rules).judge(sight.objects)
+        planned, judged = _plan(inventory, rules)
+        state = inventory.state
+        given_up = inventory.judge_by(state, rules).judge(inventory.objects)
         wanted = _keys_of_dead(judged)
         if (
             wanted <= _keys_of_dead(given_up)
             and planned.protections == state.protections
-            and not _may_be_named(sight, judged)
+            and not _may_be_named(inventory, judged)
         ):
             return state, given_up, None
-        segments = _pruned(store, sight, planned, rules) if is_pruning else None
+        segments = _pruned(store, inventory, planned, rules) if is_pruning else None
         try:
             with Transaction.on(store, state, "cleanup", options=options) as transaction:
                 committed = transaction.commit(_change(state, planned, segments))
         except CommitConflictError:
             now, entries = read_history(store, state.name)
-            sight = replace(sight, state=now, entries=entries)
+            inventory = replace(inventory, state=now, entries=entries)
             if not rounds_left:
                 raise
             continue
         except StorageError as exc:
             if segments is None or not rounds_left or not isinstance(exc, StorageFullError):
                 raise
-            is_pruning = False  # the facts that may go took the room of the commit
+            is_pruning = False  # the pruned file table took the room of the commit
             continue
         with noting(
-            f"Version {committed.entry.version} has given up what is dead, and nothing of it is deleted: "
+            f"Version {committed.entry.version} has given up dead files, but none is deleted yet: "
             "run the cleanup again."
         ):
             now, entries = read_history(store, state.name)
-            # Who has noted since to publish an older version may not have seen the commit.
+            # A publisher that has since recorded an older version may not have seen the commit.
             notes = published.read(store, state.name)
         if now.created_at != state.created_at:
             raise CommitConflictError(
@@ -376,9 +379,9 @@ def _give_up(
                 expected=state.version,
                 actual=now.version,
             )
-        sight_then = replace(sight, entries=entries, published=notes)
-        after = sight_then.judge_by(now, rules).judge(sight.objects)
-        # Nothing else than what was planned: a later cleanup may have given up more by now.
+        inventory_then = replace(inventory, entries=entries, published=notes)
+        after = inventory_then.judge_by(now, rules).judge(inventory.objects)
+        # Delete only planned objects: a later cleanup may have given up more by now.
         final = [
             replace(file, reason=Reason.YOUNG, note="Another cleanup has just given it up.")
             if file.reason.is_dead and file.key not in wanted
@@ -393,28 +396,29 @@ def _keys_of_dead(judged: Sequence[JudgedFile]) -> set[str]:
     return {file.key for file in judged if file.reason.is_dead}
 
 
-def _may_be_named(sight: Sight, judged: Sequence[JudgedFile]) -> bool:
-    """Whether a commit that has stood still since may yet name one of the segments.
+def _may_be_named(inventory: Inventory, judged: Sequence[JudgedFile]) -> bool:
+    """Return whether a stalled commit may still name one of the doomed segments.
 
-    Only the commit of a cleanup stops that: whoever finds one since its base writes anew what no
-    reservation held. Any other commit makes it read the head again, and name the segments then.
+    Only the commit of a cleanup prevents that: a commit that finds one since its base rewrites the
+    segments that no reservation held. After any other commit, the stalled one reads the head again
+    and names its segments.
     """
     doomed = {file.key for file in judged if file.reason is Reason.UNREFERENCED}
-    doomed -= sight.metadata.dead  # which no commit of the dataset names
-    written = [info.modified_at for info in sight.objects if info.key in doomed]
+    doomed -= inventory.metadata.dead  # no commit of the dataset names them
+    written = [info.modified_at for info in inventory.objects if info.key in doomed]
     if not written:
         return False
-    fences = [entry.stored_at for entry in sight.entries if entry.operation == "cleanup"]
+    fences = [entry.stored_at for entry in inventory.entries if entry.operation == "cleanup"]
     return not fences or fences[-1] is None or max(written) >= fences[-1]
 
 
 def _change(state: State, planned: State, files: Segments | None) -> Change:
-    """Return the change that gives up what is planned.
+    """Return the change from the current to the planned state.
 
     Args:
-        state: What the head says.
-        planned: What it shall say.
-        files: What takes the place of the file table; None to leave that as it is.
+        state: The current state.
+        planned: The planned state.
+        files: Segments that replace the file table; None to leave it unchanged.
     """
     edit = Edit(
         name=FILES,
@@ -434,10 +438,12 @@ def _change(state: State, planned: State, files: Segments | None) -> Change:
     )
 
 
-def _pruned(store: Store, sight: Sight, planned: State, rules: Rules) -> tuple[Segment, ...] | None:
-    """Return the file table without the files that are given up, once these are most of it."""
-    state = sight.state
-    kept = sight.judge_by(planned, rules).kept_labels
+def _pruned(
+    store: Store, inventory: Inventory, planned: State, rules: Rules
+) -> tuple[Segment, ...] | None:
+    """Return the file table without given-up files, if these are the majority; else None."""
+    state = inventory.state
+    kept = inventory.judge_by(planned, rules).kept_labels
     total = sum(segment.weight for segment in state.lists.files)
     if total <= 2 * len(kept):
         return None
@@ -451,66 +457,66 @@ def _remove_leftovers(
     keys = store.remove_leftovers(f"{dataset}/", older_than=age, dry_run=is_dry_run)
     return [
         JudgedFile(
-            key=key, size_bytes=None, reason=Reason.TEMPORARY, note="A write did not end here."
+            key=key, size_bytes=None, reason=Reason.TEMPORARY, note="An interrupted write left it."
         )
         for key in keys
     ]
 
 
 def _free(
-    store: Store, workers: Workers, sight: Sight, rules: Rules, on_progress: OnProgress
+    store: Store, workers: Workers, inventory: Inventory, rules: Rules, on_progress: OnProgress
 ) -> list[JudgedFile]:
-    """Delete what the head gives up as it is, so that there is room for the commit of a cleanup."""
-    state = sight.state
-    judged = sight.judge_by(state, rules).judge(sight.objects)
-    needs_commit = _may_be_named(sight, judged)
+    """Delete the objects that are dead by the current head, to make room for a cleanup's commit."""
+    state = inventory.state
+    judged = inventory.judge_by(state, rules).judge(inventory.objects)
+    needs_commit = _may_be_named(inventory, judged)
     dead = [
         file
         for file in judged
         if file.reason.is_dead and not (needs_commit and file.reason is Reason.UNREFERENCED)
     ]
-    _delete_noted(store, workers, state, dead, on_progress)
+    _delete_logged(store, workers, state, dead, on_progress)
     return dead
 
 
 def _too_full(
-    sight: Sight, cause: StorageFullError, freed: Sequence[JudgedFile] = ()
+    inventory: Inventory, cause: StorageFullError, freed: Sequence[JudgedFile] = ()
 ) -> StorageFullError:
-    name = sight.state.name
+    name = inventory.state.name
     done = sum(file.size_bytes or 0 for file in freed)
     return StorageFullError(
         f"There is no room for the commit by which a cleanup of {name!r} gives files up, and "
         f"without it only {counted(len(freed), 'object')} of {counted(done, 'byte')} could be deleted: "
         f"{cause.message}",
-        hint="Free about twice the size of the head and a few KiB beside the dataset, for example "
+        hint="Free about twice the size of the head and a few KiB outside the dataset, for example "
         "by deleting temporary files of other programs, and run it again. Delete no file of the "
         "dataset by hand.",
     )
 
 
-def _delete_noted(
+def _delete_logged(
     store: Store,
     workers: Workers,
     state: State,
     dead: Sequence[JudgedFile],
     on_progress: OnProgress,
 ) -> None:
-    """Delete, and write down what; before that, or where there is no room, as soon as there is."""
+    """Delete objects and log them: before the deletion, or after it if there was no room before."""
     if not dead:
         return
     try:
         _write_log(store, state, dead)
-        is_noted = True
+        is_logged = True
     except StorageFullError:
-        is_noted = False
+        is_logged = False
     _delete(store, workers, dead, on_progress)
-    if is_noted:
+    if is_logged:
         return
     try:
         _write_log(store, state, dead)
     except StorageFullError as exc:
         _log.warning(
-            "not written down what was deleted dataset=%s objects=%d reason=%s",
+            "deletions not logged dataset=%s objects=%d reason=%s",
             state.name,
             len(dead),
             exc.message,
@@ -518,7 +524,7 @@ def _delete_noted(
 
 
 def _write_log(store: Store, state: State, dead: Sequence[JudgedFile]) -> None:
-    """Note what is about to be deleted, for whoever asks where a file has gone."""
+    """Log the objects that are about to be deleted, to explain missing files later."""
     segment = Segment.new(Folder.CLEANUPS.of(state.name), state.version, _LOG_SUFFIX)
     document = {
         "version": state.version,
@@ -530,7 +536,7 @@ def _write_log(store: Store, state: State, dead: Sequence[JudgedFile]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Deleted:
-    """What became of some objects; what is refused does not keep others from being deleted."""
+    """Result of one bulk delete; an error does not keep other objects from being deleted."""
 
     error: LakebedError | None = None
 
@@ -538,21 +544,21 @@ class _Deleted:
 def _delete(
     store: Store, workers: Workers, dead: Sequence[JudgedFile], on_progress: OnProgress
 ) -> None:
-    """Delete in bulk; reservations last, since they are what proves of files that they are dead."""
+    """Delete in bulk; reservations last, since they prove that files are dead."""
     dataset = dead[0].key.partition("/")[0]
     prefix = f"{Folder.BATCHES.of(dataset)}/"
     reservations = [file.key for file in dead if file.key.startswith(prefix)]
     others = [file.key for file in dead if not file.key.startswith(prefix)]
     sizes = {file.key: file.size_bytes or 0 for file in dead}
-    tally = Tally(on_progress, f"delete what is dead of {dataset}", sizes)
-    tell = workers.telling(tally.listener)
+    tally = Tally(on_progress, f"delete dead files of {dataset}", sizes)
+    report = workers.telling(tally.listener)
 
     def delete_part(keys: Sequence[str]) -> _Deleted:
         try:
             store.delete(keys)
         except LakebedError as exc:
             return _Deleted(exc)
-        tell(*keys)
+        report(*keys)
         return _Deleted()
 
     for keys in (others, reservations):
@@ -566,7 +572,7 @@ def _delete(
                 tally.add(*part)
         errors = [deleted.error for deleted in results if deleted.error is not None]
         if errors:
-            errors[0].add_note("The cleanup is not done; run it again for the rest.")
+            errors[0].add_note("The cleanup is incomplete; run it again for the remaining files.")
             raise errors[0]
 
 

@@ -1,8 +1,8 @@
-"""The commits of a dataset as a stream: which data files bring new rows, one after the other.
+"""The commits of a dataset as a stream of data files with new rows.
 
-A stream stands at a position, between two data files of a commit or between two commits. What lies
-between two positions is always the same, since commits and files do not change: that makes a
-stream exactly once, whatever is begun again.
+A position of a stream is between two data files of a commit or between two commits. The files
+between two positions are always the same, since commits and files do not change. So a stream
+delivers each row exactly once, even after restarts.
 """
 
 from __future__ import annotations
@@ -31,24 +31,23 @@ from lakebed.store.base import Store
 OnChange = Literal["fail", "skip", "new"]
 
 SNAPSHOT = "snapshot"
-"""What stands for the operation of a commit where rows were there before the stream began."""
+"""Operation of a delivery of rows that were there before the stream began."""
 
-# Rows stay what they were, wherever they lie now.
+# They move rows between files, but do not change them.
 _REARRANGING = frozenset({"compact", "promote"})
-# They bring no rows that were not there before.
+# They add no new rows.
 _WITHOUT_NEW_ROWS = frozenset({"delete", "rollback"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPosition:
-    """Where a stream stands.
+    """The position of a stream.
 
     Attributes:
-        created_at: Of the dataset, so that a later one of its name is not taken for it.
-        version: Whose rows come next.
-        file: So many data files of it have been read.
-        is_snapshot: Whether all rows of the version come, and not only those that its commit
-            brought.
+        created_at: Creation time of the dataset, to detect a later dataset of the same name.
+        version: The version whose rows come next.
+        file: Number of data files of the version that have been read.
+        is_snapshot: True if all rows of the version come, not only those that its commit added.
     """
 
     created_at: str
@@ -61,16 +60,16 @@ class StreamPosition:
         return replace(self, version=self.version + 1, file=0, is_snapshot=False)
 
     def to_offset(self) -> dict[str, Any]:
-        """Return it in the words of an offset, which is JSON."""
+        """Return the position as an offset, a JSON object."""
         offset = {"created_at": self.created_at, "version": self.version, "file": self.file}
         return {**offset, "snapshot": True} if self.is_snapshot else offset
 
     @classmethod
     def from_offset(cls, offset: object) -> Self:
-        """Read what `to_offset` gave.
+        """Parse an offset that `to_offset` returned.
 
         Raises:
-            CorruptMetadataError: It is nothing of the kind.
+            CorruptMetadataError: It is not such an offset.
         """
         match offset:
             case {
@@ -86,20 +85,20 @@ class StreamPosition:
                     is_snapshot=bool(rest.get("snapshot")),
                 )
         raise CorruptMetadataError(
-            f"The checkpoint of the stream says {offset!r} where an offset should be.",
+            f"The checkpoint of the stream has {offset!r} in place of an offset.",
             hint="Another source wrote it: give this stream a checkpoint of its own.",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Data files of one version that come to a stream.
+    """Data files of one version that a stream delivers.
 
     Attributes:
-        version: Which one.
-        operation: Of its commit, or `SNAPSHOT`.
-        labels: Of the files, in the order in which they come.
-        first: Place of the first of them among all that the version brings.
+        version: The version.
+        operation: Operation of its commit, or `SNAPSHOT`.
+        labels: Labels of the files, in order of delivery.
+        first: Position of the first of them among all files that the version delivers.
     """
 
     version: int
@@ -109,7 +108,7 @@ class Delivery:
 
 
 class CommitStream:
-    """The commits of a dataset from a state back, for whoever reads them as a stream."""
+    """The commits of a dataset up to its current state, to be read as a stream."""
 
     def __init__(
         self,
@@ -118,14 +117,14 @@ class CommitStream:
         on_change: OnChange = "fail",
         snapshots: dict[int, tuple[str, ...]] | None = None,
     ) -> None:
-        """Take what there is now.
+        """Read the current state.
 
         Args:
-            store: Where the dataset is.
-            name: Of the dataset.
-            on_change: What happens at a commit that took rows out: an error, or it is skipped, or
-                the rows come that it brought.
-            snapshots: Takes the files of versions of which all rows come, for the next time.
+            store: The store that holds the dataset.
+            name: Name of the dataset.
+            on_change: Reaction to a commit that removed rows: raise an error, skip the commit, or
+                deliver the rows that it added.
+            snapshots: Cache for the files of versions that are delivered as a whole.
 
         Raises:
             DatasetNotFoundError: There is no such dataset.
@@ -145,19 +144,19 @@ class CommitStream:
             read = history.read(self._store, self.state.lists.history, after=version)
             self._entries = version, read
         known = self._entries[1]
-        # Of other tools there may be an entry that no commit of ours has made yet.
+        # An entry for changes of other tools may be ahead of the commits of Lakebed.
         return tuple(e for e in known if version < e.version <= self.state.version)
 
     def end(self) -> StreamPosition:
-        """Return the position after all that there is."""
+        """Return the position after the current version."""
         return StreamPosition(created_at=self.state.created_at, version=self.state.version + 1)
 
     def start(self) -> StreamPosition:
-        """Return the position before all rows that there are, and all that come."""
+        """Return the position before all current rows and all later ones."""
         return replace(self.end(), version=self.state.version, is_snapshot=True)
 
     def start_at_version(self, version: int) -> StreamPosition:
-        """Return the position before the rows that the commit of a version brought.
+        """Return the position before the rows that the commit of a version added.
 
         Raises:
             VersionNotFoundError: There is no such version, and it is not the next one.
@@ -165,8 +164,8 @@ class CommitStream:
         end = self.end()
         if version > end.version:
             raise VersionNotFoundError(
-                f"Dataset {self.state.name!r} has no version {version}, where the stream is to "
-                "begin.",
+                f"The stream cannot begin at version {version}: dataset {self.state.name!r} has no "
+                "such version.",
                 hint=f"The last one is {self.state.version}; 'latest' begins after it.",
             )
         return replace(end, version=version)
@@ -186,8 +185,9 @@ class CommitStream:
             if entry.batch_id == batch_id:
                 return replace(self.end(), version=entry.version)
         raise VersionNotFoundError(
-            f"Dataset {self.state.name!r} has no batch {batch_id}, where the stream is to begin.",
-            hint="`batches` lists those that there are.",
+            f"The stream cannot begin at batch {batch_id}: dataset {self.state.name!r} has no such "
+            "batch.",
+            hint="`batches` lists the existing ones.",
         )
 
     def limited(
@@ -198,13 +198,13 @@ class CommitStream:
         max_files: int | None,
         max_bytes: int | None,
     ) -> StreamPosition:
-        """Return how far a micro-batch goes that begins somewhere; one file at least.
+        """Return the end of a micro-batch within limits; it has at least one file.
 
         Args:
-            start: Where it begins.
-            until: Where it ends at last.
-            max_files: Data files; None for no limit.
-            max_bytes: Of the data files; None for no limit.
+            start: Start of the micro-batch.
+            until: The latest possible end.
+            max_files: Limit of data files; None for no limit.
+            max_bytes: Limit of the total size of the data files; None for no limit.
 
         Raises:
             LakebedError: As for `between`.
@@ -216,7 +216,7 @@ class CommitStream:
         file_count = size_bytes = last = 0
         try:
             for delivery in self.between(start, until):
-                for place, label in enumerate(delivery.labels, delivery.first):
+                for position, label in enumerate(delivery.labels, delivery.first):
                     size_bytes += sizes.get(label, 0)
                     is_full = (max_files is not None and file_count >= max_files) or (
                         max_bytes is not None and size_bytes > max_bytes
@@ -225,7 +225,7 @@ class CommitStream:
                         return replace(
                             start,
                             version=delivery.version,
-                            file=place,
+                            file=position,
                             is_snapshot=delivery.operation == SNAPSHOT,
                         )
                     file_count += 1
@@ -233,25 +233,25 @@ class CommitStream:
         except CommitConflictError:
             if not file_count:
                 raise
-            # What comes before that commit is read first, and the error is met then.
+            # The rows before that commit are read first; the next micro-batch raises the error.
             return replace(start, version=last + 1, file=0, is_snapshot=False)
         return until
 
     def sizes(self) -> dict[str, int]:
-        """Return the sizes in bytes of the data files that the file table knows, by label."""
+        """Return the sizes in bytes of the data files in the file table, by label."""
         counts = file_table.read_counts(self._store, self.state.lists.files)
         return {label: size_bytes for label, (_, size_bytes) in counts.items()}
 
     def between(self, start: StreamPosition, end: StreamPosition) -> Iterator[Delivery]:
-        """Yield what comes between two positions, version by version.
+        """Yield the data files between two positions, version by version.
 
         Raises:
-            CommitConflictError: The dataset is another one than that of the position, or a commit
-                took rows out and the stream is not told what to do then.
-            VersionNotFoundError: A cleanup has taken files that were to come.
+            CommitConflictError: The dataset is not the one of the position, or a commit removed
+                rows and `on_change` is `fail`.
+            VersionNotFoundError: A cleanup has deleted files that were still to be read.
 
         Cost:
-            The history since the start; all of it for rows that were there before.
+            The history since the start; the whole history for rows that were there before.
         """
         self._check_dataset(start)
         if start.is_snapshot and start != end:
@@ -284,19 +284,19 @@ class CommitStream:
         if position.created_at != self.state.created_at:
             raise CommitConflictError(
                 f"Dataset {self.state.name!r} was dropped and created again since the stream began.",
-                hint="Give the stream a new checkpoint: it then begins with what there is now.",
+                hint="Give the stream a new checkpoint: it then begins with the current rows.",
                 expected=position.version,
                 actual=self.state.version,
             )
         if position.version > self.state.version + 1:
             raise VersionNotFoundError(
-                f"Dataset {self.state.name!r} is at version {self.state.version}, and the stream "
-                f"stands at {position.version}.",
+                f"Dataset {self.state.name!r} is at version {self.state.version}, but the stream is "
+                f"at {position.version}.",
                 hint="An older copy of the dataset was restored: give the stream a new checkpoint.",
             )
 
     def _new_labels(self, entry: Entry) -> tuple[str, ...]:
-        """Return the files of new rows that a commit brought."""
+        """Return the files of new rows that a commit added."""
         if entry.operation in _REARRANGING or not (entry.added or entry.removed):
             return ()
         if not entry.removed and entry.operation != "rollback":
@@ -306,11 +306,11 @@ class CommitStream:
         if self._on_change == "new":
             return () if entry.operation in _WITHOUT_NEW_ROWS else entry.added
         raise CommitConflictError(
-            f"Version {entry.version} of {self.state.name!r} is no append: the {entry.operation} "
-            f"of {entry.committed_at.isoformat(timespec='seconds')} took {len(entry.removed)} data "
-            "files out, and a stream cannot take rows back.",
+            f"Version {entry.version} of {self.state.name!r} is not an append: the {entry.operation} "
+            f"of {entry.committed_at.isoformat(timespec='seconds')} removed {len(entry.removed)} data "
+            "files, and a stream cannot take rows back.",
             hint="Give the option onChange: 'skip' passes over such commits, 'new' reads the rows "
-            "that they brought. Or begin after it, with a new checkpoint and "
+            "that they added. Or begin after it, with a new checkpoint and "
             f"startingVersion={entry.version + 1}.",
             expected=entry.version - 1,
             actual=self.state.version,
@@ -318,7 +318,7 @@ class CommitStream:
         )
 
     def _labels_at(self, version: int) -> tuple[str, ...]:
-        """Return all files of a version, in an order that does not depend on when it is asked."""
+        """Return all files of a version, in an order that never changes."""
         state = self.state
         if version not in self._snapshots:
             if version == state.version and not state.is_changed_by_others:
@@ -334,7 +334,7 @@ class CommitStream:
         return kept_files(self._entries_after(-1), self.state).labels
 
     def _check_kept(self, version: int, labels: Sequence[str]) -> None:
-        """Check that no cleanup has given up some files of a version."""
+        """Check that no cleanup has given up any of some files of a version."""
         state = self.state
         if is_readable(state, version) or frozenset(labels) <= frozenset(state.labels):
             return
@@ -344,11 +344,11 @@ class CommitStream:
             check_readable(state, self._entries_after(-1), version)
         except VersionNotFoundError as exc:
             raise VersionNotFoundError(
-                f"The stream stands at version {version} of {state.name!r}, which was cleaned up: "
+                f"The stream is at version {version} of {state.name!r}, which was cleaned up: "
                 f"its rows cannot be read any more. {exc.message}",
-                hint="Start the query with a new checkpoint: it begins with what the dataset holds, "
-                "or with the option startingVersion. Let cleanups keep versions for longer than a "
-                "query stands still (older_than), or protect them.",
+                hint="Start the query with a new checkpoint: it begins with the current rows, "
+                "or at the option startingVersion. Let cleanups keep versions for longer than a "
+                "query is stopped (older_than), or protect them.",
             ) from exc
 
 
@@ -356,11 +356,11 @@ def check_schema_kept(known: Layout, now: State) -> None:
     """Check that a dataset has the schema that a stream began with.
 
     Raises:
-        SchemaMismatchError: It has another one.
+        SchemaMismatchError: The schema has changed.
     """
     if known.lineage.number != now.lineage.number:
         raise SchemaMismatchError(
             f"The schema of {now.name!r} has changed since the query was started: it was number "
             f"{known.lineage.number}, and is {now.lineage.number} in version {now.version}.",
-            hint="Start the query again: it goes on where it stood, with the new schema.",
+            hint="Start the query again: it continues at its position, with the new schema.",
         )

@@ -1,4 +1,4 @@
-"""Compaction: many small files of a partition become few of a good size."""
+"""Compaction: many small files of a partition become a few of a good size."""
 
 from __future__ import annotations
 
@@ -47,26 +47,25 @@ if TYPE_CHECKING:
 
 _SMALL = 1 / 2  # of the target: larger files stay as they are
 _TARGETS_AT_ONCE = 8  # larger partitions are compacted piece by piece, side by side
-_ROUNDS = 3  # in which what others have changed meanwhile is looked at again
+_ROUNDS = 3  # passes over partitions that others have changed meanwhile
 _THREADS = 4
 _MEMORY_OF_FILE = 3  # a writer keeps open files in a third of its memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
-    """How files are compacted.
+    """Settings of a compaction.
 
     Attributes:
         target_bytes: Size of the new files; files of half of it and more stay as they are.
-        sort_by: Fields to sort the rows of a partition by, null last; empty to leave them as
-            they are.
-        commit_bytes: Old files of about so many bytes become one commit.
-        is_gathering: Whether all files of a partition, large ones too, are written again unless
-            they lie in one directory of a batch by themselves: readers of Hive tables take whole
-            directories, and those of Delta tables find no adopted files.
-        directories: Keys of the only directories whose files are written anew, all of them,
-            whatever lies beside them; None to look for what is worth it.
-        commit: How long a commit fights for the head.
+        sort_by: Fields to sort the rows of a partition by, null last; empty to keep their order.
+        commit_bytes: Approximate size of the old files of one commit.
+        is_gathering: Whether to rewrite all files of a partition, including large ones, unless
+            they alone fill one directory of a batch: readers of Hive tables read whole
+            directories, and readers of Delta tables do not find adopted files.
+        directories: Keys of directories: all files in them are rewritten, and no others; None to
+            choose the files by size.
+        commit: Retry and lease settings of the commits.
 
     >>> MIB = 2**20
     >>> CompactionOptions(target_bytes=32 * MIB).small_bytes == 16 * MIB
@@ -89,32 +88,32 @@ class CompactionOptions:
 
     @property
     def small_bytes(self) -> float:
-        """Files below this size are compacted."""
+        """Size below which files are compacted."""
         return self.target_bytes * _SMALL
 
     @property
     def gathers(self) -> bool:
-        """Whether files are written anew for where they lie, whatever their size is."""
+        """True if files are chosen by directory, regardless of their size."""
         return self.is_gathering or self.directories is not None
 
     @property
     def writer_bytes(self) -> int:
-        """Memory with which a writer closes no file so early that it is small again."""
+        """Memory of a writer that suffices to write files that are not small again."""
         return math.ceil(_MEMORY_OF_FILE * self.small_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedPartition:
-    """What a compaction did to one partition, or would do.
+    """The compaction of one partition, done or planned.
 
     Attributes:
-        path: Of the partition; empty if unpartitioned.
-        run: That wrote the rows, if it had a name: files of different runs stay apart.
+        path: Path of the partition; empty if unpartitioned.
+        run: Name of the run that wrote the rows, if any: files of different runs stay apart.
         files_before: Number of small files.
-        files_after: Number of the files that took their place; a guess in a dry run.
+        files_after: Number of new files; an estimate in a dry run.
         bytes_before: Size of the small files.
         bytes_after: Size of the new files; None in a dry run.
-        row_count: Entities in them; None if another tool wrote a file, in a dry run.
+        row_count: Number of entities in them; None in a dry run if another tool wrote a file.
     """
 
     path: str
@@ -128,15 +127,15 @@ class CompactedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport:
-    """What a compaction did, or would do.
+    """The result of a compaction, or the expected result of a dry run.
 
     Attributes:
-        dataset: Its name.
-        is_dry_run: Whether nothing was done.
-        commits: That it made; none if there was nothing to do.
-        partitions: That it rewrote, in order of path. One comes again if the small files that
-            the pieces of a large one left were put together afterwards.
-        skipped: Paths of partitions that others changed again and again.
+        dataset: Name of the dataset.
+        is_dry_run: True if nothing was changed.
+        commits: The commits; empty if there was nothing to do.
+        partitions: The rewritten partitions, in order of path. A large partition is compacted in
+            pieces; it appears again if small files that the pieces left were joined afterwards.
+        skipped: Paths of partitions that others kept changing.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, open_repository
@@ -163,7 +162,7 @@ class CompactionReport:
 
     @property
     def files_after(self) -> int:
-        """Number of the files that took their place."""
+        """Number of new files."""
         return sum(partition.files_after for partition in self.partitions)
 
     @property
@@ -182,7 +181,7 @@ class CompactionReport:
 
     @property
     def row_count(self) -> int | None:
-        """Entities that were written anew; None if that is not known."""
+        """Number of rewritten entities; None if unknown."""
         counts = [partition.row_count for partition in self.partitions]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
@@ -211,7 +210,7 @@ class CompactionReport:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What must not come together in one file."""
+    """Properties that all rows of a file must share."""
 
     partition: str
     run: str | None
@@ -220,7 +219,7 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Small files that become one or a few."""
+    """Small files that are compacted to one or a few."""
 
     key: _Key
     files: tuple[DataFile, ...]
@@ -279,11 +278,13 @@ def compact(
     lost: list[_Unit] = []
     tally = Tally(on_progress, f"compact {name}")
 
-    def told() -> str:
+    def note() -> str:
         versions = ", ".join(str(commit.version) for commit in commits)
-        return f"Compacted in version {versions}: compact again for the rest." if commits else ""
+        if not commits:
+            return ""
+        return f"Compacted in version {versions}: compact again for the remaining files."
 
-    with noting(told):
+    with noting(note):
         for round_ in range(_ROUNDS):
             lost = []
             tally.expect(
@@ -322,7 +323,7 @@ def compact(
 
 @dataclass(frozen=True, slots=True)
 class _Together:
-    """Units that one commit takes."""
+    """Units that must go into one commit."""
 
     units: list[_Unit]
 
@@ -332,7 +333,7 @@ class _Together:
 
 
 def _portions(units: Sequence[_Unit], options: CompactionOptions) -> Iterator[list[_Unit]]:
-    """Divide units among commits. What is gathered of a partition goes to one batch, so one commit."""
+    """Divide units among commits; a gathered partition goes to one batch, so to one commit."""
     things = [_Together([unit]) for unit in units]
     if options.gathers:
         by_partition: dict[str, list[_Unit]] = {}
@@ -356,7 +357,7 @@ def _check_order(state: State, sort_by: Sequence[str]) -> None:
 def _find_units(
     store: Store, state: State, constraint: Predicate, options: CompactionOptions
 ) -> list[_Unit]:
-    """Return what there is to compact, in order of path."""
+    """Return the files to compact, in order of path."""
     chosen = plan(state, bind(constraint, state.layout.predicate_types), requests=0)
     wanted = {file_partition(file) for file in chosen.files}
     counts = file_table.read_counts(store, state.lists.files)
@@ -397,9 +398,10 @@ def _find_units(
 
 
 def _is_gathered(store: Store, files: Sequence[DataFile]) -> bool:
-    """Whether files lie in one directory of a batch, in which there is nothing else.
+    """Return whether the files alone fill one directory of a batch.
 
-    Adopted files never do: they lie outside the directory of the table, where Delta cannot name them.
+    Adopted files never do: they are outside the directory of the table, where Delta cannot name
+    them.
     """
     if any(is_adopted(file.label) for file in files):
         return False
@@ -436,18 +438,18 @@ def _cut_partitions(units: Iterable[_Unit]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The units of one writer, and what it wrote."""
+    """The units of one writer, and the files that it wrote."""
 
     units: tuple[_Unit, ...]
     written: Written
 
-    def without(self, gone: frozenset[str]) -> tuple[_Share, list[_Unit], frozenset[str]]:
-        """Leave out the units that had one of some files.
+    def without(self, removed: frozenset[str]) -> tuple[_Share, list[_Unit], frozenset[str]]:
+        """Leave out the units with a removed file.
 
         Returns:
-            What is left, the units that are not, and the new files that held their rows.
+            The remaining share, the units that were left out, and the new files with their rows.
         """
-        keys = {unit.key for unit in self.units if not unit.labels.isdisjoint(gone)}
+        keys = {unit.key for unit in self.units if not unit.labels.isdisjoint(removed)}
         lost = [unit for unit in self.units if unit.key in keys]
         doomed = frozenset(label for label in self.written.labels if self._key(label) in keys)
         kept = tuple(unit for unit in self.units if unit.key not in keys)
@@ -458,7 +460,7 @@ class _Share:
         return _Key(partition, self.written.carried.get(label), label in self.written.origins)
 
     def compacted(self) -> list[CompactedPartition]:
-        """Return what became of each partition."""
+        """Return the result for each partition."""
         units: dict[_Key, list[_Unit]] = {}
         for unit in self.units:
             units.setdefault(unit.key, []).append(unit)
@@ -497,10 +499,10 @@ class _Attempt:
         """Compact units.
 
         Returns:
-            The commit, what was done, and the units of which others took files out meanwhile.
+            The commit, the results, and the units of which others removed files meanwhile.
 
         Raises:
-            CommitConflictError: The same, at the last moment; nothing became visible.
+            CommitConflictError: Others removed files at the last moment; nothing became visible.
         """
         with Transaction.begin(
             self.store, self.name, "compact", options=self.options.commit
@@ -511,9 +513,9 @@ class _Attempt:
             lost = [unit for unit in units if not unit.labels <= live]
             shares = self._rewrite(job, [unit for unit in units if unit.labels <= live], base)
             transaction.add(*(share.written for share in shares))
-            # What others have taken out since is left out, so that the rest need not wait for it.
-            gone = live - frozenset(read_head(self.store, self.name).state.labels)
-            parts = [share.without(gone) for share in shares]
+            # Leave out units whose files others have removed since, and commit the others now.
+            removed = live - frozenset(read_head(self.store, self.name).state.labels)
+            parts = [share.without(removed) for share in shares]
             transaction.leave_out(frozenset().union(*(doomed for _, _, doomed in parts)))
             shares = [share for share, _, _ in parts]
             lost += [unit for _, more, _ in parts for unit in more]
@@ -541,7 +543,7 @@ class _Attempt:
         return RewriteJob(layout=base.layout, target=target, sort_by=self.options.sort_by)
 
     def _rewrite(self, job: RewriteJob, units: Sequence[_Unit], base: State) -> list[_Share]:
-        # Of the base, under whose schema they are read: it may be younger than the units.
+        # Take the files from the base, whose schema they are read with: it may be newer.
         current = {file.label: file for file in plan(base, TRUE, requests=0).files}
         units = [
             replace(unit, files=tuple(current[file.label] for file in unit.files)) for unit in units
@@ -565,7 +567,7 @@ class _Attempt:
 
 
 def _divided(units: Sequence[_Unit], count: int) -> list[list[_Unit]]:
-    """Divide units among about so many writers, none of which has several runs."""
+    """Divide units among about `count` writers, each with a single run."""
     total = sum(unit.size_bytes for unit in units) or 1
     by_kind: dict[tuple[str | None, bool], list[_Unit]] = {}
     for unit in units:

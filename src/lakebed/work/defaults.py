@@ -1,4 +1,4 @@
-"""What upkeep goes by where nobody says otherwise."""
+"""Default settings of upkeep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GIB = 2**30
 
 TARGET_BYTES = 128 * MIB  # of a compacted file
 READ_BEST_BYTES = (64 * MIB, 256 * MIB)  # the sizes at which data files are read best
-# What one commit has done need not be done again after a crash.
+# A long task commits this often: after a crash, committed work is not repeated.
 COMPACTION_COMMIT_BYTES = 64 * GIB  # of old files
 INDEX_COMMIT_BYTES = 4 * GIB  # of data files that are indexed
 

@@ -1,4 +1,4 @@
-"""Deleting the entities of a view: whole files by metadata alone, others by writing the rest anew."""
+"""Deletion of the entities of a view: whole files by metadata alone, others by a rewrite."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from lakebed.state.written import Written, joined
 from lakebed.store.base import Store
 
 _FILES_AT_ONCE = 8  # each holds a few row groups of the columns of the filter
-_PLACE = "lakebed.place"  # no field has a dot in its name
+_POSITION = "lakebed.position"  # no field has a dot in its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedFile:
-    """A data file that a delete takes out.
+    """A data file that a delete removes.
 
     Attributes:
-        key: Where it is, relative to the repository.
-        label: Its name in the head.
+        key: Path of the file in the repository.
+        label: Name of the file in the head.
         partition: Path of its partition; empty if unpartitioned.
-        row_count: Entities in it that are deleted.
-        is_whole: Whether these are all; else the others are written anew.
+        row_count: Number of entities that are deleted from it.
+        is_whole: True if all its entities are deleted; else the others are rewritten.
     """
 
     key: str
@@ -54,18 +54,18 @@ def find_deleted(store: Store, plan: ScanPlan) -> tuple[DeletedFile, ...]:
     """Return the files that hold entities of a view, in the order of the plan.
 
     Args:
-        store: Where the files are.
-        plan: Of the view.
+        store: The store that holds the files.
+        plan: Plan of the view.
 
     Cost:
-        The file table, of which there are few objects. Of files that may also hold others, the
-        columns of the filter.
+        The few objects of the file table. Of files that may also hold other entities, the columns
+        of the filter.
     """
     if not plan.files:
         return ()
     counts = file_table.read_counts(store, plan.file_table)
 
-    def look_at(file: DataFile) -> DeletedFile:
+    def inspect(file: DataFile) -> DeletedFile:
         known, _ = counts.get(file.label, (None, None))
         if file.is_filtered or known is None:
             row_count = scan.count(store, replace(plan, files=(file,)))
@@ -79,25 +79,24 @@ def find_deleted(store: Store, plan: ScanPlan) -> tuple[DeletedFile, ...]:
             is_whole=not file.is_filtered or row_count == known,
         )
 
-    looked_at = Threads(_FILES_AT_ONCE).map(look_at, plan.files, DeletedFile)
-    # A file without rows that is of the view goes too.
-    return tuple(file for file in looked_at if file.row_count or file.is_whole)
+    inspected = Threads(_FILES_AT_ONCE).map(inspect, plan.files, DeletedFile)
+    # An empty file that belongs to the view is deleted too.
+    return tuple(file for file in inspected if file.row_count or file.is_whole)
 
 
 def write_rest(
     store: Store, plan: ScanPlan, deleted: Sequence[DeletedFile], target: BatchTarget
 ) -> Written:
-    """Write what files hold besides the view as new files, in the partitions where it is.
+    """Write the rows of files that are outside the view as new files of the same partitions.
 
-    Kept is every row for which the predicate is not true: also where it is unknown, as of null.
-    Rows of different runs stay in different files, and it stays known of which raw files they are.
+    Every row is kept for which the predicate is not true; this includes unknown, as for null.
+    Rows of different runs stay in different files, and keep their link to the raw files.
 
     Raises:
-        LakebedError: A file cannot be read, or the store failed. What was written is deleted.
+        LakebedError: A file cannot be read, or the store failed. The new files are deleted.
 
     Cost:
-        The files, read and written once, and what tells whose rows they hold, of which there are
-        few objects.
+        The files, read and written once, and the few objects that record the run of each file.
     """
     types = plan.layout.predicate_types
     rest = complement(plan.predicate)
@@ -117,14 +116,14 @@ def write_rest(
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """Leaves the rows that belong to a predicate where they are, and leaves out the others."""
+    """Keeps the rows of a predicate in their partition, and drops the others."""
 
     predicate: Predicate
     types: Mapping[str, Type]
 
     def __call__(self, file: DataFile, batch: pa.RecordBatch, start: int) -> Iterable[Routed]:
-        places = batch.append_column(_PLACE, pa.array(np.arange(batch.num_rows)))
-        kept = places.filter(to_arrow_expression(self.predicate, self.types)).column(_PLACE)
+        numbered = batch.append_column(_POSITION, pa.array(np.arange(batch.num_rows)))
+        kept = numbered.filter(to_arrow_expression(self.predicate, self.types)).column(_POSITION)
         if len(kept) == batch.num_rows:
             return keep(file, batch, start)
         return (Routed(file_partition(file), kept.to_numpy()),)

@@ -1,6 +1,6 @@
-"""Epochs of streaming queries: each is committed once, however often it is begun.
+"""Epochs of streaming queries: each is committed once, however often it is started.
 
-A compaction beside a query runs in a thread, so that no epoch waits for it.
+A compaction next to a query runs in a thread, so no epoch waits for it.
 """
 
 from __future__ import annotations
@@ -52,13 +52,12 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """How the epochs of a streaming query are kept from making many small files.
+    """Settings for the compaction of the small files of a streaming query.
 
     Attributes:
-        compact_every: After so many epochs small files are compacted, beside the query; 0 for
+        compact_every: Number of epochs between compactions, which run next to the query; 0 for
             never.
-        compact_target_bytes: Size of the files that the compaction makes; None for that of any
-            compaction.
+        compact_target_bytes: Size of the compacted files; None for the usual default.
     """
 
     compact_every: int = 0
@@ -75,14 +74,14 @@ class SinkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochStanding:
-    """How an epoch that is to be committed stands to those that were.
+    """Relation of an epoch to the epochs that were committed before.
 
     Attributes:
         progress: The newest epoch of the query that is in the dataset; None if there is none.
-        before: The commit of the epoch itself that is in effect, as its progress; None if it comes
-            for the first time, or a rollback took it out.
-        is_broken: Whether a rollback of some partitions took out a part of that.
-        is_again: Whether the epoch was committed before, whatever became of it.
+        before: The commit of the epoch itself that is in effect, as its progress; None if the
+            epoch is new, or a rollback removed it.
+        is_broken: True if a rollback of some partitions removed a part of that commit.
+        is_again: True if the epoch was committed before, even if it was removed since.
     """
 
     progress: QueryProgress | None = None
@@ -92,18 +91,18 @@ class EpochStanding:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the dataset holds all that the epoch brought, but for deletes."""
+        """True if the dataset holds all rows of the epoch, except deleted ones."""
         return self.before is not None and not self.is_broken
 
     def check(self, base: State, epoch: Epoch, *, replaces_all: bool = False) -> None:
         """Check that the epoch may be committed.
 
         Raises:
-            StaleRerunError: A later one is there, and no rollback took this one out.
+            StaleRerunError: The dataset holds a later epoch, and no rollback removed this one.
         """
         if self.progress is None or epoch.number >= self.progress.epoch:
             return
-        # One that came again after a rollback may have been written after later ones.
+        # An epoch that was repeated after a rollback may have been written after later ones.
         is_settled = self.before is None or self.before.batch_id < self.progress.batch_id
         is_missing = self.is_again and not self.is_whole
         if replaces_all or (is_settled and not is_missing):
@@ -112,33 +111,32 @@ class EpochStanding:
     def after(self, now: QueryProgress) -> QueryProgress:
         """Return the progress of the query once the epoch is committed.
 
-        An epoch that a rollback took out may come again after later ones that are there.
+        An epoch that a rollback removed may be repeated after later ones that are in effect.
         """
         known = self.progress
         return now if known is None or known.epoch <= now.epoch else known
 
 
 def find_standing(store: Store, base: State, epoch: Epoch) -> EpochStanding:
-    """Find how an epoch stands to those that were committed, before its rows are written.
+    """Find the committed epochs that matter for a new one, before its rows are written.
 
-    An epoch that a rollback took out is not there: it may come again, as may a later one.
+    An epoch that a rollback removed may be committed again, as may a later one.
 
     Raises:
-        StaleRerunError: The query has committed a later one, and no rollback took this one out.
-        InvalidInputError: The query has no name, or too long a one.
+        StaleRerunError: The query has committed a later epoch, and no rollback removed this one.
+        InvalidInputError: The name of the query is missing or too long.
 
     Cost:
-        Nothing for the next epoch; for one that comes again the history. Of a query that the head
-        does not name, what is known of runs, and the history if one of them is the query's.
+        Nothing for the next epoch; the history for a repeated one. For a query that the head does
+        not name, the list of runs, and the history if one of them belongs to the query.
     """
     epoch.check()
     last = find_progress(base.streams, epoch.query)
     if last is not None and epoch.number > last.epoch:
         return EpochStanding(progress=last)
     if last is None and epoch.query not in newest_epochs(runs.read(store, base.lists).batches):
-        return (
-            EpochStanding()
-        )  # else it has not committed for long, or a release that knows no streams has
+        return EpochStanding()
+    # The query has not committed for long, or its last commit is of a release without streams.
     standing = _find_again(history.read(store, base.lists.history), epoch)
     standing.check(base, epoch)
     return standing
@@ -149,9 +147,9 @@ def _stale(base: State, epoch: Epoch, last: QueryProgress) -> StaleRerunError:
         f"Epoch {epoch.number} of the streaming query {epoch.query!r} is stale in "
         f"{base.name!r}: its epoch {last.epoch} has been committed, in batch {last.batch_id}. "
         "Nothing was written.",
-        hint="If another driver runs the query, this one is to be stopped. If its checkpoint is "
-        "new or went back to an older state, start it under a new name or with a new "
-        "checkpoint, from where the dataset ends.",
+        hint="If another driver runs the query, stop this one. If its checkpoint is new or was "
+        "reset to an older state, start it under a new name or with a new checkpoint, from where "
+        "the dataset ends.",
         expected=base.version,
         actual=base.version,
     )
@@ -160,7 +158,7 @@ def _stale(base: State, epoch: Epoch, last: QueryProgress) -> StaleRerunError:
 
 
 def _find_again(entries: Sequence[Entry], epoch: Epoch) -> EpochStanding:
-    """Find in the whole history what is there of a query."""
+    """Find the epochs of a query that are in effect, from the whole history."""
     undone = Undone(entries)
     standing = EpochStanding()
     for entry in reversed(entries):
@@ -196,29 +194,29 @@ def commit_epoch(
     replaces_all: bool = False,
     standing: EpochStanding | None = None,
 ) -> Commit | None:
-    """Commit what was written for an epoch, exactly once.
+    """Commit the rows of an epoch, exactly once.
 
-    An epoch that was committed before is left as it is if it brought the same rows, and what it
-    brought is replaced if it did not, or if a rollback took out a part of it.
+    If the epoch was committed before with the same rows, it is left as it is. If it had other
+    rows, or if a rollback removed a part of it, its rows are replaced.
 
     Args:
-        store: Where the dataset is.
-        transaction: That holds the rows, begun or resumed with the epoch.
-        epoch: Which one.
-        options: What happens beside.
-        replaces_all: Whether the rows take the place of all that the dataset holds.
-        standing: What `find_standing` has found as of the base; None to find it now.
+        store: The store that holds the dataset.
+        transaction: The transaction with the rows, started or resumed for the epoch.
+        epoch: The epoch.
+        options: Settings of the compaction.
+        replaces_all: Whether the rows replace all rows of the dataset.
+        standing: Result of `find_standing` for the base; None to find it now.
 
     Returns:
         The commit; None if there was nothing to do.
 
     Raises:
-        StaleRerunError: The query has committed a later one, or the epoch shall be replaced and its
-            rows lie in files with others; nothing became visible.
+        StaleRerunError: The query has committed a later epoch, or the epoch must be replaced but
+            shares files with other rows; nothing became visible.
         LakebedError: See `Transaction.commit`.
 
     Cost:
-        As an append. Of an epoch that comes again the rows are read, before and now.
+        As an append. For a repeated epoch the old and the new rows are read.
     """
     options = options or SinkOptions()
     base = transaction.base
@@ -255,15 +253,15 @@ def _commit(
 
 
 def _all_of(store: Store, base: State, epoch: Epoch) -> Scope:
-    """Return what replaces all that is there of an epoch.
+    """Return the scope that replaces all rows of an epoch.
 
     Raises:
-        StaleRerunError: A compaction has joined its rows with others, while there were later
-            epochs.
+        StaleRerunError: A compaction has joined its rows with those of other epochs, while there
+            were later epochs.
     """
     entries = history.read(store, base.lists.history)
     if all(entry.operation != ROLLBACK for entry in entries):
-        return RunFiles(epoch.run)  # the last one: the list of runs knows of all its files
+        return RunFiles(epoch.run)  # the last epoch: the list of runs has all its files
     joined = _joined_files(entries, epoch)
     mixed = next((label for label in base.labels if label in joined), None)
     if mixed is not None:
@@ -271,7 +269,7 @@ def _all_of(store: Store, base: State, epoch: Epoch) -> Scope:
             f"Epoch {epoch.number} of the streaming query {epoch.query!r} cannot be replaced in "
             f"{base.name!r}: a compaction has joined its rows with others, in {mixed!r}. "
             "Nothing was written.",
-            hint="Roll back to the version before the epoch: then the query can begin it again.",
+            hint="Roll back to the version before the epoch: then the query can repeat it.",
             expected=base.version,
             actual=base.version,
         )
@@ -279,9 +277,9 @@ def _all_of(store: Store, base: State, epoch: Epoch) -> Scope:
 
 
 def _joined_files(entries: Sequence[Entry], epoch: Epoch) -> set[str]:
-    """Return the files that may hold rows of an epoch beside others.
+    """Return the files that may hold rows of an epoch together with other rows.
 
-    What rewrites files joins the rows of an epoch with others once a later one is there; see
+    A rewrite of files joins the rows of an epoch with others once there is a later epoch; see
     `lakebed.state.runs`.
     """
     partitions: set[str] = set()
@@ -314,7 +312,7 @@ def _whole(state: State) -> WholeView:
 
 
 def _is_same(store: Store, base: State, last: QueryProgress, written: Written) -> bool:
-    """Whether an epoch brings the rows that it brought before, whatever became of them since."""
+    """Return whether an epoch has the same rows as at its last commit."""
     try:
         manifest = read_record(store, key_of(base.name, last.batch_id))
     except (ObjectNotFoundError, CorruptMetadataError):
@@ -324,11 +322,11 @@ def _is_same(store: Store, base: State, last: QueryProgress, written: Written) -
         return True
     if _counts(before) != _counts(now):
         return False
-    # The same number of rows: they may have come in another order.
+    # The same number of rows: they may be the same in another order.
     try:
         return _digest(store, base, before) == _digest(store, base, now)
     except CorruptMetadataError:
-        return False  # files of then are gone
+        return False  # files of the last commit were deleted
 
 
 def _contents(files: Iterable[ManifestFile]) -> Counter[tuple[str, int, str]]:
@@ -356,26 +354,26 @@ def _digest(store: Store, base: State, files: Sequence[ManifestFile]) -> RowDige
 
 
 def compact_beside(store: Store, dataset: str, target_bytes: int | None = None) -> None:
-    """Begin to compact a dataset, unless this process is at it already; return at once.
+    """Start to compact a dataset, unless this process does so already; return at once.
 
-    What goes wrong is logged, and the next time it is tried again: the epochs do not depend on it.
-    A process that ends waits for the thread; one that is killed leaves files that nothing refers
-    to, which a cleanup takes.
+    A failure is logged, and the next call tries again: the epochs do not depend on it. A process
+    that ends waits for the thread; a killed one leaves unreferenced files, which a cleanup
+    deletes.
 
     Cost:
         As `Dataset.compact`, in a thread of its own.
     """
-    place = (store.uri, dataset)
+    key = (store.uri, dataset)
     with _lock:
-        running = _running.get(place)
+        running = _running.get(key)
         if running is not None and running.is_alive():
-            _log.info("compaction goes on dataset=%s", dataset)
+            _log.info("compaction still running dataset=%s", dataset)
             return
         options = CompactionOptions(target_bytes=target_bytes or TARGET_BYTES)
         thread = threading.Thread(
             target=_compact, args=(store, dataset, options), name=f"lakebed-compact-{dataset}"
         )
-        _running[place] = thread
+        _running[key] = thread
         thread.start()
 
 

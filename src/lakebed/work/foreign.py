@@ -1,7 +1,7 @@
-"""Tables of other formats as their own logs describe them: which files are live, and of which columns.
+"""Tables of other formats as their own logs describe them: the live files and the columns.
 
-The libraries of the formats read the logs. What they find is put into the values of this module, so
-that one proof serves all formats.
+The libraries of the formats read the logs. Their findings are converted to the classes of this
+module, so one proof serves all formats.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakebed.model.values import Scalar
 from lakebed.store.base import Store
 
 CheckFooter = Callable[[pq.FileMetaData], str]
-"""Returns why a file cannot be read by the names of its columns; empty if it can."""
+"""Returns the reason why a file cannot be read by the names of its columns; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class ForeignFile:
     """A live file of a table.
 
     Attributes:
-        size_bytes: Its length, as the log has it.
-        row_count: Its rows, as the log has them; None if it has none.
-        values: Of the partition fields.
+        size_bytes: Length of the file, from the log.
+        row_count: Number of rows, from the log; None if the log does not have it.
+        values: Values of the partition fields.
     """
 
     size_bytes: int
@@ -42,10 +42,10 @@ class ForeignLog:
     """The versions of a table that a folder holds, at one moment.
 
     Attributes:
-        title: Of the table, for messages.
+        title: Name of the table in messages.
         folder: The directory of the log.
-        pattern: Of the names of objects that make a version.
-        names: Of those that were there.
+        pattern: Regular expression for the names of objects that make a version.
+        names: Names of the objects that were there.
     """
 
     title: str
@@ -68,7 +68,7 @@ class ForeignLog:
         """Check that no version was made since.
 
         Raises:
-            CommitConflictError: One was.
+            CommitConflictError: The log has a new version.
         """
         later = ForeignLog.read(store, self.title, self.folder, self.pattern).names - self.names
         if later:
@@ -86,14 +86,14 @@ class ForeignTable:
     """The newest version of a table of another format.
 
     Attributes:
-        title: For messages, such as `Delta table 'flights'`.
-        version: What its format calls the version.
+        title: Name of the table in messages, such as `Delta table 'flights'`.
+        version: The version as its format names it.
         schema: All columns.
-        strategy: Its partitions, as far as a dataset can have them.
+        strategy: Partitions of the table, as far as a dataset can have them.
         files: The live files by key.
-        log: The versions that were there when it was read.
-        check_footer: Of a file.
-        notes: What differs in the dataset.
+        log: The versions that were there when the table was read.
+        check_footer: Check for the footer of each live file.
+        notes: Differences between the table and the dataset.
     """
 
     title: str
@@ -107,7 +107,7 @@ class ForeignTable:
 
 
 def cannot_adopt(title: str, reason: str, remedy: str) -> InvalidInputError:
-    """Return the error that refuses a table, with what its own tool can do about it."""
+    """Return the error that refuses a table, with a remedy by the table's own tool."""
     return InvalidInputError(
         f"{title} cannot be adopted: {reason}.",
         hint=f"{remedy} Or read its rows by a library of the format, and append them.",

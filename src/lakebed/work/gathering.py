@@ -1,13 +1,13 @@
-"""Gathering beside a commit: what stays of the partitions that it touches, as files of its batch.
+"""Gathering for a commit: the remaining rows of its partitions become files of its batch.
 
-Readers of Hive tables take whole directories. So for a dataset that is published as such a table,
-the directory of a new batch is to hold all live rows of its partitions.
+Readers of Hive tables read whole directories. So for a dataset that is published as such a table,
+the directory of a new batch must hold all live rows of its partitions.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
@@ -28,22 +28,23 @@ _THREADS = 4
 
 
 def gather_beside(store: Store, pending: Pending) -> Gathered | None:
-    """Write again what stays of the partitions that a commit is to touch.
+    """Rewrite the remaining files of the partitions that a commit is about to touch.
 
     Args:
-        store: Where the dataset is.
-        pending: What is about to be committed.
+        store: The store that holds the dataset.
+        pending: The commit.
 
     Returns:
-        What takes the place of which files; None if nothing has to be gathered, or if what is
-        current is of another schema than the new files.
+        The new files and the files that they replace; None if there is nothing to gather, or if
+        the current schema differs from that of the new files.
 
     Raises:
-        LakebedError: A file cannot be read, or the store failed. What was written is deleted.
+        LakebedError: A file cannot be read, or the store failed. The new files are deleted.
 
     Cost:
-        A read of the head; if there is anything to gather, the file table and what tells whose
-        rows files hold, and these files, read and written once, and read back.
+        A read of the head. If there is anything to gather: the file table, the segments that
+        record the run of each file, and the files themselves, read and written once, and read
+        back.
     """
     base, now = pending.base, read_own_head(store, pending.base.name).state
     if not is_one_dataset(base, now) or (base.descriptor, base.lineage) != (
@@ -69,14 +70,14 @@ def gather_beside(store: Store, pending: Pending) -> Gathered | None:
         rewrite_all(workers, store, RewriteJob(layout=now.layout, target=target), works)
     )
     if pending.run is not None:
-        # Else rows without a run would count for that of the batch.
+        # Else rows without a run would be attributed to the run of the batch.
         carried = {label: written.carried.get(label, runs.NO_RUN) for label in written.labels}
         written = replace(written, carried=carried)
     return Gathered(state=now, labels=labels, written=written)
 
 
 def _known_scope(store: Store, now: State, scope: Scope) -> Scope:
-    """Return a scope that knows which files it takes out."""
+    """Return a scope that names the files that it removes."""
     if not isinstance(scope, RunFiles) or not scope.replaces:
         return scope
     known = runs.read(store, now.lists)
@@ -84,25 +85,30 @@ def _known_scope(store: Store, now: State, scope: Scope) -> Scope:
 
 
 def _scattered(now: State, pending: Pending, scope: Scope) -> frozenset[str]:
-    """Return the files that stay and would share a partition, or a directory, with others."""
-    gone = () if isinstance(scope, Nothing) else tuple(filter(scope.removes, now.labels))
+    """Return the remaining files that would share a partition or a directory with other files."""
+    removed = (
+        frozenset[str]()
+        if isinstance(scope, Nothing)
+        else frozenset(filter(scope.removes, now.labels))
+    )
     new = _directories(pending.written.labels)
-    left = _directories(gone)
-    taken = frozenset(gone)
+    left = _directories(removed)
     touched = new.keys() | left.keys()
     kept = [
-        label for label in now.labels if label not in taken and partition_of_label(label) in touched
+        label
+        for label in now.labels
+        if label not in removed and partition_of_label(label) in touched
     ]
     scattered = {
         partition
         for partition, homes in _directories(kept).items()
-        # One directory is right by itself, if nothing of it was taken out.
+        # A single directory needs no gathering, unless files of it are removed.
         if partition in new or len(homes) > 1 or homes & left.get(partition, set())
     }
     return frozenset(label for label in kept if partition_of_label(label) in scattered)
 
 
-def _directories(labels: tuple[str, ...] | list[str]) -> Mapping[str, set[str]]:
+def _directories(labels: Iterable[str]) -> Mapping[str, set[str]]:
     """Return the directories of files, by partition."""
     homes: dict[str, set[str]] = {}
     for label in labels:

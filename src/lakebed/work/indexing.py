@@ -1,10 +1,10 @@
-"""Indices of a dataset: building them over files that are there, dropping and describing them.
+"""Indices of a dataset: build them for existing files, drop and describe them.
 
-Who writes rows also writes their postings, as soon as the descriptor names the column. So a build
-names the column first: from then on only files that were there before, and those of writers that
-had begun before, lack postings. It indexes them group by group, a commit each, and looks for more
-until none is left. A build that was broken off goes on where it ended, since the segments tell
-which files they cover.
+Writers of rows also write their postings, as soon as the descriptor names the column. So a build
+names the column first: from then on, only files that were there before, and those of writers that
+had started before, lack postings. The build indexes them group by group, one commit each, and
+repeats until none is missing. An interrupted build continues where it stopped, since the segments
+name the files that they cover.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ROUNDS = 5  # in which files of writers that began before are looked for
+_ROUNDS = 5  # searches for files of writers that had started before the build
 _THREADS = 8
-_WRITERS = 4  # that index files in this process, each with memory of its own
+_WRITERS = 4  # threads that index files in this process, each with memory of its own
 # Above this share of the files that hold a value on average, few files are ever dropped.
 COMMON_SHARE = 0.2
-# Up to so many files whose bounds hold a value, bounds alone leave hardly more than an index.
+# If at most this many files have bounds that hold a value, an index drops hardly any more files.
 _CLUSTERED_FILES = 2.0
-_FEW_FILES = 5  # of which nothing can be said
+_FEW_FILES = 5  # below this, there is no warning
 _BY_PATH = (
-    "It is a partition field: its values stand in the paths, by which files are found. There was "
-    "nothing to build, and there is nothing to drop."
+    "It is a partition field: files are found by its values in their paths. There was nothing to "
+    "build, and there is nothing to drop."
 )
 
 
@@ -94,19 +94,18 @@ class InvertedIndex:
     """The index of one column.
 
     Attributes:
-        column: Its name.
-        segment_count: Objects that it consists of.
-        size_bytes: Of these together.
-        file_count: Live data files.
-        covered_count: Those of them that it knows; others are read whatever is asked.
-        indexed_count: Files whose postings it has, also of those that are live no more.
-        value_count: Distinct values, counted in each segment by itself; null and NaN aside.
-        pair_count: Pairs of a value and a file that holds it, null and NaN among the values.
+        column: Name of the column.
+        segment_count: Number of segments, each an object.
+        size_bytes: Total size of the segments.
+        file_count: Number of live data files.
+        covered_count: Number of live data files that it covers; the others are always read.
+        indexed_count: Number of files whose postings it has; includes files that are not live.
+        value_count: Distinct values, summed over the segments, without null and NaN.
+        pair_count: Pairs of a value and a file that holds it, including null and NaN.
         files_per_value: Files of one segment that hold a value, on average; None without values.
-            Values that lie in several segments lie in more files, so that it grows as segments
-            are merged.
-        lost: Segments that cannot be read, by key: the reason.
-        warning: Why it cannot help; empty if it can.
+            A value may be in several segments, so this grows when segments are merged.
+        lost: Segments that cannot be read, with the reason, by key.
+        warning: Reason why the index does not help; empty if it does.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, open_repository
@@ -132,17 +131,17 @@ class InvertedIndex:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it knows every live file."""
+        """True if it covers every live file."""
         return self.covered_count == self.file_count
 
     @property
     def values_per_file(self) -> float | None:
-        """Distinct values in a file, on average."""
+        """Average number of distinct values in a file."""
         return self.pair_count / self.indexed_count if self.indexed_count else None
 
     @property
     def file_share(self) -> float | None:
-        """Part of the files that hold a value, on average, at least; None without values."""
+        """Average share of the files that hold a value, as a lower bound; None without values."""
         return None if self.files_per_value is None else self.files_per_value / self.indexed_count
 
     def __repr__(self) -> str:
@@ -191,15 +190,15 @@ def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Coverage:
-    """What the segments of one column say of themselves.
+    """Totals over the segments of one column, from their footers.
 
     Attributes:
-        file_ids: That they cover, ascending.
-        value_count: Distinct values of each, added up.
-        pair_count: Of all together.
-        regular_pair_count: Of these without null and NaN.
-        size_bytes: Of their objects.
-        lost: Segments that cannot be read, by key: the reason.
+        file_ids: Ids of the covered files, ascending.
+        value_count: Distinct values, summed over the segments.
+        pair_count: Pairs of a value and a file that holds it.
+        regular_pair_count: Pairs without null and NaN.
+        size_bytes: Total size of the segments.
+        lost: Segments that cannot be read, with the reason, by key.
     """
 
     file_ids: np.ndarray
@@ -236,25 +235,25 @@ def _read_coverage(store: Store, segments: Sequence[Segment]) -> _Coverage:
 
 
 def _warning(store: Store, state: State, index: InvertedIndex) -> str:
-    """Say why an index cannot help, if it cannot."""
+    """Return the reason why an index does not help; empty if it does."""
     if min(index.file_count, index.indexed_count) < _FEW_FILES:
         return ""
     if index.file_share is not None and index.file_share > COMMON_SHARE:
         return (
-            f"A value lies in {index.file_share:.0%} of the files on average, so that few are ever "
+            f"A value is in {index.file_share:.0%} of the files on average, so few are ever "
             "dropped. Drop the index, or partition by the column."
         )
     overlap = _overlap(store, state, index.column)
     if overlap is not None and overlap <= _CLUSTERED_FILES:
         return (
             f"The data is sorted by the column: the bounds of {overlap:.1f} files hold a value on "
-            "average, so that they alone find the files. Drop the index."
+            "average, so the bounds alone find the files. Drop the index."
         )
     return ""
 
 
 def _overlap(store: Store, state: State, column: str) -> float | None:
-    """Return how many files may hold a value by their bounds, on average; None if unknown."""
+    """Return the average number of files whose bounds hold a value; None if unknown."""
     kind = type_to_arrow(state.descriptor.column_types[column])
     labels = pa.array(state.labels, pa.large_string())
     facts = file_table.find(store, state.lists.files, labels, {column: kind})
@@ -283,7 +282,7 @@ def build_index(
     commit_bytes: int = INDEX_COMMIT_BYTES,
     options: CommitOptions | None = None,
 ) -> InvertedIndex:
-    """Index a column of the files that are there; see `Dataset.build_index`."""
+    """Index a column of the existing files; see `Dataset.build_index`."""
     state = read_own_head(store, dataset).state
     if column in state.layout.partition_level_types:
         return _index_by_path(state, column)
@@ -298,13 +297,13 @@ def build_index(
     tally = Tally(on_progress, purpose)
     done = 0
 
-    def told() -> str:
+    def note() -> str:
         return (
-            f"Writers index {column!r} from now on, and {done} files that were there are indexed: "
-            "build it again for the rest."
+            f"Writers index {column!r} from now on, and {done} existing files are indexed: build "
+            "it again for the remaining ones."
         )
 
-    with noting(told):
+    with noting(note):
         for _ in range(_ROUNDS):
             state = read_own_head(store, dataset).state
             missing = _missing_files(store, state, column)
@@ -329,14 +328,14 @@ def build_index(
             return index
     raise CommitConflictError(
         f"The index of {column!r} in {dataset!r} was dropped while it was built.",
-        hint="Build it again if that is what you want.",
+        hint="Build it again if you still need it.",
         expected=state.version,
         actual=state.version,
     )
 
 
 def _index_by_path(state: State, column: str) -> InvertedIndex:
-    """Say of a partition field what an index would be: the paths are one already."""
+    """Return the description of a partition field as an index: the paths serve as one."""
     return InvertedIndex(
         column=column,
         segment_count=0,
@@ -355,7 +354,7 @@ def _index_by_path(state: State, column: str) -> InvertedIndex:
 
 
 def _name_column(store: Store, dataset: str, column: str, options: CommitOptions | None) -> None:
-    """Let the descriptor name the column, so that writers index it."""
+    """Add the column to the descriptor, so that writers index it."""
 
     def with_column(old: DatasetDescriptor) -> DatasetDescriptor:
         if column in old.index:
@@ -374,7 +373,7 @@ def _name_column(store: Store, dataset: str, column: str, options: CommitOptions
 def drop_index(
     store: Store, dataset: str, column: str, options: CommitOptions | None = None
 ) -> tuple[Entry | Committed, State]:
-    """Let a column have no index any more; see `Dataset.drop_index`."""
+    """Drop the index of a column; see `Dataset.drop_index`."""
 
     def without_column(old: DatasetDescriptor) -> DatasetDescriptor:
         if column not in old.index:
@@ -391,7 +390,7 @@ def drop_index(
 
 
 class _Sized(NamedTuple):
-    """A data file, its length in bytes, and its rows where they are known."""
+    """A data file with its size, and its row count if known."""
 
     file: DataFile
     size_bytes: int
@@ -399,11 +398,11 @@ class _Sized(NamedTuple):
 
 
 def _missing_files(store: Store, state: State, column: str) -> list[DataFile]:
-    """Return the files that no readable segment covers, and that can have postings."""
+    """Return the files without postings in a readable segment, if they can have any."""
     coverage = _read_coverage(store, state.lists.postings.get(column, ()))
     ids = file_ids(state.labels)
     is_missing = (ids >= 0) & ~np.isin(ids, coverage.file_ids)
-    missing = {state.labels[place] for place in np.flatnonzero(is_missing)}
+    missing = {state.labels[position] for position in np.flatnonzero(is_missing)}
     return [file for file in plan(state, TRUE, requests=0).files if file.label in missing]
 
 
@@ -426,18 +425,18 @@ def _index_files(
     workers: Workers,
     tally: Tally,
 ) -> Postings:
-    """Write the postings of files, in groups of about equal size that run side by side."""
+    """Write the postings of files, in groups of about equal size that run in parallel."""
     sizes = {sized.file.label: sized.size_bytes for sized in files}
-    # Postings outlive the damage of a file, which is restored from a copy perhaps.
+    # Verify files: wrong postings of a damaged file would remain after its restoration.
     by_label = {
         file.label: file
         for file in with_recorded(store, state.lists.files, (sized.file for sized in files))
     }
-    layout, tell = state.layout, workers.telling(tally.listener)
+    layout, report = state.layout, workers.telling(tally.listener)
 
     def index(labels: list[str]) -> dict[str, tuple[Segment, ...]]:
         return index_group(
-            store, layout, column, [by_label[label] for label in labels], on_indexed=tell
+            store, layout, column, [by_label[label] for label in labels], on_indexed=report
         )
 
     groups = balanced_groups(sizes, workers.count)
@@ -455,15 +454,15 @@ def index_group(
     *,
     on_indexed: OnFileDone = NO_PROGRESS,
 ) -> dict[str, tuple[Segment, ...]]:
-    """Write the postings of some files from what they hold.
+    """Write the postings of some files, from their rows.
 
     Raises:
-        DamagedFileError: A data file is damaged; what was written is deleted.
-        CorruptMetadataError: A data file is missing; what was written is deleted.
+        DamagedFileError: A data file is damaged; the new postings are deleted.
+        CorruptMetadataError: A data file is missing; the new postings are deleted.
 
     Cost:
-        The files, as a whole where their content was recorded; else, of Parquet, the chunks of
-        the column.
+        The whole files, if their checksums were recorded; else, for Parquet, the chunks of the
+        column.
     """
     kind = type_to_arrow(layout.column_types[column])
     writer = PostingsWriter(store, layout.name, {column: kind}, WriteOptions().memory_bytes // 8)
@@ -489,20 +488,20 @@ def compact_indices(
     options: CommitOptions | None = None,
     is_dry_run: bool = False,
 ) -> tuple[MergedList, ...]:
-    """Merge the segments of indices into few, without files that no version has.
+    """Merge the segments of indices into a few, without files that are in no version.
 
-    Where an index then knows every live file, it is also written as other tools read it.
+    If an index then covers every live file, it is also written in the format of other tools.
 
     Returns:
-        The indices that changed, or would; see `compact_metadata`.
+        The indices that changed, or would change; see `compact_metadata`.
 
     Raises:
         ReadOnlyError: The dataset cannot be written.
         CommitUnknownError: The store stopped answering.
 
     Cost:
-        The segments that are merged, read and written once, column by column, and one commit;
-        those of a complete index once more for other tools. Memory: one new segment.
+        The merged segments, read and written once, column by column, and one commit; the segments
+        of a complete index once more for other tools. Memory: one new segment.
     """
     state = read_own_head(store, dataset).state
     merged_lists: list[MergedList] = []
@@ -543,17 +542,17 @@ def compact_indices(
 def write_index_files(
     store: Store, dataset: str, options: CommitOptions | None = None
 ) -> Commit | None:
-    """Write the indices that know every live file as other tools read them, and name them.
+    """Write indices that cover every live file in the format of other tools, and name them.
 
     Returns:
-        The commit; None if all are named that can be.
+        The commit; None if there was nothing to write.
 
     Raises:
         ReadOnlyError: The dataset cannot be written.
         CommitUnknownError: The store stopped answering.
 
     Cost:
-        The head; for each index that is not named its segments, read once, and then one commit.
+        The head; the segments of each index that is not named yet, read once; and one commit.
     """
     state = read_own_head(store, dataset).state
     indices: dict[str, str] = {}
@@ -589,7 +588,7 @@ def _merge_groups(
 
 
 def _write_index_file(store: Store, transaction: Transaction, column: str) -> dict[str, str]:
-    """Write the index as other tools read it, if it is complete; return where it is, by column."""
+    """Write the index in the format of other tools, if complete; return its key, by column."""
     state = transaction.base
     ids, texts = file_ids(state.labels), text_type(state.descriptor)
     if column in state.indices or texts is None or (ids < 0).any():

@@ -1,7 +1,7 @@
-"""What lies under a dataset's prefix, and what can be proven of each object.
+"""Inventory of the objects of a dataset, with a verdict on each: dead or kept.
 
-Only what is proven dead may be deleted. The proof is from the head, the history and the
-reservations, all of which were read after the objects were listed; see docs/design/005-cleanup.md.
+Only objects that are proven dead may be deleted. The proof uses the head, the history and the
+reservations, all read after the objects were listed; see docs/design/005-cleanup.md.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 FindDeadMetadata = Callable[[Store, str, Sequence[ObjectInfo], dt.datetime], OldMetadata]
-"""Is given a dataset, its objects and a moment, and judges the metadata of published tables.
+"""Judges the metadata of published tables; receives a dataset, its objects and a moment.
 
-What readers of a table who began after that moment cannot need is dead.
+Metadata is dead if no reader of a table that began after that moment can need it.
 """
 
 AskTables = Callable[[Sequence[str]], Mapping[str, str]]
-"""Is given tables, as `database.table`, and returns the directories that they show.
+"""Receives tables, as `database.table`, and returns the directories that they show.
 
 Directories are keys without a final slash, each with the name of a table that shows it.
 """
 
 
 class Reason(StrEnum):
-    """Why an object is dead, or why it is kept."""
+    """Reason why an object is dead or kept."""
 
     SUPERSEDED = "superseded"
     ABANDONED = "abandoned"
@@ -78,7 +78,7 @@ class Reason(StrEnum):
 
     @property
     def is_dead(self) -> bool:
-        """Whether a cleanup deletes the object."""
+        """True if a cleanup deletes the object."""
         return self in _DEAD
 
 
@@ -95,15 +95,15 @@ _DEAD = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedFile:
-    """One object under the prefix of a dataset, and what is known of it.
+    """One object under the prefix of a dataset, with its verdict.
 
     Attributes:
-        key: Where it is, relative to the repository.
+        key: Path of the object in the repository.
         size_bytes: Length; None for a temporary file, which no listing shows.
-        reason: Why it is dead, or why it is kept.
-        version: The version that took it out; None where no commit did.
-        since: From when on it is dead, or when it was written; aware, UTC. None if unknown.
-        note: What else there is to say.
+        reason: Reason why it is dead or kept.
+        version: The version that removed it; None if no commit did.
+        since: Time since which it is dead, or when it was written; aware, UTC. None if unknown.
+        note: Details of the reason.
     """
 
     key: str
@@ -119,9 +119,9 @@ class Rules:
     """The times by which objects are judged.
 
     Attributes:
-        now: Aware, UTC.
-        retention: For so long, what was superseded is kept.
-        clock_skew: How far the clocks of writers and of the storage may be apart.
+        now: Current time; aware, UTC.
+        retention: Superseded files are kept for this long.
+        clock_skew: Largest difference between the clocks of writers and of the storage.
     """
 
     now: dt.datetime
@@ -130,17 +130,17 @@ class Rules:
 
     @property
     def cutoff(self) -> dt.datetime:
-        """What was superseded by then is dead."""
+        """Time by which a superseded file is dead."""
         return self.now - self.retention
 
     @property
     def longest_commit(self) -> dt.timedelta:
-        """Nothing that is younger is taken for a leftover: its writer may still be at work."""
+        """Age below which no object counts as a leftover: its writer may still be at work."""
         return LEASE + self.clock_skew
 
     @property
     def oldest_lease(self) -> dt.datetime:
-        """What is older has no lease, unless it says so."""
+        """Time before which an object has no lease, unless its reservation names a later end."""
         return self.now - self.longest_commit
 
 
@@ -149,9 +149,9 @@ class Reserved:
     """A batch that is not committed.
 
     Attributes:
-        record: What its reservation says; None if that cannot be read.
-        modified_at: When the reservation was last written, by the clock of the storage.
-        problem: Why it cannot be read.
+        record: Its reservation; None if it cannot be read.
+        modified_at: Time of the last write of the reservation, by the clock of the storage.
+        problem: Reason why the reservation cannot be read.
     """
 
     record: BatchRecord | None
@@ -160,7 +160,7 @@ class Reserved:
 
     @property
     def is_staged(self) -> bool:
-        """Whether it is written to the end, and its record names all its segments."""
+        """True if it is completely written, and its record names all its segments."""
         return self.record is not None and self.record.staging is not None
 
     @property
@@ -174,17 +174,17 @@ class Reserved:
 
     @property
     def began_at(self) -> dt.datetime:
-        """A moment before which it has written nothing, by the clock of the storage.
+        """A moment before which its writer has written nothing, by the clock of the storage.
 
-        The writer's clock tells only how long it was at work: it has last written the reservation
-        `_span` after the beginning, or sooner. A clock that went back so far tells nothing.
+        The writer's clock is used only for durations: the writer last wrote the reservation at
+        most `_span` after its start. A negative span gives no bound.
         """
         return _EVER if self._span < dt.timedelta() else _before(self.modified_at, self._span)
 
     def lease_is_over(self, rules: Rules) -> bool:
-        """Whether the writer may be taken for dead.
+        """Return whether the writer may be considered dead.
 
-        By what it says; or, if it says that it will begin later, by the clock of the storage.
+        The times of the record decide; if its start is in the future, the clock of the storage.
         """
         if self.record is None:
             return False
@@ -195,24 +195,24 @@ class Reserved:
 
     @property
     def _span(self) -> dt.timedelta:
-        """From the beginning to the end of the lease, by the clock of the writer alone."""
+        """Time from the start to the end of the lease, by the clock of the writer alone."""
         if self.record is None:
             return dt.timedelta.max
         return self.record.lease_until - self.record.started_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """Everything under the prefix, and what was read of it afterwards.
+class Inventory:
+    """All objects under the prefix of a dataset, and the metadata that was read afterwards.
 
     Attributes:
-        objects: As listed.
-        state: Of the dataset, as read after the listing.
+        objects: The listed objects.
+        state: State of the dataset, read after the listing.
         entries: The history of that state.
         reserved: The batches that are not committed, by id.
-        published: What tables may show, by what publications have noted.
-        shown: Directories that tables of a metastore show, with the name of one of the tables.
-        metadata: What is known of the metadata of published tables.
+        published: The versions that tables may show, as recorded by publications.
+        shown: Directories that tables of a metastore show, each with the name of one of the tables.
+        metadata: Dead and unreadable metadata of published tables.
     """
 
     objects: tuple[ObjectInfo, ...]
@@ -224,26 +224,26 @@ class Sight:
     metadata: OldMetadata = field(default_factory=OldMetadata)
 
     def judge_by(self, state: State, rules: Rules) -> Judge:
-        """Return who judges what was seen by what a head says."""
+        """Return a judge of these objects by one state of the head."""
         return Judge(self, state, rules)
 
 
-def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
-    """List a dataset, then read what is needed to judge each object.
+def take_inventory(store: Store, dataset: str, ask: AskTables | None = None) -> Inventory:
+    """List a dataset, then read the metadata that is needed to judge each object.
 
     The order is part of the proof: a reservation is older than the files of its batch, and a
-    commit is in the head before anything can be said of what it brought. Tables are asked last.
+    commit is in the head before its files are judged. Tables are queried last.
 
     Args:
-        store: Where the dataset is.
-        dataset: Its name.
-        ask: Asks the metastore; None to go by what publications have noted.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        ask: Queries the metastore; None to rely on the records of publications.
 
     Cost:
         One LIST for each 1,000 objects, the head, the history, and one GET for each batch that is
-        not committed. What asking costs, if the dataset is published.
+        not committed. The query of the metastore, if the dataset is published.
     """
-    read_own_head(store, dataset)  # a name that is no dataset of ours is refused before the LIST
+    read_own_head(store, dataset)  # raises before the LIST if it is not a dataset of Lakebed
     objects = tuple(store.list(f"{dataset}/"))
     listed = reservation.listed(store, dataset)
     state, entries = read_history(store, dataset)
@@ -254,7 +254,7 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
     }
     notes = published.read(store, dataset)
     tables = [note.table for note in notes if note.kind == "hive"]
-    return Sight(
+    return Inventory(
         objects=objects,
         state=state,
         entries=entries,
@@ -265,7 +265,7 @@ def look(store: Store, dataset: str, ask: AskTables | None = None) -> Sight:
 
 
 def read_history(store: Store, dataset: str) -> tuple[State, tuple[Entry, ...]]:
-    """Return the state of a dataset of ours, and its whole history."""
+    """Return the state of a dataset of Lakebed, and its whole history."""
     state = read_own_head(store, dataset).state
     return state, history.read(store, state.lists.history)
 
@@ -285,16 +285,16 @@ def _committed(entries: Iterable[Entry]) -> set[int]:
 
 
 class Judge:
-    """Says of every object under the prefix whether it is dead, and why.
+    """Decides for every object under the prefix whether it is dead, and why.
 
-    It goes by what one state of the head says: the current one, or the one that a cleanup is
-    about to commit.
+    It judges by one state of the head: the current one, or the one that a cleanup is about to
+    commit.
     """
 
-    def __init__(self, sight: Sight, state: State, rules: Rules) -> None:
-        entries, published = sight.entries, sight.published
+    def __init__(self, inventory: Inventory, state: State, rules: Rules) -> None:
+        entries, published = inventory.entries, inventory.published
         self._state = state
-        self._reserved = sight.reserved
+        self._reserved = inventory.reserved
         self._rules = rules
         self._committed = _committed(entries)
         self._live = frozenset(state.labels)
@@ -302,15 +302,15 @@ class Judge:
         self._retained, self._protected = kept.retained, kept.protected
         versions = {version for note in published for version in note.versions}
         for note in published:
-            # Who has opened a table goes on with the version that it showed.
+            # A reader that has opened a table continues with the version that it showed.
             held = note.held_since(rules.cutoff)
             if held is not None:
                 versions.update(range(held, state.version + 1))
-        self._directories = sight.shown
+        self._directories = inventory.shown
         self._shown = history.labels_of(
             entries, [version for version in versions if version <= state.version]
         )
-        self._metadata = sight.metadata
+        self._metadata = inventory.metadata
         self._batches = protected_batches(state)
         self._removed: dict[str, Entry] = {}
         self._ever: set[str] = set()
@@ -319,7 +319,7 @@ class Judge:
             self._ever.update(entry.removed)
             self._removed.update(dict.fromkeys(entry.removed, entry))
         self._referenced = frozenset(state.side_keys)
-        # Files that were there before the dataset lie anywhere in its directory.
+        # Adopted files may lie anywhere in the directory of the dataset.
         self._adopted = {
             state.layout.key(label): label
             for label in (
@@ -335,7 +335,7 @@ class Judge:
         self._times = history.landing_times(entries)
         living = [
             batch
-            for batch_id, batch in sight.reserved.items()
+            for batch_id, batch in inventory.reserved.items()
             if self._state.may_commit(batch_id) or not self._is_expired(batch_id)
         ]
         self._staged_segments = frozenset(key for batch in living for key in batch.segments)
@@ -346,7 +346,8 @@ class Judge:
     def expired_batches(self) -> frozenset[int]:
         """Batches that were not committed and whose writers are dead.
 
-        Their leases are over, or they were given back, but for files that `judge` has met.
+        Either their leases are over, or their reservations were given back and `judge` has found
+        leftover files of them.
         """
         expired = (batch_id for batch_id in self._reserved if self._is_expired(batch_id))
         return frozenset((*expired, *self._given_back))
@@ -366,7 +367,7 @@ class Judge:
         return [self._spared(self._judge(info, by_folder)) for info in objects]
 
     def _spared(self, file: JudgedFile) -> JudgedFile:
-        """Keep what lies in a directory that a table shows, whatever else is known of it."""
+        """Keep an object in a directory that a table shows, regardless of its own verdict."""
         if not self._directories or not (file.reason.is_dead or file.reason is Reason.RETAINED):
             return file
         directory = file.key
@@ -421,12 +422,12 @@ class Judge:
         batch_id = batch_id_of(label)
         if batch_id is None or not is_own_name(label) or not self._has_levels(label):
             return _found(
-                info, Reason.UNKNOWN, note="No commit brought it, and its name is no own."
+                info, Reason.UNKNOWN, note="No commit added it, and its name is not Lakebed's."
             )
         return self._judge_staged(info, str(batch_id))
 
     def _judge_metadata(self, info: ObjectInfo) -> JudgedFile:
-        """Judge what a published table consists of."""
+        """Judge a metadata file of a published table."""
         if info.key in self._metadata.unreadable:
             return _found(info, Reason.UNKNOWN, note=self._metadata.unreadable[info.key])
         if info.key not in self._metadata.dead:
@@ -435,7 +436,7 @@ class Judge:
         return _found(info, Reason.UNREFERENCED, since=info.modified_at, note=note)
 
     def _judge_known(self, info: ObjectInfo, label: str) -> JudgedFile:
-        """Judge a file that a commit has brought."""
+        """Judge a file that a commit has added."""
         if label in self._live:
             return _found(info, Reason.LIVE)
         if label in self._protected or (self._batches and batch_id_of(label) in self._batches):
@@ -467,9 +468,9 @@ class Judge:
         )
 
     def _judge_staged(self, info: ObjectInfo, batch: str) -> JudgedFile:
-        """Judge a file that no commit has brought, by its batch."""
+        """Judge a file that no commit has added, by its batch."""
         if not _NUMBER.fullmatch(batch):
-            return _found(info, Reason.UNKNOWN, note="It lies in no directory of a batch.")
+            return _found(info, Reason.UNKNOWN, note="It is not in the directory of a batch.")
         batch_id = int(batch)
         is_young = info.modified_at > self._rules.oldest_lease
         if batch_id in self._committed:
@@ -477,7 +478,7 @@ class Judge:
             return _found(info, Reason.YOUNG if is_young else Reason.DEBRIS, note=note)
         if batch_id in self._reserved:
             return self._judge_reserved(info, batch_id)
-        # Given back by its writer, whose tasks may have been slower than itself.
+        # Its writer gave it back, but tasks of the writer may have been slower.
         if not self._state.may_commit(batch_id):
             note = f"Batch {batch_id} was given up."
             return _found(info, Reason.ABANDONED, since=info.modified_at, note=note)
@@ -493,7 +494,7 @@ class Judge:
             return _found(info, Reason.LIVE)
         if int(name) in self._reserved:
             return self._judge_reserved(info, int(name))
-        return _found(info, Reason.YOUNG, note="It was given back while this cleanup looked.")
+        return _found(info, Reason.YOUNG, note="It was given back during this cleanup.")
 
     def _judge_reserved(self, info: ObjectInfo, batch_id: int) -> JudgedFile:
         record = self._reserved[batch_id].record
@@ -509,10 +510,10 @@ class Judge:
         return _found(info, Reason.ABANDONED, since=record.lease_until, note=note)
 
     def _is_expired(self, batch_id: int) -> bool:
-        """Whether no writer may be at work on a batch any more.
+        """Return whether no writer can still be at work on a batch.
 
-        Of a reservation that cannot be read, no lease is known. It is taken for over after a day,
-        so that what is damaged does not keep garbage for ever; the files of the batch stay.
+        The lease of an unreadable reservation is unknown. It counts as over after a day, so a
+        damaged reservation does not keep garbage forever; the files of the batch stay.
         """
         batch, rules = self._reserved[batch_id], self._rules
         if batch.record is None:
@@ -520,13 +521,13 @@ class Judge:
         return batch.lease_is_over(rules) and self._is_past(batch_id, rules.now + rules.clock_skew)
 
     def _is_past(self, batch_id: int, moment: dt.datetime | None = None) -> bool:
-        """Whether new batches have greater ids anyway, so that it can be shut out.
+        """Return whether new batches have greater ids anyway, so the batch can be shut out.
 
-        To shut out any other would drive the ids of all new batches ahead of the clock.
+        Shutting out any other batch would move the ids of all new batches ahead of the clock.
 
         Args:
-            batch_id: Of the batch.
-            moment: Ids until then are past; None for a lease ago.
+            batch_id: Id of the batch.
+            moment: Ids until this time are past; None for one lease ago.
         """
         if batch_id <= self._state.last_batch_id:
             return True
@@ -536,9 +537,9 @@ class Judge:
     def _judge_unnamed(self, info: ObjectInfo, named: Sequence[dt.datetime]) -> JudgedFile:
         """Judge a segment that the head does not name.
 
-        It was merged, or a commit wrote it that did not win, or one that is at work. What took a
-        merged one in is the first that is still named among those written later. Whoever has read
-        an older head may still need it, as long as that is younger than the retention.
+        It was merged into another segment, or written by a commit that lost the race or is still
+        at work. The first named segment that was written later stands for the one that replaced
+        it: while that is younger than the retention, a reader of an older head may need this one.
         """
         rules = self._rules
         if info.key in self._staged_segments:
@@ -578,7 +579,7 @@ def _before(moment: dt.datetime, span: dt.timedelta) -> dt.datetime:
 
 
 def _moment(batch_id: int) -> dt.datetime | None:
-    """Return when a batch was reserved, by its writer's clock; None if no clock shows that."""
+    """Return the time when a batch was reserved, by its writer's clock; None if out of range."""
     try:
         return dt.datetime.fromtimestamp(started_ms(batch_id) / 1000, dt.UTC)
     except (ValueError, OverflowError, OSError):
@@ -588,7 +589,7 @@ def _moment(batch_id: int) -> dt.datetime | None:
 def horizon_of(state: State, entries: Sequence[Entry], rules: Rules) -> int:
     """Return the oldest version that was current at some moment of the retention.
 
-    Without a retention that is the current one, whatever the clocks say.
+    Without a retention this is the current version, regardless of the clocks.
     """
     if not rules.retention:
         return state.version
@@ -599,12 +600,12 @@ def horizon_of(state: State, entries: Sequence[Entry], rules: Rules) -> int:
 
 __all__ = [
     "AskTables",
+    "Inventory",
     "Judge",
     "JudgedFile",
     "Reason",
     "Rules",
-    "Sight",
     "horizon_of",
-    "look",
     "read_history",
+    "take_inventory",
 ]

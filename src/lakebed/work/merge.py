@@ -1,4 +1,4 @@
-"""Merging: rows of a dataset are updated, deleted and inserted by the keys of some data."""
+"""Merge: updates, deletes and inserts rows of a dataset by the keys of some data."""
 
 from __future__ import annotations
 
@@ -63,33 +63,34 @@ from lakebed.work.writer import target_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CATCHING_UP = 16  # times that what others have added meanwhile is looked at too
-_ROUNDS = 4  # in which all is done anew, since others were faster at the last moment
+_CATCHING_UP = 16  # passes over files that others have added meanwhile
+_ROUNDS = 4  # attempts, each from the start, if another commit wins the race at the last moment
 _THREADS = 4
-_FILES_AT_ONCE = 32  # that are looked at by one task
-# Rows whose keys are looked up together: a table of all keys of the data is made for each time.
+_FILES_AT_ONCE = 32  # that one task inspects
+# Rows whose keys are looked up together: each lookup builds a table of all keys of the data.
 _ROWS_AT_ONCE, _MOST_ROWS_AT_ONCE = 2**20, 2**22
-_FEW_ROWS = 100_000  # of the data, that this process looks at and writes in less than a Spark job
-# Values of a key column by which files are found each by itself; of more, by the range that they are in.
+_FEW_ROWS = 100_000  # of the data; this process handles them faster than a Spark job
+# Values of a key column that are listed to find files; for more, the range of the values is used.
 _MOST_VALUES = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeReport:
-    """What a merge did, or would do.
+    """The result of a merge, or the expected result of a dry run.
 
     Attributes:
-        dataset: Its name.
-        is_dry_run: Whether nothing was done.
-        commit: That it made; None in a dry run, or if no row changes: then there is no new version.
-        inserted_row_count: Rows of the data that are new entities.
-        updated_row_count: Entities that were changed.
-        deleted_row_count: Entities that were deleted.
-        rewritten_row_count: Entities that stayed as they were, in files that were written again;
-            None in a dry run, which writes none.
-        read_file_count: Data files that were looked at, of which only the columns that decide.
-        rewritten_file_count: Those of them that hold an entity that was changed or deleted.
-        added_file_count: Files that hold the rest of these, and what is new; 0 in a dry run.
+        dataset: Name of the dataset.
+        is_dry_run: True if nothing was changed.
+        commit: The commit; None in a dry run, or if no row changes: then there is no new version.
+        inserted_row_count: Number of inserted entities.
+        updated_row_count: Number of updated entities.
+        deleted_row_count: Number of deleted entities.
+        rewritten_row_count: Number of unchanged entities in rewritten files; None in a dry run,
+            which writes no files.
+        read_file_count: Number of data files that were inspected; only the columns that the
+            clauses need were read.
+        rewritten_file_count: Number of inspected files with an updated or deleted entity.
+        added_file_count: Number of new files; 0 in a dry run.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, open_repository
@@ -118,14 +119,14 @@ class MergeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeTarget:
-    """What is merged into.
+    """The target of a merge: a dataset or a view of it.
 
     Attributes:
-        store: Where the dataset is.
-        name: Of the dataset.
-        constraint: Of the view: no row outside can match, be missing or be inserted.
-        provided: Function of a state; returns the values that the view gives provided partition fields.
-        read: What the data was made from; None for the state at the start.
+        store: The store that holds the dataset.
+        name: Name of the dataset.
+        constraint: Predicate of the view: no row outside can match, be missing or be inserted.
+        provided: Returns the values of provided partition fields in the view, for a state.
+        read: The state that the data was made from; None for the state at the start.
         run: Name of the run.
     """
 
@@ -151,8 +152,9 @@ def merge(
     store, state = target.store, read_own_head(target.store, target.name).state
     if state.descriptor.format == "submissions":
         raise InvalidInputError(
-            f"Dataset {target.name!r} is of submissions, which cannot be merged into.",
-            hint="Their fields stand in the document: rerun what wrote them, or delete and append.",
+            f"Cannot merge into dataset {target.name!r}: it holds submissions.",
+            hint="Their fields are in the document: repeat the run that wrote them, or delete and "
+            "append.",
         )
     frame = _frame_of(data)
     if frame is not None and spark is None:
@@ -172,7 +174,7 @@ def merge(
             rows, clauses = _no_rows(clauses, state.descriptor.schema)
         work = _Merge(target, clauses, rows, workers, options, spark if is_distributed else None)
         if is_dry_run:
-            return work.look_only(state)
+            return work.dry_run(state)
         for round_ in range(_ROUNDS):
             try:
                 with Transaction.begin(
@@ -180,14 +182,17 @@ def merge(
                 ) as transaction:
                     return work.run(transaction)
             except CommitConflictError:
-                # Others rewrote a file with matching rows, or added one at the last moment.
+                # At the last moment, others rewrote or added a file with matching rows.
                 if target.read is not None or round_ == _ROUNDS - 1:
                     raise
     raise AssertionError  # the last round returns or raises
 
 
 def _no_rows(clauses: MergeClauses, schema: Schema) -> tuple[HeldRows, MergeClauses]:
-    """Return data without rows, of which nobody knows the columns, and the clauses that are left."""
+    """Return empty data with the key columns only, and the clauses that still apply.
+
+    The other columns of data without rows are unknown.
+    """
     keys = pa.schema([field_to_arrow(schema.get(name)) for name in clauses.on])
     left = replace(
         clauses,
@@ -202,7 +207,7 @@ def _no_rows(clauses: MergeClauses, schema: Schema) -> tuple[HeldRows, MergeClau
 
 
 def _frame_of(data: object) -> Any:
-    """Return a Spark DataFrame as such; None for anything else."""
+    """Return the data if it is a Spark DataFrame, else None."""
     if type(data).__module__.startswith("pyspark."):
         from lakebed.spark.task_kernel import is_spark_frame
 
@@ -219,9 +224,9 @@ def _stored(
     descriptor: DatasetDescriptor,
     options: CommitOptions | None,
 ) -> Iterator[HeldRows | StoredRows]:
-    """Keep the data in the store, where tasks see it, for as long as it is needed.
+    """Keep the data in the store, where tasks can read it, for the duration of the merge.
 
-    It lies with a batch of its own, which is never committed: so a cleanup knows what it is.
+    It belongs to a batch of its own, which is never committed: so a cleanup recognizes it.
     """
     store = target.store
     with Transaction.begin(store, target.name, MERGE, run=target.run, options=options) as holding:
@@ -234,27 +239,27 @@ def _stored(
                 return
             with hold(data_batches(data, descriptor)) as held:
                 if not len(held):
-                    yield held  # travels as it is
+                    yield held  # empty: it is sent to tasks directly
                     return
                 everything = np.ones(len(held), dtype=bool)
                 batches = held.slices(everything, held.schema.names)
                 part = put_part(store, folder, held.schema, batches)
             yield StoredRows(store, held.schema, (part,))
         finally:
-            with suppress(LakebedError):  # what cannot be deleted stays invisible garbage
+            with suppress(LakebedError):  # objects that cannot be deleted are invisible garbage
                 delete_or_leave(store, [info.key for info in store.list(folder)])
 
 
-class _Looked(msgspec.Struct, frozen=True):
-    """What becomes of a file, in short. Travels from Spark tasks.
+class _Inspected(msgspec.Struct, frozen=True):
+    """Summary of the changes to a file, sent from Spark tasks to the driver.
 
     Attributes:
-        label: Of the file.
-        is_changed: Whether a row of it changes or goes.
-        is_gone: Whether all of its rows go.
-        updated_count: Rows that are updated.
-        deleted_count: Rows that are deleted.
-        matched: Places of the rows of the data that match.
+        label: Label of the file.
+        is_changed: True if a row of it is updated or deleted.
+        is_gone: True if all its rows are deleted.
+        updated_count: Number of updated rows.
+        deleted_count: Number of deleted rows.
+        matched: Positions of the matching rows of the data, as bytes.
     """
 
     label: str
@@ -265,7 +270,7 @@ class _Looked(msgspec.Struct, frozen=True):
     matched: bytes
 
     @classmethod
-    def of(cls, changes: FileChanges) -> _Looked:
+    def of(cls, changes: FileChanges) -> _Inspected:
         return cls(
             label=changes.label,
             is_changed=changes.is_changed,
@@ -276,45 +281,45 @@ class _Looked(msgspec.Struct, frozen=True):
         )
 
     @property
-    def places(self) -> np.ndarray:
+    def positions(self) -> np.ndarray:
         return np.frombuffer(self.matched, np.int64)
 
 
 class _Outcome:
-    """What a round of a merge knows so far.
+    """The results of a round of a merge so far.
 
     Attributes:
-        looks: By label: what becomes of the files that were looked at.
-        changes: The same at length, where that is in this process.
-        is_matched: Of each row of the data, whether it matches an entity.
-        known: Labels of the files that were looked at, or need not be.
+        results: Summaries of the inspected files, by label.
+        changes: The changes in full, by label, if this process has found them.
+        is_matched: For each row of the data, whether it matches an entity.
+        known: Labels of the files that were inspected, or need not be.
     """
 
     def __init__(self, row_count: int) -> None:
-        self.looks: dict[str, _Looked] = {}
+        self.results: dict[str, _Inspected] = {}
         self.changes: dict[str, FileChanges] = {}
         self.is_matched = np.zeros(row_count, dtype=bool)
         self.known: frozenset[str] = frozenset()
 
-    def add(self, looks: Sequence[_Looked]) -> bool:
-        """Take note of more, and say whether rows of the data match that did not before."""
+    def add(self, results: Sequence[_Inspected]) -> bool:
+        """Add results, and return whether more rows of the data match than before."""
         before = int(np.count_nonzero(self.is_matched))
-        for looked in looks:
-            self.looks[looked.label] = looked
-            self.is_matched[looked.places] = True
+        for inspected in results:
+            self.results[inspected.label] = inspected
+            self.is_matched[inspected.positions] = True
         return int(np.count_nonzero(self.is_matched)) > before
 
     def labels(self, *, changed: bool) -> frozenset[str]:
-        """Return the files that change, or those that stay though they hold a row that matches."""
+        """Return the files that change, or the unchanged files with a row that matches."""
         return frozenset(
             label
-            for label, looked in self.looks.items()
-            if looked.is_changed is changed and (changed or looked.matched)
+            for label, inspected in self.results.items()
+            if inspected.is_changed is changed and (changed or inspected.matched)
         )
 
 
 class _Merge:
-    """Merges data into a dataset, as often as others are faster."""
+    """Merges data into a dataset, in one or more rounds."""
 
     def __init__(
         self,
@@ -333,30 +338,30 @@ class _Merge:
         self._spark = spark
         self._values: KeyValues | None = None
 
-    def look_only(self, state: State) -> MergeReport:
-        """Say what a merge into a state would do."""
+    def dry_run(self, state: State) -> MergeReport:
+        """Return the expected result of a merge into a state."""
         matcher = self._matcher(state)
         outcome = _Outcome(len(self._rows))
         files = self._candidates(state, self._predicate(matcher, state))
-        outcome.add(self._look(matcher, state, files, outcome))
+        outcome.add(self._inspect(matcher, state, files, outcome))
         new_count = self._count_new(matcher, outcome)
         self._check_new(matcher, state, new_count)
         return self._report(outcome, new_count, is_dry_run=True)
 
     def run(self, transaction: Transaction) -> MergeReport:
-        """Look for what changes, write it, and commit it."""
+        """Find the changes, write them, and commit them."""
         base = state = transaction.base
         matcher = self._matcher(base)
         predicate = self._predicate(matcher, base)
         outcome = _Outcome(len(self._rows))
         inserted: Written | None = None
         written: list[Written] = []
-        # Appends may go on meanwhile: what they add is looked at too, until a commit has a chance.
+        # Concurrent appends may continue: inspect their files too, until a commit has a chance.
         for _ in range(_CATCHING_UP):
             files = [f for f in self._candidates(state, predicate) if f.label not in outcome.known]
             outcome.known |= frozenset(state.labels)
-            looks = self._look(matcher, state, files, outcome)
-            has_more = outcome.add(looks)
+            results = self._inspect(matcher, state, files, outcome)
+            has_more = outcome.add(results)
             if self._lacked(matcher, base) is not None:
                 self._check_new(matcher, base, self._count_new(matcher, outcome))
             rewritten = self._rewrite(transaction, state, matcher, files, outcome, written)
@@ -372,7 +377,7 @@ class _Merge:
                 break
             state = now
             transaction.keep_alive()
-        assert inserted is not None  # there is at least one time
+        assert inserted is not None  # there is at least one pass
         report = self._report(outcome, inserted.row_count, is_dry_run=False)
         if not (inserted.labels or outcome.labels(changed=True)):
             return replace(report, rewritten_row_count=0)
@@ -404,7 +409,7 @@ class _Merge:
         return Matcher(self._rules(state), self._rows, state.layout)
 
     def _lacked(self, matcher: Matcher, state: State) -> InvalidInputError | None:
-        """Return the error for a column that a new entity needs and the data lacks, if there is one."""
+        """Return the error if the data lacks a column that new entities need, else None."""
         if matcher.rules.not_matched == "ignore":
             return None
         names = [name for name in self._rows.schema.names if name not in matcher.rules.extra]
@@ -418,8 +423,8 @@ class _Merge:
         """Check that the data has the columns that its new entities need.
 
         Raises:
-            SchemaMismatchError: It lacks one that is neither nullable nor has a default.
-            PartitionSpecError: It lacks the source of a partition field.
+            SchemaMismatchError: The data lacks a column that is not nullable and has no default.
+            PartitionSpecError: The data lacks the source of a partition field.
         """
         lacked = self._lacked(matcher, state) if new_count else None
         if lacked is not None:
@@ -443,7 +448,7 @@ class _Merge:
         return rules
 
     def _predicate(self, matcher: Matcher, state: State) -> Predicate:
-        """Return a condition that every entity meets which the merge is about."""
+        """Return a predicate that holds for every entity that the merge may change."""
         rules = matcher.rules
         if not len(self._rows):
             of_keys: Predicate = FALSE
@@ -460,29 +465,29 @@ class _Merge:
         return all_of([rules.constraint, of_keys])
 
     def _candidates(self, state: State, predicate: Predicate) -> tuple[DataFile, ...]:
-        """Return the files that may hold such entities, by what is known of files."""
+        """Return the files that may hold entities of a predicate, by metadata alone."""
         return plan(state, predicate, requests=0, store=self._target.store).files
 
-    def _look(
+    def _inspect(
         self, matcher: Matcher, state: State, files: Sequence[DataFile], outcome: _Outcome
-    ) -> list[_Looked]:
-        """Read the columns that decide, and say what becomes of each file."""
+    ) -> list[_Inspected]:
+        """Read the columns that the clauses need, and return the changes to each file."""
         store, keeps = self._target.store, outcome.changes if self._spark is None else None
 
-        def of_chunk(chunk: Sequence[DataFile]) -> list[_Looked]:
+        def of_chunk(chunk: Sequence[DataFile]) -> list[_Inspected]:
             changes = matcher.look(store, chunk)
             if keeps is not None:
                 keeps.update((change.label, change) for change in changes)
-            return [_Looked.of(change) for change in changes]
+            return [_Inspected.of(change) for change in changes]
 
         chunks = self._chunks(files, state)
         if keeps is not None and chunks:
-            _ = matcher.data, matcher.keys  # made once, before threads ask for them
-        parts = self._workers.map(of_chunk, chunks, list[_Looked])
-        return [looked for part in parts for looked in part]
+            _ = matcher.data, matcher.keys  # compute once, before threads use them
+        parts = self._workers.map(of_chunk, chunks, list[_Inspected])
+        return [inspected for part in parts for inspected in part]
 
     def _chunks(self, files: Sequence[DataFile], state: State) -> list[list[DataFile]]:
-        """Divide files so that a table of all keys is made for enough rows, and workers have work."""
+        """Divide files: enough rows for each table of all keys, and enough chunks for all workers."""
         if not files:
             return []
         counts = file_table.read_counts(self._target.store, state.lists.files)
@@ -507,11 +512,11 @@ class _Merge:
         outcome: _Outcome,
         written: Sequence[Written],
     ) -> list[Written]:
-        """Write the files anew that hold rows which change."""
+        """Rewrite the files that hold changed rows."""
         changed = [
             file
             for file in files
-            if outcome.looks[file.label].is_changed and not outcome.looks[file.label].is_gone
+            if outcome.results[file.label].is_changed and not outcome.results[file.label].is_gone
         ]
         works = works_on(self._target.store, state.lists, changed, self._workers.count)
         if not works:
@@ -535,7 +540,7 @@ class _Merge:
         self, transaction: Transaction, matcher: Matcher, written: Sequence[Written]
     ) -> BatchTarget:
         base = transaction.base
-        # A dimension that is capped counts what this merge has written, too.
+        # The cap of a dimension also counts values that this merge has written.
         labels = (*base.labels, *(label for part in written for label in part.labels))
         return replace(
             target_of(transaction, self._options),
@@ -551,12 +556,12 @@ class _Merge:
         outcome: _Outcome,
         written: Sequence[Written],
     ) -> Written:
-        """Write the rows of the data that match nothing, as rows of the merge's own run."""
+        """Write the rows of the data that match no entity, as rows of the merge's own run."""
         target = self._write_target(transaction, matcher, written)
         schema = transaction.base.descriptor.schema
         names = [name for name in schema.names if name in self._rows.schema.names]
         is_ignored = matcher.rules.not_matched == "ignore" or outcome.is_matched.all()
-        # Where the data lacks what new entities need, it is known by now that there are none.
+        # If the data lacks columns that new entities need, there are none: `run` has checked it.
         if is_ignored or self._lacked(matcher, transaction.base) is not None:
             return Written.nothing(target.descriptor.stored_schema)
         new_count = len(outcome.is_matched) - int(np.count_nonzero(outcome.is_matched))
@@ -602,27 +607,27 @@ class _Merge:
     def _report(
         self, outcome: _Outcome, inserted_row_count: int, *, is_dry_run: bool
     ) -> MergeReport:
-        looks = outcome.looks.values()
+        results = outcome.results.values()
         return MergeReport(
             dataset=self._target.name,
             is_dry_run=is_dry_run,
             inserted_row_count=inserted_row_count,
-            updated_row_count=sum(looked.updated_count for looked in looks),
-            deleted_row_count=sum(looked.deleted_count for looked in looks),
-            read_file_count=len(looks),
-            rewritten_file_count=sum(looked.is_changed for looked in looks),
+            updated_row_count=sum(inspected.updated_count for inspected in results),
+            deleted_row_count=sum(inspected.deleted_count for inspected in results),
+            read_file_count=len(results),
+            rewritten_file_count=sum(inspected.is_changed for inspected in results),
         )
 
 
 def _packed(truths: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
-    """Return truths of rows as bits, part by part."""
+    """Return booleans of rows as bits, part by part."""
     return (
         [np.packbits(part) for part in np.split(truths, np.cumsum(counts)[:-1])] if counts else []
     )
 
 
 def _types_of(given: pa.Schema, schema: Schema) -> dict[str, Type]:
-    """Return the types of the columns of data, nested ones by dots."""
+    """Return the types of the columns of data; nested ones have dotted names."""
     fields = []
     for column in given:
         declared = schema.find(column.name)
@@ -636,13 +641,13 @@ def _types_of(given: pa.Schema, schema: Schema) -> dict[str, Type]:
 
 
 def _read_beside(matcher: Matcher) -> tuple[str, ...]:
-    """Return the partition fields that values are made of; all fields are read anyway."""
+    """Return the partition fields that the clauses read; all schema fields are read anyway."""
     own = matcher.layout.partition_types
     return tuple(name for name in matcher.rules.taken(Side.TARGET) if name in own)
 
 
 def _partitions_of(predicate: Predicate, state: State) -> Unchanged:
-    """Return the partitions that may hold entities which meet a condition."""
+    """Return the partitions that may hold entities of a predicate."""
     levels = state.layout.partition_level_types
     schema = state.descriptor.schema
     return Unchanged(
@@ -651,21 +656,21 @@ def _partitions_of(predicate: Predicate, state: State) -> Unchanged:
 
 
 def _condition_on(on: Sequence[str], keys: KeyValues, types: Mapping[str, Type]) -> Predicate:
-    """Return a condition that every entity meets which has one of the keys."""
+    """Return a predicate that holds for every entity with one of the keys."""
     terms: list[Predicate] = []
     for name, table, is_listed in zip(on, keys.columns, keys.are_listed, strict=True):
         try:
             values: list[Any] = table.column("value").to_pylist()
         except (OverflowError, ValueError):
-            continue  # times that Python does not know: no file is dropped by them
+            continue  # times that Python cannot represent: they drop no file
         if is_listed:
             listed = Membership(name, tuple(values))
-            # Values of a column are of its type; but of times a predicate takes one spelling only.
+            # Values have the type of their column; but a predicate accepts only one form of times.
             terms.append(bind(listed, types) if _is_time(types[name]) or not values else listed)
             continue
         low, high = values[:2]
         terms.append(bind(Comparison(name, Op.GE, low), types))
-        if not any(is_nan(value) for value in values):  # which is the greatest
+        if not any(is_nan(value) for value in values):  # NaN is the greatest value
             terms.append(bind(Comparison(name, Op.LE, high), types))
     return all_of(terms)
 

@@ -1,6 +1,6 @@
-"""Compaction of metadata: the many segments of a list become one, without what nobody needs.
+"""Compaction of metadata: merges the segments of a list into one, without unneeded entries.
 
-Commits merge segments too, each within the time of one commit; this does the rest.
+Commits merge segments too, each within the time of one commit; this merges the remaining ones.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
-from lakebed.work.inventory import Rules, Sight
+from lakebed.work.inventory import Inventory, Rules
 
 _ROUNDS = 3
-# So many segments are worth merging. Of the history there always are a merged one and that of the
-# commit that merged it; it takes anything since.
+# Smallest number of segments that is merged. The history always has a merged segment and that of
+# the commit that merged it, so it is worth merging from three on.
 _LEAST = {FILES: 2, HISTORY: 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedList:
-    """What became of one list of segments, or would.
+    """The result of merging one list of segments, or the expected result of a dry run.
 
     Attributes:
         name: `files` (the file table), `history`, or `index of` a column.
-        segments_before: Number of segments.
-        segments_after: Number of segments that took their place.
-        dropped_count: Entries that were left out: facts of data files that no version that can
-            be read has.
+        segments_before: Number of segments before the merge.
+        segments_after: Number of segments after the merge.
+        dropped_count: Number of entries that were left out: facts about data files that are not in
+            any readable version.
     """
 
     name: str
@@ -54,12 +54,12 @@ def compact_metadata(
 ) -> tuple[MergedList, ...]:
     """Merge the file table and the history of a dataset, each to one segment.
 
-    Facts of data files are left out that no version has which can be read. The old segments stay
-    on storage until a cleanup takes them.
+    Facts about data files that are not in any readable version are left out. The old segments stay
+    on storage until a cleanup deletes them.
 
     Returns:
-        The lists that changed. One is not among them if there is nothing to do, or if others kept
-        changing it.
+        The lists that changed. A list is missing if there was nothing to do, or if other writers
+        kept changing it.
 
     Raises:
         ReadOnlyError: The dataset cannot be written.
@@ -85,7 +85,7 @@ def compact_metadata(
                     transaction.put(segment.key, merge.data)
             committed = transaction.commit(Change(edits=tuple(merge.edit for merge in merges)))
         version = committed.entry.version
-        with noting(f"Version {version} has merged lists: do it again for what is left."):
+        with noting(f"Version {version} has merged lists: run it again for the remaining ones."):
             after = committed.state or read_own_head(store, name).state
         named = set(after.lists.keys)
         for merge in merges:
@@ -104,7 +104,7 @@ class _Merge:
 
 
 def _merged(store: Store, state: State, name: str) -> _Merge | None:
-    """Return a list as one segment; None if it is that already, and nothing is to go."""
+    """Return a list as one segment; None if it is one already, and has no entry to drop."""
     segments, codec = state.lists[name], CODECS[name]
     known = count = sum(segment.weight for segment in segments)
     kept = kept_labels(store, state) if name == FILES else None
@@ -127,7 +127,7 @@ def _merged(store: Store, state: State, name: str) -> _Merge | None:
 def _file_table(
     store: Store, segments: Sequence[Segment], kept: frozenset[str]
 ) -> tuple[int, bytes]:
-    """Return how many files are left of the file table, and the segment of them."""
+    """Return the number of files that remain in the file table, and their segment."""
     labels = pa.array(sorted(kept), pa.string())
     tables = []
     for segment in segments:
@@ -139,16 +139,17 @@ def _file_table(
 
 
 def kept_labels(store: Store, state: State, shown: Sequence[Shown] = ()) -> frozenset[str]:
-    """Return the files of every version that can be read, and those of protected batches.
+    """Return the files of every readable version, and those of protected batches.
 
     Args:
-        store: Where the dataset is.
-        state: What the head says.
-        shown: What tables show: the files of these versions are kept too. What their readers may
-            still hold need not be there: a cleanup of a short retention takes it.
+        store: The store that holds the dataset.
+        state: The current state.
+        shown: The versions that tables show; their files are kept too. Files that readers of an
+            earlier version of a table may still use are not included: a cleanup with a short
+            retention deletes them.
     """
     rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=dt.timedelta())
     entries = history.read(store, state.lists.history)
     notes = tuple(msgspec.structs.replace(note, left=()) for note in shown)
-    alone = Sight(objects=(), state=state, entries=entries, reserved={}, published=notes)
+    alone = Inventory(objects=(), state=state, entries=entries, reserved={}, published=notes)
     return alone.judge_by(state, rules).kept_labels

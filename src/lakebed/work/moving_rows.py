@@ -1,4 +1,4 @@
-"""Rows that move between partitions: files are looked at, and written again where rows move."""
+"""Rows that move between partitions: files are inspected, and rewritten if rows move."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
 
-CATCHING_UP = 16  # times that what others have added meanwhile is looked at too
-ROUNDS = 4  # in which all is done again, since others were faster at the last moment
+CATCHING_UP = 16  # passes over files that others have added meanwhile
+ROUNDS = 4  # attempts, each from the start, if another commit wins the race at the last moment
 THREADS = 4
-_REWRITTEN = "rewritten/"  # before labels of files that are written again
-_FILES_AT_ONCE = 32  # that are looked at by one task
+_REWRITTEN = "rewritten/"  # before labels of files that are rewritten
+_FILES_AT_ONCE = 32  # that one task inspects
 
 
-class Looked(msgspec.Struct, frozen=True):
-    """The rows of a file that may move, by where they would be.
+class Inspected(msgspec.Struct, frozen=True):
+    """The rows of a file that may move, by their new partition values.
 
     Attributes:
-        label: Of the file.
-        groups: For each combination of partition values: how many rows.
+        label: Label of the file.
+        groups: Each combination of partition values, with its number of rows.
     """
 
     label: str
@@ -50,14 +50,14 @@ class Looked(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Mover:
-    """Looks at files and writes them again, by workers that report their progress."""
+    """Inspects and rewrites files, by workers that report their progress."""
 
     store: Store
     workers: Workers
     tally: Tally
 
     def target(self, transaction: Transaction, descriptor: DatasetDescriptor) -> BatchTarget:
-        """Return where rows go that move by a transaction."""
+        """Return the target of the rows that a transaction moves."""
         memory_bytes = self.workers.share_of(WriteOptions().memory_bytes)
         return BatchTarget(
             dataset=transaction.base.name,
@@ -67,55 +67,55 @@ class Mover:
             schema_number=transaction.base.lineage.number,
         )
 
-    def look_at(
-        self, state: State, files: Sequence[DataFile], look: Callable[[DataFile], Looked]
-    ) -> list[Looked]:
-        """Look at files of a state, each of which a worker gives to `look`."""
+    def inspect(
+        self, state: State, files: Sequence[DataFile], inspect: Callable[[DataFile], Inspected]
+    ) -> list[Inspected]:
+        """Inspect files of a state: workers call `inspect` for each file."""
         counts = file_table.read_counts(self.store, state.lists.files)
         known = {file.label: counts.get(file.label, (0, 0)) for file in files}
         self.tally.expect(
             {label: size_bytes for label, (_, size_bytes) in known.items()},
             {label: row_count for label, (row_count, _) in known.items()},
         )
-        tell = self.workers.telling(self.tally.listener)
+        report = self.workers.telling(self.tally.listener)
 
-        def of_chunk(chunk: Sequence[DataFile]) -> list[Looked]:
-            looks = []
+        def of_chunk(chunk: Sequence[DataFile]) -> list[Inspected]:
+            results = []
             for file in chunk:
-                looks.append(look(file))
-                tell(file.label)
-            return looks
+                results.append(inspect(file))
+                report(file.label)
+            return results
 
         length = max(1, min(_FILES_AT_ONCE, len(files) // self.workers.count))
         chunks = [files[at : at + length] for at in range(0, len(files), length)]
-        parts = self.workers.map(of_chunk, chunks, list[Looked])
-        looks = [looked for part in parts for looked in part]
-        self.tally.add(*(looked.label for looked in looks))
-        return looks
+        parts = self.workers.map(of_chunk, chunks, list[Inspected])
+        results = [inspected for part in parts for inspected in part]
+        self.tally.add(*(inspected.label for inspected in results))
+        return results
 
     def rewrite(
         self, state: State, target: BatchTarget, route: Route, files: Sequence[DataFile]
     ) -> list[Written]:
-        """Write files of a state again, whose rows go where the route says."""
+        """Rewrite files of a state; the route gives the partition of each row."""
         if not files:
             return []
         job = RewriteJob(layout=state.layout, target=target, route=route)
         counts = file_table.read_counts(self.store, state.lists.files)
         works = works_on(self.store, state.lists, files, self.workers.count)
-        # What was looked at is read once more, and counts once more.
+        # Inspected files are read once more here, and count once more.
         again = {_REWRITTEN + file.label: counts.get(file.label, (0, 0))[1] for file in files}
         self.tally.expect(again)
-        tell = self.tally.listener
+        listener = self.tally.listener
 
         def on_read(label: str) -> None:
-            tell(_REWRITTEN + label)
+            listener(_REWRITTEN + label)
 
         written = rewrite_all(
             self.workers,
             self.store,
             job,
             works,
-            on_read=NO_PROGRESS if tell is NO_PROGRESS else on_read,
+            on_read=NO_PROGRESS if listener is NO_PROGRESS else on_read,
         )
         self.tally.add(*again)
         return written
@@ -128,14 +128,14 @@ def routed(
     here: str,
     groups: Iterable[tuple[str, np.ndarray]],
 ) -> Iterable[Routed]:
-    """Send rows of a file to their partitions; rows of its own stay in its directory.
+    """Send rows of a file to their partitions; rows of its own partition stay in its directory.
 
     Args:
-        file: Which holds the rows.
-        batch: Of the file.
+        file: The file that holds the rows.
+        batch: Rows of the file.
         start: Position of the batch in the file.
         here: Path of the file's partition.
-        groups: For some rows of the batch, given by position: the path of their partition.
+        groups: Paths of partitions, each with the positions of its rows in the batch.
     """
     by_target: dict[str, list[np.ndarray]] = {}
     for target, rows in groups:

@@ -1,4 +1,4 @@
-"""The partitions and rows that an overwrite would replace, found without a write."""
+"""Search for the partitions and rows that an overwrite would replace, without a write."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class ReplacedPartition:
     """A partition that an overwrite replaces, or fills.
 
     Attributes:
-        partition: Its path; empty if unpartitioned.
-        inserted_row_count: Entities that come in.
-        deleted_row_count: Entities that go; None where another tool wrote a file.
-        removed_file_count: Data files that they are in.
+        partition: Path of the partition; empty if unpartitioned.
+        inserted_row_count: Number of new entities.
+        deleted_row_count: Number of removed entities; None if another tool wrote a file.
+        removed_file_count: Number of removed data files.
     """
 
     partition: str
@@ -47,13 +47,13 @@ class ReplacedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """What an overwrite would replace.
+    """The partitions and rows that an overwrite would replace.
 
     Attributes:
         dataset: Name of the dataset.
-        version: The version that was looked at. As the `base` of the overwrite it keeps what others
-            commit meanwhile from being replaced.
-        partitions: The partitions concerned, in order of path; also those that are new.
+        version: The version that was inspected. As the `base` of the overwrite, it protects later
+            commits of others from being replaced.
+        partitions: The affected partitions, in order of path; includes new ones.
     """
 
     dataset: str
@@ -62,26 +62,26 @@ class Replacement:
 
     @property
     def inserted_row_count(self) -> int:
-        """Entities that come in."""
+        """Number of new entities."""
         return sum(one.inserted_row_count for one in self.partitions)
 
     @property
     def deleted_row_count(self) -> int | None:
-        """Entities that go; None where another tool wrote a file."""
+        """Number of removed entities; None if another tool wrote a file."""
         return known_total([one.deleted_row_count for one in self.partitions])
 
     @property
     def removed_file_count(self) -> int:
-        """Data files that go."""
+        """Number of removed data files."""
         return sum(one.removed_file_count for one in self.partitions)
 
     @property
     def replaced_partitions(self) -> tuple[str, ...]:
-        """Paths of the partitions that lose files, as `Commit.replaced_partitions`."""
+        """Paths of the partitions that lose files; see `Commit.replaced_partitions`."""
         return tuple(one.partition for one in self.partitions if one.removed_file_count)
 
     def __str__(self) -> str:
-        """Return it in words: `1 row in place of 365 rows in 365 files of 1 partition`."""
+        """Return a summary: `1 row in place of 365 rows in 365 files of 1 partition`."""
         deleted = self.deleted_row_count
         rows = "an unknown number of rows" if deleted is None else counted(deleted, "row")
         return (
@@ -111,19 +111,19 @@ class Replacement:
 def find_replacement(
     store: Store, base: State, inserted: Mapping[str, int], scope: Scope | None
 ) -> Replacement:
-    """Find what an overwrite would replace; see `View.find_overwrite`.
+    """Find the partitions and rows that an overwrite would replace; see `View.find_overwrite`.
 
     Args:
-        store: The store of the dataset.
+        store: The store that holds the dataset.
         base: The state of the dataset.
-        inserted: Rows of the data by path of their partition.
-        scope: What is replaced; None for the partitions of the data.
+        inserted: Number of rows of the data, by path of their partition.
+        scope: The scope that is replaced; None for the partitions of the data.
 
     Raises:
-        InvalidInputError: The data lies outside the scope, or has no rows to say what it is.
+        InvalidInputError: The data lies outside the scope, or there is no scope and no row.
 
     Cost:
-        The file table, of which there are few objects.
+        The few objects of the file table.
     """
     settled = settled_scope(base.name, frozenset(inserted), scope)
     labels = [label for label in base.labels if settled.removes(label)]
@@ -146,7 +146,7 @@ def find_replacement(
 
 
 def _row_counts(store: Store, base: State, labels: Sequence[str]) -> list[int | None]:
-    """Return the rows of files; None where another tool wrote one."""
+    """Return the row count of each file; None if another tool wrote it."""
     if not labels:
         return []
     known = file_table.find(store, base.lists.files, pa.array(labels, pa.large_string()), {})

@@ -1,4 +1,4 @@
-"""Promotion: values that a dimension allows from now on move out of `OTHER`."""
+"""Promotion: newly allowed values of a dimension move out of `OTHER`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from lakebed.work.moving_rows import (
     CATCHING_UP,
     ROUNDS,
     THREADS,
-    Looked,
+    Inspected,
     Mover,
     groups_of,
     routed,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Allowed = DimensionSchema | Mapping[str, object]
-"""A dimension schema; or allowed values, as `by.dimension` takes them, by field."""
+"""A dimension schema; or allowed values, in the form of `by.dimension`, by field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,9 @@ class Move:
     """Rows that a promotion moves from one partition to another.
 
     Attributes:
-        source: Path of the partition where they were.
-        target: Path of the partition where they are.
-        row_count: Entities that move.
+        source: Path of their old partition.
+        target: Path of their new partition.
+        row_count: Number of entities that move.
     """
 
     source: str
@@ -82,17 +82,18 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotionReport:
-    """What a promotion did, or would do.
+    """The result of a promotion, or the expected result of a dry run.
 
     Attributes:
-        dataset: Its name.
-        is_dry_run: Whether nothing was done.
+        dataset: Name of the dataset.
+        is_dry_run: True if nothing was changed.
         dimensions: Partition fields whose dimensions allow more; empty if none does.
-        commit: That it made; None in a dry run, or if the dimensions are what they were.
-        moves: From which partition to which, in order of path.
-        read_file_count: Files of `OTHER` that were looked at, of which only sources of dimensions.
-        rewritten_file_count: Those of them that hold entities which move.
-        added_file_count: Files that took their place; 0 in a dry run.
+        commit: The commit; None in a dry run, or if the dimensions are unchanged.
+        moves: Moves of rows between partitions, in order of path.
+        read_file_count: Number of files of `OTHER` that were inspected; only the sources of
+            dimensions were read.
+        rewritten_file_count: Number of inspected files with entities that move.
+        added_file_count: Number of new files; 0 in a dry run.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, by, open_repository
@@ -120,7 +121,7 @@ class PromotionReport:
 
     @property
     def row_count(self) -> int:
-        """Entities that moved."""
+        """Number of entities that moved."""
         return sum(move.row_count for move in self.moves)
 
     def __repr__(self) -> str:
@@ -136,8 +137,8 @@ class PromotionReport:
                 "dimensions": shortened(self.dimensions) or "none",
                 "rows": f"{self.row_count:,}",
                 "moves": shortened(moves) or "none",
-                "files looked at": f"{self.read_file_count:,}",
-                "files written anew": f"{self.rewritten_file_count:,}",
+                "files inspected": f"{self.read_file_count:,}",
+                "files rewritten": f"{self.rewritten_file_count:,}",
             },
         )
 
@@ -152,10 +153,10 @@ def promote(
     options: CommitOptions | None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> tuple[PromotionReport, DatasetDescriptor]:
-    """Let dimensions allow more, and move what they allow; see `Dataset.promote`.
+    """Let dimensions allow more values, and move their rows; see `Dataset.promote`.
 
     Returns:
-        The report, and what the dataset is after it, or would be.
+        The report, and the new descriptor of the dataset, or the expected one of a dry run.
     """
     state = read_own_head(store, name).state
     new = promoted_descriptor(state.descriptor, allowed)
@@ -166,12 +167,12 @@ def promote(
     workers = workers_for(spark, store, threads=min(THREADS, os.cpu_count() or 1), purpose=purpose)
     if is_dry_run:
         promotion = _Promotion(Mover(store, workers, Tally(on_progress, purpose)), new, grown)
-        looks = promotion.look_at(state, promotion.candidates(state))
-        return promotion.report(state, looks, None, is_dry_run=True), new
+        results = promotion.inspect(state, promotion.candidates(state))
+        return promotion.report(state, results, None, is_dry_run=True), new
     for round_ in range(ROUNDS):
         try:
             with Transaction.begin(store, name, "promote", options=options) as transaction:
-                # Anew: others may have changed the descriptor.
+                # Compute it again: others may have changed the descriptor.
                 old = transaction.base.descriptor
                 new = promoted_descriptor(old, allowed)
                 grown = grown_dimensions(old, new)
@@ -182,19 +183,19 @@ def promote(
                 )
                 return promotion.run(transaction), new
         except CommitConflictError:
-            # Others added to OTHER, or rewrote files of it, at the last moment.
+            # At the last moment, others added files to OTHER, or rewrote files of it.
             if round_ == ROUNDS - 1:
                 raise
     return PromotionReport(dataset=name, is_dry_run=False), new
 
 
 def promoted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDescriptor:
-    """Return what a dataset is when its dimensions allow what is given.
+    """Return the descriptor of a dataset whose dimensions allow the given values.
 
     Raises:
-        PartitionSpecError: A dimension would lose values, or the allowed values are of no known
+        PartitionSpecError: A dimension would lose values, or the allowed values have an unknown
             form.
-        InvalidInputError: A name is that of no dimension.
+        InvalidInputError: A name is not that of a dimension.
     """
     dimensions = [function for function in old.partition_by if isinstance(function, Dimension)]
     wanted: dict[str, Dimension] = {}
@@ -209,30 +210,32 @@ def promoted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDesc
     for old_function, new_function in zip(old.partition_by, new.partition_by, strict=True):
         if old_function != new_function and old_function.name not in grown:
             raise PartitionSpecError(
-                f"Dimension {old_function} would lose values as {new_function}, or it cannot be told.",
-                hint="Keep all that it allows, and its cap; or let rows move by reroute=True (--reroute).",
+                f"Cannot change dimension {old_function} to {new_function}: it would lose values, "
+                "or may lose some.",
+                hint="Keep all values that it allows, and its cap; or let rows move with "
+                "reroute=True (--reroute).",
             )
     return new
 
 
 def rules_of(allowed: Allowed) -> list[tuple[str, object, int | None]]:
-    """Return the name, the allowed values and the cap of each dimension that is given.
+    """Return the name, the allowed values and the cap of each given dimension.
 
     Raises:
-        InvalidInputError: What is given says nothing of dimensions.
+        InvalidInputError: The value is neither a dimension schema nor a mapping.
     """
     if isinstance(allowed, DimensionSchema):
         return [(rule.field_name, rule.allowed, rule.cap) for rule in allowed]
     if isinstance(allowed, Mapping):
         return [(name, rule, None) for name, rule in allowed.items()]
     raise InvalidInputError(
-        f"{type(allowed).__name__} is no dimension schema.",
+        f"{type(allowed).__name__} is not a dimension schema.",
         hint='Give DimensionSchema.from_json(path), or {"carrier": ["UA", "B6"]}.',
     )
 
 
 def dimension_of(dimensions: Sequence[Dimension], name: str) -> Dimension:
-    """Return the dimension of a field, of that name, or of a field of that name in a record.
+    """Return the dimension with this source field, of this name, or with this field in a record.
 
     Raises:
         InvalidInputError: There is no such dimension, or there are several.
@@ -251,7 +254,7 @@ def dimension_of(dimensions: Sequence[Dimension], name: str) -> Dimension:
             )
     known = [dimension.source for dimension in dimensions]
     raise InvalidInputError(
-        f"No dimension of field {name!r}.",
+        f"There is no dimension of field {name!r}.",
         hint=nearest(name, known) or f"Dimensions are of: {', '.join(known) or 'no field'}.",
     )
 
@@ -266,7 +269,7 @@ class _Promotion:
 
     @property
     def functions(self) -> tuple[Dimension, ...]:
-        """The dimensions as they are to be."""
+        """The grown dimensions in their new form."""
         return tuple(
             function
             for function in self.new.partition_by
@@ -274,7 +277,7 @@ class _Promotion:
         )
 
     def candidates(self, state: State) -> tuple[DataFile, ...]:
-        """Return the files of `OTHER` that may hold rows which move, by what is known of files."""
+        """Return the files of `OTHER` that may hold rows that move, by metadata alone."""
         predicate = bind(self._predicate(state), state.layout.predicate_types)
         return plan(state, predicate, requests=0, store=self.mover.store).files
 
@@ -288,20 +291,20 @@ class _Promotion:
             terms.append(all_of([in_other, _newly_allowed(old, function, state.descriptor.schema)]))
         return any_of(terms)
 
-    def look_at(self, state: State, files: Sequence[DataFile]) -> list[Looked]:
-        """Read the sources of the grown dimensions, and find what would move."""
-        look = _Look(self.functions, state.descriptor.schema)
+    def inspect(self, state: State, files: Sequence[DataFile]) -> list[Inspected]:
+        """Read the sources of the grown dimensions, and find the rows that would move."""
+        inspection = _Inspection(self.functions, state.descriptor.schema)
         store, layout = self.mover.store, state.layout
 
-        def look_at(file: DataFile) -> Looked:
-            return look.at(store, layout, replace(file, is_filtered=False))
+        def inspect(file: DataFile) -> Inspected:
+            return inspection.at(store, layout, replace(file, is_filtered=False))
 
-        return self.mover.look_at(state, files, look_at)
+        return self.mover.inspect(state, files, inspect)
 
-    def admitted(self, state: State, looks: Iterable[Looked]) -> dict[str, frozenset[str]]:
-        """Return for each grown dimension that is capped the values that get a partition.
+    def admitted(self, state: State, results: Iterable[Inspected]) -> dict[str, frozenset[str]]:
+        """Return the values that get a partition, for each grown dimension with a cap.
 
-        Those that have one keep it; the most frequent others share the room that is left.
+        Values that have one keep it; the most frequent others fill the remaining places.
         """
         caps = self.new.partition_by.caps(self.new.schema)
         counts: dict[str, collections.Counter[str]] = {
@@ -310,8 +313,8 @@ class _Promotion:
         if not counts:
             return {}
         names = [function.name for function in self.functions]
-        for looked in looks:
-            for texts, count in looked.groups:
+        for inspected in results:
+            for texts, count in inspected.groups:
                 for name, text in zip(names, texts, strict=True):
                     if name in counts and text not in TOKENS:
                         counts[name][text] += count
@@ -324,34 +327,36 @@ class _Promotion:
         return admitted
 
     def run(self, transaction: Transaction) -> PromotionReport:
-        """Write what moves anew and commit it."""
+        """Rewrite the files with rows that move, and commit them."""
         base = transaction.base
         target = self.mover.target(transaction, self.new)
-        looked: list[Looked] = []
+        inspected: list[Inspected] = []
         known: set[str] = set()
         state, route = base, None
-        # Appends may go on meanwhile: what they add to OTHER is looked at too, until a commit has
-        # a chance.
+        # Concurrent appends may continue: inspect their files in OTHER too, until a commit has a
+        # chance.
         for _ in range(CATCHING_UP):
             levels = {encode_level(name, OTHER) for name in self.grown}
             new = {
                 label for label in state.labels if not levels.isdisjoint(label.split("/"))
             } - known
             files = [file for file in self.candidates(state) if file.label in new]
-            looks = self.look_at(state, files)
+            results = self.inspect(state, files)
             known |= new
             if route is None:
-                route = _Moving(self.functions, base.descriptor.schema, self.admitted(state, looks))
-            moving = {file.label for file in looks if route.moves(file)}
+                route = _Moving(
+                    self.functions, base.descriptor.schema, self.admitted(state, results)
+                )
+            moving = {file.label for file in results if route.moves(file)}
             affected = [file for file in files if file.label in moving]
             transaction.add(*self.mover.rewrite(state, target, route, affected))
-            looked += looks
+            inspected += results
             now = read_head(self.mover.store, base.name).state
             if now.labels == state.labels or now.descriptor != base.descriptor:
                 break
             state = now
         assert route is not None  # there is at least one round
-        taken_out = frozenset(file.label for file in looked if route.moves(file))
+        taken_out = frozenset(file.label for file in inspected if route.moves(file))
         committed = transaction.commit(
             Change(
                 scope=PromotedFiles(taken_out, frozenset(levels), frozenset(known)),
@@ -359,24 +364,24 @@ class _Promotion:
             )
         )
         commit = Commit.of(committed, base)
-        return self.report(base, looked, commit, is_dry_run=False, route=route)
+        return self.report(base, inspected, commit, is_dry_run=False, route=route)
 
     def report(
         self,
         state: State,
-        looked: Sequence[Looked],
+        inspected: Sequence[Inspected],
         commit: Commit | None,
         *,
         is_dry_run: bool,
         route: _Moving | None = None,
     ) -> PromotionReport:
-        """Say what moved, or would."""
+        """Return a report of the rows that moved, or would move."""
         if route is None:
-            admitted = self.admitted(state, looked)
+            admitted = self.admitted(state, inspected)
             route = _Moving(self.functions, state.descriptor.schema, admitted)
         moved: collections.Counter[tuple[str, str]] = collections.Counter()
         levels = list(state.layout.partition_level_types)
-        for file in looked:
+        for file in inspected:
             directory = file.label.rpartition("/")[0]
             values = state.layout.directory_values(directory)
             own = {name: values[name] for name in levels}
@@ -393,14 +398,14 @@ class _Promotion:
                 Move(source=source, target=target, row_count=count)
                 for (source, target), count in sorted(moved.items())
             ),
-            read_file_count=len(looked),
-            rewritten_file_count=sum(route.moves(file) for file in looked),
+            read_file_count=len(inspected),
+            rewritten_file_count=sum(route.moves(file) for file in inspected),
             added_file_count=len(commit.files_added) if commit is not None else 0,
         )
 
 
 def _newly_allowed(old: Dimension, new: Dimension, schema: Schema) -> Predicate:
-    """Return a condition that every value meets which is allowed now and was not before."""
+    """Return a predicate that holds for every value that is newly allowed."""
     kind = new.source_type(schema)
     before, after = old.bound(kind), new.bound(kind)
     if after.listed is not None:
@@ -414,13 +419,13 @@ def _newly_allowed(old: Dimension, new: Dimension, schema: Schema) -> Predicate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """Finds the partitions that rows of `OTHER` would have. Travels to Spark tasks."""
+class _Inspection:
+    """Finds the new partitions of rows of `OTHER`. Sent to Spark tasks."""
 
     functions: tuple[Dimension, ...]
     schema: Schema
 
-    def at(self, store: Store, layout: Layout, file: DataFile) -> Looked:
+    def at(self, store: Store, layout: Layout, file: DataFile) -> Inspected:
         columns = tuple(dict.fromkeys(function.source.split(".")[0] for function in self.functions))
         counts: collections.Counter[tuple[str, ...]] = collections.Counter()
         with scan.scan(store, Scan(layout=layout, files=(file,)), columns) as batches:
@@ -430,15 +435,15 @@ class _Look:
                     counts[combination] += len(rows)
         present = tuple(str(file.partition[function.name]) for function in self.functions)
         counts.pop(present, None)
-        return Looked(file.label, sorted(counts.items()))
+        return Inspected(file.label, sorted(counts.items()))
 
 
 def texts_of(
     functions: Sequence[Dimension], schema: Schema, file: DataFile, batch: pa.RecordBatch
 ) -> list[pa.Array]:
-    """Return the partition fields that rows of a file have by dimensions that allow more.
+    """Return the partition fields of rows of a file, by dimensions that allow more.
 
-    What has a partition of its own keeps it; only `OTHER` is asked anew.
+    Rows in a partition of their own keep it; only rows in `OTHER` are assigned again.
     """
     strategy = PartitionStrategy(tuple(functions))
     columns = []
@@ -462,12 +467,12 @@ def _combinations(
 
 @dataclass(frozen=True, slots=True)
 class _Moving:
-    """Says where rows of `OTHER` go. Travels to Spark tasks.
+    """Routes rows of `OTHER` to their partitions. Sent to Spark tasks.
 
     Attributes:
-        functions: Dimensions as they are to be.
-        schema: Of the dataset.
-        admitted: For those with a cap: the values that have a partition.
+        functions: The dimensions in their new form.
+        schema: Schema of the dataset.
+        admitted: The values that have a partition, for each dimension with a cap.
     """
 
     functions: tuple[Dimension, ...]
@@ -484,7 +489,7 @@ class _Moving:
         return routed(file, batch, start, encode_path(own), groups)
 
     def target(self, own: Mapping[str, Scalar], texts: Sequence[str]) -> str:
-        """Return the path of rows by the texts that they have in the dimensions."""
+        """Return the partition path of rows, by their texts in the dimensions."""
         values = dict(own)
         for function, text in zip(self.functions, texts, strict=True):
             values[function.name] = self._limited(function.name, text)
@@ -495,12 +500,12 @@ class _Moving:
         is_beyond = admitted is not None and text not in TOKENS and text not in admitted
         return OTHER if is_beyond else text
 
-    def moves(self, looked: Looked) -> bool:
-        """Whether rows of a file go to another partition."""
+    def moves(self, inspected: Inspected) -> bool:
+        """Return whether rows of a file move to another partition."""
         names = [function.name for function in self.functions]
         return any(
             self._limited(name, text) not in TOKENS
-            and encode_level(name, text) not in looked.label.split("/")
-            for texts, _ in looked.groups
+            and encode_level(name, text) not in inspected.label.split("/")
+            for texts, _ in inspected.groups
             for name, text in zip(names, texts, strict=True)
         )

@@ -1,4 +1,4 @@
-"""Keeping versions and batches from being cleaned up."""
+"""Protection of versions and batches from cleanup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
-_ROUNDS = 20  # against other protections and cleanups, each of which is a commit
+_ROUNDS = 20  # other protections and cleanups are commits too, and may win the race
+_WHY = "Give the reason for the protection, for later readers."
 
 
 def protect(
@@ -35,19 +36,17 @@ def protect(
 ) -> tuple[Committed, State]:
     """Keep a version, or the files of a batch, from being cleaned up; see `Dataset.protect`."""
     _check_target(version, batch_id)
-    check_given("reason", reason, str, "Say why, for whoever wonders in a year.", or_none=False)
+    check_given("reason", reason, str, _WHY, or_none=False)
     check_given("until", until, dt.datetime, "Give a datetime, or leave it out.")
     if not reason.strip():
-        raise InvalidInputError(
-            "A protection needs a reason.", hint="Say why, for whoever wonders in a year."
-        )
+        raise InvalidInputError("A protection needs a reason.", hint=_WHY)
     now = dt.datetime.now(dt.UTC)
     if until is not None:
         until = (until if until.tzinfo else until.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
         if until <= now:
             raise InvalidInputError(
-                f"The protection would end at {until.isoformat()}, which is over.",
-                hint="Give a later time, or none to protect for ever.",
+                f"The protection would end at {until.isoformat()}, which is in the past.",
+                hint="Give a later time, or leave it out to protect without an end.",
             )
     wanted = Protection(
         reason=reason, by=_caller(), at=now, version=version, batch_id=batch_id, until=until
@@ -76,7 +75,7 @@ def _check_target(version: int | None, batch_id: int | None) -> None:
     check_number("batch_id", batch_id)
     if (version is None) == (batch_id is None):
         raise InvalidInputError(
-            "Say what the protection is of: a version or a batch.",
+            "A protection needs a target: a version or a batch.",
             hint="Give exactly one of version and batch_id.",
         )
 
@@ -96,7 +95,7 @@ def _commit(
     target: Protection,
     options: CommitOptions | None,
 ) -> tuple[Committed, State]:
-    """Commit what is right for the head; look again if that has changed meanwhile."""
+    """Check the target against the head and commit; try again after a conflict."""
     for rounds_left in reversed(range(_ROUNDS)):
         base = read_own_head(store, dataset).state
         if operation == "protect":
@@ -115,7 +114,7 @@ def _commit(
 
 
 def _check_kept(state: State, entries: Sequence[Entry], target: Protection) -> None:
-    """Check that all that the protection shall keep is there.
+    """Check that the files of the version or batch still exist.
 
     Raises:
         VersionNotFoundError: There is no such version or batch, or it was cleaned up.
@@ -132,7 +131,7 @@ def _check_kept(state: State, entries: Sequence[Entry], target: Protection) -> N
     if not committed:
         raise VersionNotFoundError(
             f"Dataset {state.name!r} has no batch {target.batch_id}.",
-            hint="`batches` lists those that were committed.",
+            hint="`batches` lists the committed batches.",
         )
     if target.batch_id in protected_batches(state):
         return
@@ -142,7 +141,8 @@ def _check_kept(state: State, entries: Sequence[Entry], target: Protection) -> N
         raise VersionNotFoundError(
             f"Batch {target.batch_id} of {state.name!r} was cleaned up: "
             f"{len(written)} of its files are given up, such as {min(written)!r}.",
-            hint=f"Versions from {state.horizon} on are whole; a protection must come earlier.",
+            hint=f"Versions from {state.horizon} on are complete. Protect a batch before the cleanup "
+            "that would delete it.",
         )
 
 

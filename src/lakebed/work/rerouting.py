@@ -1,8 +1,8 @@
-"""Rerouting: rows go where dimensions that narrow, come, go or change their order send them.
+"""Rerouting: moves rows after dimensions were narrowed, added, removed or reordered.
 
-Any change of dimensions but growth may move rows of any partition. So the sources of the dimensions
-are read of every file, and the files that hold rows which move are written anew, in one commit with
-the dimensions. Whoever has written by the old dimensions meanwhile meets that as a conflict.
+Any change of dimensions except growth may move rows of any partition. So the sources of the
+dimensions are read from every file, and files with rows that move are rewritten, in one commit with
+the dimensions. Concurrent writers that used the old dimensions get a conflict.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lakebed.work.moving_rows import (
     CATCHING_UP,
     ROUNDS,
     THREADS,
-    Looked,
+    Inspected,
     Mover,
     groups_of,
     routed,
@@ -70,10 +70,10 @@ def reroute(
     options: CommitOptions | None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> tuple[PromotionReport, DatasetDescriptor]:
-    """Give a dataset other dimensions, and move what they send elsewhere; see `Dataset.promote`.
+    """Give a dataset other dimensions, and move its rows; see `Dataset.promote`.
 
     Returns:
-        The report, and what the dataset is after it, or would be.
+        The report, and the new descriptor of the dataset, or the expected one of a dry run.
     """
     state = read_own_head(store, name).state
     new = rerouted_descriptor(state.descriptor, allowed)
@@ -89,7 +89,7 @@ def reroute(
                 on_progress=on_progress,
             )
         except InvalidInputError:
-            # Another rerouting may have narrowed the dimensions since they were looked at.
+            # Another rerouting may have narrowed the dimensions since they were read.
             state = read_own_head(store, name).state
             new = rerouted_descriptor(state.descriptor, allowed)
             if _only_grows(state.descriptor, new):
@@ -99,8 +99,8 @@ def reroute(
     for round_ in range(ROUNDS):
         rerouting = _Rerouting(Mover(store, workers, Tally(on_progress, purpose)), new)
         if is_dry_run:
-            looks = rerouting.look_at(state)
-            return rerouting.report(state, looks, rerouting.route(state, looks)), new
+            results = rerouting.inspect(state)
+            return rerouting.report(state, results, rerouting.route(state, results)), new
         try:
             with Transaction.begin(store, name, "promote", options=options) as transaction:
                 new = rerouted_descriptor(transaction.base.descriptor, allowed)
@@ -122,14 +122,14 @@ def _only_grows(old: DatasetDescriptor, new: DatasetDescriptor) -> bool:
 
 
 def rerouted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDescriptor:
-    """Return what a dataset is with other dimensions.
+    """Return the descriptor of a dataset with other dimensions.
 
-    Those of a schema take the place of all dimensions, in the order of the schema; where they are the
-    same in the same order, each stays where it is. Other partition functions stay.
+    The dimensions of a dimension schema replace all dimensions, in the order of the schema; if
+    names and order are the same, each keeps its place. Other partition functions stay.
 
     Raises:
-        PartitionSpecError: They are no partitions of the schema, or of no known form.
-        InvalidInputError: A name of a mapping is that of no dimension.
+        PartitionSpecError: The dimensions do not fit the schema, or have an unknown form.
+        InvalidInputError: A name in a mapping is not that of a dimension.
     """
     before = [function for function in old.partition_by if isinstance(function, Dimension)]
     rules = rules_of(allowed)
@@ -147,17 +147,17 @@ def rerouted_descriptor(old: DatasetDescriptor, allowed: Allowed) -> DatasetDesc
         functions = [by_name.get(one.name, one) for one in old.partition_by]
     else:
         others = [one for one in old.partition_by if not isinstance(one, Dimension)]
-        place = next(
+        position = next(
             (n for n, one in enumerate(old.partition_by) if isinstance(one, Dimension)), len(others)
         )
-        functions = [*others[:place], *wanted, *others[place:]]
+        functions = [*others[:position], *wanted, *others[position:]]
     new = replace(old, partition_by=PartitionStrategy(tuple(functions)))
     new.check()
     return new
 
 
 def _dimension(before: Sequence[Dimension], rule: DimensionRule) -> Dimension:
-    """Return the dimension of a rule: that of its field as it is to be, or a new one."""
+    """Return the dimension of a rule: the changed dimension of its field, or a new one."""
     name = rule.field_name
     known = [one for one in before if name in (one.source, one.name)]
     if len(known) == 1:
@@ -173,11 +173,11 @@ def _with(before: Dimension, rule: object, cap: int | None) -> Dimension:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Says where rows go. Travels to Spark tasks.
+    """Routes rows to their partitions. Sent to Spark tasks.
 
     Attributes:
-        new: What the dataset is to be.
-        admitted: Of dimensions with a cap: the levels that stay; None for all.
+        new: The new descriptor of the dataset.
+        admitted: The levels that have a partition, for each dimension with a cap; None for all.
     """
 
     new: DatasetDescriptor
@@ -190,7 +190,7 @@ class _Route:
     def groups(
         self, file: DataFile, batch: pa.RecordBatch
     ) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
-        """Yield each combination of levels that rows of a file have, and the positions of its rows."""
+        """Yield each combination of levels of rows of a file, with the positions of its rows."""
         strategy, schema = self.new.partition_by, self.new.schema
         provided = {one.name: file.partition[one.name] for one in strategy if not one.takes_source}
         columns = strategy.arrays(batch, schema, provided)
@@ -200,7 +200,7 @@ class _Route:
             yield tuple(map(encode_level, names, values)), rows
 
     def target(self, levels: Sequence[str]) -> str:
-        """Return the path of rows by their levels."""
+        """Return the partition path of rows, by their levels."""
         if self.admitted is None:
             return "/".join(levels)
         names = [one.name for one in self.new.partition_by]
@@ -213,10 +213,10 @@ class _Route:
         admitted = (self.admitted or {}).get(name)
         return admitted is None or level in admitted or level in _tokens(name)
 
-    def moves(self, state: State, looked: Looked) -> bool:
-        """Whether rows of a file go to another partition."""
-        here = _path(state.layout, looked.label)
-        return any(self.target(levels) != here for levels, _ in looked.groups)
+    def moves(self, state: State, inspected: Inspected) -> bool:
+        """Return whether rows of a file move to another partition."""
+        here = _path(state.layout, inspected.label)
+        return any(self.target(levels) != here for levels, _ in inspected.groups)
 
 
 def _tokens(name: str) -> frozenset[str]:
@@ -234,17 +234,17 @@ def _path(layout: Layout, label: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rerouting:
-    """Moves rows to where other dimensions send them."""
+    """Moves rows to the partitions of other dimensions."""
 
     mover: Mover
     new: DatasetDescriptor
 
-    def look_at(self, state: State, known: frozenset[str] = frozenset()) -> list[Looked]:
-        """Read the sources of all partition fields, and find where rows go.
+    def inspect(self, state: State, known: frozenset[str] = frozenset()) -> list[Inspected]:
+        """Read the sources of all partition fields, and find the new partitions of rows.
 
         Args:
-            state: Whose files are read.
-            known: Files that have been looked at.
+            state: The state whose files are read.
+            known: Labels of files that have been inspected already.
         """
         files = [file for file in self._files(state) if file.label not in known]
         store, layout, route = self.mover.store, state.layout, _Route(self.new)
@@ -254,25 +254,25 @@ class _Rerouting:
             )
         )
 
-        def look_at(file: DataFile) -> Looked:
-            return _look(store, layout, route, file, columns)
+        def inspect(file: DataFile) -> Inspected:
+            return _inspect(store, layout, route, file, columns)
 
-        return self.mover.look_at(state, files, look_at)
+        return self.mover.inspect(state, files, inspect)
 
     def _files(self, state: State) -> tuple[DataFile, ...]:
         return plan(state, TRUE, requests=0, store=self.mover.store).files
 
-    def route(self, state: State, looks: Iterable[Looked]) -> _Route:
-        """Choose which values of dimensions with a cap have a partition.
+    def route(self, state: State, results: Iterable[Inspected]) -> _Route:
+        """Choose the values that get a partition, for each dimension with a cap.
 
-        Those that have one keep it; the most frequent others share the room that is left.
+        Values that have one keep it; the most frequent others fill the remaining places.
         """
         caps = self.new.partition_by.caps(self.new.schema)
         if not caps:
             return _Route(self.new)
         counts: dict[str, collections.Counter[str]] = {name: collections.Counter() for name in caps}
-        for looked in looks:
-            for levels, count in looked.groups:
+        for inspected in results:
+            for levels, count in inspected.groups:
                 for function, level in zip(self.new.partition_by, levels, strict=True):
                     if function.name in counts and level not in _tokens(function.name):
                         counts[function.name][level] += count
@@ -286,74 +286,74 @@ class _Rerouting:
         return _Route(self.new, admitted)
 
     def run(self, transaction: Transaction) -> PromotionReport:
-        """Write what moves again and commit it."""
+        """Rewrite the files with rows that move, and commit them."""
         base = transaction.base
         target = self.mover.target(transaction, self.new)
-        looked: list[Looked] = []
+        inspected: list[Inspected] = []
         known: frozenset[str] = frozenset()
         state, route = base, None
-        # Appends may go on meanwhile: what they add is looked at too, until a commit has a chance.
+        # Concurrent appends may continue: inspect their files too, until a commit has a chance.
         for _ in range(CATCHING_UP):
-            looks = self.look_at(state, known)
-            known |= {one.label for one in looks}
-            route = route or self.route(state, looks)
-            moving = {one.label for one in looks if route.moves(state, one)}
+            results = self.inspect(state, known)
+            known |= {one.label for one in results}
+            route = route or self.route(state, results)
+            moving = {one.label for one in results if route.moves(state, one)}
             affected = [file for file in self._files(state) if file.label in moving]
             transaction.add(*self.mover.rewrite(state, target, route, affected))
-            looked += looks
+            inspected += results
             now = read_head(self.mover.store, base.name).state
             if now.labels == state.labels or now.descriptor != base.descriptor:
                 break
             state = now
         assert route is not None  # there is at least one round
-        taken_out = frozenset(one.label for one in looked if route.moves(base, one))
+        taken_out = frozenset(one.label for one in inspected if route.moves(base, one))
         committed = transaction.commit(
             Change(scope=ReroutedFiles(taken_out, known), new_descriptor=self.new)
         )
-        return self.report(base, looked, route, Commit.of(committed, base))
+        return self.report(base, inspected, route, Commit.of(committed, base))
 
     def report(
         self,
         state: State,
-        looked: Sequence[Looked],
+        inspected: Sequence[Inspected],
         route: _Route,
         commit: Commit | None = None,
     ) -> PromotionReport:
-        """Say what moved, or would."""
+        """Return a report of the rows that moved, or would move."""
         moved: collections.Counter[tuple[str, str]] = collections.Counter()
-        for one in looked:
+        for one in inspected:
             here = _path(state.layout, one.label)
             for levels, count in one.groups:
                 if route.target(levels) != here:
                     moved[here, route.target(levels)] += count
         before = set(state.descriptor.partition_by)
         names = [one.name for one in self.new.partition_by if one not in before]
-        gone = [one.name for one in before if one.name not in self.new.partition_types]
+        removed = [one.name for one in before if one.name not in self.new.partition_types]
         order = [one.name for one in self.new.partition_by if isinstance(one, Dimension)]
         return PromotionReport(
             dataset=state.name,
             is_dry_run=commit is None,
-            dimensions=tuple(names + sorted(gone)) or tuple(order),
+            dimensions=tuple(names + sorted(removed)) or tuple(order),
             commit=commit,
             moves=tuple(
                 Move(source=source, target=target, row_count=count)
                 for (source, target), count in sorted(moved.items())
             ),
-            read_file_count=len(looked),
-            rewritten_file_count=sum(route.moves(state, one) for one in looked),
+            read_file_count=len(inspected),
+            rewritten_file_count=sum(route.moves(state, one) for one in inspected),
             added_file_count=len(commit.files_added) if commit is not None else 0,
         )
 
 
-def _look(
+def _inspect(
     store: Store, layout: Layout, route: _Route, file: DataFile, columns: tuple[str, ...]
-) -> Looked:
+) -> Inspected:
     counts: collections.Counter[tuple[str, ...]] = collections.Counter()
     alone = Scan(layout=layout, files=(replace(file, is_filtered=False),))
-    # Without a source, any column tells how many rows there are.
+    # Without a source, any column gives the number of rows.
     names = columns or layout.descriptor.schema.names[:1]
     with scan.scan(store, alone, names) as batches:
         for batch in batches:
             for levels, rows in route.groups(file, batch):
                 counts[levels] += len(rows)
-    return Looked(file.label, sorted(counts.items()))
+    return Inspected(file.label, sorted(counts.items()))

@@ -1,4 +1,4 @@
-"""Making an older state current again, as a new commit."""
+"""Rollback: makes an older state current again, as a new commit."""
 
 from __future__ import annotations
 
@@ -38,19 +38,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
-    """What a rollback brings back and takes out.
+    """The files that a rollback restores and removes.
 
     Attributes:
-        version: That it goes back to.
-        base: The state that it starts from.
-        added: Labels of the files that it brings back.
-        removed: Labels of the files that it takes out.
-        row_count: Entities in the files that it brings back, as far as they are known.
-        is_counted: Whether these are all of them, and all that it changes.
-        current: By slot of a raw file that it concerns: key of the one that is current again,
-            empty where there is none; see `lakebed.state.sources`.
-        taken_out: Raw files that the next ingest reads again, since rows of them go.
-        runs: Names of runs whose rows go, and that are of no raw file, such as loads and epochs.
+        version: The version to restore.
+        base: The state that the rollback starts from.
+        added: Labels of the restored files.
+        removed: Labels of the removed files.
+        row_count: Number of entities in the restored files, as far as known.
+        is_counted: True if `row_count` is complete, and no file is removed.
+        current: The key of the raw file that is current again, by slot of each affected raw file;
+            empty if there is none; see `lakebed.state.sources`.
+        taken_out: Raw files that the next ingest reads again, since their rows are removed.
+        runs: Names of runs whose rows are removed and do not come from raw files, such as loads
+            and epochs.
     """
 
     version: int
@@ -64,7 +65,7 @@ class Restoration:
     runs: tuple[str, ...] = ()
 
     def notes(self, *, hold: bool) -> tuple[str, ...]:
-        """Return what comes back by itself, in sentences.
+        """Return notes on removed rows that will come back, as sentences.
 
         Args:
             hold: Whether raw files are held.
@@ -81,35 +82,35 @@ class Restoration:
             notes.append(
                 f"Rows of the {'run' if len(self.runs) == 1 else 'runs'} "
                 f"{', '.join(map(repr, self.runs[:_SHOWN_RUNS]))}"
-                f"{' and others' if len(self.runs) > _SHOWN_RUNS else ''} are of no raw file "
-                "that could be held: they come back if their writer brings them again."
+                f"{' and others' if len(self.runs) > _SHOWN_RUNS else ''} do not come from a raw "
+                "file that could be held: they come back if their writer writes them again."
             )
         return tuple(notes)
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that it changes, in order of path."""
+        """The changed partitions, in order of path."""
         return tuple(sorted({partition_of_label(label) for label in (*self.added, *self.removed)}))
 
 
 def find_restoration(
     store: Store, base: State, version: int, scope: Scope | None = None
 ) -> Restoration:
-    """Find what a rollback would change; see `Dataset.rollback`.
+    """Find the changes that a rollback would make; see `Dataset.rollback`.
 
     Args:
-        store: Where the dataset is.
-        base: Its current state.
-        version: To go back to.
-        scope: Covers the partitions that are meant; None for all.
+        store: The store that holds the dataset.
+        base: The current state of the dataset.
+        version: The version to restore.
+        scope: Limits the rollback to the partitions that it covers; None for all.
 
     Raises:
         VersionNotFoundError: There is no such version, or a cleanup has given it up.
-        InvalidInputError: Since then a promotion has moved rows that would come back.
+        InvalidInputError: A promotion has since moved rows that would come back.
 
     Cost:
-        The history, what tells which raw files were read, and the file table if there is
-        something to bring back.
+        The history, the list of raw files that were read, and the file table if there are files to
+        restore.
     """
     entries = history.read(store, base.lists.history)
     past = history.replay(entries, version)
@@ -127,10 +128,9 @@ def find_restoration(
     for label in added:
         if is_rerouted or not promoted.isdisjoint(label.split("/")):
             raise InvalidInputError(
-                f"Rollback of {base.name!r} to version {version} would bring back rows of "
-                f"{partition_of_label(label)!r} that have "
-                f"{'other partitions' if is_rerouted else 'partitions of their own'} since "
-                "a promotion.",
+                f"Cannot roll back {base.name!r} to version {version}: it would restore rows of "
+                f"{partition_of_label(label)!r} that a promotion has since moved to "
+                f"{'other partitions' if is_rerouted else 'partitions of their own'}.",
                 hint="Read that version, and overwrite the partitions with its rows.",
             )
     removed = tuple(label for label in base.labels if label not in then and is_meant(label))
@@ -153,7 +153,7 @@ def find_restoration(
 def _taken_out(
     noted: Sources, current: Mapping[str, str], removed: Iterable[str]
 ) -> tuple[SourceFile, ...]:
-    """Return the raw files whose content the next ingest reads again, since rows of it go."""
+    """Return the raw files that the next ingest reads again, since their rows are removed."""
     keys = {key for label in removed for key, _ in noted.runs.get(label, ())}
     keys |= {file.key for slot, file in noted.current().items() if slot in current}
     by_key = {file.key: file for file in noted.files}
@@ -162,23 +162,23 @@ def _taken_out(
         now = by_key.get(current.get(file.slot, ""))
         return now is not None and now.fingerprint == file.fingerprint
 
-    gone = (file for file in noted.files if file.key in keys and not is_there(file))
-    return tuple({file.name: file for file in gone}.values())
+    missing = (file for file in noted.files if file.key in keys and not is_there(file))
+    return tuple({file.name: file for file in missing}.values())
 
 
 def _runs_of(
     runs: Runs, noted: Sources, added: Iterable[str], removed: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return the runs of which a rollback takes rows out, without those of raw files."""
-    gone = (runs.of(label) for label in removed if label not in noted.runs)
-    back = {runs.of(label) for label in added}
-    return tuple(sorted({run for run in gone if run is not None and run not in back}))
+    """Return the runs whose rows a rollback removes, without those of raw files."""
+    removed_runs = (runs.of(label) for label in removed if label not in noted.runs)
+    restored = {runs.of(label) for label in added}
+    return tuple(sorted({run for run in removed_runs if run is not None and run not in restored}))
 
 
 def _is_rerouted(
     older: DatasetDescriptor, current: DatasetDescriptor, grown: Collection[str]
 ) -> bool:
-    """Whether dimensions have lost values, come, gone or changed their order."""
+    """Return whether dimensions have lost values, or were added, removed or reordered."""
     try:
         check_partitioning(older, current, grown=grown)
     except InvalidInputError:
@@ -194,11 +194,11 @@ def _current_again(
     added: frozenset[str],
     removed: frozenset[str],
 ) -> dict[str, str]:
-    """Return which raw files are current after a rollback, by slot, where it concerns them.
+    """Return the keys of the raw files that are current after a rollback, by affected slot.
 
-    A raw file is the one of the older version where its slot has the rows of that version again.
-    Where only some of them have come back or gone, those of other partitions are of another raw
-    file: then none is current, so that the next ingest reads what there is by then.
+    The raw file of the older version is current if its slot has the rows of that version again.
+    If only some of its rows were restored or removed, rows in other partitions belong to another
+    raw file: then none is current, so the next ingest reads the file of that time.
     """
     if not noted.files:
         return {}
@@ -213,7 +213,7 @@ def _current_again(
         before, key = _key(now.get(slot)), _key(then.get(slot))
         if key != before and held.get(slot) != held_then.get(slot):
             key = ""
-        # Also where the same one stays current: an ingest meanwhile does not know of its rows.
+        # Include slots whose file stays current: a concurrent ingest does not know of its rows.
         if slot in touched or key != before:
             current[slot] = key
     return current
@@ -242,27 +242,27 @@ def restore(
     hold: bool = False,
     reason: str = "",
 ) -> Committed | None:
-    """Commit a rollback; None if it would change nothing.
+    """Commit a rollback; return None if it would change nothing.
 
     Args:
-        store: Where the dataset is.
-        restoration: What it changes.
-        options: How long to fight for the head.
-        base: The state by which it was found right: no commit since then may have touched what it
-            changes. None for that from which it was computed.
-        hold: Whether no ingest shall read the raw files again that it takes out.
-        reason: Why they are held.
+        store: The store that holds the dataset.
+        restoration: The changes of the rollback.
+        options: Retry and lease settings of the commit.
+        base: The state that the caller has approved the rollback for: no commit since then may
+            have touched its partitions. None for the state from which it was computed.
+        hold: Whether to hold the removed raw files, so that no ingest reads them again.
+        reason: Reason of the holds.
 
     Raises:
         CommitConflictError: Another commit touched one of its partitions or read in one of its
             raw files meanwhile; nothing has changed.
         VersionNotFoundError: A cleanup has given the version up meanwhile, or a file that it
-            needs is gone; nothing has changed.
+            needs is missing; nothing has changed.
         CommitUnknownError: The store stopped answering.
 
     Cost:
-        A HEAD for each file that is brought back, several at a time; one PUT, two where rows of
-        raw files are concerned, and one conditional PUT. No data file is read or written.
+        A HEAD for each restored file, several at a time; one PUT, or two if rows of raw files are
+        affected, and one conditional PUT. No data file is read or written.
     """
     if not restoration.added and not restoration.removed:
         return None
@@ -299,20 +299,21 @@ def restore(
 
 
 def _check_files(store: Store, base: State, labels: Sequence[str], version: int) -> None:
-    """Look whether the files are there: what was deleted from outside is not in the head."""
+    """Check that the files exist: the head does not show deletions by other programs."""
 
-    def is_gone(label: str) -> bool:
+    def is_missing(label: str) -> bool:
         try:
             store.size(base.layout.key(label))
         except ObjectNotFoundError:
             return True
         return False
 
-    answers = at_once(is_gone, labels, _LOOKS_AT_ONCE)
-    gone = [label for label, is_missing in zip(labels, answers, strict=True) if is_missing]
-    if gone:
+    answers = at_once(is_missing, labels, _LOOKS_AT_ONCE)
+    missing = [label for label, is_lost in zip(labels, answers, strict=True) if is_lost]
+    if missing:
         raise VersionNotFoundError(
-            f"Rollback of {base.name!r} to version {version} needs "
-            f"{counted(len(gone), 'data file that is gone', 'data files that are gone')}, such as {base.layout.key(gone[0])}.",
-            hint="They were deleted from outside: put them back, or choose another version.",
+            f"Cannot roll back {base.name!r} to version {version}: "
+            f"{counted(len(missing), 'data file is missing', 'data files are missing')}, such as "
+            f"{base.layout.key(missing[0])}.",
+            hint="Another program deleted them: restore them, or choose another version.",
         )

@@ -1,9 +1,9 @@
-"""Staged batches: written and noted, but not committed.
+"""Staged batches: written and recorded, but not committed.
 
-The manifest of a staged batch holds all that its commit needs, so that it survives the process
-that wrote it. Whether it has been committed is said by the history alone, where its commit id is
-found or not; whether it may be, by the head: a discard shuts the batch out by a commit, as a
-cleanup does, before it deletes anything.
+The manifest of a staged batch holds everything that its commit needs, so it survives the process
+that wrote it. The batch is committed if and only if the history has its commit id. The head
+decides whether it may still be committed: a discard, like a cleanup, shuts the batch out by a
+commit before it deletes anything.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[Batc
     """Return the records of the batches that are staged and not committed, oldest first.
 
     Args:
-        store: Where the dataset is.
-        state: Its current state.
-        entries: Its whole history.
+        store: The store that holds the dataset.
+        state: The current state of the dataset.
+        entries: The whole history of the dataset.
 
     Cost:
         A LIST of the manifests, and one GET for each batch that is not committed.
@@ -87,7 +87,7 @@ def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[Batc
     committed = {entry.batch_id for entry in entries}
     records = []
     for batch_id in sorted(reservation.listed(store, state.name)):
-        # What was given up is on its way out.
+        # A batch that was given up is about to be deleted.
         if batch_id in committed or not state.may_commit(batch_id):
             continue
         try:
@@ -95,7 +95,7 @@ def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[Batc
         except VersionNotFoundError:
             continue  # still being written, or just discarded
         except CorruptMetadataError as exc:
-            # One that is damaged must not hide the others; a check tells of it.
+            # A damaged manifest must not hide the other batches; a check reports it.
             _log.warning("batch left out dataset=%s reason=%s", state.name, exc.message)
     return tuple(sorted(records, key=lambda record: record.batch_id))
 
@@ -116,14 +116,14 @@ def find_commit(store: Store, state: State, record: BatchRecord) -> Entry | None
 
 
 def change_of(state: State, record: BatchRecord) -> Change:
-    """Return what the commit of a staged batch does.
+    """Return the change that the commit of a staged batch makes.
 
     Args:
-        state: For its name and its partition fields.
-        record: Of the batch.
+        state: A state of the dataset, for its name and its partition fields.
+        record: Record of the batch.
     """
     staging = record.staging
-    assert staging is not None  # which `read` has made sure of
+    assert staging is not None  # `read` ensures it
     brought = Lists(
         files=() if staging.facts is None else (Segment.parse(staging.facts, state.name),),
         postings={
@@ -159,15 +159,15 @@ def _labels(state: State, record: BatchRecord) -> tuple[str, ...]:
 
 
 def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
-    """Return the state that the commit of a staged batch would make, now.
+    """Return the state after the commit of a staged batch, without committing it.
 
     Args:
-        store: Where the dataset is.
-        state: Its current state, in which the batch is not committed; see `find_commit`.
-        record: Of the batch.
+        store: The store that holds the dataset.
+        state: The current state, in which the batch is not committed; see `find_commit`.
+        record: Record of the batch.
 
     Cost:
-        Nothing; for a rerun, what is known of runs, of which there are few objects.
+        Nothing; for a rerun, the few objects of the list of runs.
     """
     change = change_of(state, record)
     if isinstance(change.scope, RunFiles):
@@ -188,25 +188,26 @@ def commit(
     """Commit a staged batch. A second commit does nothing and returns the entry of the first.
 
     Args:
-        store: Where the dataset is.
-        dataset: Its name.
-        batch_id: Of the batch.
-        options: How long to fight for the head.
-        only_on: The state that it may be committed on; None for any without a conflict.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        batch_id: Id of the batch.
+        options: Retry and lease settings of the commit.
+        only_on: The only state that the batch may be committed on; None for any state without a
+            conflict.
 
     Returns:
         The entry in the history, or the commit that was made; and a state of the dataset.
 
     Raises:
         VersionNotFoundError: There is no such staged batch.
-        CommitConflictError: A commit since the batch was staged is in its way, or its lease is
+        CommitConflictError: A commit since the batch was staged conflicts with it, or its lease is
             over; the batch stays staged.
-        PreconditionFailedError: The dataset is no longer in the state that it may be committed
-            on; the batch stays staged.
+        PreconditionFailedError: The dataset is no longer in the state `only_on`; the batch stays
+            staged.
         CommitUnknownError: The store stopped answering; commit it again.
 
     Cost:
-        The history; besides that as any commit of a batch.
+        The history, and the cost of any commit of a batch.
     """
     state = read_own_head(store, dataset).state
     record, staging = _read(store, state, batch_id)
@@ -229,13 +230,13 @@ def commit(
 def notes_of(
     store: Store, base: State, record: BatchRecord, made: Entry | Committed
 ) -> tuple[str, ...]:
-    """Return what the caller has to know of the commit of a staged batch, in sentences.
+    """Return notes for the caller about the commit of a staged batch, as sentences.
 
     Args:
         store: The store that holds the dataset.
         base: A state of the dataset before the commit.
-        record: Of the batch.
-        made: What its commit returned; an entry is of an earlier call, which has told it.
+        record: Record of the batch.
+        made: Result of the commit; an entry is from an earlier call, which has returned the notes.
 
     Cost:
         As `notes_of_run`.
@@ -261,9 +262,9 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
     _check_not_committed(state, record, find_commit(store, state, record))
     if state.may_commit(batch_id):
         _shut_out(store, state, batch_id)
-        # Whoever was faster is in the history by now, and nobody can follow.
+        # A faster commit of the batch is in the history by now, and no other can follow.
         with noting(
-            f"Nobody can commit batch {batch_id} from now on: discard it again to delete its files."
+            f"Batch {batch_id} can no longer be committed: discard it again to delete its files."
         ):
             committed = find_commit(store, read_own_head(store, dataset).state, record)
         _check_not_committed(state, record, committed)
@@ -277,12 +278,12 @@ def _check_not_committed(state: State, record: BatchRecord, committed: Entry | N
         raise InvalidInputError(
             f"Batch {record.batch_id} of {state.name!r} is committed, as version "
             f"{committed.version}.",
-            hint="Go back by `rollback`; the batch stays readable.",
+            hint="Undo it with `rollback`; the batch stays readable.",
         )
 
 
 def _shut_out(store: Store, state: State, batch_id: int) -> None:
-    """Commit that no commit lets a batch in from now on, and every other one as before."""
+    """Shut a batch out by a commit: it can no longer be committed, all others still can."""
     oldest = max(state.oldest_batch, batch_id + 1)
     committed = {entry.batch_id for entry in history.read(store, state.lists.history)}
     alive = (

@@ -1,4 +1,4 @@
-"""Writing entities one by one, and committing what was staged."""
+"""Writer for single entities, and commits of staged files."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _log = logging.getLogger(__name__)
 
 _MOST_NAMES = 3
 
-ENTITIES_PER_BATCH = 1_000  # that an entity writer holds before the kernel has them
+ENTITIES_PER_BATCH = 1_000  # an entity writer buffers so many before it passes them to the kernel
 
 
 def target_of(transaction: Transaction, options: WriteOptions | None) -> BatchTarget:
-    """Return where the files of a transaction's batch go.
+    """Return the target for the files of a transaction's batch.
 
     Raises:
-        InvalidInputError: The options are none.
+        InvalidInputError: The options are not `WriteOptions`.
     """
     check_given("options", options, WriteOptions, "Give WriteOptions, or leave it out.")
     return target_in(transaction.base, transaction.batch_id, options or WriteOptions())
 
 
 def target_in(base: State, batch_id: int, options: WriteOptions) -> BatchTarget:
-    """Return where the files of a batch go."""
+    """Return the target for the files of a batch."""
     return BatchTarget(
         dataset=base.name,
         batch_id=batch_id,
@@ -58,16 +58,16 @@ def target_in(base: State, batch_id: int, options: WriteOptions) -> BatchTarget:
 def commit_staged(
     transaction: Transaction, scope: Scope | None, base: State | None = None
 ) -> Commit:
-    """Check what was staged against the scope, and commit it.
+    """Check the staged files against the scope, and commit them.
 
     Args:
-        transaction: That holds the files.
-        scope: What they replace; None for the partitions that they touch.
-        base: From which on nobody else may have touched the scope, of an append the partitions
-            that it touches; None for the base of the transaction.
+        transaction: The transaction that holds the files.
+        scope: The scope that the files replace; None for the partitions that they touch.
+        base: No other commit since this state may have touched the scope, or for an append its
+            partitions; None for the base of the transaction.
 
     Raises:
-        InvalidInputError: They lie outside the scope, or there are none to say what it is.
+        InvalidInputError: The files lie outside the scope, or there is neither a scope nor a file.
         LakebedError: See `Transaction.commit`.
     """
     written = transaction.written
@@ -83,34 +83,34 @@ def commit_staged(
 
 
 def notes_of_run(store: Store, base: State, scope: Scope, entry: Entry) -> tuple[str, ...]:
-    """Return what the first rerun of a run added its rows to, in a sentence that is logged too.
+    """Return a note if the first rerun of a run added its rows to rows of others; log it too.
 
-    The commit was made: where what is known of runs cannot be read, nothing is said.
+    The commit stands: if the list of runs cannot be read, there is no note.
 
     Args:
-        store: Where the dataset is.
-        base: Its state before the commit.
-        scope: What the commit has replaced.
-        entry: Of the commit.
+        store: The store that holds the dataset.
+        base: State of the dataset before the commit.
+        scope: The scope that the commit has replaced.
+        entry: The entry of the commit.
 
     Cost:
-        For a rerun beside other rows, what is known of runs, of which there are few objects; else
+        For a rerun in partitions with other rows, the few objects of the list of runs; else
         nothing.
     """
     if not isinstance(scope, RunFiles) or not scope.replaces:
         return ()
-    gone, partitions = frozenset(entry.removed), frozenset(map(partition_of_label, entry.added))
+    removed, partitions = frozenset(entry.removed), frozenset(map(partition_of_label, entry.added))
     beside = [
         label
         for label in base.labels
-        if label not in gone and partition_of_label(label) in partitions
+        if label not in removed and partition_of_label(label) in partitions
     ]
     if not beside:
         return ()
     try:
         known = runs.read(store, base.lists)
     except LakebedError as exc:
-        _log.warning("not known what a rerun was added to dataset=%s: %s", base.name, exc)
+        _log.warning("cannot list other runs next to a rerun dataset=%s: %s", base.name, exc)
         return ()
     if scope.run in known.batches.values():
         return ()
@@ -140,14 +140,14 @@ def keep_staged(
     lease: dt.timedelta,
     base: State | None = None,
 ) -> None:
-    """Check what was staged against the scope, and keep it for a later commit.
+    """Check the staged files against the scope, and keep them for a later commit.
 
     Args:
-        transaction: That holds the files.
+        transaction: The transaction that holds the files.
         scope: As for `commit_staged`.
-        lease: How long it is kept.
-        base: From which on other commits conflict with that of the batch; None for the base of
-            the transaction.
+        lease: Time for which they are kept.
+        base: Other commits since this state can conflict with that of the batch; None for the base
+            of the transaction.
 
     Raises:
         InvalidInputError: As for `commit_staged`.
@@ -158,16 +158,16 @@ def keep_staged(
 
 
 def settled_scope(dataset: str, touched: frozenset[str], scope: Scope | None) -> Scope:
-    """Return what rows of some partitions replace; see `commit_staged`.
+    """Return the scope that rows of some partitions replace; see `commit_staged`.
 
     Raises:
-        InvalidInputError: They lie outside the scope, or there are none to say what it is.
+        InvalidInputError: The rows lie outside the scope, or there is neither a scope nor a row.
     """
     if scope is None:
         if not touched:
             raise InvalidInputError(
-                f"Overwrite of {dataset!r} with no rows says not what to replace.",
-                hint="Say what shall be empty: a view, or on the command line --where.",
+                f"Cannot overwrite {dataset!r} with no rows: the partitions to replace are unknown.",
+                hint="Overwrite a view, or give --where on the command line.",
             )
         return ThesePartitions(touched)
     if isinstance(scope, RunFiles) and scope.partitions is None:
@@ -185,10 +185,11 @@ def settled_scope(dataset: str, touched: frozenset[str], scope: Scope | None) ->
 class EntityWriter:
     """Writes entities one by one and commits them as one batch on a clean exit.
 
-    It is open from the start, as `is_open` says, and ends once: closed, when what was written is committed, or
-    aborted, when nothing of it is left. `close` in the `finally` of a block that fails aborts it. An entity that does not fit is refused and does no harm; a
-    store that fails ends the writer, and nothing is committed. What was written becomes visible by
-    the commit alone: nothing less would let an error take it back.
+    The writer is open from the start, as `is_open` shows, and ends once: closed, when its entities
+    are committed, or aborted, when they are deleted. `close` in the `finally` of a block that fails
+    aborts it. An entity that does not fit is refused, and the writer stays usable. A store that
+    fails ends the writer, and nothing is committed. Entities become visible only by the commit, so
+    any error before it leaves no trace.
     """
 
     def __init__(
@@ -215,13 +216,13 @@ class EntityWriter:
         named tuple, or any other whose public attributes are the fields.
 
         Raises:
-            SchemaMismatchError: It does not fit; the writer can be used on.
-            PartitionSpecError: It lacks a partition source, or its partition has too long a path;
-                the writer can be used on.
-            InvalidInputError: It lies outside the view; the writer can be used on. Or the
-                writer is closed.
+            SchemaMismatchError: The entity does not fit the schema; the writer stays usable.
+            PartitionSpecError: It lacks a partition source, or the path of its partition is too
+                long; the writer stays usable.
+            InvalidInputError: It lies outside the view, and the writer stays usable; or the writer
+                is closed.
             StorageError: The store failed; the writer is aborted.
-            CommitConflictError: A cleanup has taken the writer for dead; it is aborted.
+            CommitConflictError: A cleanup has declared the writer dead; it is aborted.
         """
         self._check_open()
         self._waiting.add(entity)
@@ -232,7 +233,7 @@ class EntityWriter:
                 self._kernel.write(self._waiting.take())
 
     def open(self) -> Self:
-        """Return this writer, which is open from the start: Kite's word.
+        """Return this writer, which is open from the start; for users of Kite.
 
         Raises:
             InvalidInputError: The writer is closed.
@@ -242,21 +243,21 @@ class EntityWriter:
 
     @property
     def is_open(self) -> bool:
-        """Whether entities can be written."""
+        """True if entities can be written."""
         return not self._end
 
     def flush(self) -> None:
-        """Bring what was written so far to the storage.
+        """Write all entities so far to the storage.
 
-        Afterwards every entity that was written lies in a file that is complete, as durable as what
-        the store has acknowledged. Nobody sees it before `close`; if this process dies before that,
-        nobody ever will, and a cleanup deletes the files. Each call ends a file a partition: many
-        calls make many small files.
+        Afterwards every entity is in a complete file that the store has acknowledged. No reader
+        sees it before `close`; if this process dies before that, no reader ever will, and a cleanup
+        deletes the files. Each call ends one file in each partition: many calls make many small
+        files.
 
         Raises:
             InvalidInputError: The writer is closed.
             StorageError: The store failed; the writer is aborted.
-            CommitConflictError: A cleanup has taken the writer for dead; it is aborted.
+            CommitConflictError: A cleanup has declared the writer dead; it is aborted.
         """
         self._check_open()
         with self._aborting():
@@ -266,22 +267,22 @@ class EntityWriter:
             self._kernel.roll()
 
     def close(self, *, ignore_error: bool = False) -> None:
-        """Commit what was written; a second call does nothing, nor does one after `abort`.
+        """Commit the entities; a second call does nothing, nor does one after `abort`.
 
-        While an exception is on its way that began after the writer was opened, as in a `finally`
-        or an `except` block, the rows may be half a job. Then the writer is aborted with a warning
-        in the log, and the same exception is raised again, so that no rows are lost in silence.
-        An exception that was being handled when the writer was opened has no such effect, nor has
-        one of another thread than the calling one.
+        If an exception is being handled that was raised after the writer was opened, as in a
+        `finally` or an `except` block, the rows may be incomplete. Then the writer is aborted with
+        a warning in the log, and the exception is raised again, so no rows are lost silently. An
+        exception that was already being handled when the writer was opened has no such effect, nor
+        has one of another thread.
 
         Without entities there is nothing to commit, and no file is left.
 
         Args:
-            ignore_error: Commit in such a case, too: the rows are complete in spite of the error.
+            ignore_error: Commit also in that case: the rows are complete in spite of the error.
 
         Raises:
             LakebedError: The store failed, and nothing was committed; or see `Transaction.commit`.
-            BaseException: The exception that is on its way.
+            BaseException: The exception that is being handled.
         """
         if self._end:
             return
@@ -297,9 +298,9 @@ class EntityWriter:
             return
         self.abort()
         message = (
-            f"The writer of {self._transaction.base.name!r} was closed while this exception was on "
-            f"its way, so nothing was committed ({counted(self._entity_count, 'entity', 'entities')}). If the "
-            "data is complete in spite of it, call close(ignore_error=True)."
+            f"The writer of {self._transaction.base.name!r} was closed while this exception was being "
+            f"handled, so nothing was committed ({counted(self._entity_count, 'entity', 'entities')}). "
+            "If the data is complete in spite of it, call close(ignore_error=True)."
         )
         error.add_note(message)
         _log.warning("%s error=%s", message, type(error).__name__)
@@ -317,7 +318,7 @@ class EntityWriter:
                 self.commit = commit_staged(self._transaction, Nothing(), self._base)
 
     def abort(self) -> None:
-        """Delete what was written; nothing becomes visible."""
+        """Delete the written files; nothing becomes visible."""
         if self._end:
             return
         self._end, self._earlier_errors = "aborted", ()
@@ -341,7 +342,7 @@ class EntityWriter:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
-            self.close(ignore_error=True)  # of a block around it: this one has ended well
+            self.close(ignore_error=True)  # an error can only be of an outer block
         else:
             self.abort()
 

@@ -162,7 +162,7 @@ def test_something_else_that_takes_the_name_of_a_quarantine_keeps_its_own_schema
     repository = lakebed.Repository(store)
     hooked = HookedCreation(store, lambda: repository.create(QUARANTINE, TEXTS), QUARANTINE)
 
-    with pytest.raises(InvalidInputError, match="is no quarantine"):
+    with pytest.raises(InvalidInputError, match="is not a quarantine"):
         load_numbers(hooked, raw, is_new=False)
 
     assert repository.open(QUARANTINE).descriptor == TEXTS

@@ -1,1 +1,1 @@
-"""The engine under `Dataset.load` and `Ingest`: raw files become one batch, and a quarantine."""
+"""Engine of `Dataset.load` and `Ingest`: raw files become one batch, and a quarantine."""

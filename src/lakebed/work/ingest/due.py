@@ -1,4 +1,4 @@
-"""Raw files that may be read in, and those that are due as of a state of the dataset."""
+"""Raw files that may be read in, and those that are due for a state of the dataset."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lakebed.state.sources import SourceFile, Sources, name_of
 FILE = "file:"
 
 Why = Literal["superseded", "copy", "held", "unclear", "damaged", "refused", "truncated", "rejects"]
-"""Why a raw file is left out.
+"""Reason why a raw file is left out.
 
-`superseded`: another one takes its place, as was asked for. `copy`: it was pushed again as it was.
-`held`: it is held, or its record is retracted.
-The others want somebody to look at them. `unclear`: it says that it is a file that was read, and has
-another content. `damaged`: it has not the hash of its record. `refused`: its header or schema does
-not fit the dataset. `truncated`: it cannot be read to its end. `rejects`: too much of it does not
-fit.
+`superseded`: another file replaces it, as requested. `copy`: it was pushed again unchanged. `held`:
+it is held, or its record is retracted.
+The other reasons need a person's attention. `unclear`: it has the identity of a file that was read,
+but other content. `damaged`: it does not have the hash of its record. `refused`: its header or
+schema does not fit the dataset. `truncated`: it cannot be read to its end. `rejects`: too many of
+its lines do not fit.
 """
 _KEPT_BACK = frozenset[Why](["unclear", "damaged", "refused", "truncated", "rejects"])
 
@@ -33,9 +33,10 @@ class Candidate:
 
     Attributes:
         file: The file.
-        slot: What it stands for; of an archived file that is told by what was read before.
-        fingerprint: Tells whether a file of the slot is the same.
-        record: Of the archive, if it is from one.
+        slot: Identity of the file across changes of its content; for an archived file it depends
+            on the files that were read before.
+        fingerprint: Identifies the content among files of the slot.
+        record: Record of the archive, if the file is from one.
     """
 
     file: RawFile
@@ -45,12 +46,12 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Names it apart from its content; see `lakebed.state.sources.name_of`."""
+        """Name of the file, independent of its content; see `lakebed.state.sources.name_of`."""
         return name_of(self.slot, None if self.record is None else self.record.id)
 
     @classmethod
     def of_file(cls, file: RawFile) -> Self:
-        """Return a file of a folder or a store, which stands for its path."""
+        """Return a candidate for a file of a folder or a store; its path is its slot."""
         changed = file.modified_at.isoformat() if file.modified_at else "unknown"
         return cls(
             file=file, slot=f"{FILE}{file.location}", fingerprint=f"{file.size_bytes}@{changed}"
@@ -63,10 +64,10 @@ class LeftOut:
 
     Attributes:
         location: Path or URL.
-        why: See `Why`.
-        detail: The same in a sentence.
+        why: Reason, as a code; see `Why`.
+        detail: Reason, as text.
         pushed_from: Path that an archived file was pushed from.
-        where: Place that an archived file is of.
+        where: Machine or place that an archived file comes from, by its record.
     """
 
     location: str
@@ -89,33 +90,33 @@ class LeftOut:
 
     @property
     def name(self) -> str:
-        """Return the name by which a person knows the file."""
+        """Name of the file for display."""
         if self.pushed_from is None:
             return self.location
         return f"{self.pushed_from} of {self.where} ({self.location})"
 
     @property
     def is_kept_back(self) -> bool:
-        """Whether somebody has to look at it; every run does again."""
+        """True if a person has to inspect it; every run tries it again."""
         return self.why in _KEPT_BACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What there is to read, as of one state of the dataset.
+    """The files to read, for one state of the dataset.
 
     Attributes:
-        files: To be read.
-        replaces: By slot of a file to be read: what was read before, is current or has rows in the
-            dataset, and gives way to it. After a rollback of some partitions that can be several
-            states of one file.
-        supersedes: By slot of a file to be read: locations of files that it takes the place of,
-            whether they were read before or kept back.
-        unchanged_count: Files that were read before, as they are.
+        files: The files to read.
+        replaces: The earlier raw files that a file replaces, by its slot: they are current or have
+            rows in the dataset. After a rollback of some partitions these can be several states of
+            one file.
+        supersedes: The locations of files that a file replaces, by its slot; includes files that
+            were kept back.
+        unchanged_count: Number of files that were read before and are unchanged.
         left_out: Files that are not read.
-        known: All that was read before.
-        scope: What the rows replace beside that; None for the partitions that they touch.
-        before: The commit that has read all of it before, where the run has been loaded.
+        known: All raw files that were read before.
+        scope: Additional scope that the rows replace; None for the partitions that they touch.
+        before: The commit of an earlier load of the run, if it was loaded.
     """
 
     files: tuple[Candidate, ...]
@@ -129,16 +130,16 @@ class Due:
 
     @property
     def replaced(self) -> tuple[SourceFile, ...]:
-        """All that gives way."""
+        """All earlier raw files that are replaced."""
         return tuple(file for files in self.replaces.values() for file in files)
 
     @property
     def taken_out(self) -> tuple[str, ...]:
-        """Locations of files to be read that a rollback took out as they are."""
+        """Locations of files to read that a rollback removed in the same state."""
         known = self.known
         current = {file.key for file in known.current().values()}
         slots = {slot for restored in known.restored for slot in restored.current}
-        gone = {
+        removed = {
             (file.name, file.fingerprint)
             for file in known.files
             if file.row_count and file.slot in slots and file.key not in current
@@ -146,11 +147,11 @@ class Due:
         return tuple(
             candidate.file.location
             for candidate in self.files
-            if (candidate.name, candidate.fingerprint) in gone
+            if (candidate.name, candidate.fingerprint) in removed
         )
 
     def without(self, left_out: Mapping[str, LeftOut]) -> Due:
-        """Return it without files at some locations: what they would replace stays."""
+        """Return a copy without files at some locations: rows that they would replace stay."""
         files = tuple(
             candidate for candidate in self.files if candidate.file.location not in left_out
         )

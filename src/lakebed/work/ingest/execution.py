@@ -1,7 +1,7 @@
-"""Raw files read into a dataset: what is due becomes one batch, in one commit.
+"""Reading of raw files into a dataset: the due files become one batch, in one commit.
 
-The one engine under `Ingest` and `Dataset.load`, which differ in what is due: files that are new or
-have changed, or all files of a run that has not been loaded.
+This is the common engine of `Ingest` and `Dataset.load`. They differ in which files are due: new
+and changed files, or all files of a run that has not been loaded.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
-    """What is to be read into a dataset, and by which rules.
+    """The raw files to read into a dataset, and the rules.
 
     Attributes:
-        operation: For the history.
-        run: Name of the run; None for one that has none.
-        format: Of the raw files.
-        find_due: Tells what is to be read, as of a state of the dataset.
-        quarantine: For what does not fit.
-        options: How the files are read.
-        replaces_rewritten: Whether rows of a replaced file are taken for gone where something else
-            has written their data files anew.
+        operation: Name of the operation in the history.
+        run: Name of the run; None for an unnamed one.
+        format: Format of the raw files.
+        find_due: Returns the files to read, for a state of the dataset.
+        quarantine: The quarantine for rejects.
+        options: Options for reading the files.
+        replaces_rewritten: Whether to assume that rows of a replaced file were deleted if an
+            untracked operation has rewritten their data files.
     """
 
     operation: str
@@ -71,22 +71,22 @@ class Intake:
 
     @property
     def is_by_file(self) -> bool:
-        """Whether each raw file counts for itself.
+        """True if each raw file is accepted or kept back by itself.
 
-        Then it is noted of which of them the rows are, and one whose header or schema does not fit
-        is set aside as a whole. Else that is an error, before any row is read.
+        Then the raw file of each row is recorded, and a file whose header or schema does not fit is
+        set aside as a whole. Else such a file is an error, before any row is read.
         """
         return self.quarantine.is_by_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredTotals:
-    """What was left out of rows, since the dataset has no field for it.
+    """Totals of fields that were left out of rows, since the dataset lacks them.
 
     Attributes:
-        file_count: Files that had such a field.
-        row_count: Rows that had a value in one.
-        fields: Their paths, in order.
+        file_count: Number of files with such a field.
+        row_count: Number of rows with a value in such a field.
+        fields: Paths of the fields, in order.
     """
 
     file_count: int = 0
@@ -95,7 +95,7 @@ class IgnoredTotals:
 
     @classmethod
     def of(cls, parts: Iterable[Ignored]) -> Self:
-        """Add up what was left out of the rows of some files."""
+        """Add up the ignored fields of some files."""
         every = [part for part in parts if part.row_count]
         whole = sum(every, Ignored())
         return cls(
@@ -105,18 +105,18 @@ class IgnoredTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What was done.
+    """The result of a reading.
 
     Attributes:
-        due: What there was to read, without files that turned out to be kept back.
-        run: Name of the run, also of one that was given none.
-        commit: Of the rows; None if there was nothing to do.
-        set_aside: Commit of what did not fit; None if everything did, or no row was loaded.
-        row_count: Rows that were loaded.
-        rejects: What did not fit, of files that were read and of those that were kept back.
-        carried_count: Rows of other files that were written anew.
-        ignored: What was left out of the rows, and of how many files.
-        schema_changes: Fields that were added to the schema before.
+        due: The files that were due, without those that were kept back during the reading.
+        run: Name of the run; a generated one if none was given.
+        commit: Commit of the rows; None if there was nothing to do.
+        set_aside: Commit of the rejects; None if there were none, or no row was loaded.
+        row_count: Number of loaded rows.
+        rejects: Totals of rejects, including those of files that were kept back.
+        carried_count: Number of rows of other raw files that were rewritten.
+        ignored: Totals of fields that were left out of the rows.
+        schema_changes: Fields that were added to the schema before the rows were read.
     """
 
     due: Due
@@ -139,19 +139,19 @@ def read_in(
     on_progress: OnProgress = NO_PROGRESS,
     first: State | None = None,
 ) -> Done:
-    """Read what is due: rows become a batch, what does not fit goes to quarantine before that.
+    """Read the due files: rejects go to quarantine first, then the rows become a batch.
 
     Args:
-        store: Where the dataset is.
-        dataset: Its name.
-        intake: What is to be read.
-        spark: Whose tasks read the files; None reads in this process.
-        on_progress: Is told after each file.
-        first: The first state of a dataset that is missing. It is created right before the commit.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        intake: The raw files and the rules.
+        spark: Session whose tasks read the files; None to read in this process.
+        on_progress: Callback for progress; called after each file.
+        first: First state of a missing dataset, which is created right before the commit.
 
     Raises:
-        CommitConflictError: Something that was done meanwhile stands in the way; nothing became
-            visible, but perhaps what did not fit.
+        CommitConflictError: A concurrent commit conflicts with this one; nothing became visible,
+            except possibly the rejects.
         LakebedError: See `Dataset.load` and `Ingest.run`.
     """
     if first is not None:
@@ -161,16 +161,16 @@ def read_in(
     if not due.files:
         return Done(due=due)
     before = state.descriptor.schema
-    looked_at: set[str] = set()
+    inspected: set[str] = set()
     while intake.options.unknown == "keep":
-        files = [one.file for one in due.files if one.file.location not in looked_at]
+        files = [one.file for one in due.files if one.file.location not in inspected]
         if not files:
             break
-        looked_at.update(file.location for file in files)
+        inspected.update(file.location for file in files)
         wider = _widen(store, intake, files, state, spark, is_first=first is not None)
         if wider is state:
             break
-        # What was refused under the former schema is due now.
+        # Files that were refused under the former schema are due now.
         state, first = wider, wider if first is not None else None
         due = intake.find_due(state)
     if not intake.is_by_file:
@@ -209,12 +209,12 @@ def _widen(
     *,
     is_first: bool,
 ) -> State:
-    """Add the fields that files have and the dataset lacks to its schema, as one commit.
+    """Add fields that the dataset lacks and files have to its schema, as one commit.
 
-    Run again after a crash, or by two at once, it finds the fields there, and adds no other.
+    After a crash, or next to a concurrent run, it finds the fields there and adds no others.
 
     Cost:
-        One more pass over files of lines; a commit if there is a field to add.
+        One more pass over line-based files; a commit if there is a field to add.
     """
     workers = workers_for(spark, store, threads=1, purpose=f"look for fields of {state.name}")
     descriptor = state.descriptor
@@ -236,7 +236,7 @@ def _widen(
 
 
 def _check_fit(intake: Intake, due: Due, state: State) -> None:
-    """Check of all files together that they can be read into a dataset, before any row is.
+    """Check that all files can be read into a dataset, before any row is read.
 
     Raises:
         InvalidInputError: A value for a partition field is missing, or a header does not fit.
@@ -250,15 +250,15 @@ def _check_fit(intake: Intake, due: Due, state: State) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """A reading whose transaction has begun.
+    """A reading whose transaction has started.
 
     Attributes:
-        store: Where the dataset is.
-        intake: What is to be read, and by which rules.
-        spark: Whose tasks read.
-        started: Takes the rows.
-        target: Where these go.
-        rejects: Takes what does not fit.
+        store: The store that holds the dataset.
+        intake: The raw files and the rules.
+        spark: Session whose tasks read the files; None for this process.
+        started: The transaction of the rows.
+        target: Target of the rows.
+        rejects: Collects the rejects.
     """
 
     store: Store
@@ -270,19 +270,19 @@ class _Reading:
 
     @property
     def run(self) -> str:
-        """Name of the run, also of one that was given none."""
+        """Name of the run; a generated one if none was given."""
         return self.intake.run or f"{self.intake.operation}-{self.started.batch_id}"
 
     def finish(self, due: Due, first: State | None, on_progress: OnProgress) -> Done:
-        """Read what is due, set aside what does not fit, and commit the rows."""
-        looked_at, base = due.files, self.started.base
+        """Read the due files, set rejects aside, and commit the rows."""
+        inspected, base = due.files, self.started.base
         due, sifted = self._sift(due, on_progress)
         labels = files_of(base, due.known, due.replaced)
         others = write_others(
             self.store, base, due.known, labels, due.replaced, self.target, self.spark
         )
         self.started.add(others)
-        set_aside = self._set_aside(due, looked_at)
+        set_aside = self._set_aside(due, inspected)
         if not due.files:
             return Done(due=due, run=self.run, rejects=self.rejects.totals)
         scope = settled_scope(
@@ -305,7 +305,7 @@ class _Reading:
         )
 
     def _sift(self, due: Due, on_progress: OnProgress) -> tuple[Due, Sifted]:
-        """Read files; return what of them is not kept back, and what has become of that."""
+        """Read files; return the due ones without those kept back, and their results."""
         intake, options = self.intake, self.intake.options
         job = Job(
             target=self.target,
@@ -335,12 +335,12 @@ class _Reading:
             due = due.without(kept_back)
             if not any(sifted.counts[location].row_count for location in kept_back):
                 return due, sifted
-            # Its rows lie among those of the other files, which are read again without it.
+            # Its rows share data files with the others, so the others are read again without it.
             self.started.discard(sifted.written)
             self.rejects.keep_only(kept_back)
 
-    def _set_aside(self, due: Due, looked_at: Sequence[Candidate]) -> Commit | None:
-        """Commit what does not fit, in place of what was set aside for the same before."""
+    def _set_aside(self, due: Due, inspected: Sequence[Candidate]) -> Commit | None:
+        """Commit the rejects, in place of earlier rejects of the same files or run."""
         slots = {candidate.slot for candidate in due.files}
         earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
         superseded = [one for slot in slots for one in due.supersedes.get(slot, ())]
@@ -353,7 +353,7 @@ class _Reading:
             run=self.run,
             operation=self.intake.operation,
             batch_id=self.started.batch_id,
-            files=tuple(looked_at),
+            files=tuple(inspected),
             refusals=refusals,
         )
         return self.intake.quarantine.set_aside(
@@ -368,20 +368,20 @@ class _Reading:
         """Create the dataset for whose first state the rows were staged.
 
         Raises:
-            CommitConflictError: Others were faster; they had as long as it took to read the files.
+            CommitConflictError: Another writer created it while the files were read.
         """
         try:
             create(self.store, first.name, lambda: first)
         except ObjectExistsError as exc:
             raise CommitConflictError(
                 f"Dataset {first.name!r} was just created by another writer.",
-                hint="Run it again: it reads the files into what is there.",
+                hint="Run it again: it reads the files into the existing dataset.",
                 expected=first.version,
                 actual=read_head(self.store, first.name).state.version,
             ) from exc
 
     def _commit(self, due: Due, sifted: Sifted, others: Written, scope: Scope) -> Commit:
-        """Commit rows, and others that stay of files that give way, and what was read."""
+        """Commit the rows, the rewritten rows of other raw files, and the list of raw files."""
         started, rows, sources = self.started, sifted.written, None
         if self.intake.is_by_file:
             waiting = self._refusal("unknown", self.intake.options.unknown)
@@ -403,7 +403,7 @@ def _begin(store: Store, dataset: str, intake: Intake, first: State | None) -> T
 
 
 def _of_raw_files(rows: Written, read: Sequence[SourceFile]) -> Written:
-    """Say of which raw files rows are by the keys of these, instead of by their locations."""
+    """Name the raw files of rows by key instead of by location."""
     keys = {file.location: file.key for file in read}
     origins = {
         label: tuple((keys[location], row_count) for location, row_count in of_file)
@@ -413,7 +413,7 @@ def _of_raw_files(rows: Written, read: Sequence[SourceFile]) -> Written:
 
 
 def _kept_back(due: Due, counts: Mapping[str, Counts], rules: IngestRules) -> dict[str, LeftOut]:
-    """Return the files that are not to be used, by location: what they would replace stays."""
+    """Return the files to keep back, by location; the rows that they would replace stay."""
     kept_back: dict[str, LeftOut] = {}
     for candidate in due.files:
         location = candidate.file.location
@@ -433,12 +433,12 @@ def _kept_back(due: Due, counts: Mapping[str, Counts], rules: IngestRules) -> di
 
 
 def _refused(kept_back: Iterable[LeftOut], rejects: Rejects) -> RejectsError:
-    """Return the error for files of a load, which takes all of its files or none."""
+    """Return the error for kept-back files of a load, which accepts all of its files or none."""
     first, *others = kept_back
     more = f" {counted(len(others), 'other file')} as well." if others else ""
     return RejectsError(
         f"{first.location}: {first.detail}.{more} Nothing was committed.",
-        hint="Mend it, or take what can be read: max_rejects=1 and allow_truncated, or "
+        hint="Repair it, or accept the readable part: max_rejects=1 and allow_truncated, or "
         "--max-rejects 1 and --allow-truncated.",
         rejected_count=rejects.count,
     )
@@ -477,7 +477,7 @@ def _not_fitting(count: int) -> str:
 
 
 def _restored(due: Due, read: Sequence[SourceFile], commit_id: str) -> tuple[Restored, ...]:
-    """Note that what has been replaced is not current either where it stood for something else."""
+    """Record that replaced raw files are not current in their own slots either."""
     replaced = {file.key for file in due.replaced}
     slots = {file.slot for file in read}
     current = {
@@ -526,25 +526,25 @@ def _source_files(
 
 
 class _TallyOfRawFiles:
-    """Tells of raw files, of whose rows nobody knows before they are read."""
+    """Reports progress on raw files, whose row counts are unknown before they are read."""
 
     def __init__(self, on_progress: OnProgress, purpose: str, files: Sequence[RawFile]) -> None:
         sizes = {file.location: file.size_bytes for file in files}
         self._tally = Tally(on_progress, purpose, sizes)
-        # Of the file that is being read.
-        self._told_count = self._told_bytes = 0
+        # For the file that is being read.
+        self._reported_count = self._reported_bytes = 0
 
     def add_rows(self, row_count: int, position: int) -> None:
-        size_bytes = max(0, position - self._told_bytes)
-        self._told_count, self._told_bytes = (
-            self._told_count + row_count,
-            self._told_bytes + size_bytes,
+        size_bytes = max(0, position - self._reported_bytes)
+        self._reported_count, self._reported_bytes = (
+            self._reported_count + row_count,
+            self._reported_bytes + size_bytes,
         )
         self._tally.add(row_count=row_count, size_bytes=size_bytes)
 
     def add_file(self, location: str, counts: Counts) -> None:
-        row_count, self._told_count = counts.row_count - self._told_count, 0
-        size_bytes, self._told_bytes = -self._told_bytes, 0
+        row_count, self._reported_count = counts.row_count - self._reported_count, 0
+        size_bytes, self._reported_bytes = -self._reported_bytes, 0
         self._tally.add(
             location,
             row_count=row_count,

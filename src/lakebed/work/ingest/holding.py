@@ -45,17 +45,17 @@ def find_named(known: Sources, text: str, reason: str) -> Hold | None:
     pushed = (file for file in reversed(known.files) if text == file.path)
     file = next(named, None) or next(pushed, None)
     if file is None and "://" not in text:
-        # The file may be gone by now, and links in its path must stay.
+        # Do not resolve the path: the file may be missing by now, and links in it must stay.
         path = os.path.abspath(text)  # noqa: PTH100
         return None if path == text else find_named(known, path, reason)
     return None if file is None else hold_of(file, reason)
 
 
 def hold_named(known: Sources, text: str, dataset: str, operation: Operation, reason: str) -> Hold:
-    """Return what `find_named` finds.
+    """Return the hold that `find_named` finds.
 
     Raises:
-        InvalidInputError: That is nothing.
+        InvalidInputError: It finds none.
     """
     hold = find_named(known, text, reason)
     if hold is None and operation == "release":
@@ -63,7 +63,8 @@ def hold_named(known: Sources, text: str, dataset: str, operation: Operation, re
     if hold is None:
         raise InvalidInputError(
             f"No raw file {text!r} was read into {dataset!r}.",
-            hint="`sources` lists those that were. Hold others by the ingest that may read them.",
+            hint="`sources` lists the raw files that were read. Hold others with the ingest that may "
+            "read them.",
         )
     return hold
 
@@ -75,22 +76,22 @@ def change_holds(
     holds: Iterable[Hold],
     options: CommitOptions | None = None,
 ) -> Commit | None:
-    """Hold raw files, or release them; None if all of them are what they shall be.
+    """Hold raw files, or release them; return None if there is nothing to change.
 
     Args:
-        store: Where the dataset is.
-        dataset: Its name.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
         operation: `hold` or `release`.
-        holds: The files, as they are to be held. To release some, their names count.
-        options: How long to fight for the head.
+        holds: The holds of the files. A release uses only their names.
+        options: Retry and lease settings of the commit.
 
     Raises:
-        InvalidInputError: A file that is to be released is not held.
+        InvalidInputError: A file to release is not held.
         DatasetNotFoundError: There is no such dataset.
-        CommitConflictError: Cleanups came in between time and again; nothing has changed.
+        CommitConflictError: Cleanups kept winning the race; nothing has changed.
 
     Cost:
-        What tells which files were read, two PUTs and one conditional PUT.
+        The list of raw files that were read, two PUTs and one conditional PUT.
     """
     wanted = tuple(holds)
     for rounds_left in reversed(range(_ROUNDS)):

@@ -1,4 +1,4 @@
-"""Loads: raw files read into a dataset by a run, which is loaded once."""
+"""Loads: a run reads raw files into a dataset, once."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ _OPERATION, _RERUN = "load", "rerun"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
-    r"""What became of raw files.
+    r"""The result of a load.
 
     Attributes:
-        commit: Of the rows, one batch.
-        quarantine: Name of the dataset that holds what did not fit.
-        quarantine_commit: Of what did not fit; None if everything did.
+        commit: Commit of the rows, one batch.
+        quarantine: Name of the dataset that holds the rejects.
+        quarantine_commit: Commit of the rejects; None if there are none.
         run: Name of the run, by which the quarantine is partitioned.
-        row_count: Rows that were loaded.
-        rejected_count: Lines, or rests of damaged files, that were not.
-        file_count: Files that were read.
-        size_bytes: Of the files, as they lie there.
-        is_repeated: Whether the run had been loaded before, so that nothing was done now.
-        rest_count: Rests of truncated files among what was rejected; 0 if the run is repeated.
-        ignored_file_count: Files of which fields were left out, as `unknown="ignore"` asks for.
-        ignored_row_count: Rows that had a value in such a field.
-        ignored_fields: Paths of these fields.
+        row_count: Number of loaded rows.
+        rejected_count: Number of rejected lines and rests of damaged files.
+        file_count: Number of files that were read.
+        size_bytes: Total size of the files as stored.
+        is_repeated: True if the run was loaded before, and this call did nothing.
+        rest_count: Number of rests of truncated files among the rejects; 0 if the run is repeated.
+        ignored_file_count: Number of files with ignored fields (`unknown="ignore"`).
+        ignored_row_count: Number of rows with a value in an ignored field.
+        ignored_fields: Paths of the ignored fields.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -121,26 +121,26 @@ def load(
     """Read files into a dataset; see `Dataset.load`.
 
     Args:
-        store: Where the dataset is.
-        name: Its name.
+        store: The store that holds the dataset.
+        name: Name of the dataset.
         paths: As for `Dataset.load`.
         format: As for `Dataset.load`.
         run: As for `Dataset.load`.
         spark: As for `Dataset.load`.
         quarantine: As for `Dataset.load`.
         options: As for `Dataset.load`.
-        overwrites: Whether the rows replace the partitions that they touch. Then the run is one of
-            an overwrite, which may be repeated.
-        create: What the dataset is, where it is missing: it is created right before the commit, so
-            that files that do not fit leave nothing.
+        overwrites: Whether the rows replace the partitions that they touch. Such a run may be
+            repeated.
+        create: Descriptor for a missing dataset. It is created right before the commit, so files
+            that do not fit leave nothing behind.
         on_progress: As for `Dataset.load`.
 
     Raises:
-        CommitConflictError: The dataset was to be created, and somebody else was faster.
+        CommitConflictError: Another writer has created the missing dataset first.
         LakebedError: As for `Dataset.load`.
     """
     check_given("options", options, LoadOptions, "Give LoadOptions, or leave it out.")
-    told, files = find_files(paths, format, storage_options=options.storage_options)
+    found_format, files = find_files(paths, format, storage_options=options.storage_options)
     candidates = tuple(map(Candidate.of_file, files))
     first = None
     if create is not None:
@@ -155,13 +155,13 @@ def load(
         loaded, is_there = _last_load(store, state, run)
         if is_there:
             return Due(files=(), before=loaded)
-        # Also what is loaded for the first time: nobody else may load the run at the same time.
+        # A first load too: no other writer may load the run at the same time.
         return Due(files=candidates, scope=RunFiles(run, replaces=loaded is not None))
 
     intake = Intake(
         operation="overwrite" if overwrites else _OPERATION,
         run=None if run is None else checked_run(run),
-        format=told,
+        format=found_format,
         find_due=find_due,
         quarantine=Quarantine.of(name, quarantine, is_by_file=False),
         options=options,
@@ -169,11 +169,11 @@ def load(
     try:
         done = read_in(store, name, intake, spark=spark, on_progress=on_progress, first=first)
     except CommitConflictError as conflict:
-        # Perhaps since another load of the run was faster. Then there is nothing left to do.
+        # Another load of the run may have been faster. Then there is nothing left to do.
         try:
             due = find_due(read_head(store, name).state)
         except DatasetNotFoundError:
-            raise conflict from None  # it was to be created
+            raise conflict from None  # the dataset is still missing
         if due.files:
             raise
         done = Done(due=due)
@@ -202,7 +202,7 @@ def load(
 
 
 def _last_load(store: Store, state: State, run: str) -> tuple[Commit | None, bool]:
-    """Return the last load of a run, and whether its rows are there or were meant to go."""
+    """Return the last load of a run, and whether it still counts; see `_is_taken_out`."""
     entries = history.read(store, state.lists.history)
     loads = (
         entry for entry in reversed(entries) if entry.operation == _OPERATION and entry.run == run
@@ -214,14 +214,14 @@ def _last_load(store: Store, state: State, run: str) -> tuple[Commit | None, boo
 
 
 def _is_taken_out(entries: Sequence[Entry], run: str) -> bool:
-    """Whether a rollback or an empty rerun has taken out rows of a run, and they are not back.
+    """Return whether a rollback or an empty rerun has removed rows of a run, and they are missing.
 
-    What a delete or an overwrite took out was meant to go. What a rerun brought instead of them is
-    the run's.
+    Rows that a delete or an overwrite removed do not count: they were removed on purpose. Rows of
+    a rerun replace those of the load.
 
     Args:
         entries: The whole history.
-        run: Its name.
+        run: Name of the run.
     """
     undone = Undone(entries)
     for entry in reversed(entries):

@@ -1,4 +1,4 @@
-"""How raw files are read, and what of them is taken."""
+"""Options for reading raw files, and rules for accepting their rows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.values import Scalar
 from lakebed.state.committing import CommitOptions
 
-# Unless another limit is given: of few lines, a share says little.
+# Default limits: with few rejects, a share is not meaningful.
 _MAX_SHARE, _MAX_SHARE_OF_FEW, _FEW = 0.1, 0.5, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRules:
-    """What of a raw file is taken.
+    """Rules for accepting a raw file.
 
     Attributes:
-        max_rejects: How much of a file may be unfit: up to 1 a share of its lines, from 2 on a
-            number of lines. None for a tenth, or half where ten lines or fewer are unfit.
-        allow_truncated: Whether what can be read of a file is taken where its end is missing or
+        max_rejects: Limit of rejects of a file: up to 1 a share of its lines, from 2 on a number
+            of lines. None for a tenth, or half if there are ten rejects or fewer.
+        allow_truncated: Whether to accept the readable part of a file whose end is missing or
             damaged.
-        unknown: What becomes of a field that the dataset lacks; see `Unknown`.
+        unknown: Treatment of a field that the dataset lacks; see `Unknown`.
 
     >>> IngestRules(max_rejects=0.5).is_too_much(Counts(100, 101))
     True
@@ -52,7 +52,7 @@ class IngestRules:
         _check_unknown(self.unknown)
 
     def is_too_much(self, became: Counts) -> bool:
-        """Whether more of a file is unfit than may be."""
+        """Return whether a file has more rejects than the limit."""
         limit = self.max_rejects
         if limit is None:
             limit = _MAX_SHARE if became.rejected_count > _FEW else _MAX_SHARE_OF_FEW
@@ -62,7 +62,7 @@ class IngestRules:
 
     @property
     def takes_all(self) -> bool:
-        """Whether a file may replace rows by none."""
+        """True if a file without any fitting row may replace rows."""
         return self.max_rejects is not None and math.isclose(self.max_rejects, 1)
 
 
@@ -76,28 +76,28 @@ def _check_unknown(unknown: Unknown) -> None:
 
 
 def rule_of(format: FileFormat, csv: CsvOptions, rules: IngestRules) -> str:  # noqa: A002 - the word of the option
-    """Return by which rule a file is read, as text: by another one it may be taken."""
+    """Return the rules for reading a file, as text: with other rules it may be accepted."""
     return " ".join(map(str, (format, *astuple(csv), *astuple(rules))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How raw files are read.
+    """Options for reading raw files.
 
     Attributes:
-        csv: How CSV is written.
-        storage_options: What the store of a URL needs to know; no display shows what may be secret.
+        csv: Format of CSV files.
+        storage_options: Options of the store of a URL; displays hide possible secrets.
         write: Sizes and layout of data files; None for the options of the dataset.
-        commit: Retries and lease of the commits; None for the options of the dataset.
+        commit: Retry and lease settings of the commits; None for the options of the dataset.
         provided: Values of `provided` partition fields, the same for all rows.
-        fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if something does
-            not fit.
-        max_rejects: How much of a file may be unfit, as of `Ingest.max_rejects`; where it is more,
-            nothing is committed. 1 takes what fits of any file.
-        allow_truncated: Whether what can be read of a file is taken where its end is missing or
+        fail_on_rejects: Whether to commit nothing, neither rows nor quarantine, if there is any
+            reject.
+        max_rejects: Limit of rejects of a file, as in `Ingest.max_rejects`; if a file exceeds it,
+            nothing is committed. 1 accepts the fitting rows of any file.
+        allow_truncated: Whether to accept the readable part of a file whose end is missing or
             damaged; else nothing is committed.
-        unknown: What becomes of a field that the dataset lacks: `reject` it, `ignore` it, which
-            leaves it out of the rows, or `keep` it, which adds it to the schema, nullable.
+        unknown: Treatment of a field that the dataset lacks: `reject` the line, `ignore` the field,
+            which leaves it out of the rows, or `keep` it, which adds it to the schema, nullable.
 
     >>> LoadOptions(csv=CsvOptions(delimiter=";")).storage_options
     {}
@@ -115,7 +115,7 @@ class LoadOptions:
 
     @property
     def rules(self) -> IngestRules:
-        """What of a file is taken."""
+        """Rules for accepting a file."""
         return IngestRules(
             max_rejects=self.max_rejects,
             allow_truncated=self.allow_truncated,
@@ -123,5 +123,5 @@ class LoadOptions:
         )
 
     def __post_init__(self) -> None:
-        _ = self.rules  # which checks them
+        _ = self.rules  # checks the values
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))

@@ -1,9 +1,9 @@
-"""The quarantine: what does not fit, set aside with the reason, the raw file and the line.
+"""The quarantine: rejects, set aside with the reason, the raw file and the line.
 
-A dataset like any other, partitioned by the run that set something aside. Each commit notes of which
-raw files it is, under a slot that says what the rejects stand for: for one raw file that an ingest
-reads, or for all that a load reads. Whatever was set aside for the same thing before gives way; and
-of two writers for the same thing at once one finds what the other has set aside, or is refused.
+It is a dataset like any other, partitioned by the run that set the rejects aside. Each commit
+records its raw files, under a slot that names what the rejects belong to: one raw file of an
+ingest, or the run of a load. New rejects of a slot replace the earlier ones; of two concurrent
+writers of a slot, one finds the rejects of the other, or is refused.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from lakebed.work.ingest.load_options import LoadOptions
 from lakebed.work.writer import target_of
 
 _SUFFIX = "_quarantine"
-_TOLD_REJECTS = 3
+_LISTED_REJECTS = 3
 _MAX_RUN_BYTES = 150  # it is a directory, percent-encoded
-_LOAD = "load:"  # begins what the rejects of a load stand for; no raw file is called so
+_LOAD = "load:"  # prefix of the slots of loads; no location of a raw file begins with it
 
-# In the order in which people want them: a terminal may have room for the first ones only.
+# The most useful fields come first: a terminal may have room for only some of them.
 _DESCRIPTOR = DatasetDescriptor(
     schema=pa.schema(
         [
@@ -79,20 +79,20 @@ _DESCRIPTOR = DatasetDescriptor(
     ),
     partition_by="run",
 )
-# Of earlier releases; such a dataset gets the other fields when something is set aside.
+# Fields of earlier releases; such a dataset gets the other fields when rejects are set aside.
 _OLD_NAMES = ("run", *REJECTS.names, "loaded_at")
-_TEXT_LENGTH = 1_000  # of a line as text; the bytes are all there
+_TEXT_LENGTH = 1_000  # of a line as text; the bytes are complete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectTotals:
-    """What did not fit.
+    """Totals of rejects.
 
     Attributes:
-        count: All of it: lines, rests of damaged files, and whole files.
-        rest_count: Rests of files that cannot be read to their end.
-        file_count: Whole files.
-        file_row_count: Rows of whole files, as far as they can be counted.
+        count: Number of rejects: lines, rests of damaged files, and whole files.
+        rest_count: Number of rests of files that cannot be read to their end.
+        file_count: Number of whole files.
+        file_row_count: Number of rows of whole files, as far as they can be counted.
     """
 
     count: int = 0
@@ -102,7 +102,7 @@ class RejectTotals:
 
     @classmethod
     def of(cls, counts: Iterable[Counts]) -> Self:
-        """Add up what became of some files."""
+        """Add up the rejects of some files."""
         parts = list(counts)
         return cls(
             count=sum(part.rejected_count for part in parts),
@@ -113,20 +113,20 @@ class RejectTotals:
 
     @property
     def line_count(self) -> int:
-        """Lines or rows that did not fit by themselves."""
+        """Number of single lines or rows that did not fit."""
         return self.count - self.rest_count - self.file_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One reading of raw files, of which something may be set aside.
+    """One reading of raw files, which may have rejects.
 
     Attributes:
-        run: Name of its run.
+        run: Name of the run.
         operation: `ingest` or `load`.
-        batch_id: Of the batch that takes the rows.
-        files: That were read.
-        refusals: Of those that were kept back, by location.
+        batch_id: Id of the batch of the rows.
+        files: The files that were read.
+        refusals: Reasons for files that were kept back, by location.
     """
 
     run: str
@@ -142,28 +142,28 @@ class Attempt:
 
 
 class Rejects:
-    """What did not fit, in files that nothing refers to, until it is in quarantine.
+    """Rejects in temporary, unreferenced files, until they are in quarantine.
 
     A context manager, which deletes the files at the end.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # With the locations that count of each of them; None for all.
+        # Each with the locations whose rejects count; None for all.
         self._parts: list[tuple[Sifted, frozenset[str] | None]] = []
 
     def add(self, sifted: Sifted) -> None:
-        """Take what was set aside along with staged rows."""
+        """Add the rejects of staged rows."""
         self._parts.append((sifted, None))
 
     def keep_only(self, locations: Collection[str]) -> None:
-        """Let of the last part only what is of some raw files count."""
+        """Keep only the rejects of some raw files in the last part."""
         sifted, _ = self._parts.pop()
         self._parts.append((sifted, frozenset(locations)))
 
     @property
     def by_location(self) -> dict[str, Counts]:
-        """What became of each raw file."""
+        """Counts of each raw file."""
         return {
             location: counts
             for sifted, kept in self._parts
@@ -173,16 +173,16 @@ class Rejects:
 
     @property
     def totals(self) -> RejectTotals:
-        """How much there is, by kind."""
+        """Totals of the rejects, by kind."""
         return RejectTotals.of(self.by_location.values())
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of rejects."""
         return self.totals.count
 
     def batches(self) -> Generator[pa.RecordBatch]:
-        """Yield all of them."""
+        """Yield all rejects."""
         for sifted, kept in self._parts:
             wanted = None if kept is None else pa.array(sorted(kept), pa.string())
             for batch in read_rejects(self._store, sifted.reject_keys):
@@ -192,20 +192,20 @@ class Rejects:
                     yield batch.filter(pc.is_in(batch.column("source_file"), wanted))
 
     def refuse(self) -> None:
-        """Raise if there are any.
+        """Raise an error if there are any rejects.
 
         Raises:
-            RejectsError: It tells the first of them, since there will be no quarantine to look at.
+            RejectsError: There are rejects; it lists the first ones, since there is no quarantine.
         """
         if not self.count:
             return
         with contextlib.closing(self.batches()) as batches:
             every = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
-            # They come in the order in which they were noticed, which is not that of a file.
+            # Rejects are in order of detection, which is not that of the file.
             rows = heapq.nsmallest(
-                _TOLD_REJECTS, every, key=lambda row: (row["source_file"], row["line_number"])
+                _LISTED_REJECTS, every, key=lambda row: (row["source_file"], row["line_number"])
             )
-        told = "; ".join(
+        listed = "; ".join(
             f"{row['source_file']}, line {row['line_number']}: {row['reason'].rstrip('.')}"
             for row in rows
         )
@@ -216,8 +216,8 @@ class Rejects:
             lines = f"{self.count:,} or more lines"
         verb = "does not fit" if self.count == 1 else "do not fit"
         raise RejectsError(
-            f"{lines} of {counted(files, 'file')} {verb}: {told}{more}. Nothing was committed.",
-            hint=f"Mend them, or let what does not fit go to quarantine. {rows[0]['hint']}".rstrip(),
+            f"{lines} of {counted(files, 'file')} {verb}: {listed}{more}. Nothing was committed.",
+            hint=f"Correct them, or let rejects go to quarantine. {rows[0]['hint']}".rstrip(),
             rejected_count=self.count,
         )
 
@@ -233,14 +233,14 @@ class Rejects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """Where one reading of raw files sets aside what does not fit.
+    """The quarantine of one reading of raw files.
 
     Attributes:
-        name: Of the dataset.
-        of_dataset: Name of the dataset that the files are read into: several may have one
+        name: Name of the quarantine, a dataset.
+        of_dataset: Name of the dataset that the files are read into; several datasets may share a
             quarantine.
-        is_by_file: Whether rejects stand for their raw file, as those of an ingest, whatever run
-            reads it; else for the run, as those of a load.
+        is_by_file: Whether rejects belong to their raw file, regardless of the run, as for an
+            ingest; else to the run, as for a load.
     """
 
     name: str
@@ -249,21 +249,23 @@ class Quarantine:
 
     @classmethod
     def of(cls, of_dataset: str, name: str | None, *, is_by_file: bool) -> Quarantine:
-        """Return the quarantine of a dataset, under its usual name unless it has another.
+        """Return the quarantine of a dataset, under the default name if none is given.
 
         Raises:
-            InvalidInputError: The dataset would be its own.
+            InvalidInputError: The dataset would be its own quarantine.
         """
         name = check_dataset_name(name or f"{of_dataset}{_SUFFIX}")
         if name == of_dataset:
-            raise InvalidInputError(f"{name!r} is its own quarantine.", hint="Give another name.")
+            raise InvalidInputError(
+                f"Dataset {name!r} cannot be its own quarantine.", hint="Give another name."
+            )
         return cls(name=name, of_dataset=of_dataset, is_by_file=is_by_file)
 
     def find(self, store: Store) -> State | None:
-        """Return the state; None if it is not there.
+        """Return the state of the quarantine; None if it does not exist.
 
         Raises:
-            InvalidInputError: The dataset of that name is something else.
+            InvalidInputError: The dataset of that name is not a quarantine.
         """
         try:
             state = read_head(store, self.name).state
@@ -271,8 +273,8 @@ class Quarantine:
             return None
         if state.descriptor.schema.names not in (_DESCRIPTOR.schema.names, _OLD_NAMES):
             raise InvalidInputError(
-                f"Dataset {self.name!r} is no quarantine, its fields are others.",
-                hint="Give the name of another quarantine.",
+                f"Dataset {self.name!r} is not a quarantine: it has other fields.",
+                hint="Give another name for the quarantine.",
             )
         return state
 
@@ -285,25 +287,25 @@ class Quarantine:
         superseded: Collection[str],
         options: LoadOptions,
     ) -> Commit | None:
-        """Commit what did not fit, in place of what was set aside for the same before.
+        """Commit the rejects, in place of earlier rejects of the same slots.
 
         Args:
-            store: Where it is.
-            attempt: Which raw files were looked at, and by which run.
-            rejects: What did not fit.
-            earlier: The raw files that those of the attempt replace.
-            superseded: Locations of files that they take the place of, also of those never read.
-            options: How files are cut.
+            store: The store that holds the quarantine.
+            attempt: The raw files that were read, and the run.
+            rejects: The rejects.
+            earlier: Raw files that those of the attempt replace.
+            superseded: Locations of files that they replace; includes files that were never read.
+            options: Options for writing and committing.
 
         Returns:
             The commit; None if there was nothing to do.
 
         Raises:
-            CommitConflictError: Another writer has set something aside for the same meanwhile;
+            CommitConflictError: Another writer has set rejects of the same slots aside meanwhile;
                 nothing became visible.
 
         Cost:
-            Where something has been set aside before by the runs of an ingest, one column of that.
+            For an ingest, one column of the earlier rejects of its runs.
         """
         state = self.find(store)
         is_new = state is None or self._replaced(store, state, attempt, earlier, superseded) is None
@@ -315,7 +317,7 @@ class Quarantine:
                     store, self.name, lambda: first_state(self.name, _DESCRIPTOR, HeadFormat.JSON)
                 )
             except ObjectExistsError:
-                state = self.find(store)  # another writer was faster, perhaps with something else
+                state = self.find(store)  # another writer was faster; raises for other fields
         if state is not None and state.descriptor.schema.names == _OLD_NAMES:
             update(store, self.name, lambda old: replace(old, schema=_DESCRIPTOR.schema))
         with Transaction.begin(
@@ -325,7 +327,7 @@ class Quarantine:
             started.add(write_batches(store, target, _completed(rejects.batches(), attempt)))
             noted = source_list.read(store, started.base.lists.sources)
             notes = self._notes(attempt, rejects, started.batch_id, noted)
-            # Looked for again: the state may be another than before.
+            # Search again: the state may have changed.
             replaced = self._replaced(store, started.base, attempt, earlier, superseded)
             scope: Scope = Nothing()
             if replaced is not None:
@@ -336,10 +338,10 @@ class Quarantine:
         return Commit.of(committed, started.base)
 
     def notes(self, store: Store) -> dict[str, SourceFile]:
-        """Return what the last attempt has made of raw files of the dataset, by location.
+        """Return the results of the last attempt for raw files of the dataset, by location.
 
         Cost:
-            A read of the head, and one GET for each segment that tells of raw files.
+            A read of the head, and one GET for each segment of the list of raw files.
         """
         state = self.find(store)
         if state is None:
@@ -358,7 +360,7 @@ class Quarantine:
     def _notes(
         self, attempt: Attempt, rejects: Rejects, batch_id: int, noted: Sources
     ) -> tuple[SourceFile, ...]:
-        """Note the files of which something is set aside now, or was by the attempt before."""
+        """Return records of the files with rejects in this attempt or in the one before."""
         counts, current = rejects.by_location, noted.current()
         notes: list[SourceFile] = []
         for candidate in attempt.files:
@@ -392,7 +394,7 @@ class Quarantine:
         earlier: Collection[SourceFile],
         superseded: Collection[str],
     ) -> ScanPlan | None:
-        """Return what was set aside before and gives way; None if that is nothing."""
+        """Return the plan of the earlier rejects to replace; None if there are none."""
         run = attempt.run
         noted = source_list.read(store, state.lists.sources)
         if not self.is_by_file:
@@ -401,7 +403,7 @@ class Quarantine:
         current = noted.current()
         locations = {candidate.file.location for candidate in attempt.files}
         locations |= {file.location for file in earlier} | set(superseded)
-        # Those that have set something aside of the files last may be others.
+        # The last rejects of the files may be from other runs.
         last = (current.get(self._slot(location, run)) for location in locations)
         runs = {run, *(file.run for file in (*earlier, *last) if file)}
         of_runs = Membership("run", tuple(sorted(runs)))
@@ -424,7 +426,7 @@ class Quarantine:
         return without_loads(plan(state, where, requests=0))
 
     def of_load(self, store: Store, run: str) -> tuple[int, Commit | None]:
-        """Return how many rejects of a named load there are, and the commit that set them aside."""
+        """Return the number of rejects of a named load, and the commit that set them aside."""
         state = self.find(store)
         if state is None:
             return 0, None
@@ -442,10 +444,10 @@ class Quarantine:
         return sum(counts[file.label][0] for file in chosen.files), commit
 
     def _of_load(self, state: State, noted: Sources, run: str) -> ScanPlan:
-        """Return what loads of a run have set aside.
+        """Return the plan of the rejects that loads of a run have set aside.
 
-        Where nothing else of that name has set anything aside, that is all of the run, also what
-        older releases have not noted. Else it is what was noted: the rest is kept.
+        If nothing else with that run name has set rejects aside, these are all rejects of the run,
+        including those that older releases did not record. Else they are the recorded ones.
         """
         chosen = plan(state, Membership("run", (run,)), requests=0)
         own = self._slot("", run)
@@ -464,19 +466,19 @@ def checked_run(run: str) -> str:
     """Return the name of a run if the quarantine can have a directory of that name.
 
     Raises:
-        InvalidInputError: It is no text, empty or too long.
+        InvalidInputError: The name is not a string, or is empty or too long.
     """
     check_run_name(run)
     if not 1 <= len(encode_path({"run": run})) <= _MAX_RUN_BYTES:
         raise InvalidInputError(
-            f"Run name {run[:40]!r} of {len(run)} characters.",
+            f"Run name {run[:40]!r} of {len(run)} characters is empty or too long.",
             hint=f"The quarantine has a directory for each run: use at most {_MAX_RUN_BYTES}.",
         )
     return run
 
 
 def _completed(batches: Iterator[pa.RecordBatch], attempt: Attempt) -> Iterator[pa.RecordBatch]:
-    """Complete what was set aside to rows of the quarantine."""
+    """Extend rejects to rows of the quarantine."""
     now = dt.datetime.now(dt.UTC)
     records = {candidate.file.location: candidate.record for candidate in attempt.files}
     for batch in batches:
@@ -501,6 +503,6 @@ def _completed(batches: Iterator[pa.RecordBatch], attempt: Attempt) -> Iterator[
 
 
 def _as_text(line: bytes) -> str:
-    """Return the begin of a line for people; what is not UTF-8 is replaced."""
+    """Return the beginning of a line as text; invalid UTF-8 is replaced."""
     text = line[: 4 * _TEXT_LENGTH].decode(errors="replace")
     return text if len(text) <= _TEXT_LENGTH else f"{text[:_TEXT_LENGTH]} …"

@@ -1,8 +1,8 @@
-"""Taking out the rows of raw files that others have taken the place of.
+"""Removal of the rows of replaced raw files.
 
-A commit notes of which raw file each row of a data file is. So the data files that hold rows of a
-replaced raw file are known without a look at them; they are written anew without these rows, in
-the same commit that brings the new ones.
+A commit records the raw files whose rows each data file holds. So the data files with rows of a
+replaced raw file are known without reading them; they are rewritten without these rows, in the
+commit that adds the new ones.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OPERATION = "ingest"
-# These note of which raw files the rows are that they write anew.
+# They record the raw files of the rows that they rewrite.
 _TRACKED = REWRITING | {OPERATION}
 _THREADS = 4
-_BYTES_A_WRITER = 64 * MIB  # of data files; for less, another writer is not worth it
+_BYTES_A_WRITER = 64 * MIB  # of data files; less is not worth another writer
 
 
 def files_of(base: State, known: Sources, raw_files: Sequence[SourceFile]) -> frozenset[str]:
     """Return the labels of the live data files that hold rows of raw files.
 
     Args:
-        base: The dataset.
-        known: What was read into it.
-        raw_files: Some of that.
+        base: State of the dataset.
+        known: The raw files that were read into it.
+        raw_files: The raw files to search for.
     """
     return frozenset(base.labels) & _holding({file.key for file in raw_files}, known).keys()
 
@@ -58,21 +58,21 @@ def write_others(
     target: BatchTarget,
     spark: SparkSession | Literal[True] | None,
 ) -> Written:
-    """Write data files anew without the rows of replaced raw files.
+    """Rewrite data files without the rows of replaced raw files.
 
     Args:
-        store: Where the dataset is.
-        base: Its state.
-        known: What was read into it.
-        labels: Of the data files that hold such rows.
-        replaced: The raw files.
-        target: Of the batch that the other rows go to.
-        spark: A session whose tasks write, which else this process does.
+        store: The store that holds the dataset.
+        base: State of the dataset.
+        known: The raw files that were read into it.
+        labels: Labels of the data files that hold such rows.
+        replaced: The replaced raw files.
+        target: Target of the batch for the remaining rows.
+        spark: Session whose tasks write the files; None for this process.
 
     Raises:
-        DamagedFileError: A data file is not what was recorded. What was written is deleted.
-        CorruptMetadataError: What was written is not what was read. It is deleted.
-        LakebedError: A file cannot be read, or the store failed. What was written is deleted.
+        DamagedFileError: A data file differs from its recorded checksum. New files are deleted.
+        CorruptMetadataError: The written rows differ from the rows read. New files are deleted.
+        LakebedError: A file cannot be read, or the store failed. New files are deleted.
 
     Cost:
         The data files, read and written once, and the new ones read once more.
@@ -85,7 +85,7 @@ def write_others(
         spark,
         store,
         threads=min(_THREADS, os.cpu_count() or 1),
-        purpose=f"take replaced files out of {base.name}",
+        purpose=f"remove replaced files from {base.name}",
     )
     options = target.options
     shared = replace(options, memory_bytes=workers.share_of(options.memory_bytes))
@@ -107,14 +107,14 @@ def write_others(
 def _kept_by_run(
     known: Sources, labels: frozenset[str], replaced: Sequence[SourceFile]
 ) -> dict[str, frozenset[str]]:
-    """Return the raw files whose rows stay, by run: no file may hold rows of several."""
-    gone = {file.key for file in replaced}
+    """Return the raw files whose rows stay, by run: no data file may hold rows of several runs."""
+    replaced_keys = {file.key for file in replaced}
     of_run = {file.key: file.run for file in known.files}
     kept: dict[str, set[str]] = {}
     for label, origins in known.runs.items():
         if label in labels:
             for key, _ in origins:
-                if key not in gone:
+                if key not in replaced_keys:
                     kept.setdefault(of_run.get(key, ""), set()).add(key)
     return {run: frozenset(keys) for run, keys in kept.items()}
 
@@ -122,7 +122,7 @@ def _kept_by_run(
 def _works_of(
     run: str, kept: frozenset[str], files: Sequence[DataFile], known: Sources, count: int
 ) -> list[Work]:
-    """Divide what stays of a run among some writers, which share no partition."""
+    """Divide the remaining rows of a run among writers that share no partition."""
     own = [file for file in files if any(key in kept for key, _ in known.runs[file.label])]
     sizes: dict[str, int] = {}
     for file in own:
@@ -149,7 +149,7 @@ def _works_of(
 
 
 def _holding(keys: Collection[str], known: Sources) -> dict[str, Origins]:
-    """Return the data files that hold rows of raw files, or held them."""
+    """Return the data files that hold or once held rows of raw files."""
     return {
         label: runs for label, runs in known.runs.items() if any(key in keys for key, _ in runs)
     }
@@ -158,26 +158,26 @@ def _holding(keys: Collection[str], known: Sources) -> dict[str, Origins]:
 def check_not_rewritten(
     store: Store, base: State, known: Sources, replaced: Sequence[SourceFile]
 ) -> None:
-    """Check that the rows of replaced raw files are where a commit has noted them.
+    """Check that the rows of replaced raw files are still in the recorded data files.
 
     Raises:
-        InvalidInputError: Something else has written data files with such rows anew, so that
-            nobody knows where they are.
+        InvalidInputError: An operation that does not track raw files has rewritten data files with
+            such rows, so their new location is unknown.
 
     Cost:
-        The history, if some of the data files are out of the dataset.
+        The history, if some of the data files are no longer in the dataset.
     """
     locations = {file.key: file.location for file in replaced}
     concerned = _holding(locations.keys(), known)
     doomed = concerned.keys() - frozenset(base.labels)
     if not doomed:
         return
-    # By label of a data file that may hold such rows: one of those that held them before, and what
-    # has written that one anew. Only a live one matters: a rollback may have undone it all.
+    # By label of a data file that may hold such rows: a data file that held them before, and the
+    # entry that rewrote that one. Only live ones matter: a rollback may have undone the rewrite.
     suspects: dict[str, tuple[str, Entry]] = {}
     for entry in history.read(store, base.lists.history):
         if entry.operation == "rollback":
-            continue  # what it has added is older
+            continue  # the files that it adds are older
         suspect = next((suspects[label] for label in entry.removed if label in suspects), None)
         if suspect is None and entry.operation not in _TRACKED:
             suspect = next(((label, entry) for label in entry.removed if label in doomed), None)
@@ -188,7 +188,7 @@ def check_not_rewritten(
             before, entry = suspects[label]
             location = next(locations[key] for key, _ in concerned[before] if key in locations)
             raise InvalidInputError(
-                f"Rows of {location} may be anywhere: the {entry.operation} of version "
-                f"{entry.version} has written their data files anew.",
-                hint="Delete what is left of them, then run once with replace_rewritten.",
+                f"Cannot replace the rows of {location}: the {entry.operation} of version "
+                f"{entry.version} has rewritten their data files, so their location is unknown.",
+                hint="Delete the remaining ones, then run once with replace_rewritten.",
             )
