@@ -356,3 +356,54 @@ def test_an_archived_file_that_was_never_read_is_held_by_its_id(raw: Raw) -> Non
     assert (reasons(report), raw.rows()) == (["held"], [(1, 2)])
     with pytest.raises(RecordNotFoundError):
         ingest.hold("missing")
+
+
+@pytest.mark.parametrize("supersede", [None, "path", "span"])
+@pytest.mark.parametrize("how", ["rollback", "hold", "retract"])
+def test_a_copy_of_a_file_that_is_held_or_retracted_brings_no_rows_until_it_is_named(
+    raw: Raw, supersede: str | None, how: str
+) -> None:
+    ingest = raw.by(supersede)
+    raw.push(1, lines(1, [8]))
+    ingest.run()
+    held = raw.push(0, lines(0, [1, 2]))
+    if how == "rollback":
+        ingest.run()
+        ingest.dataset().rollback(version=1, hold=True, reason="torn")
+    elif how == "hold":
+        ingest.hold(held.id, reason="torn")
+    else:
+        raw.archive.retract(held.id, reason="torn")
+    again = raw.push(0, lines(0, [1, 2]))
+
+    report = ingest.run()
+
+    assert raw.rows() == [(1, 8)]
+    details = {one.location: one.detail for one in report.left_out if one.why == "held"}
+    assert details.keys() == {held.url, again.url}
+    assert details[again.url] == f"a copy of {held.url}, which is {details[held.url]}"
+    assert ingest.run().held_count == 2
+    ingest.run(again=again.id)
+    assert raw.rows() == [(0, 1), (0, 2), (1, 8)]
+
+
+def test_a_copy_whose_rows_are_there_stays_where_its_original_is_held(raw: Raw) -> None:
+    raw.push(0, lines(0, [7]))
+    first = raw.push(0, lines(0, [1]))
+    raw.push(0, lines(0, [1]))
+    raw.by("path").run()
+    raw.by("path").hold(first.id)
+
+    report = raw.by("path").run()
+
+    assert (report.unchanged_count, report.file_count, raw.rows()) == (1, 0, [(0, 1)])
+
+
+def test_each_copy_is_a_file_of_its_own_where_each_id_counts(raw: Raw) -> None:
+    first = raw.push(0, lines(0, [1]))
+    raw.by("id").hold(first.id)
+    raw.push(0, lines(0, [1]))
+
+    report = raw.by("id").run()
+
+    assert (reasons(report), raw.rows()) == (["held"], [(0, 1)])

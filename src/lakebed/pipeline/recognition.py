@@ -65,6 +65,10 @@ def find_due(
             for candidate in (*candidates.files, *candidates.retracted)
             if candidate.file.location not in may_be_read
         ]
+        originals = _held_originals(archived, withheld, past, candidates.supersede)
+        reasons = {entry.location: entry.detail for entry in (*left_out, *candidates.left_out)}
+        left_out = (*left_out, *_copies_left_out(archived, originals, reasons))
+        archived = [candidate for candidate in archived if candidate.name not in originals]
         due = _Archived(archived, withheld, past, candidates.supersede).due()
     else:
         due = _due_of_folders(free, past)
@@ -98,6 +102,40 @@ def _why_held(hold: Hold, candidate: Candidate) -> str:
     if hold.fingerprint not in (None, candidate.fingerprint):
         text += ", and changed since"
     return f"{text}: {hold.reason}" if hold.reason else text
+
+
+def _held_originals(
+    candidates: Sequence[Candidate],
+    withheld: Sequence[Candidate],
+    past: _Past,
+    supersede: Supersede | None,
+) -> Mapping[str, Candidate]:
+    """Return the held or retracted originals of files that are unchanged copies, by name of the copy.
+
+    A resend of such a file has another id, but would bring the same rows. A file whose rows are in
+    the dataset does not count as a copy, and is treated as before.
+    """
+    originals = {(_key_of(one, supersede), *_content(one)): one for one in withheld}
+    alive = {file.file_id for file in past.alive}
+    found: dict[str, Candidate] = {}
+    for candidate in candidates:
+        original = originals.get((_key_of(candidate, supersede), *_content(candidate)))
+        is_wanted = past.attempts.again.named(candidate)
+        if original and _record(candidate).id not in alive and not is_wanted:
+            found[candidate.name] = original
+    return found
+
+
+def _copies_left_out(
+    candidates: Sequence[Candidate], originals: Mapping[str, Candidate], reasons: Mapping[str, str]
+) -> Sequence[LeftOut]:
+    left_out: list[LeftOut] = []
+    for candidate in candidates:
+        if candidate.name in originals:
+            location = originals[candidate.name].file.location
+            detail = f"a copy of {location}, which is {reasons[location]}"
+            left_out.append(LeftOut.of(candidate, "held", detail))
+    return left_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,10 +277,7 @@ class _Archived:
         )
 
     def _key(self, record: ArchiveRecord) -> _Key:
-        if self._supersede == "id":
-            return (record.id,)
-        span = _span(record.what, record.where, record.metadata.start, record.work_id)
-        return span if self._supersede == "span" else (*span, record.path)
+        return _key_of_record(record, self._supersede)
 
     def _key_of_file(self, file: SourceFile) -> _Key | None:
         """Return the group of a file that was read; None if its path is not known."""
@@ -289,7 +324,7 @@ class _Archived:
                 self._left_out.append(LeftOut.of(candidate, "superseded", detail))
 
     def _each_is_itself(self, group: Sequence[Candidate], alive: Sequence[SourceFile]) -> None:
-        contents = [(file.fingerprint, file.size_bytes) for file in alive]
+        contents: list[_Key] = [(file.fingerprint, file.size_bytes) for file in alive]
         others: list[Candidate] = []
         again: dict[str, list[Candidate]] = {}
         for candidate in group:
@@ -312,19 +347,17 @@ class _Archived:
             unknown = self._unknown.get(_span_of(first))
             if unknown is None:
                 self._read(first, self._slot(_record(first)), ())
-                contents.append((first.fingerprint, first.file.size_bytes))
+                contents.append(_content(first))
             else:
                 self._left_out.append(LeftOut.of(first, "unclear", _claimed(unknown)))
         self._leave_out(others, contents)
 
-    def _leave_out(
-        self, candidates: Sequence[Candidate], contents: Sequence[tuple[str, int]]
-    ) -> None:
+    def _leave_out(self, candidates: Sequence[Candidate], contents: Sequence[_Key]) -> None:
         """Leave out files of a group if others of the group are or were read."""
         for candidate in candidates:
             why: Why = "unclear"
             detail = f"{_description(candidate)} was pushed before, with another content"
-            if (candidate.fingerprint, candidate.file.size_bytes) in contents:
+            if _content(candidate) in contents:
                 why, detail = "copy", f"{_description(candidate)} was pushed before, as it is"
             elif _record(candidate).id in self._read_before:
                 why, detail = "superseded", f"{_description(candidate)} was replaced before"
@@ -349,6 +382,22 @@ class _Archived:
 def _record(candidate: Candidate) -> ArchiveRecord:
     assert candidate.record is not None  # it is an archived file
     return candidate.record
+
+
+def _key_of(candidate: Candidate, supersede: Supersede | None) -> _Key:
+    return _key_of_record(_record(candidate), supersede)
+
+
+def _key_of_record(record: ArchiveRecord, supersede: Supersede | None) -> _Key:
+    """Return what the files that may stand for the same have in common."""
+    if supersede == "id":
+        return (record.id,)
+    span = _span(record.what, record.where, record.metadata.start, record.work_id)
+    return span if supersede == "span" else (*span, record.path)
+
+
+def _content(candidate: Candidate) -> _Key:
+    return candidate.fingerprint, candidate.file.size_bytes
 
 
 def _age(candidate: Candidate) -> tuple[int, str]:
