@@ -268,6 +268,41 @@ def test_a_column_whose_name_no_field_may_have_is_refused_and_the_others_go_on(
     assert (notes_of(folder), report.rejected_line_count) == ([(3, "x")], 2)
 
 
+@pytest.mark.parametrize("suffix", FILES)
+def test_a_field_whose_name_differs_from_another_only_in_case_is_not_kept(
+    folder: Folder, suffix: str
+) -> None:
+    folder.put(f"a.{suffix}", FILES[suffix]([1], note="x"))
+    folder.run(unknown="keep")
+    odd = folder.put(f"b.{suffix}", FILES[suffix]([2, 3], Note="y"))
+
+    report = folder.run(unknown="keep")
+
+    (left,) = report.kept_back
+    assert (left.location, report.schema_changes) == (odd, ())
+    assert "'Note'" in left.detail
+    assert folder.dataset.schema.names == ("id", "amount", "note")
+    report = folder.run(unknown="ignore")
+    assert (report.ignored_fields, notes_of(folder)) == (
+        ("Note",),
+        [(1, "x"), (2, None), (3, None)],
+    )
+
+
+def test_of_new_fields_that_differ_only_in_case_the_first_is_kept_at_any_depth(
+    folder: Folder,
+) -> None:
+    folder.put("a.jsonl", '{"id": 1, "amount": 1, "Note": {"at": 1}}\n')
+    folder.put("b.jsonl", '{"id": 2, "amount": 1, "note": {"at": 2}}\n')
+    folder.put("c.jsonl", '{"id": 3, "amount": 1, "Note": {"at": 3, "AT": 4}}\n')
+
+    report = folder.run(unknown="keep")
+
+    assert report.schema_changes == ("+Note: struct<at: long>",)
+    assert folder.ids() == [1]
+    assert report.rejected_line_count == 2
+
+
 def test_a_run_that_broke_off_after_the_schema_adds_it_once(folder: Folder) -> None:
     folder.put("a.jsonl", objects([1]))
     folder.run()

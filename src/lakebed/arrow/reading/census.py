@@ -158,7 +158,8 @@ def widened(descriptor: DatasetDescriptor, census: Census) -> DatasetDescriptor:
     """Return a descriptor extended by the fields of a census, all of them nullable.
 
     A field has the type of most of its values; integers and other numbers together are double. A
-    field that cannot be added, such as for its name or depth, is left out.
+    field that cannot be added, such as for its name or depth, is left out, and so is one whose name
+    differs from another only in case: no table of Hive, Delta or Iceberg could show both.
     """
     tree = _Tree.of(census)
     for name in list(tree.inside):
@@ -211,8 +212,7 @@ class _Tree:
             else one
             for one in fields
         ]
-        names = {one.name for one in fields}
-        return (*known, *(one for one in self._fields() if one.name not in names))
+        return (*known, *self._fields(taken=[one.name for one in fields]))
 
     def wider(self, kind: Type) -> Type:
         """Return a type of the dataset with the fields that its records lack."""
@@ -225,14 +225,16 @@ class _Tree:
                 return replace(kind, value=self.inside[MAP].wider(value))
         return kind
 
-    def _fields(self) -> Iterator[Field]:
+    def _fields(self, taken: Iterable[str] = ()) -> Iterator[Field]:
+        names = {name.lower() for name in taken}
         for name, tree in self.inside.items():
-            if name in (LIST, MAP) or not tree.kinds:
+            if name in (LIST, MAP) or name.lower() in names or not tree.kinds:
                 continue
             try:
                 check_field_name(name)
             except InvalidNameError:
                 continue
+            names.add(name.lower())
             yield Field(name=name, type=tree.as_type())
 
     def as_type(self) -> Type:
