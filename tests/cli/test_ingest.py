@@ -96,6 +96,9 @@ def test_fields_that_the_dataset_lacks_are_ignored_kept_or_rejected_as_asked_for
 
     rejected = cli.json("ingest", "in", *OPTIONS, exit_code=2)
     assert (rejected["row_count"], rejected["rejected_line_count"]) == (1, 1)
+    again = cli("ingest", "in", *OPTIONS, exit_code=2)
+    assert "--unknown keep" in again.stderr
+    assert "--unknown ignore" in again.stderr
     ignored = cli.json("ingest", "in", *OPTIONS, "--unknown", "ignore")
     assert (ignored["row_count"], ignored["ignored_fields"]) == (1, "note")
     kept = cli("ingest", "in", *OPTIONS, "--unknown", "keep", "--again", "in/a.jsonl")

@@ -46,6 +46,7 @@ _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
 # Options that replace a key of a declaration.
 _OVERRIDES = ("supersede", "max_rejects", "allow_truncated", "unknown")
 _OF_ARCHIVES = "--supersede applies only to files of an archive"
+_LACKS_FIELD = "the first: Unknown "  # in the detail of a file with a field that the dataset lacks
 _MAX_NAMED = 5  # held or kept-back files in notes
 
 
@@ -537,5 +538,10 @@ def _note_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
         output.note("Provide complete files, or load the readable part: --allow-truncated.")
     if "rejects" in reasons:
         output.note("Fix these files, or load the rows that fit: --max-rejects 1.")
+    if any(entry.why == "rejects" and _LACKS_FIELD in entry.detail for entry in kept_back):
+        output.note(
+            "Fields that the dataset lacks: --unknown keep adds those with a valid name to the "
+            "schema, --unknown ignore leaves them out; or use `lakebed schema update`."
+        )
     if "damaged" in reasons:
         output.note("Restore these files, or push them again.")
