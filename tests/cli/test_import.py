@@ -453,3 +453,24 @@ def test_an_import_of_garbage_or_of_a_truncated_file_commits_nothing_and_fails(
     assert (taken["rejected_count"], taken["rest_count"]) == (1, 1)
     assert "1 file could not be read to the end. See why with" in told.stderr
     assert 0 < lake.open("pings").count() <= 3_000
+
+
+def test_an_import_that_fails_tells_rests_of_files_from_lines_and_names_what_takes_them(
+    cli, lake, tmp_path
+) -> None:
+    text = b"n\n" + b"".join(b"%d\n" % n for n in range(3_000))
+    cut = tmp_path / "a.csv.gz"
+    cut.write_bytes(gzip.compress(text)[:-100])
+    (tmp_path / "b.csv").write_text("n\n1\nx\ny\n")
+    lake.create("numbers", DatasetDescriptor(schema=pa.schema([("n", pa.int64())])))
+
+    alone = cli.error("import", f"{lake.uri}/numbers", cut)
+    both = cli.error("import", f"{lake.uri}/numbers", cut, tmp_path / "b.csv")
+
+    assert alone["message"].startswith("1 file cannot be read to the end: ")
+    assert "--allow-truncated" in alone["hint"]
+    assert both["message"].startswith(
+        "2 lines of 1 file do not fit; 1 file cannot be read to the end: "
+    )
+    cli("import", f"{lake.uri}/numbers", cut, "--quarantine", "--allow-truncated")
+    assert 0 < lake.open("numbers").count() < 3_000

@@ -209,17 +209,33 @@ class Rejects:
             f"{row['source_file']}, line {row['line_number']}: {row['reason'].rstrip('.')}"
             for row in rows
         )
-        files = sum(1 for counts in self.by_location.values() if counts.rejected_count)
         more = "; …" if self.count > len(rows) else ""
-        lines = counted(self.count, "line")
-        if self.count >= ENOUGH_REJECTS:
-            lines = f"{self.count:,} or more lines"
-        verb = "does not fit" if self.count == 1 else "do not fit"
+        way = "Correct them, or let rejects go to quarantine"
+        if self.totals.rest_count:
+            way += ", and load the readable part with allow_truncated, or --allow-truncated"
         raise RejectsError(
-            f"{lines} of {counted(files, 'file')} {verb}: {listed}{more}. Nothing was committed.",
-            hint=f"Correct them, or let rejects go to quarantine. {rows[0]['hint']}".rstrip(),
+            f"{self._in_words()}: {listed}{more}. Nothing was committed.",
+            hint=f"{way}. {rows[0]['hint']}".rstrip(),
             rejected_count=self.count,
         )
+
+    def _in_words(self) -> str:
+        """Count the lines that do not fit, and apart from them files that are cut or unfit."""
+        totals = self.totals
+        parts = []
+        if totals.line_count:
+            lines = counted(totals.line_count, "line")
+            if self.count >= ENOUGH_REJECTS:
+                lines = f"{totals.line_count:,} or more lines"
+            files = sum(1 for counts in self.by_location.values() if counts.line_count)
+            verb = "does not fit" if totals.line_count == 1 else "do not fit"
+            parts.append(f"{lines} of {counted(files, 'file')} {verb}")
+        if totals.rest_count:
+            parts.append(f"{counted(totals.rest_count, 'file')} cannot be read to the end")
+        if totals.file_count:
+            verb = "does not fit" if totals.file_count == 1 else "do not fit"
+            parts.append(f"{counted(totals.file_count, 'file')} {verb} as a whole")
+        return "; ".join(parts)
 
     def __enter__(self) -> Self:
         return self
