@@ -93,6 +93,27 @@ def test_refusal_of_an_early_number_names_both_readings_and_the_remedy() -> None
     assert "milliseconds" in caught.value.hint
 
 
+@pytest.mark.parametrize("value", ["2150070112", 2150070112])
+def test_date_with_an_hour_in_ten_digits_is_not_taken_for_seconds_to_come(value: object) -> None:
+    for read in (to_epoch_ms, bound_to_epoch_ms):
+        with pytest.raises(InvalidInputError) as caught:
+            read(value)
+        assert caught.value.message == (
+            f"{value!r} is not a clear time: as seconds it is 2038-02-18T01:41:52Z, "
+            "as a date with an hour it is 2150-07-01T12:00:00Z."
+        )
+        assert "215007011200" in caught.value.hint
+    with pytest.raises(InvalidInputError, match="'2150070112' in the name"):
+        times_in_name(r"\d{10}", "a-2150070112.log")
+    assert stored_to_epoch_ms(str(value)) == to_epoch_ms(float(value)) == 2150070112000
+
+
+def test_ten_digits_of_seconds_are_seconds() -> None:
+    # The first could be an hour of the year 1610, the second has no such month.
+    for seconds in (1610121510, 1788220800, 2_199_000_000):
+        assert to_epoch_ms(str(seconds)) == to_epoch_ms(seconds) == seconds * 1000
+
+
 @given(st.dates(dt.date(1900, 1, 1), dt.date(2199, 12, 31)), st.times())
 def test_digits_of_a_date_are_that_date_in_every_call(day: dt.date, time: dt.time) -> None:
     moment = dt.datetime.combine(day, time.replace(microsecond=0), dt.UTC)

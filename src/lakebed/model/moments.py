@@ -11,6 +11,7 @@ from lakebed.errors import InvalidInputError, MissingDependencyError
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 _MILLISECOND = dt.timedelta(milliseconds=1)
+_DAY = dt.timedelta(days=1)
 _GREATEST_SECONDS = 100_000_000_000  # a greater number means milliseconds
 _LEAST_MS, _GREATEST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 # A number that counts to an earlier moment was meant as a date, or in another unit.
@@ -27,6 +28,9 @@ _DIGITS = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T?(\d\d)(\d\d)(\d\d)?Z?)?", re.ASCI
 _LEAST_YEAR_OF_DIGITS, _GREATEST_YEAR_OF_DIGITS = 1900, 2199
 _DAY_DIGITS = 8
 _TOO_MANY_DIGITS = 10**14
+_HOUR = re.compile(
+    r"(\d{4})(\d\d)(\d\d)(\d\d)", re.ASCII
+)  # ten digits, as names of files have them
 # Day first in the countries that write points, month first to dateutil.
 _POINTED = re.compile(r"\s*(\d\d?)\.(\d\d?)\.(?:\d\d){1,2}(?!\d).*", re.DOTALL)
 _MONTHS = 12
@@ -57,7 +61,8 @@ def to_moment(value: object, *, now: dt.datetime | None = None) -> dt.datetime:
 
     Raises:
         InvalidInputError: It is none of these, or outside the years 1 to 9999; or a number that
-            would be before 1990, where a date or another unit was meant.
+            would be before 1990, where a date or another unit was meant; or ten digits that are a
+            date with an hour, `2015032012`, and as seconds in the future.
         MissingDependencyError: The text is neither ISO 8601 nor a number, and dateutil is not
             installed.
 
@@ -71,6 +76,13 @@ def to_moment(value: object, *, now: dt.datetime | None = None) -> dt.datetime:
     moment = _counted(value, number)
     if moment < _EARLIEST:
         raise _unclear(value, number)
+    hour = _hour_in_digits(value)
+    if hour is not None and moment > dt.datetime.now(dt.UTC) + _DAY:
+        raise InvalidInputError(
+            f"{value!r} is not a clear time: as seconds it is {_shown(moment)}, as a date with an "
+            f"hour it is {_shown(hour)}.",
+            hint=f"Write the hour as {hour:%Y-%m-%dT%H:%M}Z or {hour:%Y%m%d%H%M}.",
+        )
     return moment
 
 
@@ -157,6 +169,20 @@ def _date_in_digits(value: object) -> tuple[int, ...] | None:
     parts = tuple(int(part or 0) for part in match.groups())
     is_usual = _LEAST_YEAR_OF_DIGITS <= parts[0] <= _GREATEST_YEAR_OF_DIGITS
     return parts if is_usual or match.end() == _DAY_DIGITS else None
+
+
+def _hour_in_digits(value: object) -> dt.datetime | None:
+    """Return the hour that ten digits such as 2015032012 may mean."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    match = _HOUR.fullmatch(str(value))
+    if match is None or not _LEAST_YEAR_OF_DIGITS <= int(match[1]) <= _GREATEST_YEAR_OF_DIGITS:
+        return None
+    year, month, day, hour = map(int, match.groups())
+    try:
+        return dt.datetime(year, month, day, hour, tzinfo=dt.UTC)
+    except ValueError:
+        return None
 
 
 def _written(value: object, now: dt.datetime | None) -> dt.datetime:
