@@ -474,3 +474,18 @@ def test_an_import_that_fails_tells_rests_of_files_from_lines_and_names_what_tak
     )
     cli("import", f"{lake.uri}/numbers", cut, "--quarantine", "--allow-truncated")
     assert 0 < lake.open("numbers").count() < 3_000
+
+
+@pytest.mark.parametrize("options", [(), ("--quarantine",)])
+def test_an_import_that_fails_for_fields_that_the_dataset_lacks_names_the_option(
+    cli, lake, tmp_path, options
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"n": 1, "note": "x"}\n' * 20)
+    lake.create("numbers", DatasetDescriptor(schema=pa.schema([("n", pa.int64())])))
+
+    error = cli.error("import", f"{lake.uri}/numbers", path, *options)
+
+    assert (error["code"], "--unknown keep" in error["hint"]) == ("rejects", True)
+    cli("import", f"{lake.uri}/numbers", path, "--unknown", "keep")
+    assert lake.open("numbers").schema.names == ("n", "note")

@@ -439,7 +439,7 @@ def _refused(kept_back: Iterable[LeftOut], rejects: Rejects) -> RejectsError:
     return RejectsError(
         f"{first.location}: {first.detail}.{more} Nothing was committed.",
         hint="Repair it, or accept the readable part: max_rejects=1 and allow_truncated, or "
-        "--max-rejects 1 and --allow-truncated.",
+        f"--max-rejects 1 and --allow-truncated.{rejects.hint_for_unknown}",
         rejected_count=rejects.count,
     )
 

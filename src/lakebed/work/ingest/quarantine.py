@@ -215,8 +215,18 @@ class Rejects:
             way += ", and load the readable part with allow_truncated, or --allow-truncated"
         raise RejectsError(
             f"{self._in_words()}: {listed}{more}. Nothing was committed.",
-            hint=f"{way}. {rows[0]['hint']}".rstrip(),
+            hint=f"{way}. {rows[0]['hint']}".rstrip() + self.hint_for_unknown,
             rejected_count=self.count,
+        )
+
+    @property
+    def hint_for_unknown(self) -> str:
+        """A further sentence of a hint if a reject is for a field that the dataset lacks."""
+        if not any(counts.unknown_count for counts in self.by_location.values()):
+            return ""
+        return (
+            " Fields that the dataset lacks: unknown='keep' or --unknown keep adds them to the "
+            "schema, 'ignore' leaves them out."
         )
 
     def _in_words(self) -> str:
