@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CATALOG = "spark.sql.catalogImplementation"
+_WAREHOUSE = "spark.sql.warehouse.dir"
 _URIS = "spark.hadoop.hive.metastore.uris"
 _CONNECTION = "spark.hadoop.javax.jdo.option.ConnectionURL"
 _SCHEME = "thrift://"
@@ -79,7 +80,10 @@ def session_of(metastore: SparkSession | str | os.PathLike[str] | None) -> Spark
 
 
 def _setting(spark: SparkSession, name: str) -> str | None:
-    return spark.conf.get(name, None)
+    value = spark.conf.get(name, None)
+    if name == _WAREHOUSE and value is not None:
+        return value.removeprefix("file://").removeprefix("file:")  # Spark makes it a URI
+    return value
 
 
 def _check_answers(uris: str) -> None:
@@ -131,6 +135,6 @@ def _settings(metastore: str) -> dict[str, str]:
     directory.mkdir(parents=True, exist_ok=True)
     return {
         _CATALOG: "hive",
-        "spark.sql.warehouse.dir": f"{directory}/tables",
+        _WAREHOUSE: f"{directory}/tables",
         _CONNECTION: f"jdbc:derby:;databaseName={directory}/metastore_db;create=true",
     }
