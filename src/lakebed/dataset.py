@@ -855,6 +855,17 @@ class Dataset(View):
         scope = _scope_of_run(run, partitions=partitions)
         return self._write("rerun", data, run, scope, base)
 
+    def _write_first(self, first: State, data: object, run: str | None) -> Commit:
+        """Write the rows of a dataset that does not exist yet, create it, and commit them.
+
+        Raises:
+            DatasetExistsError: Another writer has created it meanwhile with another descriptor.
+            LakebedError: As for `append` and `Repository.create`.
+        """
+        scope = Nothing() if run is None else _scope_of_run(run, partitions=False)
+        stage = functools.partial(self._stage, data)
+        return work.writer.write_first(self._source.store, first, stage, scope, run)
+
     def sink(
         self,
         data: object,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
 import copy
-import dataclasses
 import datetime as dt
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +23,7 @@ from lakebed.errors import (
     PredicateError,
     ReadOnlyError,
 )
-from lakebed.model.dataclass_types import builder
+from lakebed.model.dataclass_types import builder, constructor_arguments, declared_fields
 from lakebed.model.evaluate import matches, value_of
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses
 from lakebed.model.partition import PartitionStrategy
@@ -397,24 +395,25 @@ class View(Readable):
         return known + scan.count(self._source.store, rest)
 
     def reader(self, type: type | None = None) -> EntityReader:  # noqa: A002 - the word of API.md
-        """Return an iterator over the entities, as dicts or as instances of a dataclass.
+        """Return an iterator over the entities, as dicts or as instances of a class.
 
         Args:
-            type: A dataclass; only its fields are read.
+            type: A class that declares its fields: a dataclass, or one of attrs, pydantic or msgspec,
+                or a named tuple; only its fields are read.
 
         Raises:
-            InvalidInputError: `type` is not a dataclass; or, where it is read, an entity has a date or
+            InvalidInputError: `type` is not such a class; or, where it is read, an entity has a date or
                 time outside the years 1 to 9999, for which Python has no object.
             SchemaMismatchError: It has a field that the dataset lacks.
         """
         if type is None:
             return EntityReader(self.record_batches(), None)
-        if not (isinstance(type, builtins.type) and dataclasses.is_dataclass(type)):
+        if declared_fields(type) is None:
             raise InvalidInputError(
-                f"{shown(type)} is not a dataclass.",
-                hint="Give a class that is decorated with @dataclass, not an instance of it.",
+                f"{shown(type)} is not a class that declares fields.",
+                hint="Give a class, such as one decorated with @dataclass, not an instance of it.",
             )
-        names = [field.name for field in dataclasses.fields(type) if field.init]
+        names = list(constructor_arguments(type))
         return EntityReader(self.record_batches(names), builder(type))
 
     def is_empty(self) -> bool:
