@@ -306,7 +306,7 @@ def test_descriptor_that_others_delete_while_it_is_saved_is_saved_all_the_same(
 def test_file_that_describes_nothing_is_corrupt(tmp_path: Path, text: str) -> None:
     (tmp_path / "d.descriptor.json").write_text(text, encoding="latin-1")
 
-    with pytest.raises(CorruptMetadataError, match="describes no dataset"):
+    with pytest.raises(CorruptMetadataError, match="does not describe a dataset"):
         lakebed.FileMetadataProvider(tmp_path).load("d")
 
 
@@ -359,7 +359,7 @@ def test_a_provider_that_does_not_list_is_followed_by_name_and_says_so() -> None
     provider.save("new", described("a"))
     provider.save("other", described("a"))
 
-    with pytest.raises(InvalidInputError, match="Small does not list what it keeps") as caught:
+    with pytest.raises(InvalidInputError, match="Small cannot list its datasets") as caught:
         lake.follow_metadata()
 
     assert "follow_metadata(['flights'])" in str(caught.value.hint)

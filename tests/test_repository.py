@@ -368,7 +368,7 @@ def test_error_does_not_name_all_of_many_datasets() -> None:
 def test_missing_directory_is_told_from_an_empty_repository(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
 
-    with pytest.raises(DatasetNotFoundError, match="no such directory"):
+    with pytest.raises(DatasetNotFoundError, match="directory does not exist"):
         lakebed.open_repository(tmp_path / "mistyped").open("flights")
     with pytest.raises(DatasetNotFoundError, match="The repository is empty"):
         lakebed.open_repository(tmp_path / "empty").open("flights")

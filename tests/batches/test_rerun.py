@@ -174,7 +174,7 @@ def test_rerun_that_began_before_another_one_was_visible_conflicts(
     staged = dataset.stage(rows(("a", 1)), "rerun", run="daily")
     late = _Interfering(store, staged.commit)
 
-    with pytest.raises(CommitConflictError, match="of the same run") as caught:
+    with pytest.raises(CommitConflictError, match="belongs to the same run") as caught:
         Repository(late).open("d").rerun(rows(("a", 2)), "daily")
 
     assert not isinstance(caught.value, StaleRerunError)

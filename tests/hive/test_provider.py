@@ -152,5 +152,7 @@ def test_properties_that_describe_nothing_are_corrupt(
         spark.sql(
             f"ALTER TABLE {database}.users SET TBLPROPERTIES ('lakebed.descriptor.0' = '{text}')"
         )
-        with pytest.raises(CorruptMetadataError, match=r"users has properties.*no dataset"):
+        with pytest.raises(
+            CorruptMetadataError, match=r"properties of table .*users does not describe a dataset"
+        ):
             provider.load("users")

@@ -183,7 +183,7 @@ def test_note_that_cannot_be_read_is_named(data: bytes):
     store = MemoryStore(uuid.uuid4().hex)
     store.put(KEY, data)
 
-    with pytest.raises(CorruptMetadataError, match=r"lake\.flights\.json' does not say"):
+    with pytest.raises(CorruptMetadataError, match=r"lake\.flights\.json' cannot be read"):
         note_of(store).read()
 
 

@@ -170,7 +170,7 @@ def test_two_drivers_of_one_query_do_not_both_commit_an_epoch(dataset):
     store = store_of(dataset)
     epoch = state.Epoch("q", 0)
     with Transaction.begin(store, "numbers", "append", epoch=epoch) as late:
-        late.add(dataset._stage(rows(1), dataset._narrow_target(late, None)))
+        late.add(dataset._stage(rows(1), dataset._narrow_target(late)))
         dataset.sink(rows(1), 0, query="q")
 
         with pytest.raises(CommitConflictError, match="epoch 0 of the same streaming query"):
@@ -196,7 +196,7 @@ def test_the_number_of_an_epoch_is_a_whole_one(dataset):
 
 @pytest.mark.parametrize(("query", "number"), [("", 0), ("q", -1), ("q" * 201, 0)])
 def test_an_epoch_without_a_name_is_refused(dataset, query, number):
-    with pytest.raises(InvalidInputError, match="has no name"):
+    with pytest.raises(InvalidInputError, match="the name or the number is not valid"):
         dataset.sink(rows(1), number, query=query)
 
     assert dataset.version == 0

@@ -187,7 +187,7 @@ def test_an_epoch_of_a_whole_result_is_written_again(dataset):
     def sink(number, *numbers):
         epoch = state.Epoch("q", number)
         with Transaction.begin(store, "numbers", "append", epoch=epoch) as begun:
-            begun.add(dataset._stage(rows(*numbers), dataset._narrow_target(begun, None)))
+            begun.add(dataset._stage(rows(*numbers), dataset._narrow_target(begun)))
             return epochs.commit_epoch(store, begun, epoch, replaces_all=True)
 
     sink(0, 1)
@@ -209,7 +209,7 @@ def test_an_epoch_that_a_rollback_brings_back_meanwhile_does_not_come_twice(data
     dataset.rollback(version=1)
     epoch = state.Epoch("q", 1)
     with Transaction.begin(store, "numbers", "append", epoch=epoch) as late:
-        late.add(dataset._stage(rows(1, 101), dataset._narrow_target(late, None)))
+        late.add(dataset._stage(rows(1, 101), dataset._narrow_target(late)))
         dataset.rollback(version=2)
 
         with pytest.raises(CommitConflictError, match="conflicts with the rollback"):

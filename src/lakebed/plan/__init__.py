@@ -1,1 +1,1 @@
-"""From a view to the data files that it must read."""
+"""Planning: the data files that a view must read."""

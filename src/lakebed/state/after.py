@@ -69,7 +69,7 @@ class NotPublished:
     Attributes:
         table: Format and name of the table, such as `hive lake.flights`.
         reason: The cause of the failure.
-        hint: What the caller can do about it.
+        hint: How the caller can resolve it.
     """
 
     dataset: str
@@ -174,7 +174,7 @@ def after_commit(store: Store, state: State) -> tuple[NotPublished, ...]:
     failures: tuple[NotPublished, ...]
     try:
         failures = importlib.import_module(_PUBLISHER).publish(store, state)
-    except Exception as exc:  # noqa: BLE001 - the commit was made, whatever the failure is
+    except Exception as exc:  # noqa: BLE001 - the commit was made, and no failure undoes it
         failures = (NotPublished(dataset=state.name, table="all tables", reason=repr(exc)),)
     for failure in failures:
         _log.warning("not published after a commit dataset=%s %s", state.name, failure)

@@ -24,27 +24,27 @@ from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
 from lakebed.state.state import HEAD_FACTS, HeadFact, State, describe, read_descriptor
 from lakebed.store.segments import Segment
 
-FORMAT_VERSION = 3  # of what Lakebed itself puts on storage
-# What earlier releases would do wrong without knowing it. A head on its way to the other format: they
-# do not confirm it, so that what they leave would pass for a remnant of a dropped dataset. What raw
-# files were read in: they do not know what stands for a path, and would read those files again.
+FORMAT_VERSION = 3  # of the objects that Lakebed itself writes
+# Earlier releases would handle two cases wrongly without noticing. They do not confirm a head that
+# moves to the other format, so the head that they leave would pass for a remnant of a dropped
+# dataset. They do not identify raw files by path, and would read the same files again.
 _FORMAT_OF_MOVING_AND_SOURCES = 3
 _FORMAT_WITH_LINEAGE = 2
-# Datasets whose schema never changed, and into which no raw files were ingested, are as they were:
-# releases that know neither schema numbers nor sources read them too, and refuse the others instead
-# of taking old files for new ones, or forgetting what was read in.
+# Datasets whose schema never changed, and into which no raw files were ingested, keep version 1:
+# releases that know neither schema numbers nor sources can read them too. They refuse the others
+# instead of reading old files as new ones, or losing the records of raw files.
 _FORMAT_WITHOUT_LINEAGE = 1
 _PREFIX = "lakebed."
 _CREATED = "creation_time"  # Kartothek's own entry
 _NO_TEXTS = "[]"
 _POSTINGS = "postings"
-# Others are named only where there are any: heads of other datasets stay as they are.
+# Other lists have an entry only if they are not empty, so heads without them stay unchanged.
 _ALWAYS = {FILES, HISTORY}
-_NUMBER = re.compile(r"[0-9]{1,18}")  # surely below 2**63
+_NUMBER = re.compile(r"[0-9]{1,18}")  # always below 2**63
 
 
 def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
-    """Return the head of a dataset of ours, or only what it says beside its files."""
+    """Return the head of a dataset of ours, with or without its list of files."""
     return HeadDocument(
         dataset_metadata_version=METADATA_VERSION,
         dataset_uuid=state.name,
@@ -71,7 +71,7 @@ def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
 
 
 def _list_entries(lists: Lists) -> dict[str, str]:
-    """Return what names the segments; of most lists only where there are any."""
+    """Return the entries that name the segments; most empty lists have no entry."""
     postings = {column: _keys(segments) for column, segments in lists.postings.items()}
     return {
         _PREFIX + name: _encode(keys)
@@ -104,23 +104,23 @@ def _text_of(value: object) -> str:
 
 
 def _format_version(state: State) -> int:
-    """Return the lowest format version of which releases do right by a state."""
+    """Return the lowest format version whose releases handle a state correctly."""
     if state.moves_to is not None or state.is_unconfirmed or state.lists.sources:
         return _FORMAT_OF_MOVING_AND_SOURCES
     is_more = (
         state.lineage.number > 1
         or state.descriptor.index
-        # A release that does not know them would read or commit files that are given up, or
-        # commit to a head that is about to be removed.
+        # A release that does not know these facts would read or commit files that were given up,
+        # or commit to a head that is about to be removed.
         or _fact_entries(state, with_optional=False)
     )
     return _FORMAT_WITH_LINEAGE if is_more else _FORMAT_WITHOUT_LINEAGE
 
 
 def is_only_head(document: HeadDocument) -> bool:
-    """Whether a JSON head says that there is no other of any meaning; every other may have a twin.
+    """Return whether a JSON head is known to be the only valid one; any other head may have a twin.
 
-    Until its first commit, somebody may have created the dataset in the other format as well.
+    Until the first commit, another writer may have created the dataset in the other format as well.
     """
     entries = document.metadata
     return (
@@ -138,7 +138,7 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
     """Read the head of a dataset of ours.
 
     Raises:
-        CorruptMetadataError: An entry is missing, of a wrong type, or points outside.
+        CorruptMetadataError: An entry is missing, has a wrong type, or points outside the dataset.
         UnsupportedVersionError: A newer release wrote it, or it has several tables.
     """
     ours = _Entries(document.metadata, key)
@@ -202,7 +202,7 @@ def _read_lists(ours: _Entries, descriptor: DatasetDescriptor, dataset: str) -> 
 def _read_postings(
     ours: _Entries, descriptor: DatasetDescriptor, dataset: str
 ) -> dict[str, Segments]:
-    """Read the segments of the indexed columns, each of which lies in its column's directory."""
+    """Read the segments of the indexed columns; each lies in the directory of its column."""
     lists = {}
     for column, keys in ours.lists(_POSTINGS).items():
         if column not in descriptor.index:
@@ -218,7 +218,7 @@ def _parsed(keys: Iterable[str], dataset: str) -> Segments:
 
 
 def is_ours(document: HeadDocument) -> bool:
-    """Whether Lakebed wrote the head, or another tool changed one that Lakebed wrote."""
+    """Return whether Lakebed wrote the head, perhaps with later changes by another tool."""
     return f"{_PREFIX}format_version" in document.metadata
 
 
@@ -232,12 +232,12 @@ def annotations_of(document: HeadDocument) -> dict[str, Any]:
 
 
 def creation_time_of(document: HeadDocument) -> str:
-    """Return when the dataset was created, as the head says it."""
+    """Return the time when the dataset was created, as the head states it."""
     return str(document.metadata.get(_CREATED, ""))
 
 
 class _Entries:
-    """Our metadata entries, each of which must be text of its form."""
+    """Our metadata entries; each must be text in the expected form."""
 
     def __init__(self, metadata: Mapping[str, Any], key: str) -> None:
         self._metadata = metadata
@@ -279,7 +279,7 @@ class _Entries:
             raise self.corrupt(name, text) from exc
 
     def fact(self, name: str, fact: HeadFact) -> object:
-        """Read the value of a fact that is there."""
+        """Read the value of a fact that has an entry."""
         if fact.form is int:
             return self.number(name)
         text = self.text(name)
@@ -291,7 +291,7 @@ class _Entries:
             raise self.corrupt(name, text) from exc
 
     def lists(self, name: str) -> dict[str, list[str]]:
-        """Read lists of texts by name; none where the entry is missing."""
+        """Read lists of texts by name; empty if the entry is missing."""
         if _PREFIX + name not in self._metadata:
             return {}
         text = self.text(name)

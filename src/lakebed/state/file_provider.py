@@ -91,7 +91,7 @@ class FileMetadataProvider(MetadataProvider):
         """Replace the descriptor of a dataset.
 
         Raises:
-            DatasetNotFoundError: There is no descriptor of this name.
+            DatasetNotFoundError: No descriptor has this name.
             ConflictError: Another writer has just changed it; that change stays.
         """
         stored = self._get(name)
@@ -104,12 +104,12 @@ class FileMetadataProvider(MetadataProvider):
         """Return the descriptor of a dataset.
 
         Raises:
-            DatasetNotFoundError: There is no descriptor of this name.
+            DatasetNotFoundError: No descriptor has this name.
             CorruptMetadataError: The file does not describe a dataset.
         """
         return read_kept(
             bytes(self._get(name).data),
-            f"{_key(name)!r} in {self._store.uri} describes",
+            f"{_key(name)!r} in {self._store.uri}",
             "Repair the file; it has the form that `save` writes.",
         )
 

@@ -35,7 +35,7 @@ def hand_over(
         has the format already.
 
     Raises:
-        DatasetNotFoundError: There is no such dataset.
+        DatasetNotFoundError: The dataset does not exist.
         ReadOnlyError: Another tool created the dataset, or the store cannot swap.
         InvalidInputError: The format cannot hold an entry that another tool put into the head;
             nothing has changed.

@@ -1,6 +1,6 @@
 """The head document: a complete Kartothek v4 document, typed on the way in and out.
 
-What Lakebed adds hangs on `metadata` entries of its own, all of them text.
+Lakebed adds only `metadata` entries of its own, all of them text.
 
 A head of a million files is a fifth of a gigabyte of text, nearly all of it implied: the key of
 a file is its label between a prefix and a suffix: `{label: {"files": {"data": prefix + label +

@@ -1,4 +1,4 @@
-"""History: one small entry a commit, from which every older state can be told."""
+"""History: one small entry per commit, from which every older state can be reconstructed."""
 
 from __future__ import annotations
 
@@ -17,46 +17,47 @@ from lakebed.state.caught import Caught
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, read_segment
 
-_LOSS = "The current version is not affected; older versions and conflicts are."
+_LOSS = "The current version is not affected; older versions and the check for conflicts are."
 
 SUFFIX = ".json"
 
 
 def folder(dataset: str) -> str:
-    """Return where the entries of a dataset lie."""
+    """Return the folder of the entries of a dataset."""
     return Folder.HISTORY.of(dataset)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one commit did.
+    """The record of one commit.
 
     Attributes:
         version: The version that it made.
         commit_id: Stable over retries.
-        operation: Such as `append` or `cleanup`, or `foreign` for changes of other tools; docs/format.md lists them.
-        committed_at: By the committer's clock, never before the commit before.
+        operation: Such as `append` or `cleanup`, or `foreign` for changes by other tools; docs/format.md lists them.
+        committed_at: By the committer's clock, never before the previous commit.
         batch_id: The batch that it made visible, if any.
         run: Name of the run, if it had one.
-        row_count: Entities in the files that it added.
-        deleted_row_count: Entities that a delete or a merge took out.
-        inserted_row_count: Entities that a merge added, or a rollback that takes no file out.
-        updated_row_count: Entities that a merge changed.
-        rewritten_row_count: Of `row_count`, those of an ingest or a transaction that were there
-            before, in files that it took out, and are as they were.
-        removed_row_count: Entities in the files that it took out; None where they are not counted,
-            or where the other counts say it: of a delete, a merge, a compaction, a promotion.
+        row_count: Number of entities in the files that it added.
+        deleted_row_count: Number of entities that a delete or a merge removed.
+        inserted_row_count: Number of entities that a merge added, or a rollback that removes no file.
+        updated_row_count: Number of entities that a merge changed.
+        rewritten_row_count: The part of `row_count` that an ingest or a transaction copied unchanged
+            from files that it removed.
+        removed_row_count: Number of entities in the files that it removed; None if they are not
+            counted, or if the other counts imply it: for a delete, merge, compaction or promotion.
         added: Labels of the files that it added.
-        removed: Labels of the files that it took out.
+        removed: Labels of the files that it removed.
         partitions: Partitions that it touched.
-        carried: By label of a file that was written anew: the run whose rows it holds.
-        horizon: Of a cleanup: versions before it can only be read if they are protected.
-        protected: What a protection keeps from now on, in words.
-        unprotected: What lost its protection, in words.
-        restores: Of a rollback: the version that it went back to. Older releases noted none.
-        caught: What the caps of dimensions sent to `OTHER`.
-        descriptor: The descriptor from this version on, where it changed.
-        stored_at: When the storage took the entry, by the clock of the storage. A commit cannot
-            know that: who reads the entry's own segment learns it, and a merge writes it down.
+        carried: The run whose rows a rewritten file holds, by label of the file.
+        horizon: Set by a cleanup: earlier versions can only be read if they are protected.
+        protected: Targets that gained a protection, in words.
+        unprotected: Targets that lost their protection, in words.
+        restores: The version that a rollback went back to. Older releases did not record it.
+        caught: Values that the caps of dimensions sent to `OTHER`.
+        descriptor: The descriptor from this version on, if it changed.
+        stored_at: Time when the storage stored the entry, by the clock of the storage. The commit
+            itself cannot know it: readers take it from the entry's own segment, and a merge
+            records it.
     """
 
     version: Annotated[int, msgspec.Meta(ge=0)]
@@ -86,7 +87,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastState:
-    """What is needed to read an older version."""
+    """The labels, the descriptor and the entry of an older version."""
 
     labels: tuple[str, ...]
     descriptor: dict[str, Any]
@@ -106,14 +107,14 @@ def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple
     """Read a segment.
 
     Args:
-        data: Its bytes.
-        key: For errors.
-        stored_at: When the storage took it, if that is known. It is the time of the newest entry,
-            unless that says so itself; of those that an earlier release has merged with it, it
-            says nothing.
+        data: The bytes of the segment.
+        key: Key of the segment, for errors.
+        stored_at: Time when the storage stored the segment, if known. It becomes the time of the
+            newest entry, unless that has one itself. For older entries that an earlier release
+            merged with it, the time is unknown.
 
     Raises:
-        CorruptMetadataError: It is truncated or of a wrong form.
+        CorruptMetadataError: The segment is truncated or malformed.
     """
     try:
         entries = msgspec.json.decode(data, type=_Document).entries
@@ -128,7 +129,7 @@ def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple
 
 
 def merge(parts: Sequence[StoredObject]) -> bytes:
-    """Return several segments as one, with the time at which the storage took each."""
+    """Merge several segments into one, with the time when the storage stored each."""
     return encode([entry for part in parts for entry in _entries_in(part)])
 
 
@@ -154,43 +155,43 @@ def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple
 
 
 def landing_times(entries: Sequence[Entry]) -> dict[int, dt.datetime]:
-    """Return when each version became current, as far as can be told without trusting a writer.
+    """Return the time when each version became current, by the clock of the storage if possible.
 
-    That is the time at which the storage took the entry. Entries of earlier releases lack it, and
-    so do those of other tools: theirs is what the committer said, between the times of the entries
-    around them. And no version became current after a later one did, whatever a clock said.
+    This is the time when the storage stored the entry. Entries of earlier releases and of other
+    tools lack it: for these it is the committer's time, limited by the times of the entries around
+    them. No version became current after a later one, even if a clock claims so.
 
     Args:
-        entries: Oldest first.
+        entries: Entries of the history, oldest first.
     """
     times: list[dt.datetime] = []
     floor: dt.datetime | None = None
     for entry in entries:
-        told = max(entry.committed_at, floor) if floor else entry.committed_at
-        times.append(entry.stored_at or told)
+        reported = max(entry.committed_at, floor) if floor else entry.committed_at
+        times.append(entry.stored_at or reported)
         floor = entry.stored_at or floor
-    for place in range(len(times) - 2, -1, -1):
-        times[place] = min(times[place], times[place + 1])
+    for index in range(len(times) - 2, -1, -1):
+        times[index] = min(times[index], times[index + 1])
     return {entry.version: moment for entry, moment in zip(entries, times, strict=True)}
 
 
 def labels_of(entries: Sequence[Entry], versions: Collection[int]) -> frozenset[str]:
-    """Return the files of any of some versions, in one pass over the history.
+    """Return the labels of all files in any of the versions, in one pass over the history.
 
     Raises:
-        VersionNotFoundError: There is no such version.
+        VersionNotFoundError: The version does not exist.
     """
     missing = frozenset(versions).difference(entry.version for entry in entries)
     if missing:
         raise _no_version(entries, min(missing))
     wanted = sorted(versions)
-    added_in: dict[str, int] = {}  # of the files that are there
+    added_in: dict[str, int] = {}  # of the files that are live
     labels = set()
     for entry in entries:
         for label in entry.removed:
             added = added_in.pop(label, entry.version)
-            place = bisect.bisect_left(wanted, added)
-            if place < len(wanted) and wanted[place] < entry.version:
+            index = bisect.bisect_left(wanted, added)
+            if index < len(wanted) and wanted[index] < entry.version:
                 labels.add(label)
         for label in entry.added:
             added_in.setdefault(label, entry.version)
@@ -200,12 +201,12 @@ def labels_of(entries: Sequence[Entry], versions: Collection[int]) -> frozenset[
 
 
 def net_labels(entries: Sequence[Entry]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the files that came with some commits in a row, and those that went.
+    """Return the files that consecutive commits added in total, and those that they removed.
 
-    A file that came and went again, or went and came back, is in neither.
+    A file that was added and removed again, or removed and added back, is in neither.
 
     Args:
-        entries: Of the commits, oldest first.
+        entries: Entries of the commits, oldest first.
     """
     added: dict[str, None] = {}
     removed: dict[str, None] = {}
@@ -225,7 +226,7 @@ def net_labels(entries: Sequence[Entry]) -> tuple[tuple[str, ...], tuple[str, ..
 
 def _no_version(entries: Sequence[Entry], version: int) -> VersionNotFoundError:
     return VersionNotFoundError(
-        f"There is no version {version}.",
+        f"The dataset has no version {version}.",
         hint=f"Versions are 0 to {max((entry.version for entry in entries), default=0)}.",
     )
 
@@ -234,7 +235,7 @@ def replay(entries: Sequence[Entry], version: int) -> PastState:
     """Return the state after the commit that made `version`.
 
     Raises:
-        VersionNotFoundError: There is no such version.
+        VersionNotFoundError: The version does not exist.
     """
     labels: dict[str, None] = {}
     descriptor: dict[str, Any] = {}

@@ -44,25 +44,25 @@ def read_foreign(
     """Read the state of a dataset that another tool created; it can be read, not written.
 
     Args:
-        store: Where it is.
-        document: Its head.
-        head_format: Of the head.
-        key: Of the head.
-        table: Which one to read; empty for the only one.
+        store: The store that holds the dataset.
+        document: The head.
+        head_format: Format of the head.
+        key: Key of the head.
+        table: Name of the table to read; empty for the only one.
 
     Cost:
         One GET for the schema; a LIST if the head names no partitions.
 
     Raises:
         CorruptMetadataError: The schema file is missing or cannot be read.
-        UnsupportedVersionError: The dataset has several tables, and none is named.
-        DatasetNotFoundError: It has no such table.
+        UnsupportedVersionError: The dataset has several tables, and `table` is empty.
+        DatasetNotFoundError: The dataset does not have the table.
     """
     entries = read_entries(document, key)
     if entries is None:
         entries = _list_partitions(store, document.dataset_uuid)
     table = _table_of(entries, store, document.dataset_uuid, table)
-    # What the other tables have is theirs; a label may have files of some of them only.
+    # Leave out the files of the other tables; a label need not have a file in every table.
     own = {
         label: PartitionEntry({name: file for name, file in entry.files.items() if name == table})
         for label, entry in entries.items()
@@ -96,7 +96,7 @@ def read_foreign(
 
 
 def _list_partitions(store: Store, dataset: str) -> dict[str, PartitionEntry]:
-    """Every Parquet file of a table is a partition; files under `indices` are not."""
+    """Return each Parquet file of a table as a partition; files under `indices` are not partitions."""
     partitions: dict[str, PartitionEntry] = {}
     for info in store.list(f"{dataset}/"):
         table, _, rest = info.key.removeprefix(f"{dataset}/").partition("/")
@@ -109,7 +109,7 @@ def _list_partitions(store: Store, dataset: str) -> dict[str, PartitionEntry]:
 def _table_of(
     entries: Mapping[str, PartitionEntry], store: Store, dataset: str, wanted: str
 ) -> str:
-    """Return the table to read: the one that is wanted, or the only one."""
+    """Return the table to read: the wanted one, or the only one."""
     tables = sorted({table for entry in entries.values() for table in entry.files})
     if not tables:
         tables = [table for table in ("table", TABLE) if _has_schema(store, dataset, table)][:1]
@@ -152,7 +152,7 @@ def _read_schema(store: Store, key: str) -> Schema:
     try:
         schema = pq.read_schema(pa.BufferReader(data))
         return schema_from_arrow(_without_null_types(schema), strict_names=False)
-    # Arrow raises OSError for most that is wrong with a footer, and ValueError for its texts.
+    # Arrow raises OSError for most damage of a footer, and ValueError for its texts.
     except (pa.ArrowException, OSError, ValueError, SchemaMismatchError) as exc:
         raise _unreadable(key, exc) from exc
 
@@ -165,7 +165,7 @@ def _unreadable(key: str, exc: Exception) -> CorruptMetadataError:
 
 
 def _without_null_types(schema: pa.Schema) -> pa.Schema:
-    """A column that was null in every file so far has no type yet: read it as text."""
+    """Return the schema with text columns for those that were null in every file so far."""
     fields = [f.with_type(pa.string()) if pat.is_null(f.type) else f for f in schema]
     return pa.schema(fields)
 
@@ -181,12 +181,12 @@ def _infer_keys(labels: Iterable[str]) -> list[str]:
 def encode_schema(schema: Schema, partition_types: Mapping[str, Type]) -> bytes:
     """Return the schema file that plateau and kartothek need to read a dataset of ours.
 
-    Column order and types are theirs: partition keys first, the rest by name; numbers in 64
-    bits. The `pandas` entry must be there, or they cannot read at all.
+    Column order and types follow their conventions: partition keys first, the others by name;
+    numbers in 64 bits. They cannot read the dataset without the `pandas` entry.
 
     Args:
-        schema: Of the entities.
-        partition_types: Directory levels in order, `batch_id` last.
+        schema: Schema of the entities.
+        partition_types: Types of the directory levels in order, `batch_id` last.
     """
     import pyarrow.parquet as pq
 
@@ -223,7 +223,7 @@ def _normalised(kind: pa.DataType) -> pa.DataType:
 
 
 def _key_type(kind: pa.DataType) -> pa.DataType:
-    """They cannot read a key with a time zone; the path holds UTC either way."""
+    """Drop the time zone: other tools cannot read a key with one, and the path holds UTC anyway."""
     return pa.timestamp("us") if pat.is_timestamp(kind) else _normalised(kind)
 
 

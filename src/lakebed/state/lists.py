@@ -1,9 +1,8 @@
 """The lists of segments that a head names, and how a commit edits them. No I/O.
 
-What grows with every commit is not in the head but in segments, and the head names them: the
-history, the file table, which raw files were read in, which run wrote what, and the postings of
-each indexed column. How the segments of a list are written is said in
-`lakebed.state.committing`.
+Data that grows with every commit is kept in segments, and the head only names them: the history,
+the file table, the raw files that were read in, the runs, and the postings of each indexed column.
+`lakebed.state.committing` writes the segments.
 """
 
 from __future__ import annotations
@@ -32,27 +31,27 @@ def column_of(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What a commit changes in one list of segments, whatever the list is by then.
+    """The edit of one list of segments by a commit; it applies to any later state of the list.
 
-    A segment that is removed is taken out wherever it stands, and is not missed where it does not;
-    what is added comes to the end, since nothing is known of what came in between. So edits of
-    several commits never hinder each other. Two conditions make an edit do nothing instead:
+    A removed segment is taken out at any position, and may be absent. Added segments go to the end,
+    since other commits may have added some in between. So edits of several commits never conflict.
+    An edit has no effect in two cases:
 
-    - `is_in_place`: the list does not begin with what is removed any more. Where it does, what is
-      added takes that place. So a merged segment stands for the same as those that it was made of,
-      in the same order, and a list that others have merged meanwhile stays as it is.
-    - `is_for_base`: the commit is made on a later version than its base. So facts that nobody
-      needed at the base stay, if a commit since has brought their files back.
+    - With `is_in_place`, if the list no longer begins with the removed segments. If it does, the
+      added segments replace them at the same position. So a merged segment stands for its parts in
+      the same order, and a list that another commit merged meanwhile stays unchanged.
+    - With `is_for_base`, if the commit is made on a later version than its base. So facts that were
+      not needed at the base stay, if a commit since has brought their files back.
 
-    The list of a column that is not indexed when the commit is made is left out, whatever is added
+    If a column is not indexed when the commit is made, its list is left out, even if the edit adds
     to it.
 
     Attributes:
-        name: Of the list: `HISTORY`, `FILES`, `SOURCES`, `RUNS`, or what `postings_of` gives.
-        removed: In the order of the list.
-        added: Oldest first.
-        is_in_place: Whether `removed` must be the begin of the list, and `added` takes its place.
-        is_for_base: Whether it is right for the base alone.
+        name: Name of the list: `HISTORY`, `FILES`, `SOURCES`, `RUNS`, or a result of `postings_of`.
+        removed: Segments to remove, in the order of the list.
+        added: Segments to add, oldest first.
+        is_in_place: Whether `removed` must be the start of the list, to be replaced by `added`.
+        is_for_base: Whether the edit is valid on the base version only.
 
     >>> old, new = Segment("d/files/1-a.parquet", 1), Segment("d/files/1-b.parquet", 1)
     >>> Edit(name=FILES, removed=(old,)).of((old, new)) == (new,)
@@ -66,7 +65,7 @@ class Edit:
     is_for_base: bool = False
 
     def of(self, segments: Segments) -> Segments:
-        """Return what the edit makes of a list."""
+        """Return a list after the edit."""
         count = len(self.removed)
         if self.is_in_place:
             is_there = segments[:count] == self.removed
@@ -80,11 +79,11 @@ class Lists:
     """Segments by list, oldest first.
 
     Attributes:
-        history: What each commit did.
+        history: One entry for each commit.
         files: The file table: facts of the data files.
-        sources: Which raw files were read in.
-        runs: Which run wrote what.
-        postings: The inverted indices, by column; none of them is empty.
+        sources: The raw files that were read in.
+        runs: The batches and rewritten files of each run.
+        postings: The inverted indices by column, without empty ones.
     """
 
     history: Segments = ()
@@ -117,7 +116,7 @@ class Lists:
             yield postings_of(column), segments
 
     def __getitem__(self, name: str) -> Segments:
-        """Return the list of a name; empty where there is none."""
+        """Return the list of a name; empty if there is none."""
         return dict(self.items()).get(name, ())
 
     @property
@@ -126,16 +125,16 @@ class Lists:
         return tuple(segment.key for _, segments in self.items() for segment in segments)
 
     def additions(self) -> tuple[Edit, ...]:
-        """Return the edits that add all of it to other lists."""
+        """Return the edits that add all segments to other lists."""
         return tuple(Edit(name=name, added=segments) for name, segments in self.items() if segments)
 
     def edited(self, edits: Iterable[Edit], columns: Iterable[str], *, is_base: bool) -> Lists:
         """Return the lists after a commit.
 
         Args:
-            edits: That it makes, in this order.
-            columns: That are indexed when it is made; the lists of others are left out.
-            is_base: Whether it is made on its base.
+            edits: The edits of the commit, in order.
+            columns: The indexed columns at the commit; the lists of others are left out.
+            is_base: Whether the commit is made on its base version.
         """
         lists = dict(self.items())
         for edit in edits:

@@ -1,4 +1,4 @@
-"""Where descriptors are kept: by default in the heads, and in a place of the user's besides."""
+"""Stores of descriptors: the heads by default, and optionally a catalog of the user."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from lakebed.model.descriptor import DatasetDescriptor
 
 
 class MetadataProvider(ABC):
-    """Keeps the descriptors of datasets by name, such as in a catalog of the user's own.
+    """A store of the descriptors of datasets by name, for example a catalog of your own.
 
-    Give one to `open_repository`. It is told of every dataset that is created, updated or
-    dropped, after the head has changed, and where others write it, `Repository.follow_metadata`
-    makes the datasets what it says. What a reader or writer of rows goes by is always the head,
-    which tells schema and files of one moment; so a provider is the truth of what datasets shall
-    be, and the head of what they are. It keeps what it is given; the rules of evolution are the
-    dataset's.
+    Give one to `open_repository`. It receives every dataset that is created, updated or dropped,
+    after the head has changed. If others write to it, `Repository.follow_metadata` changes the
+    datasets accordingly. Readers and writers of rows always use the head, which holds schema and
+    files of the same moment. So a provider defines what datasets should be, and the head what they
+    are. It stores what it is given; the dataset applies the rules of evolution.
 
-    `Repository.metadata` is one too: by default that of the heads themselves. Others are
-    `FileMetadataProvider` and `HiveMetadataProvider`; one of your own has `save`, `load` and
-    `delete`, and `list` if it can say which datasets it keeps.
+    `Repository.metadata` is a provider, too: by default the one that reads the heads. Others are
+    `FileMetadataProvider` and `HiveMetadataProvider`. Your own implements `save`, `load` and
+    `delete`, and `list` if it can list its datasets.
 
     >>> class Catalog(MetadataProvider):
     ...     def __init__(self):
@@ -60,33 +59,33 @@ class MetadataProvider(ABC):
 
     @abstractmethod
     def save(self, name: str, descriptor: DatasetDescriptor) -> None:
-        """Keep the descriptor of a dataset, in place of the one that was kept before."""
+        """Store the descriptor of a dataset, and replace an earlier one."""
 
     @abstractmethod
     def load(self, name: str) -> DatasetDescriptor:
         """Return the descriptor of a dataset.
 
         Raises:
-            DatasetNotFoundError: None is kept for this name.
+            DatasetNotFoundError: No descriptor is stored under this name.
         """
 
     @abstractmethod
     def delete(self, name: str) -> bool:
-        """Forget the descriptor of a dataset; False if none was kept."""
+        """Delete the descriptor of a dataset; return False if none was stored."""
 
     def list(self) -> list[str]:
-        """Return the names for which a descriptor is kept, sorted.
+        """Return the names that have a descriptor, sorted.
 
         Raises:
-            InvalidInputError: The provider has no `list` of its own.
+            InvalidInputError: The provider does not implement `list`.
         """
         raise InvalidInputError(
-            f"{type(self).__name__} does not list what it keeps: it has no `list` of its own.",
-            hint="Name the datasets, as in follow_metadata(['flights']), or give the class a `list`.",
+            f"{type(self).__name__} cannot list its datasets: it does not implement `list`.",
+            hint="Name the datasets, as in follow_metadata(['flights']), or implement `list`.",
         )
 
     def exists(self, name: str) -> bool:
-        """Whether a descriptor is kept for this name."""
+        """Return whether a descriptor is stored under this name."""
         try:
             self.load(name)
         except DatasetNotFoundError:
@@ -94,10 +93,10 @@ class MetadataProvider(ABC):
         return True
 
     def create(self, name: str, descriptor: DatasetDescriptor) -> None:
-        """Keep the descriptor of a dataset of which none is kept.
+        """Store the descriptor of a dataset that has none yet.
 
         Raises:
-            DatasetExistsError: One is kept, and stays.
+            DatasetExistsError: A descriptor is stored already, and stays.
         """
         if self.exists(name):
             raise DatasetExistsError(
@@ -106,10 +105,10 @@ class MetadataProvider(ABC):
         self.save(name, descriptor)
 
     def update(self, name: str, descriptor: DatasetDescriptor) -> None:
-        """Keep another descriptor of a dataset of which one is kept.
+        """Replace the descriptor of a dataset.
 
         Raises:
-            DatasetNotFoundError: None is kept.
+            DatasetNotFoundError: No descriptor is stored under this name.
         """
         if not self.exists(name):
             raise not_kept(name)
@@ -117,20 +116,20 @@ class MetadataProvider(ABC):
 
 
 def not_kept(name: str, where: str = "The metadata provider") -> DatasetNotFoundError:
-    """Return the error for a name for which no descriptor is kept."""
+    """Return the error for a name that has no descriptor."""
     return DatasetNotFoundError(f"{where} has no dataset {name!r}.", hint="`list` names them.")
 
 
-def read_kept(data: bytes | str, what: str, remedy: str) -> DatasetDescriptor:
-    """Return a descriptor from the JSON of `DatasetDescriptor.to_document`, which anybody may write.
+def read_kept(data: bytes | str, source: str, remedy: str) -> DatasetDescriptor:
+    """Return a descriptor from the JSON of `DatasetDescriptor.to_document`, which others may write.
 
     Args:
         data: The JSON.
-        what: Holds it, and how that describes; begins the message of an error.
-        remedy: Against one.
+        source: Description of the object that holds the JSON, for the message of an error.
+        remedy: Hint of an error.
 
     Raises:
-        CorruptMetadataError: It describes no dataset.
+        CorruptMetadataError: The JSON does not describe a dataset.
     """
     try:
         return DatasetDescriptor.from_document(msgspec.json.decode(data, type=dict))
@@ -142,12 +141,14 @@ def read_kept(data: bytes | str, what: str, remedy: str) -> DatasetDescriptor:
         SchemaMismatchError,
         FormatError,
     ) as exc:
-        raise CorruptMetadataError(f"{what} no dataset: {exc}.", hint=remedy) from exc
+        raise CorruptMetadataError(
+            f"{source} does not describe a dataset: {exc}.", hint=remedy
+        ) from exc
 
 
 @contextmanager
 def telling(name: str, what_happened: str, remedy: str) -> Iterator[None]:
-    """Say what has already happened if a provider that is told of it fails.
+    """Report a failure of the provider together with the change that has already happened.
 
     Raises:
         MetadataProviderError: The provider raised something.
@@ -156,7 +157,7 @@ def telling(name: str, what_happened: str, remedy: str) -> Iterator[None]:
         yield
     except Exception as exc:
         raise MetadataProviderError(
-            f"Dataset {name!r} was {what_happened}, but the metadata provider failed to note it: "
+            f"Dataset {name!r} was {what_happened}, but the metadata provider failed to record it: "
             f"{type(exc).__name__}: {exc}.",
             hint=remedy,
         ) from exc

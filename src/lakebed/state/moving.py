@@ -1,21 +1,21 @@
-"""A head on its way from one format to the other: what is left to do after it was announced.
+"""The move of a head from one format to the other: the steps after its announcement.
 
-The announcement is a commit to the old head, and from it on nobody commits to that head. What
-follows can be done by any writer, any number of times, by several at once:
+The announcement is a commit to the old head, and the last one to it. Any writer can take the next
+steps, any number of times, and several writers at once:
 
-1. The new head is written, put-if-absent, with the same state. It is unconfirmed: its writer may
-   have slept until the dataset was dropped.
-2. It is confirmed, by a swap, by whoever has found the old head to stand still after it was there.
-3. The old head is removed, if it still is the one that made the announcement.
+1. Write the new head, put-if-absent, with the same state. It is unconfirmed: its writer may have
+   been suspended until the dataset was dropped.
+2. Confirm the new head by a swap, after the old head was found unchanged beside it.
+3. Remove the old head, if it is still the one that made the announcement.
 
-An unconfirmed head without the old one means nothing, and anybody removes it. Every writer does
-this before its own commit. So the new head never has a commit while the old one
-is there, and readers who find both know which one says more.
+An unconfirmed head without the old one is invalid, and any writer removes it. Every writer takes
+these steps before its own commit. So the new head never has a commit while the old one exists, and
+readers that find both know which one is newer.
 
-Two creators that chose different formats leave two heads of two datasets. Everybody knows by one
-rule which of them has lost, and lets it move to the format of the other before anything else: so
-nobody commits to it, and it is removed as an old head is. A creator is told of its success once it
-has looked for the other head and has then said so in its own, by a swap: that dataset wins.
+Two creators that chose different formats leave two heads of two datasets. By one rule, every writer
+knows which of them has lost, and first makes that one move to the format of the other: so it gets
+no commit, and is removed like an old head. A creation succeeds once its writer has looked for the
+other head and has then recorded that in its own head, by a swap: this dataset wins.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
-# Each look finds what others have done since the last; a hand-over has two steps.
+# Each look finds the steps of other writers since the last; a hand-over has two steps.
 _MOST_LOOKS = 20
 _WAITS_S = (0.0, 0.1, 0.5, 2.0)  # after lost answers to the removal of a head
 
 
 def read_settled_head(store: Store, dataset: str) -> Head:
-    """Read the head of a dataset to commit to it, and finish a hand-over that is under way.
+    """Read the head of a dataset to commit to it, and finish a hand-over that is in progress.
 
     See `settled`.
     """
@@ -66,16 +66,16 @@ def read_settled_head(store: Store, dataset: str) -> Head:
 
 
 def settled(store: Store, head: Head) -> Head:
-    """Finish the hand-over that is under way, and return the head after it.
+    """Finish the hand-over that is in progress, and return the head after it.
 
     Raises:
-        DatasetNotFoundError: There is no such dataset.
+        DatasetNotFoundError: The dataset does not exist.
         InvalidInputError: The head cannot be written in the other format.
-        StorageError: If retryable, the hand-over goes on and on, because something else writes
-            the old head.
+        StorageError: If retryable, the hand-over does not end, because something else writes the
+            old head.
 
     Cost:
-        Nothing, unless a hand-over is under way: one conditional PUT, one DELETE and two reads.
+        Nothing, unless a hand-over is in progress: one conditional PUT, one DELETE and two reads.
     """
     for _ in range(_MOST_LOOKS):
         if head.is_settled or not _advance(store, head):
@@ -89,7 +89,7 @@ def settled(store: Store, head: Head) -> Head:
 
 
 def _advance(store: Store, head: Head) -> bool:
-    """Do what is left of a hand-over; False if nothing is."""
+    """Take the next step of a hand-over; return False if none remains."""
     stale, target = head.stale, head.state.moves_to
     if stale is not None and stale.state.moves_to is head.state.head_format:
         if head.state.is_unconfirmed:
@@ -98,7 +98,7 @@ def _advance(store: Store, head: Head) -> bool:
             remove_unchanged(store, stale)
         return True
     if stale is not None and _is_twin(head, stale):
-        # Not to be overwritten even by the new head: it may be all that is left by now.
+        # Do not overwrite it, even by the new head: it may be the only head left by now.
         _withdraw(store, stale, head.state.head_format)
         return True
     if target is not None:
@@ -110,7 +110,7 @@ def _advance(store: Store, head: Head) -> bool:
 
 
 def _withdraw(store: Store, twin: Head, target: HeadFormat) -> None:
-    """Let a head give way to a twin, unless somebody has committed to it meanwhile."""
+    """Make a head give way to its twin, unless another writer has committed to it meanwhile."""
     document = to_document(replace(twin.state, moves_to=target))
     data = encode_head(document, twin.state.head_format)
     with contextlib.suppress(PreconditionFailedError):
@@ -126,7 +126,7 @@ def _write(store: Store, head: Head, target: HeadFormat) -> str | None:
         if head.stale is None:
             etag = store.create(key, data)
         else:
-            # It is of an earlier hand-over, or the old head was changed after it was written.
+            # It comes from an earlier hand-over, or the old head was changed after it was written.
             etag = store.replace(key, data, if_match=head.stale.etag)
     except (ObjectExistsError, PreconditionFailedError):
         return None
@@ -135,7 +135,7 @@ def _write(store: Store, head: Head, target: HeadFormat) -> str | None:
 
 
 def remove_unchanged(store: Store, head: Head) -> bool:
-    """Remove a head if it still is the one that was read, and say whether it was."""
+    """Remove a head if it is unchanged since it was read; return whether it was removed."""
     is_removed = store.delete_if_match(head.key, etag=head.etag)
     if is_removed:
         _log.info("head removed dataset=%s key=%s", head.state.name, head.key)
@@ -143,7 +143,7 @@ def remove_unchanged(store: Store, head: Head) -> bool:
 
 
 def _confirm(store: Store, new: Head, old: Head) -> None:
-    """Confirm a new head if the old one stands, which is looked for after the new one was read."""
+    """Confirm a new head if the old one is unchanged, as read after the new one."""
     confirmed = replace(new.state, moved_from=new.state.moved_from.removesuffix(UNCONFIRMED))
     data = encode_head(to_document(confirmed), confirmed.head_format)
     with contextlib.suppress(ObjectNotFoundError, PreconditionFailedError):
@@ -152,9 +152,9 @@ def _confirm(store: Store, new: Head, old: Head) -> None:
 
 
 def _withdraw_if_late(store: Store, announced: Head, target: HeadFormat, etag: str) -> None:
-    """Remove the new head again if the old one does not announce it any more, or is gone.
+    """Remove the new head again if the old one no longer announces it, or is gone.
 
-    If it was confirmed meanwhile, it is another one too, and stays.
+    If the new head was confirmed meanwhile, its etag differs, and it stays.
     """
     now = find_head(store, announced.state.name, announced.state.head_format)
     if (
@@ -169,12 +169,12 @@ def remove_leftover(store: Store, dataset: str, head_format: HeadFormat) -> bool
     """Remove an unconfirmed head, which was written after its dataset was dropped.
 
     Args:
-        store: Where it is.
-        dataset: The name, under which there is no dataset.
-        head_format: Of the head.
+        store: The store that holds the head.
+        dataset: The name, which no dataset has.
+        head_format: Format of the head.
 
     Returns:
-        Whether one was removed.
+        Whether a head was removed.
     """
     head = find_head(store, dataset, head_format)
     if head is None or not head.state.is_unconfirmed:
@@ -183,10 +183,10 @@ def remove_leftover(store: Store, dataset: str, head_format: HeadFormat) -> bool
 
 
 def find_leftover(store: Store, head: Head) -> Head | None:
-    """Return a head of the other format that means nothing beside the true one.
+    """Return an invalid head of the other format beside the valid one; None if there is none.
 
-    A hand-over has written it, and it landed when all of that was past. Readers and writers of a
-    JSON head need not look for another one, so that none of them removes it.
+    A hand-over wrote it, and it landed after the hand-over had ended. Readers and writers of a JSON
+    head need not look for another head, so none of them removes it.
 
     Cost:
         One GET.
@@ -201,19 +201,20 @@ def find_leftover(store: Store, head: Head) -> Head | None:
 
 
 def remove_heads(store: Store, head: Head) -> State:
-    """Remove what makes a dataset one, whoever commits to it or moves its head meanwhile.
+    """Remove the heads of a dataset, even if other writers commit to it or move its head meanwhile.
 
     Args:
-        store: Where it is.
-        head: As it was read, perhaps some time ago.
+        store: The store that holds the dataset.
+        head: The head as it was read, perhaps some time ago.
 
     Returns:
         The last state of the dataset.
 
     Raises:
-        DatasetNotFoundError: Somebody else has dropped it.
-        CommitConflictError: Somebody else has dropped it, and created another of the name.
-        StorageError: The store failed; if retryable, for seconds, or others commit all the time.
+        DatasetNotFoundError: Another writer has dropped the dataset.
+        CommitConflictError: The dataset was dropped, and another one created under its name.
+        StorageError: The store failed; if retryable, it failed for seconds, or other writers commit
+            continuously.
 
     Cost:
         A DELETE and a read of the head; as much again for each commit in between.
@@ -228,7 +229,7 @@ def remove_heads(store: Store, head: Head) -> State:
             wait_s = next(waits_s, None)
             if not exc.retryable or wait_s is None:
                 raise
-            last = head.state  # perhaps
+            last = head.state  # it may have been removed
             time.sleep(wait_s)
         try:
             head = read_head(store, first.name)
@@ -238,7 +239,7 @@ def remove_heads(store: Store, head: Head) -> State:
             remnant = _find_left(store, first)
             if remnant is None:
                 return last
-            head = remnant  # whoever has seen the old head may be about to confirm it, or just has
+            head = remnant  # a writer that saw the old head may have confirmed it, or is about to
             continue
         if not is_one_dataset(first, head.state):
             if last is not None:
@@ -250,14 +251,14 @@ def remove_heads(store: Store, head: Head) -> State:
                 actual=head.state.version,
             )
     raise StorageError(
-        f"Others commit to {first.name!r} all the time, so that it could not be dropped.",
+        f"Cannot drop {first.name!r}: other writers commit to it continuously.",
         hint="Stop its writers, and drop it again.",
         retryable=True,
     )
 
 
 def _find_left(store: Store, state: State) -> Head | None:
-    """Return what a hand-over has left of a dataset that is dropped, confirmed or not."""
+    """Return a head of a dropped dataset that a hand-over has left, confirmed or not."""
     for head in (find_head(store, state.name, head_format) for head_format in HeadFormat):
         if head is not None and is_one_dataset(state, head.state):
             return head
@@ -265,13 +266,13 @@ def _find_left(store: Store, state: State) -> Head | None:
 
 
 def _remove_both(store: Store, head: Head) -> bool:
-    """Remove a head, and before it the stale one, so that no crash can bring that up.
+    """Remove the stale head and then the current one, so a crash cannot make the stale one current.
 
-    What was created beside it, and not committed to, is not its own: its creator may see the name
-    free in a moment.
+    A head of another dataset that was created beside it, without a commit, stays: its creator may
+    find the name free in a moment.
 
     Returns:
-        Whether anything was removed.
+        Whether a head was removed.
     """
     stale, has_removed = head.stale, False
     if stale is not None and not _is_twin(head, stale):
@@ -282,7 +283,7 @@ def _remove_both(store: Store, head: Head) -> bool:
 
 
 def _is_twin(head: Head, stale: Head) -> bool:
-    """Whether a stale head is of another dataset, which somebody created in the other format."""
+    """Return whether a stale head is another dataset, which was created in the other format."""
     return (
         stale.state.is_ours
         and not is_one_dataset(head.state, stale.state)
@@ -291,7 +292,7 @@ def _is_twin(head: Head, stale: Head) -> bool:
 
 
 def remove_or_leave(store: Store, head: Head) -> bool:
-    """Remove a head that is out of date, unless it changed; say whether it is gone."""
+    """Remove a head that is out of date, unless it changed; return whether it was removed."""
     try:
         return store.delete_if_match(head.key, etag=head.etag)
     except LakebedError as exc:
@@ -302,8 +303,8 @@ def remove_or_leave(store: Store, head: Head) -> bool:
 def encode_moved(state: State, target: HeadFormat) -> bytes:
     """Return the new head of a state.
 
-    No two are equal, and it says that it may not be the only head, until the first commit to it:
-    a writer that sleeps for long may write it when all of this is past.
+    Each one is unique, and until its first commit it states that another head may exist: a writer
+    that was suspended for long may write it after the hand-over has ended.
 
     Raises:
         InvalidInputError: The other format cannot hold an entry of another tool.
@@ -319,5 +320,5 @@ def encode_moved(state: State, target: HeadFormat) -> bytes:
     except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as exc:
         raise InvalidInputError(
             f"The head of {state.name!r} cannot be written as {target}: {exc}.",
-            hint="Remove the metadata entry that another tool has put into it.",
+            hint="Remove the metadata entry that another tool has written.",
         ) from exc

@@ -1,7 +1,7 @@
-"""What is one zstd frame: side objects of JSON, and heads.
+"""Objects that are one zstd frame: side objects of JSON, and heads.
 
-A frame says how long its content is, and nothing makes that true. So nobody unpacks one but
-`decompress`, which is told how much may come out.
+A frame declares the size of its content, and the declaration may be wrong. So all frames are
+unpacked by `decompress`, which limits the size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lakebed.errors import CorruptMetadataError
 
 MAX_DOCUMENT_BYTES = 2**30  # unpacked; a list of a million files has a quarter of that
 _PIECE_BYTES = 4 * 2**20
-_MAX_RATIO = 2**15  # a block of zstd takes four bytes at least, and holds 128 KiB at most
+_MAX_RATIO = 2**15  # a block of zstd takes at least four bytes, and holds at most 128 KiB
 
 _T = TypeVar("_T")
 
@@ -29,13 +29,13 @@ def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:
     """Read a document.
 
     Args:
-        data: As stored.
-        kind: Of the document.
-        what: It is, for the error.
-        hint: What its loss means, for the error.
+        data: The stored bytes.
+        kind: Type of the document.
+        what: Name of the object, for the error.
+        hint: Consequence of its loss, for the error.
 
     Raises:
-        CorruptMetadataError: It is truncated, too large or of a wrong form.
+        CorruptMetadataError: The document is truncated, too large or malformed.
     """
     try:
         return msgspec.json.decode(decompress(data, MAX_DOCUMENT_BYTES), type=kind)
@@ -52,22 +52,22 @@ def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:
 def decompress(data: bytes, max_bytes: int) -> bytes:
     """Return the content of a frame.
 
-    What is no frame, or is truncated, raises `zstandard.ZstdError`, and so does one that has more
-    in it, before that much has been unpacked.
+    Raises `zstandard.ZstdError` for data that is not a frame or is truncated, and for a frame with
+    more than `max_bytes` of content, before that much has been unpacked.
 
     Args:
         data: The frame.
-        max_bytes: How much may come out of it.
+        max_bytes: Upper limit of the size of the content.
 
     Cost:
-        Memory for the content, and for no more than that many bytes of a frame could hold.
+        Memory for the content, but never more than a frame of that size could hold.
     """
-    told = zstandard.get_frame_parameters(data).content_size
-    if told != zstandard.CONTENTSIZE_UNKNOWN:
-        if told > max_bytes:
+    declared = zstandard.get_frame_parameters(data).content_size
+    if declared != zstandard.CONTENTSIZE_UNKNOWN:
+        if declared > max_bytes:
             raise _too_large(max_bytes)
-        if told > len(data) * _MAX_RATIO:
-            message = f"it says that it holds {told} bytes, which {len(data)} cannot"
+        if declared > len(data) * _MAX_RATIO:
+            message = f"it declares {declared} bytes, which {len(data)} bytes cannot hold"
             raise zstandard.ZstdError(message)
         return zstandard.ZstdDecompressor().decompress(data)
     content = bytearray()

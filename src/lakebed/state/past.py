@@ -1,4 +1,4 @@
-"""The state that somebody has based a change on, for whoever commits it in another process."""
+"""The base state of a change that is committed in another process."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def base_as_of(
     foreign_added: Collection[str] = (),
     foreign_removed: Collection[str] = (),
 ) -> State:
-    """Return a state that the head had earlier, as far as conflicts depend on it.
+    """Return an earlier state of the head, with all that the check for conflicts needs.
 
     Args:
-        store: Where the dataset is.
-        state: That the head has now, of the same dataset.
-        version: Of the state that is wanted.
+        store: The store that holds the dataset.
+        state: The current state of the same dataset.
+        version: Version of the wanted state.
         foreign_added: Labels of files that other tools had added to that version by then.
-        foreign_removed: Labels of files that other tools had taken out of it by then.
+        foreign_removed: Labels of files that other tools had removed from it by then.
 
     Raises:
-        VersionNotFoundError: There is no such version.
+        VersionNotFoundError: The version does not exist.
 
     Cost:
-        Nothing where the head has not changed, else the history since then; all of it where the
-        descriptor, or another tool, has changed something.
+        Nothing if the head has not changed, else the history since then; the whole history if the
+        descriptor has changed, or another tool has changed the files.
     """
     is_foreign = foreign_added or foreign_removed or state.is_changed_by_others
     if not is_foreign and version == state.version:
@@ -45,15 +45,15 @@ def base_as_of(
             return replace(state, labels=_labels_before(state, since), version=version)
     past = history.replay(history.read(store, state.lists.history), version)
     descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(state.name))
-    gone = frozenset(foreign_removed)
-    labels = [label for label in past.labels if label not in gone]
+    removed = frozenset(foreign_removed)
+    labels = [label for label in past.labels if label not in removed]
     return replace(
         state.as_of(descriptor, lineage), labels=(*labels, *foreign_added), version=version
     )
 
 
 def _labels_before(state: State, since: Sequence[Entry]) -> tuple[str, ...]:
-    """Return the labels before some commits, the last ones of a state."""
+    """Return the labels before the last commits of a state."""
     labels = dict.fromkeys(state.labels)
     for entry in reversed(since):
         for label in entry.added:

@@ -1,4 +1,4 @@
-"""Protections: what the head says that no cleanup may take."""
+"""Protections: versions and batches in the head that no cleanup may give up."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lakebed.model.keys import BatchId
 
 
 class Protection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Keeps a version, or the files of one batch, from being cleaned up.
+    """A protection of a version, or of the files of one batch, from cleanups.
 
     Attributes:
-        reason: Why.
-        by: Who asked for it: user and host.
-        at: When; aware, UTC.
-        version: What is kept; None for a batch.
-        batch_id: What is kept; None for a version.
-        until: From then on it counts no more; None for ever.
+        reason: Reason for the protection.
+        by: User and host that asked for it.
+        at: Time of the request; aware, UTC.
+        version: The protected version; None for a batch.
+        batch_id: The protected batch; None for a version.
+        until: End of the protection; None for no end.
 
     >>> import datetime as dt
     >>> made = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -37,7 +37,7 @@ class Protection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def target(self) -> str:
-        """What it keeps, in words."""
+        """The protected version or batch, in words."""
         return f"batch {self.batch_id}" if self.version is None else f"version {self.version}"
 
     def _row_(self) -> dict[str, object]:
@@ -50,9 +50,9 @@ class Protection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         }
 
     def is_expired(self, now: dt.datetime) -> bool:
-        """Whether it counts no more."""
+        """Return whether the protection has ended."""
         return self.until is not None and self.until <= now
 
     def is_of(self, *, version: int | None, batch_id: int | None) -> bool:
-        """Whether it keeps this version, or this batch."""
+        """Return whether it protects this version or this batch."""
         return (self.version, self.batch_id) == (version, batch_id)

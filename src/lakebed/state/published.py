@@ -1,17 +1,16 @@
-"""What tables of other formats show: those files stay, whatever else is cleaned up.
+"""Notes of publications: the versions that tables of other formats show, whose files cleanups keep.
 
-A metastore or a catalog cannot be asked by who cleans up, perhaps on another machine. So
-publications note, in one small object for each table, which versions it may show. A publisher says
-there what it is about to show before it changes the table, and takes that back when it has ended.
-So the note covers what the table shows at any moment, and each publisher learns whether it was
-alone with it.
+A cleanup may run on a machine that cannot reach the metastore or catalog. So publications record,
+in one small object for each table, the versions that the table may show. A publisher adds its
+version to the note before it changes the table, and ends its entry when it has finished. So the
+note covers what the table shows at any moment, and each publisher learns whether it was alone.
 
-Readers of Delta and Iceberg tables go on with the version that they have opened. So the notes of
-these also tell until when a version was shown: for the retention of a cleanup, its files stay.
+Readers of Delta and Iceberg tables stay on the version that they have opened. So the notes of these
+tables also record until when a version was shown: for the retention of a cleanup, its files stay.
 
 The log of such a table lies beside the data, under keys that the format numbers. A table that is
-unpublished is given up by its note first, with all numbers so far: that note stays, and the next
-table begins above them. So whoever is slow to delete what was given up meets nothing that is new.
+unpublished is first given up in its note, with all numbers so far: the note stays, and the next
+table starts above them. So a slow deletion of the old log never meets a key of the new one.
 """
 
 from __future__ import annotations
@@ -38,24 +37,24 @@ from lakebed.model.publishing import PublicationTarget, TableKind
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
-LEASE = dt.timedelta(hours=6)  # then a publisher that has not ended is taken for dead
-LEASE_MARGIN = dt.timedelta(minutes=15)  # clocks that differ, and the last call of a publisher
+LEASE = dt.timedelta(hours=6)  # a publisher that takes longer is treated as dead
+LEASE_MARGIN = dt.timedelta(minutes=15)  # for clocks that differ, and the last call of a publisher
 _SUFFIX = ".json"
-_SPAN_S = 3600  # versions that left a table within the same hour are told together
-_AGE_A_SPAN = 8  # and within an eighth of the time that has gone by since
-_LONGEST_RETENTION = dt.timedelta(days=366)  # of readers, and so of what is told
+_SPAN_S = 3600  # versions that left a table within the same hour share a record
+_AGE_A_SPAN = 8  # and those that left it within an eighth of the time since then
+_LONGEST_RETENTION = dt.timedelta(days=366)  # of readers, and so of the records
 
-_NUMBER = re.compile(r"[0-9]{1,18}")  # of a table's own log; both formats have 63 bits for it
+_NUMBER = re.compile(r"[0-9]{1,18}")  # in a table's own log; both formats use 63 bits for it
 
 _Version = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Publisher(msgspec.Struct, frozen=True, kw_only=True):
-    """One that changes a table, or died while it did.
+    """A publisher that changes a table, or that died while it did.
 
     Attributes:
-        version: Of the dataset, which it brings the table to.
-        until: From then on it changes nothing.
+        version: Version of the dataset that it brings the table to.
+        until: Time after which it changes nothing.
     """
 
     version: _Version
@@ -63,11 +62,11 @@ class Publisher(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """Versions that a table does not show any more, and that readers may still hold.
+    """Versions that a table no longer shows, but that readers may still hold.
 
     Attributes:
-        since: The lowest of them; those above it may have been shown, too.
-        at: When the last of them was shown.
+        since: The lowest of them; higher ones may have been shown, too.
+        at: Time when the last of them was shown.
     """
 
     since: _Version
@@ -75,15 +74,15 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a table may show.
+    """The content of a note: the versions that a table may show.
 
     Attributes:
-        table: As `database.table`; of a Delta or Iceberg table, what it is called in messages.
-        versions: Of the dataset; several while the table moves, or after it failed to.
-        publishers: Those at work, each by an id of its own.
-        kind: Of the table.
-        left: What it has shown before, oldest first.
-        place: Where the publisher found itself in the table's own log, to look there first.
+        table: Name as `database.table`; for a Delta or Iceberg table, its name in messages.
+        versions: Versions of the dataset; several while the table changes, or after that failed.
+        publishers: The active publishers, by id.
+        kind: Kind of the table.
+        left: Versions that it showed before, oldest first.
+        place: Position in the table's own log where the publisher searches first.
         given_up: The highest number of that log that was given up; -1 if none was.
     """
 
@@ -97,33 +96,33 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the table was given up, and no other was published since."""
+        """True if the table was given up, and no other was published since."""
         return self.given_up >= 0 and not self.versions
 
     @property
     def title(self) -> str:
-        """What it is called in messages."""
+        """The name of the table in messages."""
         return self.table if self.kind == "hive" else f"{self.kind.capitalize()} {self.table}"
 
     def held_since(self, cutoff: dt.datetime) -> int | None:
-        """Return the lowest version that a reader may hold who began after `cutoff`.
+        """Return the lowest version that a reader may hold that started after `cutoff`.
 
-        None if there is none but those that the table shows.
+        None if it can only hold versions that the table shows.
         """
         return min((left.since for left in self.left if left.at > cutoff), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedTable:
-    """A table of another format that shows a dataset, as publications have noted it.
+    """A table of another format that shows a dataset, as publications have recorded it.
 
     Attributes:
-        kind: Of the table.
-        table: Its name; empty where it lies beside the data files and has none.
-        version: Of the dataset, which the table shows; of several, the oldest. None if it was
-            never published, or if its note cannot be read.
+        kind: Kind of the table.
+        table: Name of the table; empty for a table beside the data files, which has none.
+        version: Version of the dataset that the table shows; the oldest of several. None if the
+            table was never published, or if its note cannot be read.
         latest_version: The current version of the dataset.
-        is_automatic: Whether each commit is to be published to it, as properties say.
+        is_automatic: Whether the properties ask for a publication after each commit.
     """
 
     kind: TableKind
@@ -139,12 +138,12 @@ class PublishedTable:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether it shows the current version; nothing need be published of a new dataset."""
+        """True if it shows the current version; a new dataset need not be published."""
         return (self.version or 0) == self.latest_version
 
     @property
     def is_stale(self) -> bool:
-        """Whether it lacks commits that should have been published to it."""
+        """True if it lacks commits that should have been published to it."""
         return self.is_automatic and not self.is_in_step
 
     def __str__(self) -> str:
@@ -164,11 +163,12 @@ class PublishedTable:
 
 
 class OldMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cleanup makes of the metadata of tables beside the data.
+    """Old metadata of tables beside the data, as a cleanup finds it.
 
     Attributes:
-        dead: Keys of what no reader can need any more.
-        unreadable: By key, why what it names is not known: it stays, with all that hangs on it.
+        dead: Keys of objects that no reader can need any more.
+        unreadable: Objects whose references are unknown, with the reason by key: they stay, and so
+            does everything that depends on them.
     """
 
     dead: frozenset[str] = frozenset()
@@ -181,23 +181,23 @@ class OldMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note:
-    """The note of one table, as one publisher sees and changes it.
+    """The note of one table, as one publisher reads and changes it.
 
-    It says `read`, looks at the table, says `begin`, changes the table, and says `finish` or
-    `give_up`. Between these calls nothing is locked: they tell what others did.
+    A publisher calls `read`, looks at the table, calls `begin`, changes the table, and calls
+    `finish` or `give_up`. Nothing is locked between these calls: they detect what others did.
     """
 
     def __init__(
         self, store: Store, dataset: str, table: str, *, kind: TableKind = "hive", name: str = ""
     ) -> None:
-        """Take part in the note of a table.
+        """Open the note of a table.
 
         Args:
-            store: Where the dataset is.
-            dataset: Its name.
-            table: What it is called in messages.
-            kind: Of the table.
-            name: Of the note, if not that of the table.
+            store: The store that holds the dataset.
+            dataset: Name of the dataset.
+            table: Name of the table in messages.
+            kind: Kind of the table.
+            name: Name of the note, if it differs from that of the table.
         """
         self._store = store
         self._key = _key(dataset, name or table)
@@ -211,17 +211,17 @@ class Note:
         self._left: tuple[Left, ...] = ()
         self._etag: str | None = None
         self._is_changed = False
-        self.place = ""  # as it was read; who publishes may change it before `finish`
+        self.place = ""  # as it was read; the publisher may change it before `finish`
         self.given_up = -1
 
     def read(self, *, is_damage_nothing: bool = False) -> None:
-        """Read it anew; what `begin` and `is_disturbed` tell is about the time since.
+        """Read the note again; `begin` and `is_disturbed` detect changes since then.
 
         Args:
-            is_damage_nothing: Take what cannot be read for an empty note.
+            is_damage_nothing: Treat a note that cannot be read as empty.
 
         Raises:
-            CorruptMetadataError: What was noted cannot be read.
+            CorruptMetadataError: The note cannot be read.
 
         Cost:
             One GET.
@@ -240,12 +240,12 @@ class Note:
 
     @property
     def title(self) -> str:
-        """What the table is called in messages."""
+        """The name of the table in messages."""
         return self._shown((), {}).title
 
     @property
     def is_there(self) -> bool:
-        """Whether there was a note when it was read, and the table was not given up."""
+        """True if there was a note when it was read, and the table was not given up."""
         return self._etag is not None and (bool(self._versions) or self.given_up < 0)
 
     def shows_only(self, version: int) -> bool:
@@ -253,16 +253,16 @@ class Note:
         return self._versions == (version,)
 
     def forget(self) -> None:
-        """Forget a table that is gone, of which no new one uses a key again."""
+        """Delete the note of a table that is gone, if no new table can use its keys again."""
         self._store.delete([self._key])
 
     def give_table_up(self, number: int) -> bool:
-        """Note that the table is given up, with all that its own log has up to a number.
+        """Record that the table is given up, with its own log up to a number.
 
-        What publishers at work are about to show stays noted; they learn of this when they end.
+        The versions of active publishers stay in the note; they learn of this when they finish.
 
         Returns:
-            False, and nothing is noted, if the note has changed since it was read or written.
+            False, without a change, if the note has changed since it was read or written.
 
         Cost:
             One PUT.
@@ -273,10 +273,10 @@ class Note:
         return self._put(self._shown(versions, self._others))
 
     def begin(self, version: int) -> bool:
-        """Note what the table may show from now on, besides what it did.
+        """Record the version that the table may show from now on, besides the earlier ones.
 
         Returns:
-            False, and nothing is noted, if another publisher has begun or ended since `read`.
+            False, without a change, if another publisher has begun or ended since `read`.
 
         Cost:
             One PUT.
@@ -296,26 +296,26 @@ class Note:
         return False
 
     def finish(self) -> bool:
-        """Note that the table was brought to the version.
+        """Record that the table was brought to the version.
 
         Returns:
-            Whether it is on nobody else to look at the table again, though somebody may have
-            changed it meanwhile.
+            Whether the caller must look at the table again: it may have been changed meanwhile, and
+            no other publisher is left to look at it.
 
         Cost:
             One PUT; some more if others publish too.
         """
-        # Who else has changed the table since it was looked at is in the note, if that is as it was.
+        # An unchanged note names every other publisher that may have changed the table meanwhile.
         versions = {self._version, *(publisher.version for publisher in self._others.values())}
-        gone = set(self._versions) - versions
-        self._left = self._with_left(gone) if self._kind != "hive" else ()
+        no_longer_shown = set(self._versions) - versions
+        self._left = self._with_left(no_longer_shown) if self._kind != "hive" else ()
         if self._put(self._shown(versions, self._others)):
             return False
         given_up = self.given_up
         return not self._end() or self.given_up != given_up
 
     def give_up(self) -> None:
-        """Note that the table may show something of the version, and that no more comes of it.
+        """Record that the publication failed; the table may show parts of the version.
 
         Cost:
             One GET and one PUT; some more if others publish too.
@@ -324,11 +324,11 @@ class Note:
 
     @property
     def deadline(self) -> dt.datetime | None:
-        """From then on a publisher that has begun may change nothing more."""
+        """Time after which the publisher must change nothing; None before `begin`."""
         return None if self._until is None else self._until - LEASE_MARGIN
 
     def is_disturbed(self) -> bool:
-        """Return whether others publish, or have since `read`.
+        """Return whether other publishers are active, or the note has changed since `read`.
 
         Cost:
             Nothing, or one GET.
@@ -339,7 +339,7 @@ class Note:
         return bool(self._others) or self._is_changed
 
     def _end(self) -> bool:
-        """Take the publisher out, leave all versions in, and return whether others are at work."""
+        """Remove the publisher, keep all versions, and return whether others are active."""
         while True:
             shown, etag = self._get()
             self._is_changed = self._is_changed or etag != self._etag
@@ -356,16 +356,16 @@ class Note:
                 now = dt.datetime.now(dt.UTC)
                 return any(publisher.until > now for publisher in others.values())
 
-    def _with_left(self, gone: Collection[int]) -> tuple[Left, ...]:
-        """Return what readers may hold, with versions that the table shows no more.
+    def _with_left(self, no_longer_shown: Collection[int]) -> tuple[Left, ...]:
+        """Return the versions that readers may hold, with those that the table no longer shows.
 
-        What left the table last is told by itself. So a cleanup, whose commit is published, too,
-        does not keep all that left the table within the hour before it.
+        The versions that left the table last have a record of their own. So a cleanup, whose commit
+        is published as well, does not keep all that left the table within the hour before it.
         """
         now = dt.datetime.now(dt.UTC)
         left = [one for one in self._left if one.at > now - _LONGEST_RETENTION]
-        if gone:
-            left.append(Left(since=min(gone), at=now))
+        if no_longer_shown:
+            left.append(Left(since=min(no_longer_shown), at=now))
         spans: dict[tuple[int, int], Left] = {}
         for one in left[:-1]:
             span = _span_of(one.at, now)
@@ -397,7 +397,7 @@ class Note:
             return Shown(table=self._table, versions=(), kind=self._kind), stored.etag
 
     def _put(self, shown: Shown) -> bool:
-        """Write it if nobody has since it was read."""
+        """Write the note if it is unchanged since it was read; return False if not."""
         data = msgspec.json.encode(shown)
         try:
             if self._etag is None:
@@ -410,15 +410,15 @@ class Note:
 
 
 def forget(store: Store, dataset: str, table: str) -> None:
-    """Forget a table that is gone."""
+    """Delete the note of a table that is gone."""
     store.delete([_key(dataset, table)])
 
 
 def read(store: Store, dataset: str) -> tuple[Shown, ...]:
-    """Return what all tables of a dataset may show.
+    """Return the notes of all tables of a dataset.
 
     Raises:
-        CorruptMetadataError: One of the notes cannot be read. Then nobody may say what is dead.
+        CorruptMetadataError: One of the notes cannot be read. Then no file is known to be dead.
 
     Cost:
         One LIST, and one GET a table.
@@ -431,7 +431,7 @@ def read(store: Store, dataset: str) -> tuple[Shown, ...]:
 
 
 def read_each(store: Store, dataset: str) -> Iterator[tuple[str, Shown | CorruptMetadataError]]:
-    """Yield each note with its key, or why it cannot be read; none of tables that were given up."""
+    """Yield each note or its error, with its key; omit tables that were given up."""
     keys = [info.key for info in store.list(f"{Folder.PUBLISHED.of(dataset)}/")]
     for key in keys:
         if not key.endswith(_SUFFIX):
@@ -451,8 +451,8 @@ def tables(store: Store, state: State) -> tuple[PublishedTable, ...]:
     """Return the tables that show a dataset, and those that its properties name.
 
     Args:
-        store: Where the dataset is.
-        state: What its head says.
+        store: The store that holds the dataset.
+        state: The current state of the dataset.
 
     Cost:
         As `read`.
@@ -482,20 +482,20 @@ def _identity_of(target: PublicationTarget) -> tuple[TableKind, str]:
 
 
 def _identity(note: Shown, dataset: str) -> tuple[TableKind, str]:
-    """Return the kind of a table and its name; what lies beside the data has none of its own."""
+    """Return the kind and the name of a table; a table beside the data has an empty name."""
     return note.kind, "" if note.kind != "hive" and note.table == dataset else note.table
 
 
 def number_at(place: str) -> int | None:
-    """Return the number that a place begins with; None if it begins with none."""
+    """Return the number that a position begins with; None if it begins with none."""
     match = _NUMBER.fullmatch(place.partition(" ")[0])
     return int(match[0]) if match else None
 
 
 def _span_of(moment: dt.datetime, now: dt.datetime) -> tuple[int, int]:
-    """Return what moments share that are told together: the longer ago, the longer it is.
+    """Return the span of a moment, whose versions share a record; older spans are longer.
 
-    Spans double, so that one that is told together lies within one that will be.
+    Lengths double, so each span lies within the longer span that replaces it later.
     """
     age = max(0, int((now - moment).total_seconds()))
     doublings = max(0, (age // (_SPAN_S * _AGE_A_SPAN)).bit_length() - 1)
@@ -512,6 +512,6 @@ def _decode(data: bytes, key: str) -> Shown:
         return msgspec.json.decode(data, type=Shown)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorruptMetadataError(
-            f"{key!r} does not say what a published table shows: {exc}.",
+            f"The publication note {key!r} cannot be read: {exc}.",
             hint="Delete the object, and publish the table again if there is one.",
         ) from exc

@@ -1,7 +1,7 @@
-"""What the head says of older versions: which can be read, and which were given up.
+"""Older versions in the head: which can be read, and which were given up.
 
-A cleanup commits what it gives up before it deletes anything. So whoever reads, restores or
-protects an older version asks the head alone, and the swap of the head decides every race.
+A cleanup commits what it gives up before it deletes anything. So a caller that reads, restores or
+protects an older version needs the head alone, and the swap of the head decides every race.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from lakebed.state.state import State
 def protected_versions(state: State) -> frozenset[int]:
     """Return the versions that protections keep.
 
-    Also those that have expired, as long as the head names them: clocks differ, and only the
-    commit of a cleanup takes them out.
+    Includes expired protections, as long as the head names them: clocks differ, and only the commit
+    of a cleanup removes them.
     """
     return frozenset(
         protection.version for protection in state.protections if protection.version is not None
@@ -26,28 +26,28 @@ def protected_versions(state: State) -> frozenset[int]:
 
 
 def protected_batches(state: State) -> frozenset[int]:
-    """Return the batches whose files protections keep; expired ones as for versions."""
+    """Return the batches whose files protections keep, including expired protections."""
     return frozenset(
         protection.batch_id for protection in state.protections if protection.batch_id is not None
     )
 
 
 def is_readable(state: State, version: int) -> bool:
-    """Whether no cleanup has given up a file of the version."""
+    """Return whether no cleanup has given up a file of the version."""
     return version >= state.horizon or version in protected_versions(state)
 
 
 def check_readable(state: State, entries: Sequence[Entry], version: int) -> None:
-    """Check that all files of an older version are there.
+    """Check that all files of an older version are kept.
 
     Args:
-        state: What the head says.
+        state: The current state.
         entries: The history, for the error.
-        version: Which one.
+        version: The version to check.
 
     Raises:
-        VersionNotFoundError: A cleanup has given it up. The message says when, the hint what can
-            be read.
+        VersionNotFoundError: A cleanup has given it up. The message states when, the hint which
+            versions can be read.
     """
     if is_readable(state, version):
         return
@@ -63,11 +63,11 @@ def check_readable(state: State, entries: Sequence[Entry], version: int) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptFiles:
-    """Labels of the data files that somebody may still read.
+    """Labels of the data files that may still be read.
 
     Attributes:
-        retained: Of the versions from the horizon on.
-        protected: Of the protected versions before it, and of protected batches.
+        retained: Labels of the versions from the horizon on.
+        protected: Labels of the protected versions before it, and of protected batches.
     """
 
     retained: frozenset[str]
@@ -75,16 +75,16 @@ class KeptFiles:
 
     @property
     def labels(self) -> frozenset[str]:
-        """All of them."""
+        """The labels of all these files."""
         return self.retained | self.protected
 
 
 def kept_files(entries: Sequence[Entry], state: State) -> KeptFiles:
-    """Return what no cleanup may delete. What tables of a metastore show comes on top of it.
+    """Return the files that no cleanup may delete; files of published tables are kept besides.
 
     Args:
         entries: The whole history.
-        state: What the head says.
+        state: The current state.
 
     Raises:
         VersionNotFoundError: The history lacks a version that the head names.

@@ -1,4 +1,4 @@
-"""Reading a head, also where another tool has left two of them."""
+"""Reading of heads, including pairs that another tool has left."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from lakebed.state.state import (
 from lakebed.store.base import Store, location_exists
 from lakebed.store.cache import PROCESS_CACHE
 
-_MOST_LOOKS = 20  # each sees another step of a hand-over
+_MOST_LOOKS = 20  # each finds another step of a hand-over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What a head says, and what is needed to replace it.
+    """A head that was read, with its state, and all that is needed to replace it.
 
     Attributes:
-        key: Where it is.
-        etag: For replace-if-match.
-        state: What it says.
+        key: Key of the head.
+        etag: Etag for replace-if-match.
+        state: The state that it holds.
         stale: A second head that is out of date and may be deleted, or None.
-        requests: GET requests that reading it took.
-        is_alone: Whether there was none of the other format.
+        requests: Number of GET requests to read it.
+        is_alone: Whether no head of the other format was found.
     """
 
     key: str
@@ -60,13 +60,13 @@ class Head:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no hand-over to the other format can be under way."""
+        """True if no hand-over to the other format can be in progress."""
         return self.stale is None and self.state.moves_to is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """A head that was read; `state` only where it is one of ours."""
+    """A head that was read; `state` is set only for a dataset of ours."""
 
     key: str
     etag: str
@@ -78,21 +78,21 @@ class _Found:
 def read_head(store: Store, name: str) -> Head:
     """Read the head of a dataset.
 
-    plateau reads a msgpack head and writes a JSON head beside it, and two creators may choose
-    different formats, so that two heads can exist. Then the one that can be proven newer is the
-    truth, or that somebody has committed to, and the other is stale.
+    Two heads can exist: plateau reads a msgpack head and writes a JSON head beside it, and two
+    creators may choose different formats. Then the current head is the one that is provably newer,
+    or that has a commit, and the other is stale.
 
     Args:
-        store: Where it is.
-        name: Of the dataset, or `DATASET:TABLE`.
+        store: The store that holds the dataset.
+        name: Name of the dataset, or `DATASET:TABLE`.
 
     Raises:
-        DatasetNotFoundError: There is no head; the message names the nearest dataset. Or the
-            dataset has no such table.
-        InvalidNameError: The name is not legal.
+        DatasetNotFoundError: No head exists; the message names the nearest dataset. Or the dataset
+            does not have the table.
+        InvalidNameError: The name is not valid.
         CorruptMetadataError: A head cannot be read, or two heads contradict each other.
-        UnsupportedVersionError: A newer release or another version wrote it; or it has several
-            tables, and none is named.
+        UnsupportedVersionError: A newer release or another version wrote the head; or the dataset
+            has several tables, and none is named.
 
     Cost:
         One GET for a JSON head of ours, else two; one more for a dataset that has no commit yet,
@@ -105,11 +105,11 @@ def read_head(store: Store, name: str) -> Head:
             return first
         again = _look(store, name, table)
         if (again.key, again.etag) == (first.key, first.etag):
-            # There was no old head beside it between the two looks, and will be none.
+            # No old head was beside it between the two looks, so none can appear.
             raise not_found(store, name)
         first = replace(again, requests=first.requests + again.requests)
     raise StorageError(
-        f"The head of dataset {name!r} moves from one format to the other again and again.",
+        f"The head of dataset {name!r} moves from one format to the other repeatedly.",
         hint="Try again.",
         retryable=True,
     )
@@ -122,8 +122,8 @@ def _look(store: Store, name: str, table: str) -> Head:
     msgpack = _find(store, name, HeadFormat.MSGPACK)
     requests = 2
     if json is None and (msgpack is None or _is_new(msgpack)):
-        # Between the two requests a commit may have taken the place of both heads with a JSON one.
-        # And who commits first to one of two new heads must have looked for the other after it.
+        # Between the two requests a commit may have replaced both heads by a JSON head. And the
+        # first commit to one of two new heads requires a later look for the other one.
         json, requests = _find(store, name, HeadFormat.JSON), 3
     if json is not None and msgpack is not None:
         return replace(_newer(store, json, msgpack, table), is_alone=False)
@@ -138,7 +138,7 @@ def _is_new(head: _Found) -> bool:
 
 
 def find_head(store: Store, name: str, head_format: HeadFormat) -> Head | None:
-    """Return what the head of one format says, whatever the other does; None if there is none.
+    """Return the head of one format, regardless of the other; None if there is none.
 
     Cost:
         One GET.
@@ -151,7 +151,7 @@ def not_found(store: Store, name: str) -> DatasetNotFoundError:
     """Return the error for a name that no dataset has.
 
     Cost:
-        A LIST of the root and of what lies under the name; one more in an empty repository.
+        A LIST of the root and one under the name; one more in an empty repository.
     """
     known = list_names(store)
     within = list_names(store, f"{name}/")
@@ -168,7 +168,7 @@ def not_found(store: Store, name: str) -> DatasetNotFoundError:
     elif location_exists(store):
         listed = "The repository is empty."
     else:
-        listed = "There is no such directory."
+        listed = "The directory does not exist."
     error = DatasetNotFoundError(
         f"Dataset {name!r} not found in {store.uri}.",
         hint=("" if within else nearest(name, known)) or listed,
@@ -181,10 +181,10 @@ def list_repository(store: Store) -> list[str]:
     """Return the names of all datasets in a store, sorted.
 
     Raises:
-        InvalidInputError: The store is no repository, but the directory of a dataset.
+        InvalidInputError: The store is the directory of a dataset, and not a repository.
 
     Cost:
-        One LIST of the root; one more where it holds none.
+        One LIST of the root; one more if it holds no dataset.
     """
     names = list_names(store)
     if not names and is_dataset(store):
@@ -195,7 +195,7 @@ def list_repository(store: Store) -> list[str]:
 
 
 def is_dataset(store: Store) -> bool:
-    """Whether a store, opened as a repository, is the directory of a dataset that Lakebed created.
+    """Return whether a store, opened as a repository, is the directory of a dataset of Lakebed.
 
     Cost:
         One LIST of a folder that no repository has.
@@ -206,17 +206,17 @@ def is_dataset(store: Store) -> bool:
 
 
 def dataset_hint(store: Store) -> str:
-    """Say what to open in place of a store that is the directory of a dataset."""
+    """Return the hint for a store that is the directory of a dataset."""
     above, _, name = store.uri.rpartition("/")
     return f"Open {name!r} in the repository {above}."
 
 
 def list_names(store: Store, folder: str = "") -> list[str]:
-    """Return the names of all datasets in a store, sorted; copies of heads by other names are none.
+    """Return the names of all datasets in a store, sorted; heads with invalid names do not count.
 
     Args:
-        store: Of the repository.
-        folder: That may be a repository itself, with a slash at its end; empty for the store.
+        store: The store of the repository.
+        folder: A folder that may be a repository itself, with a trailing slash; empty for the root.
 
     Cost:
         One LIST of the root, not of the datasets.
@@ -225,7 +225,7 @@ def list_names(store: Store, folder: str = "") -> list[str]:
 
 
 def _names_in(folder: str, keys: Iterable[str]) -> list[str]:
-    """Return the names of the datasets whose heads lie directly in a folder."""
+    """Return the names of the datasets whose heads are directly in a folder."""
     names = set()
     for key in keys:
         for suffix in (JSON_SUFFIX, MSGPACK_SUFFIX):
@@ -236,15 +236,15 @@ def _names_in(folder: str, keys: Iterable[str]) -> list[str]:
 
 
 def check_holds_none(store: Store, name: str, keys: Iterable[str]) -> None:
-    """Check that no other dataset lies in the directory of one that is to be deleted.
+    """Check that no other dataset lies in the directory of a dataset that will be deleted.
 
     Args:
-        store: Of the repository.
-        name: Of the dataset.
-        keys: All keys in its directory that are to be deleted.
+        store: The store of the repository.
+        name: Name of the dataset.
+        keys: All keys in its directory that will be deleted.
 
     Raises:
-        InvalidInputError: There is one.
+        InvalidInputError: The directory holds another dataset.
     """
     within = _names_in(f"{name}/", keys)
     if within:
@@ -267,8 +267,8 @@ def _find(store: Store, name: str, head_format: HeadFormat) -> _Found | None:
     document = decode_head(stored.data, head_format, key)
     if document.dataset_uuid != name:
         raise CorruptMetadataError(
-            f"Head {key!r} is of dataset {document.dataset_uuid!r}.",
-            hint="It was copied or renamed; a head and its name belong together.",
+            f"Head {key!r} belongs to dataset {document.dataset_uuid!r}.",
+            hint="It was copied or renamed; a head must keep its name.",
         )
     state = from_document(document, head_format, key) if is_ours(document) else None
     head = _Found(
@@ -280,7 +280,7 @@ def _find(store: Store, name: str, head_format: HeadFormat) -> _Found | None:
 
 
 def remember(store: Store, key: str, etag: str, state: State) -> None:
-    """Take note of a head that was just written, so that the next commit need not decode it."""
+    """Cache a head that was just written, so that the next commit need not decode it."""
     state.trust_digest()
     document = to_document(state, with_partitions=False)
     head = _Found(key=key, etag=etag, head_format=state.head_format, document=document, state=state)
@@ -288,13 +288,13 @@ def remember(store: Store, key: str, etag: str, state: State) -> None:
 
 
 def _hold(store: Store, head: _Found, state: State) -> None:
-    head.document.partitions = None  # all that it said is in the state
+    head.document.partitions = None  # the state holds them as labels
     name = ("head", store.cache_name, head.key)
     PROCESS_CACHE.hold(name, head, size_bytes=_memory_of(state))
 
 
 def _memory_of(state: State) -> int:
-    """Return about how many bytes a state holds: a label is a text, named twice."""
+    """Return the approximate size of a state in bytes; it refers to each label twice."""
     return sum(map(len, state.labels)) + 65 * len(state.labels) + 10_000
 
 
@@ -309,14 +309,13 @@ def _head(store: Store, head: _Found, table: str, *, requests: int) -> Head:
 
 
 def _newer(store: Store, json: _Found, msgpack: _Found, table: str) -> Head:
-    """Tell which of two heads is the truth.
+    """Return the current one of two heads, with the other as stale.
 
-    Of two datasets of ours, the one wins that was committed to. Between two versions
-    of one the higher wins, unless another tool has changed the lower one: then both hold
-    something that the other lacks. At the same version the changed one wins; if none is, the
-    one to which the other moves; or else JSON, which can only be there because plateau wrote its
-    own metadata into it. Without versions, an update by plateau, which keeps the creation time,
-    is in the JSON head.
+    Of two datasets of ours, the one with a commit wins. Of two versions of one dataset, the higher
+    wins, unless another tool has changed the lower one: then each holds changes that the other
+    lacks. At the same version, the changed one wins; if none is changed, the one to which the other
+    moves; otherwise the JSON head, which can only exist because plateau wrote its own metadata into
+    it. Without versions, an update by plateau, which keeps the creation time, is in the JSON head.
     """
     pair = (_head(store, json, table, requests=2), _head(store, msgpack, table, requests=2))
     if not all(head.state.is_ours for head in pair):
@@ -336,17 +335,17 @@ def _newer(store: Store, json: _Found, msgpack: _Found, table: str) -> Head:
 
 
 def _of_two_datasets(pair: tuple[Head, Head]) -> Head:
-    """Tell which of two datasets has the name.
+    """Return the head of the dataset that owns the name, with the other as stale.
 
-    Where nobody has committed to either, it is the one whose creator has been told; or else the
-    one that has not withdrawn; or else the one that says it was created first, which need not be
-    true as long as everybody says the same.
+    If neither has a commit, it is the one whose creation has succeeded; otherwise the one that has
+    not withdrawn; otherwise the one with the earlier time of creation. That time need not be
+    correct, as long as every reader decides alike.
     """
     first, second = sorted(pair, key=lambda head: (head.state.created_at, head.state.commit_id))
     claims = [(claim_of(head.state), head.state.moves_to is None) for head in (first, second)]
     if min(claims)[0] >= COMMITTED and claims[0][0] == claims[1][0]:
         raise CorruptMetadataError(
-            f"There are two datasets of the name {first.state.name!r}, with the heads "
+            f"Two datasets have the name {first.state.name!r}, with the heads "
             f"{first.key!r} and {second.key!r}, and both have commits.",
             hint="Delete the head of the one that you do not want; its data files stay on storage.",
         )
@@ -364,7 +363,7 @@ def _contradict(low: State, high: State) -> bool:
         return False
     if low.version != high.version:
         return True
-    # A head that moves takes along what another tool has changed in it.
+    # A head that moves takes changes by other tools along.
     return high.is_changed_by_others and low.labels != high.labels
 
 
@@ -372,8 +371,8 @@ def read_own_head(store: Store, dataset: str) -> Head:
     """Read the head of a dataset that Lakebed created, to commit to it.
 
     Raises:
-        DatasetNotFoundError: There is no such dataset.
-        ReadOnlyError: Another tool created it.
+        DatasetNotFoundError: The dataset does not exist.
+        ReadOnlyError: Another tool created the dataset.
 
     Cost:
         As `read_head`.
@@ -381,7 +380,7 @@ def read_own_head(store: Store, dataset: str) -> Head:
     head = read_head(store, dataset)
     if not head.state.is_ours:
         raise ReadOnlyError(
-            f"Dataset {dataset!r} was not created by Lakebed, so that it has no batches.",
+            f"Dataset {dataset!r} was not created by Lakebed, so it has no batches.",
             hint="It can be read; create a dataset of your own and append its rows there.",
         )
     return head

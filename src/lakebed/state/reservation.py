@@ -1,4 +1,4 @@
-"""Batch ids: reserved by one object a batch, which later is the batch's manifest."""
+"""Reservations of batch ids: one object per batch, which later becomes the batch's manifest."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from lakebed.state.caught import Caught
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, Unchanged, WholeView
 from lakebed.store.base import ObjectInfo, Store
 
-LEASE = dt.timedelta(hours=24)  # unless CommitOptions says otherwise
+LEASE = dt.timedelta(hours=24)  # unless CommitOptions sets another one
 SUFFIX = ".json"
 _NAME = re.compile(rf"([0-9]{{1,18}}){re.escape(SUFFIX)}")
-# Conditional puts are sent once; one lost answer is not worth the work of a whole batch.
+# The store sends a conditional put once; one lost answer must not cost a whole batch.
 _WAITS_S = (0.0, 0.1, 0.5, 2.0)
 
 _log = logging.getLogger(__name__)
@@ -50,12 +50,12 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
 
 class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A scope, written down.
+    """A scope in its stored form.
 
     Attributes:
-        partitions: Whole partitions, by path.
-        view: Whole partitions, by a predicate on partition fields, as SQL.
-        run: All that this run wrote; with partitions, these too.
+        partitions: Paths of whole partitions.
+        view: Whole partitions, as a SQL predicate on partition fields.
+        run: Name of a run, for all files that it wrote; with partitions, these too.
     """
 
     partitions: tuple[str, ...] | None = None
@@ -64,7 +64,7 @@ class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, scope: Scope) -> Self:
-        """Write a scope down."""
+        """Return the stored form of a scope."""
         match scope:
             case Nothing():
                 return cls()
@@ -79,7 +79,7 @@ class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         raise TypeError(message)
 
     def scope(self, levels: Mapping[str, Type]) -> Scope:
-        """Read it back.
+        """Return the scope.
 
         Args:
             levels: Partition fields without the batch level.
@@ -97,19 +97,19 @@ class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What else the commit of a staged batch needs, which another process may make.
+    """Further data for the commit of a staged batch, possibly by another process.
 
     Attributes:
-        created_at: Of the dataset, so that the batch is not taken for one of a later namesake.
-        base_version: That the batch was staged on; conflicts are judged from there.
+        created_at: Time of creation of the dataset; it distinguishes a later dataset of the name.
+        base_version: Version that the batch was staged on; later commits may conflict with it.
         foreign_added: Labels of files that other tools had added to that version by then.
-        foreign_removed: Labels of files that other tools had taken out of it by then.
-        staged_at: When.
-        row_count: Entities in its files.
-        scope: What it replaces.
+        foreign_removed: Labels of files that other tools had removed from it by then.
+        staged_at: Time when the batch was staged.
+        row_count: Number of entities in its files.
+        scope: The scope that it replaces.
         facts: Key of the segment of the file table; absent without files.
         postings: Keys of the segments of inverted indices, by column.
-        caught: What the caps of dimensions sent to `OTHER`.
+        caught: Values that the caps of dimensions sent to `OTHER`.
     """
 
     created_at: str
@@ -125,19 +125,19 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a batch: at first that somebody writes it, at last what it holds.
+    """The record of a batch: first its reservation by a writer, finally its manifest.
 
     Attributes:
-        batch_id: Says when the run started, in the form of the dataset's ids.
-        commit_id: Of the commit that will make it visible.
-        operation: Of that commit.
-        writer: Host and process.
-        started_at: When it was reserved.
-        lease_until: Until then nobody may take the writer for dead.
+        batch_id: The id; it encodes the start time of the run, in the form of the dataset's ids.
+        commit_id: Id of the commit that will make the batch visible.
+        operation: Operation of that commit.
+        writer: Host and process of the writer.
+        started_at: Time of the reservation.
+        lease_until: Time until which no cleanup may treat the writer as dead.
         run: Name of the run, if it has one.
-        completed_at: When all its files were written; absent before.
+        completed_at: Time when all its files were written; absent before.
         files: Its files; absent before it is complete.
-        staging: Of a batch that is staged: what its commit needs.
+        staging: Data for the commit of a staged batch.
     """
 
     batch_id: BatchId
@@ -153,7 +153,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Reservation:
-    """A batch id that nobody else has."""
+    """A batch id that no other writer has."""
 
     def __init__(self, store: Store, key: str, etag: str, record: BatchRecord) -> None:
         self._store = store
@@ -164,32 +164,32 @@ class Reservation:
 
     @property
     def batch_id(self) -> int:
-        """The id."""
+        """The reserved batch id."""
         return self._record.batch_id
 
     @property
     def key(self) -> str:
-        """Where it is; delete it to give the id back."""
+        """Key of the reservation; delete the object to return the id."""
         return self._key
 
     @property
     def record(self) -> BatchRecord:
-        """What was last put there."""
+        """The record that was last written."""
         return self._record
 
     @property
     def etag(self) -> str:
-        """Of what was last put there."""
+        """The etag of the record that was last written."""
         return self._etag
 
     def renew_if_due(self, lease: dt.timedelta) -> None:
         """Extend the lease once half of it is over.
 
-        Where the store fails, it is tried again once half of what is left is over.
+        If the store fails, try again once half of the remaining time is over.
 
         Raises:
-            PreconditionFailedError: Somebody took the writer for dead and its id away.
-            StorageError: The store failed for seconds, and nothing is left of the lease.
+            PreconditionFailedError: A cleanup treated the writer as dead and took its id away.
+            StorageError: The store failed for seconds, and the lease has ended.
 
         Cost:
             Nothing, or one PUT.
@@ -226,12 +226,12 @@ class Reservation:
         """Write the manifest: every file that the batch holds.
 
         Args:
-            files: All of them.
-            staging: Of a batch that is not committed yet.
-            lease: How long from now on the batch is to be kept, instead of what is left.
+            files: All data files of the batch.
+            staging: Data for the later commit of a staged batch.
+            lease: How long the batch is kept from now on; None for the remaining lease.
 
         Raises:
-            PreconditionFailedError: Somebody took the writer for dead and its id away.
+            PreconditionFailedError: A cleanup treated the writer as dead and took its id away.
             StorageError: The store failed for seconds.
 
         Cost:
@@ -248,15 +248,15 @@ class Reservation:
         self._replace(done)
 
     def give_up(self) -> bool:
-        """Make sure that there is no manifest under the id, and that none can come.
+        """Ensure that no manifest exists under the id, and that none can be written.
 
         Returns:
-            False if there may be one, which others may have read.
+            False if a manifest may exist, which others may have read.
 
         Cost:
             One PUT.
         """
-        # Other bytes than before, whatever the record was: some stores compare contents.
+        # The bytes differ from those of any record before: some stores compare contents.
         given_up = msgspec.structs.replace(self._record, lease_until=self._record.started_at)
         try:
             self._etag = self._store.replace(
@@ -269,7 +269,7 @@ class Reservation:
         return True
 
     def _is_gone(self) -> bool:
-        """Whether the id was taken away: from then on no commit lets the batch in."""
+        """Return whether the id was taken away, so that no commit can accept the batch."""
         try:
             self._store.get(self._key)
         except ObjectNotFoundError:
@@ -279,12 +279,12 @@ class Reservation:
         return False
 
     def _replace(self, record: BatchRecord) -> None:
-        """Put the record in the place of the last one, several times if the store fails."""
+        """Replace the last record, with retries if the store fails."""
         data = encode_record(record)
         self._etag = _put_patiently(lambda: self._replace_own(data))
 
     def _replace_own(self, data: bytes) -> str:
-        """Put the record once; it may have landed before, by a put whose answer was lost."""
+        """Put the record once; an earlier put whose answer was lost may have landed."""
         try:
             return self._store.replace(self._key, data, if_match=self._etag)
         except PreconditionFailedError as exc:
@@ -301,7 +301,7 @@ class Reservation:
             raise refusal from None
         if there.commit_id != self._record.commit_id or there.files is not None:
             raise refusal
-        # A renewal of ours. It has landed, so that no other one under the old condition can.
+        # A renewal of ours has landed, so no other put under the old condition can.
         return self._store.replace(self._key, data, if_match=stored.etag)
 
 
@@ -310,12 +310,12 @@ def _now() -> dt.datetime:
 
 
 def key_of(dataset: str, batch_id: int) -> str:
-    """Return where the reservation of a batch is."""
+    """Return the key of the reservation of a batch."""
     return Folder.BATCHES.of(dataset, f"{batch_id}{SUFFIX}")
 
 
 def listed(store: Store, dataset: str) -> dict[int, ObjectInfo]:
-    """Return the reservations and manifests of a dataset as they are listed, by batch id.
+    """Return the listed reservations and manifests of a dataset, by batch id.
 
     Cost:
         One LIST for each 1,000 of them.
@@ -331,7 +331,7 @@ def read_record(store: Store, key: str) -> BatchRecord:
 
     Raises:
         ObjectNotFoundError: The batch was given up.
-        CorruptMetadataError: It is truncated or of a wrong form.
+        CorruptMetadataError: The record is truncated or malformed.
 
     Cost:
         One GET.
@@ -343,21 +343,21 @@ def decode_record(data: bytes, key: str) -> BatchRecord:
     """Read the bytes of a reservation or manifest.
 
     Raises:
-        CorruptMetadataError: It is truncated or of a wrong form.
+        CorruptMetadataError: The record is truncated or malformed.
     """
     try:
         record = msgspec.json.decode(data, type=BatchRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise _unreadable(key, str(exc)) from exc
     if not key.endswith(f"/{record.batch_id}{SUFFIX}"):
-        raise _unreadable(key, f"it says that it is of batch {record.batch_id}")
+        raise _unreadable(key, f"it belongs to batch {record.batch_id}")
     return record
 
 
 def _unreadable(key: str, why: str) -> CorruptMetadataError:
     return CorruptMetadataError(
         f"Reservation {key!r} cannot be read: {why}.",
-        hint="Data files are not affected; only what is known of the batch is.",
+        hint="Data files are not affected; only the record of the batch is.",
     )
 
 
@@ -373,21 +373,21 @@ def reserve(
     form: BatchIds = BatchIds.MILLISECONDS,
     begun_at: dt.datetime | None = None,
 ) -> Reservation:
-    """Reserve a batch id: that of this moment, or the next that is free and above `above`.
+    """Reserve a batch id: that of this moment, or the next free one above `above`.
 
     Args:
-        store: Where the dataset is.
-        dataset: Its name.
-        above: The id is higher than this.
-        commit_id: Of the commit to come.
-        operation: Of that commit.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        above: Exclusive lower limit of the id.
+        commit_id: Id of the commit that will make the batch visible.
+        operation: Operation of that commit.
         run: Name of the run, if it has one.
-        lease: Until when nobody may take the writer for dead.
-        form: Of the dataset's batch ids.
-        begun_at: When the process began that writes it; None, or a time to come, for now.
+        lease: How long no cleanup may treat the writer as dead.
+        form: Form of the dataset's batch ids.
+        begun_at: Start time of the process that writes it; None, or a future time, for now.
 
     Cost:
-        One PUT; one more for each id that others took at the same time, and where the store fails.
+        One PUT; one more for each id that others took at the same time, and for each retry.
     """
     now = _now()
     batch_id = form.of(now if begun_at is None else min(begun_at, now))
@@ -411,7 +411,7 @@ def reserve(
 
 
 def _create(store: Store, key: str, data: bytes) -> str:
-    """Create a record, several times if the store fails; return its etag."""
+    """Create a record, with retries if the store fails; return its etag."""
     attempts = itertools.count()
 
     def create() -> str:
@@ -419,7 +419,7 @@ def _create(store: Store, key: str, data: bytes) -> str:
         try:
             return store.create(key, data)
         except ObjectExistsError:
-            # It may have landed before, by a put whose answer was lost.
+            # An earlier put whose answer was lost may have landed.
             etag = None if is_first else _etag_of(store, key, data)
             if etag is None:
                 raise
@@ -429,7 +429,7 @@ def _create(store: Store, key: str, data: bytes) -> str:
 
 
 def _put_patiently(put: Callable[[], str]) -> str:
-    """Return the etag of a conditional put, which is tried several times if the store fails."""
+    """Return the etag of a conditional put, with retries if the store fails."""
     for wait_s in _WAITS_S:
         try:
             return put()
@@ -441,7 +441,7 @@ def _put_patiently(put: Callable[[], str]) -> str:
 
 
 def _etag_of(store: Store, key: str, data: bytes) -> str | None:
-    """Return the etag of an object if it is of these bytes."""
+    """Return the etag of an object if it has these bytes; None otherwise."""
     try:
         stored = store.get(key)
     except ObjectNotFoundError:

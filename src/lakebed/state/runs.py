@@ -1,15 +1,15 @@
-"""Which run wrote which data files, so that a rerun finds what it replaces.
+"""Runs and the data files that they wrote, so that a rerun finds the files that it replaces.
 
-A batch with a named run holds rows of that run. A file that a delete or a compaction wrote anew
-holds rows of the run whose file it was made of, which the commit notes as *carried*. So do the files
-of a merge: a row that is updated stays with the run that first wrote it, so that a rerun of that run
-replaces it, and what the merge inserts is of its own run. Both are kept
-in segments that the head names, apart from the history: a rerun reads as much as there were runs,
-and not as much as there were files.
+A batch with a named run holds rows of that run. A file that a delete or a compaction rewrote holds
+rows of the run of its original file, which the commit records as *carried*. The same holds for a
+merge: an updated row stays with the run that first wrote it, so that a rerun of that run replaces
+it, and inserted rows belong to the run of the merge. Both records are kept in segments that the
+head names, apart from the history: a rerun reads in proportion to the number of runs, and not of
+files.
 
 The epochs of a streaming query are runs, too, and there may be millions of them. Only the last of
-each query can be replaced; see `lakebed.state.state`. Those before it are settled: nothing is
-known of them any more than of rows without a run, so that a compaction may join them.
+each query can be replaced; see `lakebed.state.state`. The epochs before it are settled: they are
+dropped from the record, like rows without a run, so that a compaction may join them.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from lakebed.store.segments import Segment, read_segment
 
 SUFFIX = ".json.zst"
 MERGE = "merge"
-NO_RUN = ""  # of a file that was carried into the batch of a run, and whose rows have none
-# What these write anew is of other runs, whatever the run is called that does it.
+NO_RUN = ""  # for a file that was carried into the batch of a run, but whose rows have no run
+# Files that these operations rewrite belong to other runs than the one that rewrites them.
 REWRITING = frozenset({"compact", "delete", MERGE, "promote"})
-_LOSS = "Data files are not affected; only what is known of who wrote them is."
+_LOSS = "Data files are not affected; only the record of the runs that wrote them is."
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which run wrote what.
+    """The runs by batch, and by rewritten file.
 
     Attributes:
-        batches: By batch id: the run that wrote the batch.
-        carried: By label of a file that was written anew: the run whose rows it holds, or `NO_RUN`.
+        batches: The run that wrote a batch, by batch id.
+        carried: The run whose rows a rewritten file holds, or `NO_RUN`, by label of the file.
     """
 
     batches: dict[int, str] = {}
     carried: dict[str, str] = {}
 
     def settled(self) -> Runs:
-        """Return the same without the epochs of streaming queries that can be replaced no more."""
+        """Return the same without the epochs of streaming queries that can no longer be replaced."""
         last = newest_epochs(self.batches)
         if not last:
             return self
@@ -62,7 +62,7 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         carried = {label: run if is_kept(run) else NO_RUN for label, run in self.carried.items()}
         return Runs(
             batches=batches,
-            # Without an entry, a file is of the run of its batch.
+            # A file without an entry belongs to the run of its batch.
             carried={
                 label: run
                 for label, run in carried.items()
@@ -71,14 +71,14 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def of(self, label: str) -> str | None:
-        """Return the run whose rows a data file holds; None if it has no name."""
+        """Return the run whose rows a data file holds; None without a named run."""
         if label in self.carried:
             return self.carried[label] or None
         batch_id = batch_id_of(label)
         return None if batch_id is None else self.batches.get(batch_id)
 
     def files_of(self, run: str, labels: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the labels whose files hold rows of a run."""
+        """Return the labels whose files hold rows of a run."""
         own = {f"{BATCH_ID}={batch_id}" for batch_id, name in self.batches.items() if name == run}
         carried = self.carried
         batch_labels = [
@@ -94,12 +94,12 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def folder(dataset: str) -> str:
-    """Return where the segments of a dataset lie."""
+    """Return the folder of the segments of a dataset."""
     return Folder.RUNS.of(dataset)
 
 
 def noted_by(entries: Iterable[Entry]) -> Runs:
-    """Return what commits tell of runs."""
+    """Return the runs that commits record."""
     batches: dict[int, str] = {}
     carried: dict[str, str] = {}
     for entry in entries:
@@ -118,13 +118,13 @@ def decode(data: bytes, key: str) -> Runs:
     """Read a segment.
 
     Raises:
-        CorruptMetadataError: It is truncated or of a wrong form.
+        CorruptMetadataError: The segment is truncated or malformed.
     """
     return unpack(data, Runs, f"Runs {key!r}", _LOSS)
 
 
 def merge(parts: Sequence[StoredObject]) -> bytes:
-    """Return several segments as one."""
+    """Merge several segments into one."""
     return encode(_joined(decode(part.data, part.key) for part in parts))
 
 
@@ -138,16 +138,16 @@ def _joined(parts: Iterable[Runs]) -> Runs:
 
 
 def new_segment(dataset: str, runs: Runs) -> Segment:
-    """Return the segment that the runs of one commit go to."""
+    """Return the segment for the runs of one commit."""
     return Segment.new(folder(dataset), len(runs.batches) + len(runs.carried), SUFFIX)
 
 
 def read(store: Store, lists: Lists) -> Runs:
-    """Return which run wrote what, as the lists of a state tell it.
+    """Return the runs of a state.
 
     Cost:
-        One GET a segment, of which there are few. Where the head names none, since no run has had
-        a name so far or an older release wrote the head, the history.
+        One GET a segment, of which there are few. If the head names none, because no run has had a
+        name so far or an older release wrote the head, a read of the history.
     """
     if not lists.runs:
         return noted_by(history.read(store, lists.history))
@@ -164,16 +164,16 @@ def written_by(entries: Iterable[Entry], run: str) -> Iterator[Entry]:
 
 
 def to_note(store: Store, lists: Lists, entries: Sequence[Entry]) -> Runs:
-    """Return what a commit has to note.
+    """Return the runs that a commit must record.
 
     Args:
-        store: Where the dataset is.
-        lists: Of the state that the commit changes.
-        entries: That it adds to the history.
+        store: The store that holds the dataset.
+        lists: Lists of the state that the commit changes.
+        entries: Entries that the commit adds to the history.
 
     Cost:
-        Nothing, but for the first run of a dataset: then the history, which becomes the first
-        segment, so that what the segments tell is whole.
+        Nothing, except for the first named run of a dataset: then a read of the history, whose runs
+        go to the first segment, so that the segments are complete.
     """
     mine = noted_by(entries)
     if lists.runs or not (mine.batches or mine.carried):

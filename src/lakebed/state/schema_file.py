@@ -1,4 +1,4 @@
-"""The schema file for plateau and kartothek, kept in step with the head, which is the truth."""
+"""The schema file for plateau and kartothek, a copy of the schema in the head."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def put(store: Store, dataset: str, descriptor: DatasetDescriptor) -> None:
 
 
 def put_or_leave(store: Store, dataset: str, descriptor: DatasetDescriptor) -> None:
-    """Write it after an update, or leave it as it is: nothing of ours reads it.
+    """Write the schema file after an update; log a failure, since Lakebed itself never reads it.
 
-    Of two updates the later one must have the last word, whoever is slower: so the head is read
-    again after the file was written.
+    Of two updates the later one must win, even if the earlier one is slower to write its file. So
+    the head is read again after the file was written.
 
     Cost:
         One PUT and one GET, and as many again for each update in between.
@@ -42,7 +42,7 @@ def put_or_leave(store: Store, dataset: str, descriptor: DatasetDescriptor) -> N
 
 
 def follow_head(store: Store, dataset: str) -> None:
-    """Write it as the head says, whoever created that, or leave it as it is.
+    """Write the schema file for the current head; log a failure.
 
     Cost:
         As `put_or_leave`, and one GET.

@@ -1,4 +1,4 @@
-"""What a commit replaces, and so what it conflicts with."""
+"""Scopes of commits: the files that they replace, and the changes that conflict with them."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from lakebed.model.schema import Type
 
 
 class Scope(Protocol):
-    """Says which files a commit takes out, and in which partitions another one may not interfere."""
+    """The files that a commit removes, and the partitions that no other commit may change meanwhile."""
 
     def covers(self, partition: str) -> bool:
-        """Whether a change of this partition since the base is a conflict."""
+        """Return whether a change of this partition since the base is a conflict."""
         ...
 
     def removes(self, label: str) -> bool:
-        """Whether the commit takes out the file."""
+        """Return whether the commit removes the file."""
         ...
 
 
 class WholePartitions(ABC):
-    """A scope that takes out all files of the partitions that it covers."""
+    """A scope that removes all files of the partitions that it covers."""
 
     __slots__ = ()
 
     @abstractmethod
     def covers(self, partition: str) -> bool:
-        """Whether the commit replaces the partition."""
+        """Return whether the commit replaces the partition."""
 
     def removes(self, label: str) -> bool:
-        """Whether the file is in one of the partitions."""
+        """Return whether the file is in one of the partitions."""
         return self.covers(partition_of_label(label))
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing(WholePartitions):
-    """An append replaces nothing and conflicts with nothing."""
+    """The scope of an append, which replaces nothing and conflicts with nothing."""
 
     def covers(self, partition: str) -> bool:  # noqa: ARG002 - see Scope
         """Return False."""
@@ -55,18 +55,18 @@ class ThesePartitions(WholePartitions):
     partitions: frozenset[str]
 
     def covers(self, partition: str) -> bool:
-        """Whether the partition is one of them."""
+        """Return whether the partition is one of them."""
         return partition in self.partitions
 
 
 @dataclass(frozen=True, slots=True)
 class TheseFiles:
-    """Some files of some partitions, which a delete or a rewriting takes out.
+    """Some files, which a delete or a rewrite removes.
 
     Attributes:
-        labels: The files.
-        partitions: The partitions that they are of. A change of one of them since the base is a
-            conflict: what was added to it has not been looked at.
+        labels: Labels of the files.
+        partitions: The partitions of the files. A change of one of them since the base is a
+            conflict: files that were added to it have not been examined.
     """
 
     labels: frozenset[str]
@@ -79,23 +79,23 @@ class TheseFiles:
         return cls(known, frozenset(partition_of_label(label) for label in known))
 
     def covers(self, partition: str) -> bool:
-        """Whether it takes a file out of the partition."""
+        """Return whether one of the files is in the partition."""
         return partition in self.partitions
 
     def removes(self, label: str) -> bool:
-        """Whether the file is one of them."""
+        """Return whether the file is one of them."""
         return label in self.labels
 
 
 @dataclass(frozen=True, slots=True)
 class RewrittenFiles:
-    """Some files whose rows are written anew, all of them and as they were.
+    """Some files, all of whose rows are written again, unchanged.
 
-    What was added to their partitions meanwhile does not matter, and so appends and rewriting
-    never hinder each other. It is a conflict if one of the files is no longer live.
+    Files that were added to their partitions meanwhile do not matter, so appends and rewrites never
+    conflict. It is a conflict if one of the files is no longer live.
 
     Attributes:
-        labels: The files.
+        labels: Labels of the files.
     """
 
     labels: frozenset[str]
@@ -105,7 +105,7 @@ class RewrittenFiles:
         return False
 
     def removes(self, label: str) -> bool:
-        """Whether the file is one of them."""
+        """Return whether the file is one of them."""
         return label in self.labels
 
     @property
@@ -114,55 +114,55 @@ class RewrittenFiles:
         return self.labels
 
     def misses(self, label: str) -> bool:  # noqa: ARG002 - see PromotedFiles
-        """Whether a file that was added since the base should have been looked at."""
+        """Return whether a file that was added since the base should have been examined."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class PromotedFiles(RewrittenFiles):
-    """Files whose rows move to other partitions, out of some that nothing else may be added to.
+    """Files whose rows move to other partitions, from directories that may not get new files.
 
     Attributes:
         levels: Directories, such as `channel_dimension=OTHER`. A new file in one of them is a
             conflict.
-        known: New files that are none, since they have been looked at.
+        known: New files that are not a conflict, since they have been examined.
     """
 
     levels: frozenset[str]
     known: frozenset[str]
 
     def misses(self, label: str) -> bool:
-        """Whether a file that was added since the base should have been looked at."""
+        """Return whether a file that was added since the base should have been examined."""
         return label not in self.known and not self.levels.isdisjoint(label.split("/"))
 
 
 @dataclass(frozen=True, slots=True)
 class ReroutedFiles(RewrittenFiles):
-    """Files whose rows move since dimensions have changed, out of all that there are.
+    """Files whose rows move because dimensions have changed, after all files were examined.
 
     Attributes:
-        known: Files that have been looked at. Any other new one is a conflict.
+        known: Files that have been examined. Any other new file is a conflict.
     """
 
     known: frozenset[str]
 
     def misses(self, label: str) -> bool:
-        """Whether a file that was added since the base should have been looked at."""
+        """Return whether a file that was added since the base should have been examined."""
         return label not in self.known
 
 
 @dataclass(frozen=True, slots=True)
 class MergedFiles(RewrittenFiles):
-    """Files that a merge takes out, and what it has found beside them.
+    """Files that a merge removes, and the files that it has examined.
 
-    What has been added meanwhile must have been looked at, where it may hold one of the keys: else
-    a row that is there by now would be inserted once more.
+    A file that was added meanwhile must have been examined if it may hold one of the keys;
+    otherwise a row that exists by now would be inserted again.
 
     Attributes:
-        matched: Files that hold a row that matches, and stay as they are. They must still be
-            live: else the row that matched may not be there.
-        partitions: Where keys of the data may be.
-        known: New files that have been looked at.
+        matched: Files that hold a matching row and stay unchanged. They must still be live;
+            otherwise the matching row may be gone.
+        partitions: The partitions that keys of the data may be in.
+        known: New files that have been examined.
     """
 
     matched: frozenset[str]
@@ -175,24 +175,25 @@ class MergedFiles(RewrittenFiles):
         return self.labels | self.matched
 
     def misses(self, label: str) -> bool:
-        """Whether a file that was added since the base should have been looked at."""
+        """Return whether a file that was added since the base should have been examined."""
         return label not in self.known and self.partitions.covers(partition_of_label(label))
 
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """All that a named run wrote, wherever it lies by now.
+    """All files that hold rows of a named run.
 
-    It is known when the commit is tried, not before: what a compaction wrote anew meanwhile is of
-    the run too. So no change of a partition is a conflict, but every writing of the same run is.
+    They are only known when the commit is tried: files that a compaction rewrote meanwhile belong
+    to the run, too. So no change of a partition is a conflict, but every other write of the same
+    run is.
 
     Attributes:
-        run: Its name.
-        labels: The files, once they are known.
-        replaces: Whether the files are taken out. Else they stay, and only nobody may write of
-            the run meanwhile.
-        partitions: Partitions that are replaced as a whole, too, whoever wrote them; None for those
-            that the new rows touch, until these are known.
+        run: Name of the run.
+        labels: Labels of the files, once they are known.
+        replaces: Whether the files are removed. Otherwise they stay, and the scope only excludes
+            other writes of the run meanwhile.
+        partitions: Partitions that are replaced as a whole as well, with the rows of any run; None
+            for those that the new rows touch, until these are known.
     """
 
     run: str
@@ -201,11 +202,11 @@ class RunFiles:
     partitions: frozenset[str] | None = frozenset()
 
     def covers(self, partition: str) -> bool:
-        """Whether the partition is replaced as a whole."""
+        """Return whether the partition is replaced as a whole."""
         return self.partitions is not None and partition in self.partitions
 
     def removes(self, label: str) -> bool:
-        """Whether the file holds rows of the run, or is in a partition that is replaced."""
+        """Return whether the file holds rows of the run, or is in a partition that is replaced."""
         return label in self.labels or (
             bool(self.partitions) and self.covers(partition_of_label(label))
         )
@@ -213,10 +214,10 @@ class RunFiles:
 
 @dataclass(frozen=True, slots=True)
 class WholeView(WholePartitions):
-    """Every partition that a view holds, also those that do not exist yet.
+    """Every partition of a view, including those that do not exist yet.
 
     Attributes:
-        predicate: On partition fields alone.
+        predicate: Predicate on partition fields alone.
         types: Partition fields without the batch level.
     """
 
@@ -225,7 +226,7 @@ class WholeView(WholePartitions):
     _known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     def covers(self, partition: str) -> bool:
-        """Whether the view holds the partition."""
+        """Return whether the view holds the partition."""
         if partition not in self._known:
             values = decode_path(partition, self.types)
             self._known[partition] = matches(self.predicate, values)
@@ -234,7 +235,7 @@ class WholeView(WholePartitions):
 
 @dataclass(frozen=True, slots=True)
 class Unchanged(WholeView):
-    """The partitions of a view that nobody else may touch, though nothing is taken out of them."""
+    """The partitions of a view that no other commit may change, although none of their files is removed."""
 
     def removes(self, label: str) -> bool:  # noqa: ARG002 - see Scope
         """Return False."""
@@ -246,15 +247,15 @@ class Several:
     """Scopes of a commit that does several things; each conflicts by its own rules.
 
     Attributes:
-        parts: None of which is of several.
+        parts: The scopes; none of them is a `Several` itself.
     """
 
     parts: tuple[Scope, ...]
 
     def covers(self, partition: str) -> bool:
-        """Whether one of them does."""
+        """Return whether one of the scopes does."""
         return any(part.covers(partition) for part in self.parts)
 
     def removes(self, label: str) -> bool:
-        """Whether one of them does."""
+        """Return whether one of the scopes does."""
         return any(part.removes(label) for part in self.parts)

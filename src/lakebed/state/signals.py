@@ -1,7 +1,7 @@
-"""Ready signals: small objects that say that a view is complete, for whoever waits for it.
+"""Ready signals: small objects that mark a view as complete, for processes that wait for it.
 
-A signal is of exactly one view; wider and narrower ones have their own. Its object is
-`<dataset>/signals/<normalised constraints>`, and goes with the dataset.
+A signal belongs to exactly one view; wider and narrower views have their own. Its object is
+`<dataset>/signals/<normalised constraints>`, and is deleted with the dataset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakebed.model.uri import view_query
 from lakebed.store.base import MAX_COMPONENT_BYTES, Store
 
 UNBOUNDED = "unbounded"
-_LATEST = dt.datetime.max.replace(tzinfo=dt.UTC)  # after which no second signal could come
+_LATEST = dt.datetime.max.replace(tzinfo=dt.UTC)  # a second signal could not be later than this
 
 
 class _Signal(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class _Signal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def signal_name(constraint: Predicate) -> str:
-    """Return what names the signal of a view within its dataset.
+    """Return the name of the signal of a view within its dataset.
 
     >>> from lakebed.model.predicate import Comparison, Membership, Op
     >>> signal_name(Membership("value", (7, 2, 3))), signal_name(Comparison("value", Op.LT, 12))
@@ -51,7 +51,7 @@ def _key(dataset: str, constraint: Predicate) -> str:
 def put(store: Store, dataset: str, constraint: Predicate) -> dt.datetime:
     """Signal that a view is ready, and return the time of the signal.
 
-    A second signal is later than the first, also where the clock is not. One that cannot be read
+    A second signal is later than the first, even if the clock is not. A signal that cannot be read
     is replaced.
 
     Cost:
@@ -70,10 +70,10 @@ def put(store: Store, dataset: str, constraint: Predicate) -> dt.datetime:
 
 
 def find(store: Store, dataset: str, constraint: Predicate) -> dt.datetime | None:
-    """Return when a view was last signalled ready; None if it never was.
+    """Return the time when a view was last signalled ready; None if it never was.
 
     Raises:
-        CorruptMetadataError: The signal cannot be read, or is of another view.
+        CorruptMetadataError: The signal cannot be read, or belongs to another view.
 
     Cost:
         One GET.
@@ -91,6 +91,7 @@ def find(store: Store, dataset: str, constraint: Predicate) -> dt.datetime | Non
         is_ours = False
     if not is_ours:
         raise CorruptMetadataError(
-            f"Signal {key!r} cannot be read, or is of another view.", hint="Signal the view again."
+            f"Signal {key!r} cannot be read, or belongs to another view.",
+            hint="Signal the view again.",
         )
     return ready_at

@@ -21,8 +21,8 @@ class Snapshot:
     """A state, and the requests that reading it took.
 
     Attributes:
-        is_head: Whether the state is all that the head listed when it was read, with what other
-            tools had changed by then; else it was made from the history, or holds some files only.
+        is_head: Whether the state is the complete head as it was read, with changes by other tools;
+            otherwise it comes from the history, or holds only some files.
     """
 
     state: State
@@ -31,15 +31,15 @@ class Snapshot:
 
 
 class Source:
-    """Give a view its state: the head, which every call reads again, or one version for good.
+    """The source of a view's state: the head, which every call reads again, or one fixed version.
 
-    It remembers columns, for conditions and displays. What was read through it has no influence on
-    what a write is checked against.
+    It caches the columns, for conditions and displays. Reads through it do not affect the state that
+    a write is checked against.
 
     Attributes:
         pinned: The version to which all reads are bound; None for the current one.
         metadata: Provider that receives changes of the descriptor, besides the head.
-        read_only: Why it cannot be written to, and what to do instead; only if pinned.
+        read_only: Reason why it cannot be written to, and a hint; only if pinned.
     """
 
     read_only = ("an older state", "Write to the dataset itself, not to a version of it.")
@@ -79,7 +79,7 @@ class Source:
         self._cached = None if self.pinned is None else self.pinned.state
 
     def record_read(self, constraint: Predicate) -> None:
-        """Record what is read; only the source of a transaction does."""
+        """Record a read; only the source of a transaction does."""
 
     def at_head(self) -> Source:
         """Return a source that is pinned to the current state.
@@ -93,7 +93,7 @@ class Source:
         """Return a source of one version.
 
         Raises:
-            VersionNotFoundError: There is no such version, or it was cleaned up.
+            VersionNotFoundError: The version does not exist, or was cleaned up.
 
         Cost:
             The history: one GET a segment, of which there are few.
@@ -113,14 +113,14 @@ class Source:
         return self._past_source(snapshot, past, past.labels)
 
     def past_state(self, version: int, commit_id: str | None = None) -> State:
-        """Return the state of one version, which need not be readable any more.
+        """Return the state of one version, even if its files are no longer kept.
 
         Args:
-            version: Which one.
-            commit_id: Of the commit that made it, where it is known.
+            version: The wanted version.
+            commit_id: Id of the commit that made it, if known.
 
         Raises:
-            VersionNotFoundError: There is no such version.
+            VersionNotFoundError: The version does not exist.
             CommitConflictError: Another commit made it.
 
         Cost:
@@ -143,24 +143,24 @@ class Source:
         return state
 
     def base_state(self, pinned: Snapshot) -> State:
-        """Return a pinned state as what a write is checked against.
+        """Return the state that a write from a pinned state is checked against.
 
         Raises:
-            VersionNotFoundError: There is no such version.
-            CommitConflictError: Another commit made it, or none did, as of a staged batch.
+            VersionNotFoundError: The version does not exist.
+            CommitConflictError: Another commit made it, or none did, as for a staged batch.
 
         Cost:
-            Nothing for what the head listed; else as `past_state`.
+            Nothing for a state that the head listed; else as `past_state`.
         """
         if pinned.is_head:
             return pinned.state
         return self.past_state(pinned.state.version, pinned.state.commit_id)
 
     def at_batch_alone(self, batch_id: int) -> Source:
-        """Return a source of nothing but the files of one batch, as it was committed.
+        """Return a source of only the files of one batch, as it was committed.
 
         Raises:
-            VersionNotFoundError: There is no such batch, or a cleanup has given up its files.
+            VersionNotFoundError: The batch does not exist, or a cleanup has given up its files.
 
         Cost:
             The history: one GET a segment, of which there are few.

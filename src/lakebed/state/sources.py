@@ -1,8 +1,8 @@
-"""Which raw files were read into a dataset, and which rows of its data files are theirs.
+"""Raw files that were read into a dataset, and the rows of its data files that come from them.
 
-Both are noted by the commit that brings the rows, in segments that the head names: there is no
-moment at which one is known without the other. A rollback notes there which raw files it has
-brought back or taken out, and a hold which no ingest may read.
+The commit that adds the rows records both, in segments that the head names, so one is never known
+without the other. A rollback records there the raw files that it brought back or removed, and a
+hold the files that no ingest may read.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, read_segment
 
 SUFFIX = ".json.zst"
-_LOSS = "Data files are not affected; only what is known of where rows came from is."
+_LOSS = "Data files are not affected; only the record of the origin of their rows is."
 
 _Time = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
 Origins = tuple[tuple[str, int], ...]
-"""Rows of a data file from its begin on: so many of this source, so many of the next."""
+"""Sources of the rows of a data file, in order: each with its number of consecutive rows."""
 
 
 class FileRefusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a raw file, or a part of it, was not taken, and what would be a reason to try again.
+    """Reason why a raw file, or a part of it, was not read; a change of schema or rule allows a retry.
 
     Attributes:
-        why: As of `LeftOut.why` for a file that was kept back; `unknown` where lines of a file
-            that was read have fields that the dataset lacked.
+        why: As `LeftOut.why` for a file that was kept back; `unknown` if lines of a file that was
+            read have fields that the dataset lacked.
         schema: Number of the dataset's schema at that time.
-        rule: By which it was refused, as text.
+        rule: The rule that refused it, as text.
         detail: The reason in a sentence.
 
     >>> FileRefusal(why="refused", schema=1, rule="csv").detail
@@ -53,26 +53,26 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A raw file that was read into a dataset.
 
     Attributes:
-        key: Names it in its dataset.
+        key: Unique key of the record in its dataset.
         location: Path or URL.
-        slot: What it stands for. A later file of the same slot takes its place.
-        fingerprint: Tells whether a file of the slot is the same: the hash of an archived file,
-            else size and time of the last change.
-        size_bytes: As it lay there.
-        batch_id: Of the batch that it was read into.
+        slot: The identity of the file for an ingest. A later file of the same slot replaces it.
+        fingerprint: Version of the content: the hash of an archived file, otherwise size and time
+            of the last change. Files of a slot with the same fingerprint are the same.
+        size_bytes: Size of the file as stored.
+        batch_id: Id of the batch that it was read into.
         run: Name of the run that read it.
-        row_count: Rows that were loaded.
-        rejected_count: Lines, or rests of damaged files, that were not.
-        file_id: In the archive; None for a file of a folder.
-        what: In the archive.
-        where: In the archive.
-        work_id: In the archive.
-        start: In the archive; aware, UTC.
-        end: In the archive; aware, UTC.
-        path: In the archive: the path that it was pushed with. Older notes lack it.
-        refusal: Why something of it waits for another schema or rule; None if nothing does.
-        attempt: In a quarantine: the batch that the file was read for.
-        is_held: Whether it is held, so that no ingest reads it; told by `Dataset.sources`, and not
+        row_count: Number of rows that were loaded.
+        rejected_count: Number of lines, or remainders of damaged files, that were not loaded.
+        file_id: Id in the archive; None for a file of a folder.
+        what: As recorded in the archive.
+        where: As recorded in the archive.
+        work_id: As recorded in the archive.
+        start: As recorded in the archive; aware, UTC.
+        end: As recorded in the archive; aware, UTC.
+        path: The path that it was pushed to the archive with. Older records lack it.
+        refusal: Reason why a part of it waits for another schema or rule; None if none does.
+        attempt: In a quarantine, the batch that the file was read for.
+        is_held: Whether it is held, so that no ingest reads it; set by `Dataset.sources`, and not
             stored.
 
     >>> SourceFile(
@@ -104,7 +104,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """Names it apart from its content: the id in the archive, else what it stands for."""
+        """The name of the file apart from its content: the id in the archive, else the slot."""
         return name_of(self.slot, self.file_id)
 
     def _row_(self) -> dict[str, object]:
@@ -119,17 +119,17 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A raw file that no ingest may read, whatever its content is, until it is released.
+    """A raw file that no ingest may read until it is released, even if its content changes.
 
     Attributes:
-        name: Names it in its dataset: `id:` and the id of an archived file, `file:` and the path or
-            URL of another.
+        name: Unique name in its dataset: `id:` and the id of an archived file, `file:` and the path
+            or URL of another file.
         location: Path or URL.
-        held_at: When; aware, UTC.
-        commit_id: Of the commit.
-        reason: Why.
-        fingerprint: Of the content that it had, where that was known; see `SourceFile`.
-        is_released: Whether it may be read again.
+        held_at: Time of the hold; aware, UTC.
+        commit_id: Id of the commit that recorded the hold.
+        reason: Reason for the hold.
+        fingerprint: Fingerprint of its content at that time, if known; see `SourceFile`.
+        is_released: Whether the file may be read again.
 
     >>> now = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
     >>> Hold(
@@ -151,20 +151,20 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def name_of(slot: str, file_id: str | None) -> str:
-    """Return what names a raw file, whatever its content is and whatever it stands for."""
+    """Return the name of a raw file, independent of its content."""
     return slot if file_id is None else f"id:{file_id}"
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which raw files are current since a commit, whatever was read in before it.
+    """Raw files that a commit made current, in place of those that were read in before it.
 
-    A rollback brings some back and takes others out. An ingest takes out so what it has replaced
-    by a file that stands for something else, as where the rule of superseding has changed.
+    A rollback brings some files back and removes others. An ingest removes a file in this way if it
+    replaced it by a file of another slot, for example after the rule of superseding has changed.
 
     Attributes:
-        commit_id: Of the commit.
-        current: By slot: key of the file. Empty where there is none, so that it is read again.
-        after: How many of the files beside it had been read in before.
+        commit_id: Id of the commit.
+        current: Key of the current file by slot; empty for none, so that the slot is read again.
+        after: How many files of the same segment had been read in before the commit.
     """
 
     commit_id: str
@@ -173,13 +173,13 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one or several commits read in.
+    """The raw files that one or several commits read in.
 
     Attributes:
         files: Raw files, in the order in which they were read in.
-        runs: By label of a data file: of which raw files its rows are.
-        restored: What was made of it by other means than being read in, in that order.
-        holds: Which raw files may not be read, or may be again, in that order.
+        runs: The raw files of the rows of a data file, by its label.
+        restored: Changes of the current files other than by reading them in, in order.
+        holds: Holds of raw files and their releases, in order.
     """
 
     files: tuple[SourceFile, ...] = ()
@@ -194,10 +194,10 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {name: hold for name, hold in last.items() if not hold.is_released}
 
     def current(self, entries: Iterable[Entry] | None = None) -> dict[str, SourceFile]:
-        """Return the file of each slot that is current: the last one, but for rollbacks.
+        """Return the current file of each slot: the last one, except after rollbacks.
 
         Args:
-            entries: Of the history, up to the version that is meant; None for all.
+            entries: Entries of the history, up to the wanted version; None for all.
         """
         ids = (
             None if entries is None else {key for e in entries for key in (e.batch_id, e.commit_id)}
@@ -222,12 +222,12 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def folder(dataset: str) -> str:
-    """Return where the segments of a dataset lie."""
+    """Return the folder of the segments of a dataset."""
     return Folder.SOURCES.of(dataset)
 
 
 def new_segment(dataset: str, sources: Sources) -> Segment:
-    """Return the segment that the sources of one commit go to."""
+    """Return the segment for the sources of one commit."""
     weight = len(sources.files) + len(sources.runs)
     weight += sum(len(restoration.current) for restoration in sources.restored)
     weight += len(sources.holds)
@@ -243,18 +243,18 @@ def decode(data: bytes, key: str) -> Sources:
     """Read a segment.
 
     Raises:
-        CorruptMetadataError: It is truncated or of a wrong form.
+        CorruptMetadataError: The segment is truncated or malformed.
     """
     return unpack(data, Sources, f"Sources {key!r}", _LOSS)
 
 
 def merge(parts: Sequence[StoredObject]) -> bytes:
-    """Return several segments as one."""
+    """Merge several segments into one."""
     return encode(_joined(decode(part.data, part.key) for part in parts))
 
 
 def read(store: Store, segments: Iterable[Segment]) -> Sources:
-    """Return all that the segments hold, oldest first.
+    """Return the sources of all segments, oldest first.
 
     Cost:
         One GET a segment, of which there are few.
@@ -267,7 +267,7 @@ def _joined(parts: Iterable[Sources]) -> Sources:
     files: list[SourceFile] = []
     runs: dict[str, Origins] = {}
     restored: list[Restored] = []
-    holds: dict[str, Hold] = {}  # the last one of a file counts
+    holds: dict[str, Hold] = {}  # by name; the last hold or release of a file counts
     for part in parts:
         restored += (
             msgspec.structs.replace(restoration, after=len(files) + restoration.after)
@@ -282,21 +282,21 @@ def _joined(parts: Iterable[Sources]) -> Sources:
 
 
 def changed_meanwhile(known: Sources, latest: Sources, mine: Sources) -> str | None:
-    """Say what has changed for a slot that is also in `mine`; None if nothing has.
+    """Return a description of a change to a slot that is also in `mine`; None if there is none.
 
     Args:
-        known: What was read in before.
-        latest: What is read in now.
-        mine: What a commit reads in.
+        known: The sources at the base of a commit.
+        latest: The current sources.
+        mine: The sources that the commit reads in.
     """
     slots = {file.slot for file in mine.files}
-    # One archived file may stand for several things, by the rule that an ingest goes by.
+    # One archived file may have several slots, depending on the rule of the ingest.
     ids = {file.file_id for file in mine.files if file.file_id is not None}
     slots.update(slot for restoration in mine.restored for slot in restoration.current)
     held = latest.held.keys() - known.held.keys()
     for file in mine.files:
         if file.name in held:
-            return f"a hold of {file.location}, which was noted meanwhile"
+            return f"a hold of {file.location}, which was recorded meanwhile"
     keys = {file.key for file in known.files}
     for file in latest.files:
         if file.key not in keys and (file.slot in slots or file.file_id in ids):

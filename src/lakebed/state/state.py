@@ -1,8 +1,8 @@
 """The state of a dataset as a value, and the pure function that changes it.
 
-Here is also what the head names of streaming queries. A query commits its epochs one after the
-other, each as a named run. After a failure it begins the last one again, and never an earlier one.
-So the head names the last epoch of each query, and only that one may still be replaced.
+The head also holds the progress of streaming queries. A query commits its epochs in order, each as
+a named run. After a failure it repeats the last one, and never an earlier one. So the head names
+the last epoch of each query, and only that one may still be replaced.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from lakebed.state.lists import Edit, Lists
 from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
 
-# Of queries that the head names. Of one that has not committed for so long, the runs still tell.
+# In the head. For a query that has not committed for longer, the runs still hold its progress.
 MOST_QUERIES = 256
 _RUN = re.compile(r"stream:(.+):([0-9]{1,18})", re.DOTALL)
 _LONGEST_QUERY = 200  # it is part of every entry of the history
 
-FOREIGN = "foreign"  # the operation of what other tools have changed
+FOREIGN = "foreign"  # the operation of changes by other tools
 UNCONFIRMED = " unconfirmed"  # at the end of `moved_from`
-CREATION = "creation"  # as `moved_from`, until the creator has looked for a namesake
-COMMITTED = 2  # the least claim of a head that somebody has committed to
+CREATION = "creation"  # as `moved_from`, until the creator has looked for the other head
+COMMITTED = 2  # the lowest claim of a head that has a commit
 
 
 class Epoch(msgspec.Struct, frozen=True, order=True):
     """One epoch of a streaming query.
 
     Attributes:
-        query: Id of the query; it does not change when it is started again.
-        number: From 0, one more an epoch.
+        query: Id of the query; it stays the same when the query is restarted.
+        number: Number of the epoch, from 0.
     """
 
     query: str
@@ -57,27 +57,28 @@ class Epoch(msgspec.Struct, frozen=True, order=True):
         return f"stream:{self.query}:{self.number}"
 
     def check(self) -> None:
-        """Check that it can be committed.
+        """Check that the epoch can be committed.
 
         Raises:
-            InvalidInputError: The query has no name, or too long a one, or the epoch no number.
+            InvalidInputError: The name of the query is empty or too long, or the number is not valid.
         """
         number = "Give the epoch_id that foreachBatch passes, a whole number."
         check_given("epoch_id", self.number, int, number)
         if not self.query or len(self.query) > _LONGEST_QUERY or self.number < 0:
             raise InvalidInputError(
-                f"Epoch {self.number} of the query {self.query[:_LONGEST_QUERY]!r} has no name.",
+                f"Cannot commit epoch {self.number} of the query {self.query[:_LONGEST_QUERY]!r}: "
+                "the name or the number is not valid.",
                 hint=f"Name the query, in up to {_LONGEST_QUERY} characters; epochs begin at 0.",
             )
 
 
 class QueryProgress(msgspec.Struct, frozen=True):
-    """How far a query has come.
+    """The progress of a streaming query.
 
     Attributes:
-        query: Its id.
-        epoch: That was committed last.
-        batch_id: The batch that holds it.
+        query: Id of the query.
+        epoch: Number of the epoch that was committed last.
+        batch_id: The batch that holds this epoch.
     """
 
     query: str
@@ -86,27 +87,27 @@ class QueryProgress(msgspec.Struct, frozen=True):
 
 
 def epoch_of(run: str | None) -> Epoch | None:
-    """Return the epoch that a run has written; None if no streaming query did."""
+    """Return the epoch that a run has written; None if it is not the run of a streaming query."""
     match = None if run is None else _RUN.fullmatch(run)
     return None if match is None else Epoch(match[1], int(match[2]))
 
 
 def find_progress(known: Iterable[QueryProgress], query: str) -> QueryProgress | None:
-    """Return how far a query has come; None if that is not told."""
+    """Return the progress of a query; None if it is not known."""
     return next((progress for progress in known if progress.query == query), None)
 
 
 def advanced(known: tuple[QueryProgress, ...], now: QueryProgress) -> tuple[QueryProgress, ...]:
-    """Return what the head names after a commit of a query; the one of the newest batch is last."""
+    """Return the progress of all queries after a commit of one; that of the newest batch is last."""
     others = [progress for progress in known if progress.query != now.query]
     latest = sorted((*others, now), key=lambda progress: progress.batch_id)
     return tuple(latest[-MOST_QUERIES:])
 
 
 def newest_epochs(runs: Mapping[int, str]) -> dict[str, QueryProgress]:
-    """Return the epoch that each query has written last, as runs by batch id tell it.
+    """Return the epoch that each query has written last, for runs by batch id.
 
-    It is the newest one, unless a rollback took out later ones and the query began them again.
+    It is the highest epoch, unless a rollback removed later ones and the query repeated them.
     """
     latest: dict[str, QueryProgress] = {}
     for batch_id in sorted(runs):
@@ -117,7 +118,7 @@ def newest_epochs(runs: Mapping[int, str]) -> dict[str, QueryProgress]:
 
 
 def describe(descriptor: DatasetDescriptor, lineage: Lineage) -> dict[str, Any]:
-    """Return the form of a descriptor that the head and the history keep."""
+    """Return the form of a descriptor that is stored in the head and the history."""
     document = descriptor.to_document()
     if lineage.number > 1:
         document["lineage"] = lineage.to_document(descriptor.schema)
@@ -128,18 +129,18 @@ def descriptor_from(document: Mapping[str, Any], key: str) -> tuple[DatasetDescr
     """Read a descriptor from the head or the history, and the lineage of its schema.
 
     Args:
-        document: What `describe` gave.
-        key: Where it was, for the error.
+        document: The result of `describe`.
+        key: Key of the object that holds it, for the error.
 
     Raises:
-        CorruptMetadataError: It does not describe a dataset.
+        CorruptMetadataError: The document does not describe a dataset.
     """
     try:
         descriptor = DatasetDescriptor.from_document(document)
         if "lineage" not in document:
             return descriptor, Lineage()
         return descriptor, Lineage.from_document(document["lineage"], descriptor.schema)
-    # Whatever can be wrong with JSON of any form: it is not taken apart by a schema before.
+    # Arbitrary JSON can raise any of these: no schema has checked it before.
     except (
         LakebedError,
         AttributeError,
@@ -170,7 +171,7 @@ def _unreadable(key: str, cause: Exception) -> CorruptMetadataError:
 
 
 class _Memo:
-    """What was computed from the labels of a state; a copy in another process begins anew."""
+    """Values computed from the labels of a state; a copy in another process starts without them."""
 
     __slots__ = ("digest", "directories")
 
@@ -184,12 +185,12 @@ class _Memo:
 
 @dataclass(frozen=True, slots=True)
 class HeadFact:
-    """One fact that commits leave in the head: how it is merged and written.
+    """A fact that commits record in the head: how it is merged and written.
 
     Attributes:
-        default: The value of a head that has no such entry; it is not written.
-        form: The type of its value.
-        merged: Returns the value after a change, from the state before it and the change.
+        default: The value for a head without the entry; it is not written.
+        form: Type of the value.
+        merged: Function that returns the value after a change, from the state before and the change.
         is_optional: Whether a release that does not know the entry may commit to the dataset.
     """
 
@@ -208,8 +209,8 @@ def head_fact(
 ) -> Any:
     """Declare a field of `State` that is an entry of the head, under the same name.
 
-    The codec and `apply` go through `HEAD_FACTS`: no more is needed for a new fact than the field
-    here, what a `Change` says of it, and the verb that sets that.
+    The codec and `apply` iterate over `HEAD_FACTS`: a new fact only needs the field here, a field
+    of `Change`, and the verb that sets that.
     """
     fact = HeadFact(default, form, merged, is_optional)
     return field(default=default, metadata={"head": fact})
@@ -222,7 +223,7 @@ def _merged_oldest_batch(state: State, change: Change) -> int:
 def _merged_open_batches(state: State, change: Change) -> tuple[int, ...]:
     """Return the batches that may still be committed.
 
-    A batch that was once shut out stays so: of two cleanups, each may know of others.
+    A batch that was shut out once stays out: two cleanups may know of different open batches.
     """
     oldest = _merged_oldest_batch(state, change)
     return tuple(
@@ -265,28 +266,29 @@ class State:
     """A dataset after a commit.
 
     Attributes:
-        layout: What the dataset is: where data files lie, and how they are read.
-        head_format: How the head is written.
-        labels: Of the live data files.
-        created_at: As the head says it, set once.
-        version: 0 at creation, then one more a commit.
-        commit_id: Of the commit that made this version; empty in a dataset of another tool.
-        committed_at: When that commit was made.
-        last_batch_id: The highest one that a commit has used.
-        lists: Segments of what grows with every commit.
-        digest: Of the labels, as the last commit of ours left them.
+        layout: Descriptor of the dataset, and all that is needed to find and read its data files.
+        head_format: Format of the head.
+        labels: Labels of the live data files.
+        created_at: Time of creation as stored in the head, set once.
+        version: 0 at creation, incremented by each commit.
+        commit_id: Id of the commit that made this version; empty in a dataset of another tool.
+        committed_at: Time of that commit.
+        last_batch_id: The highest batch id that a commit has used.
+        lists: Segments of the data that grows with every commit.
+        digest: Digest of the labels after the last commit of ours.
         annotations: Metadata entries of the user and of other tools.
-        indices: Kartothek index files, which other tools keep.
-        horizon: Versions before it can be read only if they are protected: a cleanup has given
-            up the others.
-        oldest_batch: A batch with a lower id that is not committed may not be committed any more:
-            a cleanup has taken its writer for dead, or it was discarded.
-        open_batches: Batches with lower ids that may, since nobody gave them up.
-        protections: What no cleanup may give up.
-        streams: How far streaming queries have come that committed to it, the latest last.
-        moves_to: Format in which the head shall go on: no commit is made to this one any more.
-        moved_from: Format from which the head came, and an id, until the first commit to it; of
-            a new dataset that its creator may still give up, `CREATION`.
+        indices: Kartothek index files, which other tools maintain.
+        horizon: Earlier versions can only be read if they are protected: a cleanup has given up the
+            others.
+        oldest_batch: A batch with a lower id can no longer be committed: a cleanup treated its
+            writer as dead, or it was discarded.
+        open_batches: Batches with lower ids that can still be committed, since they were not given
+            up.
+        protections: Versions and batches that no cleanup may give up.
+        streams: Progress of the streaming queries that committed to it, the latest last.
+        moves_to: Format that the head moves to: this head gets no more commits.
+        moved_from: Format that the head came from, and an id, until the first commit to it;
+            `CREATION` for a new dataset that its creator may still give up.
     """
 
     layout: Layout
@@ -307,7 +309,7 @@ class State:
     protections: tuple[Protection, ...] = head_fact((), tuple[Protection, ...], _merged_protections)
     moves_to: HeadFormat | None = head_fact(None, HeadFormat, _merged_move)  # noqa: RUF009 -- a dataclass field
     moved_from: str = head_fact("", str, lambda _state, _change: "")
-    # Releases that do not know this entry leave it out: then the runs show the progress.
+    # Releases that do not know this entry drop it: then the runs show the progress.
     streams: tuple[QueryProgress, ...] = head_fact(
         (), tuple[QueryProgress, ...], _merged_streams, is_optional=True
     )
@@ -315,35 +317,35 @@ class State:
 
     @property
     def name(self) -> str:
-        """Of the dataset."""
+        """Name of the dataset."""
         return self.layout.name
 
     @property
     def descriptor(self) -> DatasetDescriptor:
-        """What the dataset is."""
+        """Descriptor of the dataset."""
         return self.layout.descriptor
 
     @property
     def lineage(self) -> Lineage:
-        """Number of the current schema, and how files of older ones are read."""
+        """Number of the current schema, and how files of older schemas are read."""
         return self.layout.lineage
 
     @property
     def is_ours(self) -> bool:
-        """Whether Lakebed created the dataset, so that it can commit to it."""
+        """True if Lakebed created the dataset, so that it can commit to it."""
         return self.layout.is_ours
 
     def as_of(self, descriptor: DatasetDescriptor, lineage: Lineage) -> State:
-        """Return the same with another descriptor, and how files come to be of its schema."""
+        """Return the same state with another descriptor and the lineage of its schema."""
         return replace(self, layout=self.layout.as_of(descriptor, lineage))
 
     def may_commit(self, batch_id: int) -> bool:
-        """Whether a batch that is not committed may be: no cleanup or discard gave it up."""
+        """Return whether an uncommitted batch can be committed: no cleanup or discard gave it up."""
         return batch_id >= self.oldest_batch or batch_id in self.open_batches
 
     @property
     def is_changed_by_others(self) -> bool:
-        """Whether another tool has changed the data files since our last commit.
+        """True if another tool has changed the data files since our last commit.
 
         Cost:
             A hash over all labels the first time; about 0.1 s for a million.
@@ -353,20 +355,20 @@ class State:
         return self.is_ours and self.digest != self._memo.digest
 
     def trust_digest(self) -> None:
-        """Take the digest for that of the labels: the state was just made, and by us."""
+        """Use the stored digest as that of the labels, since we have just made the state."""
         self._memo.digest = self.digest
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether a hand-over has written the head, and nobody has seen the old one after that.
+        """True if a hand-over has written the head, and the old one was not seen beside it since.
 
-        Where it is alone, it was written after the dataset was dropped, and means nothing.
+        If it is the only head, it was written after the dataset was dropped, and is invalid.
         """
         return self.moved_from.endswith(UNCONFIRMED)
 
     @property
     def side_keys(self) -> tuple[str, ...]:
-        """The keys of all side objects that the head names."""
+        """Keys of all side objects that the head names."""
         return (*self.lists.keys, *self.indices.values())
 
     def directories(self) -> Mapping[str, Sequence[str]]:
@@ -386,9 +388,9 @@ HEAD_FACTS: Mapping[str, HeadFact] = {
 
 
 class Change(Entry, frozen=True, kw_only=True):
-    """The draft of a commit, independent of the state that it meets.
+    """The draft of a commit, independent of the state that it is applied to.
 
-    It is an `Entry` whose facts the verb sets. `apply` fills in what only the state knows: the
+    It is an `Entry` whose facts the verb sets. `apply` derives the others from the state: the
     fields `version`, `committed_at`, `removed`, `partitions`, `protected`, `unprotected` and
     `descriptor` of a draft have no meaning. The fields that are declared here change the head.
 
@@ -405,13 +407,13 @@ class Change(Entry, frozen=True, kw_only=True):
         new_descriptor: The descriptor from this version on; None if it stays as it is.
         new_lineage: Lineage of the schema of `new_descriptor`; None if it stays as it is.
         oldest_batch: From now on no batch with a lower id may be committed, except open ones.
-        open_batches: Ids of batches that may still be committed, whatever `oldest_batch` is.
+        open_batches: Ids of batches below `oldest_batch` that may still be committed.
         protect: Protections to add; each replaces one of the same target.
         unprotect: Protections to remove.
-        progress: Progress of a streaming query whose epoch this is.
+        progress: Progress of the streaming query whose epoch is committed.
         lost_indices: Columns whose Kartothek index files are wrong.
-        moves_to: Format in which the head shall go on; see `lakebed.state.handover`.
-        earlier: Changes that make versions of their own right before it, by the same put.
+        moves_to: Format that the head moves to; see `lakebed.state.handover`.
+        earlier: Changes that make the versions right before it, by the same put.
     """
 
     version: int = 0
@@ -436,13 +438,13 @@ class Change(Entry, frozen=True, kw_only=True):
 
     @property
     def brought_keys(self) -> tuple[str, ...]:
-        """The keys of the objects that were written for it, beside data files."""
+        """Keys of the objects that were written for the change, except data files."""
         segments = (segment.key for edit in self.edits for segment in edit.added)
         return (*segments, *self.indices.values())
 
     @property
     def brings_unreserved(self) -> bool:
-        """Whether it names objects that were written before, and that no reservation holds."""
+        """True if it names objects that were written before, and that no reservation protects."""
         is_reserved = self.batch_id is not None and self.operation != "adopt"
         return not is_reserved and bool(self.brought_keys)
 
@@ -453,11 +455,11 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
     Segments are appended, not merged; the new entry's own segment is not yet in the history.
 
     Args:
-        state: What the head says.
-        change: Already checked for conflicts.
-        now: Aware; moved up to the last commit's time if the clock runs behind it.
+        state: The state to change.
+        change: The change, already checked for conflicts.
+        now: The current time, aware; the time of the last commit is used if that is later.
     """
-    # An append need not look at a million files.
+    # An append need not iterate over a million files.
     takes_out = not isinstance(change.scope, Nothing)
     removed = tuple(filter(change.scope.removes, state.labels)) if takes_out else ()
     gone = frozenset(removed)
@@ -475,7 +477,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         "descriptor": None,
     }
     digest = digest_of(labels)
-    # An index is complete or it is not named: what other tools built covers no file of ours.
+    # Only a complete index is named: those that other tools built do not cover our new files.
     indices = {} if change.added or removed else _indices(state, change, digest)
     facts: dict[str, Any] = {name: fact.merged(state, change) for name, fact in HEAD_FACTS.items()}
     if change.new_descriptor is not None:
@@ -501,24 +503,24 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
 
 
 def _indices(state: State, change: Change, digest: str) -> dict[str, str]:
-    """Return the Kartothek index files to name after a change that leaves the files as they are."""
-    gone = set(change.lost_indices)
+    """Return the Kartothek index files to name after a change that keeps all data files."""
+    lost = set(change.lost_indices)
     if change.new_descriptor is not None:
         if change.new_descriptor.schema != state.descriptor.schema:
             return {}
-        gone |= {*state.descriptor.index} - {*change.new_descriptor.index}
-    kept = {column: key for column, key in state.indices.items() if column not in gone}
+        lost |= {*state.descriptor.index} - {*change.new_descriptor.index}
+    kept = {column: key for column, key in state.indices.items() if column not in lost}
     return {**kept, **(change.indices if change.indices_of == digest else {})}
 
 
 def adopt(state: State, known: tuple[str, ...], now: dt.datetime, commit_id: str) -> Entry:
-    """Return the entry for what other tools have changed since our last commit.
+    """Return the entry for the changes by other tools since our last commit.
 
     Args:
-        state: What the head says.
-        known: The labels that our last commit left.
-        now: Aware.
-        commit_id: For the entry.
+        state: The current state.
+        known: The labels after our last commit.
+        now: The current time, aware.
+        commit_id: Commit id of the entry.
     """
     before, after = frozenset(known), frozenset(state.labels)
     added = tuple(label for label in state.labels if label not in before)
@@ -538,7 +540,7 @@ def adopt(state: State, known: tuple[str, ...], now: dt.datetime, commit_id: str
 def _by_directory(labels: tuple[str, ...]) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     last, group = None, []
-    # Files of a batch stand side by side, so that few of them need to be looked up.
+    # Files of a batch are adjacent, so few of them need a lookup.
     for label, directory in zip(
         labels, [label.rpartition("/")[0] for label in labels], strict=True
     ):
@@ -554,7 +556,7 @@ def digest_of(labels: tuple[str, ...]) -> str:
 
 
 def is_one_dataset(one: State, other: State) -> bool:
-    """Whether two heads are of one dataset, and not of two that were created under one name."""
+    """Return whether two heads belong to one dataset, and not to two datasets of the same name."""
     if one.created_at != other.created_at or one.is_ours != other.is_ours:
         return False
     are_both_new = one.version == other.version == 0
@@ -562,12 +564,13 @@ def is_one_dataset(one: State, other: State) -> bool:
 
 
 def claim_of(state: State) -> int:
-    """Return how much speaks for a head beside that of another dataset under the same name.
+    """Return the rank of a head beside that of another dataset under the same name.
 
-    Nothing (0), if nobody has been told of it yet. More (1), if its creator may have been told.
-    All (3), if somebody has committed to it. In between (2) is a head that was moved and not
-    committed to since: it may have been written long after its time, as (-1) one surely was that is
-    unconfirmed, since the old head is not there.
+    - 3: it has a commit.
+    - 2: it was moved, and has no commit since. It may have been written long after its hand-over.
+    - 1: it has no commit, but its creation may have been reported as successful.
+    - 0: its creation has not been reported yet.
+    - -1: it is unconfirmed, and was written too late, since the old head is not there.
     """
     if state.is_unconfirmed:
         return -1

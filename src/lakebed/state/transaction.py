@@ -1,4 +1,4 @@
-"""The transaction: what is written for one change, and the one door to the head."""
+"""The transaction: the objects written for one change, and the only way to commit to the head."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 
 _COMPACT = "compact"
-_GATHERINGS = 3  # attempts of a commit beside which files are gathered; the last goes without
+_GATHERINGS = 3  # attempts of a commit that also gathers files; the last one gathers none
 
 
 class Suspended(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction that has reserved its batch, for another process to go on with. Travels.
+    """A transaction that has reserved its batch, for another process to resume. Travels.
 
     Attributes:
-        dataset: Its name.
-        created_at: Of the dataset, so that a later namesake is not taken for it.
-        base_version: That the transaction is based on.
+        dataset: Name of the dataset.
+        created_at: Time of creation of the dataset; it distinguishes a later dataset of the name.
+        base_version: Version that the transaction is based on.
         foreign_added: Labels of files that other tools had added to that version by then.
-        foreign_removed: Labels of files that other tools had taken out of it by then.
-        record: Of the batch.
-        etag: Of its reservation.
+        foreign_removed: Labels of files that other tools had removed from it by then.
+        record: Record of the batch.
+        etag: Etag of the reservation.
     """
 
     dataset: str
@@ -71,18 +71,18 @@ class Suspended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Condition(Enum):
-    OPEN = "nothing refers to what was written"
-    KEPT = "somebody refers to what was written, or may"
-    OVER = "what was written is deleted"
+    OPEN = "nothing refers to the written objects"
+    KEPT = "a head or another process may refer to them"
+    OVER = "the written objects are deleted"
 
 
 @dataclass(frozen=True, slots=True)
 class _Brought:
-    """What a commit brings besides data files: their facts, and what is noted of raw files.
+    """The segments of a commit besides data files: their facts, and the records of raw files.
 
     Attributes:
         written: The data files.
-        sources: What is noted of raw files; None if nothing is.
+        sources: The records of raw files; None if there are none.
         lists: The segments of both, and the postings.
     """
 
@@ -110,23 +110,23 @@ class _Brought:
         return [segment.key for segment in (*self.lists.files, *self.lists.sources)]
 
     def put(self, store: Store) -> None:
-        """Write the facts and the notes of raw files.
+        """Write the facts and the records of raw files.
 
         Cost:
-            One PUT each, where there are any.
+            One PUT each, if there are any.
         """
         for segment in self.lists.files:
             store.put(segment.key, file_table.encode(self.written.facts))
         for segment in self.lists.sources:
-            assert self.sources is not None  # else there is no segment of it
+            assert self.sources is not None  # otherwise it has no segment
             store.put(segment.key, source_list.encode(self.sources))
 
 
 class Transaction:
-    """One change of a dataset on its way to being visible, and all that was written for it.
+    """A change of a dataset that is not yet visible, and all objects that were written for it.
 
-    A context manager. What it holds at the end of its block is deleted, unless that is committed
-    or staged, or nobody knows whether it is. Other writers see nothing of it before the commit.
+    A context manager. At the end of the block, the objects are deleted unless they are committed or
+    staged, or may be. Other writers see none of them before the commit.
 
         with Transaction.begin(store, "flights", "append") as transaction:
             transaction.add(write_batches(store, target_of(transaction), batches))
@@ -142,7 +142,7 @@ class Transaction:
         options: CommitOptions | None = None,
     ) -> None:
         """Use `begin` or `on` instead."""
-        # What is written to the history must be what can be read of it again.
+        # The history must only contain names that can be read back.
         check_run_name(run)
         check_given(
             "commit_options", options, CommitOptions, "Give CommitOptions, or leave it out."
@@ -156,9 +156,9 @@ class Transaction:
         self._owns_batch = True
         self._condition = _Condition.OPEN
         self._parts: list[Written] = []
-        self._beside: Written | None = None  # that its commit makes current before its own rows
-        self._segments: list[str] = []  # of the last attempt to commit
-        self._keys: list[str] = []  # of other objects that were written for it
+        self._beside: Written | None = None  # gathered files, current before its own rows
+        self._segments: list[str] = []  # keys of the last attempt to commit
+        self._keys: list[str] = []  # keys of other objects that were written for it
 
     @classmethod
     def begin(
@@ -175,17 +175,17 @@ class Transaction:
         """Read the head and reserve a batch id.
 
         Args:
-            store: Where the dataset is.
-            dataset: Its name.
-            operation: For the history.
+            store: The store that holds the dataset.
+            dataset: Name of the dataset.
+            operation: Operation for the history.
             run: Name of the run, if it has one.
-            epoch: Of a streaming query, which is a run by itself.
-            options: How long to fight for the head.
-            base: A state that the head had earlier, on which the transaction is based; None for
-                the one that it has now.
+            epoch: Epoch of a streaming query, which replaces `run`.
+            options: Retry and lease settings of the commit.
+            base: An earlier state of the head that the transaction is based on; None for the
+                current one.
 
         Raises:
-            DatasetNotFoundError: There is no such dataset.
+            DatasetNotFoundError: The dataset does not exist.
             ReadOnlyError: Another tool created the dataset, or the store cannot swap.
             InvalidInputError: The run has the name of an epoch.
 
@@ -214,14 +214,14 @@ class Transaction:
         run: str | None = None,
         options: CommitOptions | None = None,
     ) -> Self:
-        """Reserve a batch id of a dataset that is yet to be created, before the commit.
+        """Reserve a batch id of a dataset that is created before the commit.
 
         Args:
-            store: Where it will be.
-            first: Its first state.
-            operation: For the history.
+            store: The store that will hold the dataset.
+            first: The first state of the dataset.
+            operation: Operation for the history.
             run: Name of the run, if it has one.
-            options: How long to fight for the head.
+            options: Retry and lease settings of the commit.
 
         Cost:
             One PUT.
@@ -237,17 +237,17 @@ class Transaction:
         """Change a dataset without a batch of new rows.
 
         Args:
-            store: Where the dataset is.
+            store: The store that holds the dataset.
             base: The state that the change is computed from.
-            operation: For the history.
-            options: How long to fight for the head.
+            operation: Operation for the history.
+            options: Retry and lease settings of the commit.
         """
         return cls(store, base, operation, options=options)
 
     def suspend(self) -> Suspended:
-        """Return what another process goes on with; this object is not to be used any more.
+        """Return the transaction for another process to resume; do not use this object again.
 
-        What was written must come to that process in another way.
+        The written parts must reach that process in another way.
 
         Cost:
             Nothing; the history if another tool has changed the base.
@@ -272,20 +272,20 @@ class Transaction:
         epoch: Epoch | None = None,
         options: CommitOptions | None = None,
     ) -> Self:
-        """Go on with a transaction that another process has begun.
+        """Resume a transaction that another process has begun.
 
         Args:
-            store: Where the dataset is.
-            suspended: What the other process has given on.
-            epoch: Of a streaming query, where it was not known before.
-            options: How long to fight for the head.
+            store: The store that holds the dataset.
+            suspended: The suspended transaction from the other process.
+            epoch: Epoch of a streaming query, if it was not known before.
+            options: Retry and lease settings of the commit.
 
         Raises:
             DatasetNotFoundError: The dataset was dropped meanwhile.
-            CommitConflictError: It was dropped, and another one created under its name.
+            CommitConflictError: The dataset was dropped, and another one created under its name.
 
         Cost:
-            A read of the head, and of the history since it was begun.
+            A read of the head, and of the history since the transaction began.
         """
         state = read_own_head(store, suspended.dataset).state
         conflicts.check_same_dataset(replace(state, created_at=suspended.created_at), state)
@@ -308,7 +308,7 @@ class Transaction:
         self._reservation = reserve(
             self._store,
             state.name,
-            # Also above what a cleanup has shut out, however far this clock is behind.
+            # Also above the ids that a cleanup has shut out, even if this clock is slow.
             above=max(state.last_batch_id, state.oldest_batch),
             lease=self._options.lease,
             form=BatchIds.named_by(state.descriptor.properties),
@@ -340,26 +340,26 @@ class Transaction:
 
     @cached_property
     def commit_id(self) -> str:
-        """Names the commit, whatever happens to it."""
+        """Unique id of the commit, stable over retries."""
         return uuid.uuid4().hex
 
     @property
     def written(self) -> Written:
-        """All rows that it holds."""
+        """All parts that it holds, as one."""
         if len(self._parts) == 1:
             return self._parts[0]
         return joined([Written.nothing(self._base.descriptor.stored_schema), *self._parts])
 
     def add(self, *parts: Written) -> None:
-        """Hold what was written for the transaction, to be committed or deleted with it."""
+        """Add parts that were written for the transaction, to be committed or deleted with it."""
         self._parts += parts
 
     def hold(self, written: Written) -> None:
-        """Hold this in the place of all parts so far: the same files, of which more is known."""
+        """Replace all parts so far by the same files, with more facts about them."""
         self._parts = [written]
 
     def put(self, key: str, data: bytes) -> None:
-        """Write another object, which the commit is to name.
+        """Write another object, which the commit will name.
 
         Raises:
             StorageError: The store failed.
@@ -371,18 +371,18 @@ class Transaction:
         self._store.put(key, data)
 
     def note(self, key: str) -> None:
-        """Hold another object that was written for it, which the commit is to name."""
+        """Hold another object that was written for the transaction, which the commit will name."""
         self._keys.append(key)
 
     def discard(self, *parts: Written, keys: Collection[str] = ()) -> None:
-        """Delete a part of what it holds, and go on without."""
+        """Delete some of the parts and objects that it holds."""
         self._parts = [kept for kept in self._parts if all(kept is not part for part in parts)]
         self._keys = [key for key in self._keys if key not in keys]
         of_parts = (key for part in parts for key in part.keys(self._base.layout))
         delete_or_leave(self._store, [*keys, *of_parts])
 
     def leave_out(self, labels: frozenset[str]) -> None:
-        """Delete some of the data files that it holds, and go on without; their postings stay."""
+        """Delete some of the data files that it holds; their postings stay."""
         self._parts = [part.without(labels) for part in self._parts]
         delete_or_leave(self._store, [self._base.layout.key(label) for label in sorted(labels)])
 
@@ -393,29 +393,28 @@ class Transaction:
         sources: Sources | None = None,
         reads: Sequence[Read] = (),
     ) -> Committed:
-        """Make what it holds visible, and with it other changes.
+        """Make all parts that it holds visible, together with other changes.
 
         Args:
-            change: What else the commit changes. The transaction sets what it knows itself: the
-                commit id, the base, the run, the batch, and the files that were added to it. Files
-                that the change adds were there before; its `edits` and `indices` name objects
-                that were written for it.
-            sources: Which raw files were read in, if that is to be known; of which of them the
-                rows are, what was written says.
-            reads: What else the change rests on.
+            change: Other changes of the commit. The transaction sets the commit id, the base, the
+                run, the batch, and the files that were added to it. Files that the change adds
+                existed before; its `edits` and `indices` name objects that were written for it.
+            sources: The raw files that were read in, if they are to be recorded; the written parts
+                record the raw files of each row.
+            reads: Other reads that the change depends on.
 
         Raises:
-            CommitConflictError: A commit since the base changed a partition in the scope or
-                read in one of the raw files, or one since a read changed what was read, or the
-                race was lost until the deadline; nothing has changed.
+            CommitConflictError: A commit since the base changed a partition in the scope or read in
+                one of the raw files, or a commit since a read changed the data that was read, or
+                the race was lost until the deadline; nothing has changed.
             VersionNotFoundError: A cleanup has given up the version that it restores.
             CommitUnknownError: The store stopped answering. Nothing will be deleted.
             StorageError: The store failed before anything could become visible.
 
         Cost:
             One PUT for the history, one conditional PUT, and a read of the head for each attempt.
-            For a batch one PUT for its manifest, and one each for the facts of files and for what
-            is noted of raw files, where there are any.
+            For a batch one PUT for its manifest, and one each for the facts of files and for the
+            records of raw files, if there are any.
         """
         change = change or Change()
         gathered = self._gather(change)
@@ -425,13 +424,13 @@ class Transaction:
             except CommitConflictError:
                 if gathered is None:
                     raise
-                # Whatever it was: no commit fails for what was only to lie beside it.
+                # Any conflict: the commit must not fail because of files that it only gathers.
                 is_lost = self._discard_gathered(gathered)
                 gathered = self._gather(change) if is_lost and tries_left > 1 else None
         raise AssertionError  # the last round returned or raised
 
     def _gather(self, change: Change) -> Gathered | None:
-        """Write again what a published table needs beside the new batch."""
+        """Rewrite the files that a published table needs beside the new batch."""
         operation = change.operation or self._operation
         if self._reservation is None or change.earlier or operation == _COMPACT:
             return None
@@ -447,7 +446,7 @@ class Transaction:
         return gathered
 
     def _discard_gathered(self, gathered: Gathered) -> bool:
-        """Delete what was gathered; return whether other commits have taken some of it out."""
+        """Delete the gathered files; return whether other commits removed some of their originals."""
         self._beside = None
         self.discard(gathered.written, keys=self._segments)
         live = read_head(self._store, self._base.name).state.labels
@@ -460,7 +459,7 @@ class Transaction:
         reads: Sequence[Read],
         change: Change,
     ) -> Committed:
-        """Commit what it holds, and by the same put the version before that gathers files."""
+        """Commit all parts, and by the same put the version before them that gathers files."""
         written = self.written
         self._check_schema(written)
         steps = tuple(self._of_this(step, uuid.uuid4().hex) for step in change.earlier)
@@ -502,7 +501,7 @@ class Transaction:
         return replace(committed, not_published=failures)
 
     def _gathering(self, gathered: Gathered, scope: RewrittenFiles) -> Change:
-        """Return the change that makes the version before its own: rows as they were, elsewhere."""
+        """Return the change that makes the version before: the same rows in other files."""
         written = gathered.written
         return Change(
             commit_id=uuid.uuid4().hex,
@@ -520,13 +519,13 @@ class Transaction:
         """Commit a batch that was staged before, by another transaction.
 
         Args:
-            change: What its commit does. What it names stays if that fails.
+            change: The change of its commit. The objects that it names stay if the commit fails.
             only_on: The state that it may be committed on; None for any without a conflict.
-            until: When the lease of the batch ends.
+            until: Time when the lease of the batch ends.
 
         Raises:
-            PreconditionFailedError: The dataset is no longer in the state that it may be committed
-                on; nothing has changed.
+            PreconditionFailedError: The dataset is no longer in the state that the commit requires;
+                nothing has changed.
             LakebedError: As for `commit`.
 
         Cost:
@@ -579,10 +578,11 @@ class Transaction:
         self._condition = _Condition.KEPT
 
     def _delete_undone(self, edits: Sequence[Edit], state: State) -> None:
-        """Delete what edits have brought that did nothing, as some may.
+        """Delete the segments of edits that had no effect.
 
-        What the commit has named stays, though later ones may name it no more: somebody may have
-        read the head between. If nobody knows what it has named, a cleanup will tell.
+        Segments that the commit has named stay, even if later commits no longer name them: a reader
+        may have read the head in between. If it is unknown what the commit has named, a cleanup
+        decides.
         """
         brought = {
             segment.key
@@ -617,18 +617,18 @@ class Transaction:
         )
 
     def stage(self, scope: Scope, lease: dt.timedelta, base: State | None = None) -> None:
-        """Note what was written, so that anybody can commit it later; nothing becomes visible.
+        """Record the batch, so that any process can commit it later; nothing becomes visible.
 
         Args:
-            scope: What the batch is to replace.
-            lease: How long from now on it is kept.
-            base: From which on other commits conflict with that of the batch; None for the base
+            scope: The scope that the batch will replace.
+            lease: How long from now on the batch is kept.
+            base: State since which other commits conflict with that of the batch; None for the base
                 of the transaction.
 
         Raises:
-            CommitConflictError: A cleanup has taken the writer for dead.
-            StorageError: The store failed. The batch may be staged nevertheless where only an
-                answer was lost.
+            CommitConflictError: A cleanup has treated the writer as dead.
+            StorageError: The store failed. The batch may be staged nevertheless if only an answer
+                was lost.
 
         Cost:
             Two PUTs; the history if another tool has changed the base.
@@ -641,7 +641,7 @@ class Transaction:
         self._keep()
         try:
             conflicts.check_same_dataset(base, self._base)
-            # An append conflicts with nothing, whoever did it.
+            # An append conflicts with no change, not even by another tool.
             foreign = None if isinstance(scope, Nothing) else foreign_entry(self._store, base)
             staging = Staging(
                 created_at=base.created_at,
@@ -662,7 +662,7 @@ class Transaction:
                 self.put(facts.key, file_table.encode(written.facts))
             self._complete(written, staging, lease)
         except LakebedError as exc:
-            # Should the manifest have landed, somebody may have found the batch and committed it.
+            # If the manifest has landed, another process may have committed the batch.
             if self._reserved.give_up():
                 self._condition = _Condition.OPEN
             else:
@@ -673,16 +673,16 @@ class Transaction:
         current = self._base.lineage.number
         numbers = {schema_number_of(label, newest=current) for label in written.labels}
         if not numbers <= {None, current}:
-            # Files of a wrong number would read as other values than were written.
+            # Files with a wrong number would be read as other values than were written.
             message = f"Files were staged for another schema than {current}: see BatchTarget."
             raise TypeError(message)
 
     def keep_alive(self) -> None:
-        """Renew the lease once half of it is over; a long write calls it now and then.
+        """Renew the lease once half of it is over; a long write calls this regularly.
 
         Raises:
-            CommitConflictError: A cleanup has taken the writer for dead.
-            StorageError: The store failed, and nothing is left of the lease.
+            CommitConflictError: A cleanup has treated the writer as dead.
+            StorageError: The store failed, and the lease has ended.
 
         Cost:
             Nothing, or one PUT.
@@ -693,9 +693,10 @@ class Transaction:
             raise self._taken_away() from exc
 
     def abort(self) -> None:
-        """Delete what it holds, unless somebody may refer to it; what cannot be deleted stays.
+        """Delete all objects that it holds, unless something may refer to them.
 
-        The reservation goes last: it tells a cleanup whose the rest is.
+        Objects that cannot be deleted stay. The reservation is deleted last: from it, a cleanup
+        knows to whom the remaining objects belong.
         """
         if self._condition is not _Condition.OPEN:
             return
@@ -708,10 +709,10 @@ class Transaction:
             delete_or_leave(self._store, [self._reservation.key])
 
     def give_up(self) -> bool:
-        """Delete what it holds, after another process may have tried to commit it.
+        """Delete all objects that it holds, after another process may have tried to commit them.
 
         Returns:
-            False if the batch may be committed; then nothing is deleted, and a cleanup will tell.
+            False if the batch may be committed; then nothing is deleted, and a cleanup decides.
 
         Cost:
             One PUT, and bulk deletes.

@@ -1,10 +1,10 @@
-"""Which commits a rollback has undone, and in which partitions. No I/O.
+"""Commits that a rollback has undone, and the partitions in which it has. No I/O.
 
-After a rollback a partition counts as it counted in the version that it went back to: what was
-committed to it by then is in effect, and what came later is undone, until another rollback brings it
-back. This is one rule for epochs of streams and runs of loads; for raw files, `lakebed.work.rollback`
-notes the same in the list of sources. What a delete, an overwrite or a compaction did with the rows
-of a commit does not undo it.
+After a rollback, the commits in effect in a partition are those of the version that it went back
+to: earlier commits are in effect, and later ones are undone, until another rollback brings them
+back. This rule holds for epochs of streams and runs of loads; for raw files, `lakebed.work.rollback`
+records the same in the list of sources. A delete, an overwrite or a compaction of the rows of a
+commit does not undo it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _Part = str | None
 
 
 class Undone:
-    """The commits of a history that are not in effect any more.
+    """The commits of a history that are no longer in effect.
 
     Cost:
-        A pass over the entries, where one of them is a rollback; else nothing.
+        A pass over the entries if one of them is a rollback; else nothing.
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         """Follow each partition through the whole history, oldest entry first."""
-        # By part: the commit that each one in effect came after.
+        # By part: the commit that was in effect before each commit.
         self._parents: dict[_Part, dict[int, int]] = {}
-        # By part: the versions that changed it, and the commit that was in effect then.
+        # By part: the versions that changed it, and the commit that was in effect in each.
         self._versions: dict[_Part, list[int]] = {}
         self._commits: dict[_Part, list[int]] = {}
         self._in_effect: dict[_Part, frozenset[int]] = {}
@@ -44,7 +44,7 @@ class Undone:
             self._follow(entries)
 
     def partitions(self, entry: Entry) -> tuple[frozenset[str], bool]:
-        """Return the partitions in which a commit is undone, and whether it is undone in all."""
+        """Return the partitions in which a commit is undone, and whether it is undone in all of them."""
         if not self._has_rollbacks:
             return frozenset(), False
         touched = self._touched(entry)
@@ -52,7 +52,7 @@ class Undone:
         return frozenset(part for part in undone if part is not _ALL), len(undone) == len(touched)
 
     def _touched(self, entry: Entry) -> set[tuple[_Part, int]]:
-        """Return where rows of a commit are, with the commit that brought them there."""
+        """Return the parts that hold rows of a commit, with the version that brought them there."""
         touched: set[tuple[_Part, int]] = {
             (partition, entry.version) for partition in entry.partitions
         }
@@ -78,8 +78,8 @@ class Undone:
     def _commit_at(self, part: _Part, version: int | None) -> int:
         """Return the commit that was in effect in a version; None for the last one."""
         versions = self._versions.get(part, [])
-        place = len(versions) if version is None else bisect.bisect_right(versions, version)
-        return self._commits[part][place - 1] if place else _BEFORE_ALL
+        count = len(versions) if version is None else bisect.bisect_right(versions, version)
+        return self._commits[part][count - 1] if count else _BEFORE_ALL
 
     def _note(self, part: _Part, version: int, commit: int) -> None:
         self._versions.setdefault(part, []).append(version)
@@ -88,7 +88,7 @@ class Undone:
     def _follow(self, entries: Sequence[Entry]) -> None:
         contents: dict[int, int] = {_BEFORE_ALL: 0}  # by version: a digest of its labels
         content = 0
-        for place, entry in enumerate(entries):
+        for index, entry in enumerate(entries):
             for label in (*entry.added, *entry.removed):
                 content ^= hash(label)
             contents[entry.version] = content
@@ -100,7 +100,7 @@ class Undone:
                 continue
             version = entry.restores
             if version is None:
-                version = _restored_by(entries[:place], entry)
+                version = _restored_by(entries[:index], entry)
             is_whole = contents.get(version) == content
             parts: Iterable[_Part] = tuple(self._versions) if is_whole else entry.partitions
             for part in parts:
@@ -110,9 +110,9 @@ class Undone:
 
 
 def _restored_by(earlier: Sequence[Entry], rollback: Entry) -> int:
-    """Return the version that a rollback of an older release went back to, which noted none.
+    """Return the version that a rollback went back to, if an older release did not record it.
 
-    It is the newest one whose files are the same in the partitions that the rollback has changed.
+    It is the newest version whose files are the same in the partitions that the rollback changed.
     """
     touched = frozenset(rollback.partitions)
     differing = {*rollback.added, *rollback.removed}

@@ -1,4 +1,4 @@
-"""Updates: changes of what a dataset is."""
+"""Updates: changes of the descriptor of a dataset."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from lakebed.state.state import Change, State, descriptor_from
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
-_UPDATES = 5  # so often an edit is applied to a descriptor that others have just changed
+_UPDATES = 5  # attempts to apply an edit to a descriptor that others have just changed
 
 DescriptorEdit = Callable[[DatasetDescriptor], DatasetDescriptor]
-"""Says what changes in a descriptor, whichever it is: it may be asked several times."""
+"""Returns the edited form of any descriptor; it may be called several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What became of an update.
+    """The result of an update.
 
     Attributes:
-        entry: In the history; of the current version if the descriptor is what it was.
+        entry: The entry in the history; that of the current version if nothing has changed.
         base: The state that the change was based on.
-        descriptor: What the dataset is now.
-        committed: The commit; None if the descriptor is what it was.
+        descriptor: The descriptor after the update.
+        committed: The commit; None if nothing has changed.
     """
 
     entry: Entry
@@ -49,22 +49,21 @@ def update(
     *,
     made_from: State | None = None,
 ) -> Update:
-    """Change what a dataset is.
+    """Change the descriptor of a dataset.
 
     Args:
-        store: Where it is.
-        dataset: Its name.
-        edit: What it shall be, made of what it is.
-        options: How long to fight for the head.
-        made_from: The state whose descriptor the new one was made from: no other update may have
-            come since. None for an edit that is right for every descriptor, and so is applied
-            anew after another update.
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        edit: Function that returns the new descriptor for the current one.
+        options: Retry and lease settings of the commit.
+        made_from: The state whose descriptor the new one was made from; any update since is a
+            conflict. None for an edit that is valid for every descriptor, and so is applied again
+            after another update.
 
     Raises:
-        InvalidInputError: The rules of evolution do not allow it; nothing has changed.
-        CommitConflictError: Somebody else changed the descriptor meanwhile, again and again where
-            the edit was applied anew, or the race was lost until the deadline; nothing has
-            changed.
+        InvalidInputError: The rules of evolution do not allow the change; nothing has changed.
+        CommitConflictError: Another writer changed the descriptor meanwhile, repeatedly if the edit
+            was applied again, or the race was lost until the deadline; nothing has changed.
         CommitUnknownError: The store stopped answering.
 
     Cost:

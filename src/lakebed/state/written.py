@@ -1,4 +1,4 @@
-"""What a writer has written: data files, and all that a commit is to note of them."""
+"""The result of a writer: data files, and all that a commit records about them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakebed.state.sources import Origins
 
 
 class SupportsKey(Protocol):
-    """What knows where data files are."""
+    """An object that knows the keys of data files."""
 
     def key(self, label: str) -> str:
         """Return the key of a data file."""
@@ -27,15 +27,15 @@ class SupportsKey(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a writer has written, or several. Travels from Spark tasks.
+    """The result of one or several writers. Travels from Spark tasks.
 
     Attributes:
-        facts: Of the data files; see `lakebed.state.facts`.
+        facts: Facts of the data files; see `lakebed.state.facts`.
         postings: Segments of the indices, by column.
-        caught: What the caps of dimensions sent to `OTHER`.
-        origins: By label of a file: of which raw files its rows are, where that is known.
-        carried: By label of a file whose rows were there before: the run that wrote them, where
-            it has a name. No file holds rows of several runs.
+        caught: Values that the caps of dimensions sent to `OTHER`.
+        origins: The raw files of the rows of a data file, by its label, where known.
+        carried: The named run that wrote the rows of a rewritten file, by its label. No file holds
+            rows of several runs.
     """
 
     facts: pa.Table
@@ -46,16 +46,16 @@ class Written:
 
     @classmethod
     def nothing(cls, stored: Schema) -> Self:
-        """Return what there is without files of `stored` fields."""
+        """Return an empty result for files of `stored` fields."""
         return cls(facts=facts_schema(stored).empty_table())
 
     def __add__(self, other: Written) -> Written:
-        """Return what both have written."""
+        """Return the result of both writers."""
         return joined([self, other])
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Of the data files."""
+        """Labels of the data files."""
         return tuple(self.facts.column("label").to_pylist())
 
     @property
@@ -72,7 +72,7 @@ class Written:
 
     @property
     def row_count(self) -> int:
-        """Rows of all files."""
+        """Number of rows in all files."""
         return pc.sum(self.facts.column("row_count")).as_py() or 0
 
     def keys(self, names: SupportsKey) -> tuple[str, ...]:
@@ -81,10 +81,10 @@ class Written:
 
     def without(self, labels: frozenset[str]) -> Written:
         """Return the same without some of the files; their postings stay."""
-        is_gone = pc.is_in(self.facts.column("label"), pa.array(sorted(labels), pa.string()))
+        is_removed = pc.is_in(self.facts.column("label"), pa.array(sorted(labels), pa.string()))
         return replace(
             self,
-            facts=self.facts.filter(pc.invert(is_gone)),
+            facts=self.facts.filter(pc.invert(is_removed)),
             origins={
                 label: origins for label, origins in self.origins.items() if label not in labels
             },
@@ -93,10 +93,10 @@ class Written:
 
 
 def joined(parts: Sequence[Written]) -> Written:
-    """Return what several writers have written as one.
+    """Return the results of several writers as one.
 
     Args:
-        parts: At least one.
+        parts: The results; at least one.
     """
     return Written(
         facts=pa.concat_tables([part.facts for part in parts]),

@@ -116,7 +116,7 @@ class HiveMetadataProvider(MetadataProvider):
                 return self._described(name, table)
         return read_kept(
             text,
-            f"Table {self._database}.{name} has properties that describe",
+            f"The descriptor in the properties of table {self._database}.{name}",
             "Save the descriptor again.",
         )
 
