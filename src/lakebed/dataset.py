@@ -27,6 +27,7 @@ from lakebed.model.layout import Folder
 from lakebed.model.moments import to_moment
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
+from lakebed.model.sql_predicates import Parameters
 from lakebed.model.uri import VERSION
 from lakebed.state import history
 from lakebed.state.history import Entry
@@ -36,7 +37,7 @@ from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
 from lakebed.state.state import Epoch, State, descriptor_from
 from lakebed.tables import delta, hive, iceberg
-from lakebed.view import Base, View
+from lakebed.view import Base, Condition, View
 from lakebed.work.defaults import (
     CLOCK_SKEW,
     COMPACTION_COMMIT_BYTES,
@@ -1053,15 +1054,18 @@ class Dataset(View):
 
     def delete(
         self,
-        view: View | None = None,
+        view: View | Condition | None = None,
+        parameters: Parameters | None = None,
         *,
         run: str | None = None,
         base: Base | None = None,
     ) -> Commit | None:
-        """Delete the entities of a view; see `View.delete`.
+        """Delete the entities that meet a condition; see `View.delete`.
 
         Args:
-            view: Of this dataset. The dataset itself is the view of everything.
+            view: A condition, as for `where`; or a view of this dataset. The dataset itself is the
+                view of everything.
+            parameters: Values for the parameters of a condition, as for `where`.
             run: Name of the run, for the history.
             base: By what it was found right; see `View.delete`.
 
@@ -1069,14 +1073,21 @@ class Dataset(View):
             The commit, or None if the view is empty: then there is no new version.
 
         Raises:
-            InvalidInputError: No view is given, or it is of another dataset.
+            InvalidInputError: No condition is given, or the view is of another dataset.
+            PredicateError: The condition cannot be read.
             CommitConflictError: Another commit touched one of the partitions meanwhile, or since
                 the base; nothing became visible.
         """
         if view is None:
             raise InvalidInputError(
-                f"Delete of {self.name!r} says not what.",
-                hint="Say what by a condition; to empty the dataset, delete all of it.",
+                f"Cannot delete from {self.name!r} without a condition.",
+                hint='Give one, such as "id < 100". To delete every row, pass the dataset itself.',
+            )
+        if not isinstance(view, View):
+            view = self.where(view, parameters)
+        elif parameters is not None:
+            raise InvalidInputError(
+                f"Parameters are given beside {view!r}.", hint="Give them to `where`."
             )
         self._check_own(view)
         doomed = self._refined_to(view.constraint)

@@ -33,6 +33,7 @@ from lakebed.model.predicate import (
     Comparison,
     Dnf,
     Leaf,
+    Like,
     Membership,
     NullCheck,
     Op,
@@ -47,7 +48,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.refinement import refine, set_of
 from lakebed.model.schema import Decimal, Primitive, Type
-from lakebed.model.sql_predicates import parse_sql
+from lakebed.model.sql_predicates import Parameters, parse_sql
 from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
 from lakebed.plan.plan import ScanPlan
@@ -221,25 +222,38 @@ class View(Readable):
         mine, others = self._source, other._source
         return mine.name == others.name and mine.store.uri == others.store.uri
 
-    def where(self, predicate: str | Dnf | Predicate) -> View:
+    def where(self, predicate: Condition, parameters: Parameters | None = None) -> View:
         """Narrow the view.
 
         Args:
-            predicate: SQL text, such as `"carrier = 'UA' AND time_hour >= '2013-06-01'"`; or
+            predicate: SQL text, such as `"carrier = 'UA' AND time_hour >= '2013-06-01'"`; or an
+                expression of pyarrow or Polars, such as `pc.field("carrier") == "UA"`; or
                 Kartothek's lists, such as `[[("carrier", "==", "UA")]]`, an OR of ANDs; or a
                 predicate. Fields and partition fields may stand in it, `batch_id` among them.
+                docs/views.md has the functions. `now()` is the moment of this call.
+            parameters: Values for each `?` of the text, in order, or for each `:name`, by name. A
+                list stands for all of its values behind IN.
 
         Raises:
             PredicateError: It cannot be read, names an unknown column, or a value is not of
-                its column's type.
+                its column's type; or a parameter is missing, or is not in the text.
         """
         if isinstance(predicate, str):
-            condition = self._bound(lambda types: parse_sql(predicate, types))
-        elif isinstance(predicate, Comparison | Membership | NullCheck | And | Or):
+            condition = self._bound(lambda types: parse_sql(predicate, types, None, parameters))
+        elif parameters is not None:
+            raise PredicateError(
+                f"Parameters are given beside {shown(predicate)}.",
+                hint="Only SQL text has parameters; give the values in the condition.",
+            )
+        elif isinstance(predicate, Predicate):
             condition = self._bound(lambda types: bind(predicate, types))
-        else:
+        elif isinstance(predicate, list | tuple):
             terms = from_dnf(predicate)
             condition = self._bound(lambda types: bind(terms, types))
+        else:
+            from lakebed.arrow.expressions import exact_predicate
+
+            condition = self._bound(lambda types: exact_predicate(predicate, types))
         return self._refined_to(all_of([self._constraint, condition]))
 
     def _bound(self, bind_to: Callable[[Mapping[str, Type]], Predicate]) -> Predicate:
@@ -282,7 +296,7 @@ class View(Readable):
 
     def _refine(self, leaf: Leaf) -> View:
         bound = self._bound(lambda types: bind(leaf, types))
-        assert not isinstance(bound, And | Or)  # bind changes empty lists only
+        assert not isinstance(bound, And | Or | Like)  # bind changes empty lists only
         return self._refined_to(refine(self._constraint, bound))
 
     def _refined_to(self, constraint: Predicate) -> View:
@@ -1112,6 +1126,9 @@ class PartitionView(View):
         self.path = path
         self.values = values
 
+
+Condition = str | Dnf | Predicate | Any
+"""What narrows a view: SQL text, lists, a predicate, or an expression of pyarrow or Polars."""
 
 Base = int | View | ReadPlan | Commit
 """What was read before something is written: a version, a snapshot or pinned view, a plan, a commit."""
