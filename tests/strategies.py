@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from lakebed.model.predicate import (
     And,
     Comparison,
+    Like,
     Membership,
     NullCheck,
     Op,
     Or,
     Predicate,
+    escaped,
     negate,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive
@@ -48,7 +50,22 @@ def leaves_of(column: str, value: st.SearchStrategy) -> st.SearchStrategy[Predic
             Membership, st.just(column), st.lists(value, max_size=3).map(tuple), st.booleans()
         )
         | st.builds(NullCheck, st.just(column), st.booleans())
+        | value.flatmap(lambda near: _like(column, near))
     )
+
+
+def _like(column: str, near: object) -> st.SearchStrategy[Predicate]:
+    """A pattern that fits a text, or nearly; another condition for a column that is not text."""
+    if not isinstance(near, str):
+        return st.builds(NullCheck, st.just(column), st.booleans())
+
+    def pattern(begin: int, end: int, before: str, after: str, turned: bool) -> str:
+        part = near[begin : begin + end]
+        return before + escaped(part.swapcase() if turned else part) + after
+
+    wild = st.sampled_from(["", "%", "_", "%_"])
+    patterns = st.builds(pattern, st.integers(0, 2), st.integers(0, 4), wild, wild, st.booleans())
+    return st.builds(Like, st.just(column), patterns, st.booleans(), st.booleans())
 
 
 def predicates(columns: Mapping[str, Sequence], *, max_leaves: int) -> st.SearchStrategy[Predicate]:

@@ -27,16 +27,17 @@ from lakebed.model.layout import Folder
 from lakebed.model.moments import to_moment
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
+from lakebed.model.sql_predicates import Parameters
 from lakebed.model.uri import VERSION
 from lakebed.state import history
 from lakebed.state.history import Entry
-from lakebed.state.metadata_provider import telling
+from lakebed.state.metadata_provider import reporting_provider_errors
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
 from lakebed.state.state import Epoch, State, descriptor_from
 from lakebed.tables import delta, hive, iceberg
-from lakebed.view import Base, View
+from lakebed.view import Base, Condition, View
 from lakebed.work.defaults import (
     CLOCK_SKEW,
     COMPACTION_COMMIT_BYTES,
@@ -753,7 +754,7 @@ class Dataset(View):
         schema_file.put_or_leave(store, self.name, done.descriptor)
         self._source.invalidate()
         if self._source.metadata is not None:
-            with telling(
+            with reporting_provider_errors(
                 self.name,
                 f"updated to version {done.entry.version}",
                 "Call update(lambda old: old) to save it to the provider again.",
@@ -860,6 +861,17 @@ class Dataset(View):
         """
         scope = _scope_of_run(run, partitions=partitions)
         return self._write("rerun", data, run, scope, base)
+
+    def _write_first(self, first: State, data: object, run: str | None) -> Commit:
+        """Write the rows of a dataset that does not exist yet, create it, and commit them.
+
+        Raises:
+            DatasetExistsError: Another writer has created it meanwhile with another descriptor.
+            LakebedError: As for `append` and `Repository.create`.
+        """
+        scope = Nothing() if run is None else _scope_of_run(run, partitions=False)
+        stage = functools.partial(self._stage, data)
+        return work.writer.write_first(self._source.store, first, stage, scope, run)
 
     def sink(
         self,
@@ -1049,15 +1061,18 @@ class Dataset(View):
 
     def delete(
         self,
-        view: View | None = None,
+        view: View | Condition | None = None,
+        parameters: Parameters | None = None,
         *,
         run: str | None = None,
         base: Base | None = None,
     ) -> Commit | None:
-        """Delete the entities of a view; see `View.delete`.
+        """Delete the entities that meet a condition; see `View.delete`.
 
         Args:
-            view: A view of this dataset. The dataset itself is the view of everything.
+            view: A condition, as for `where`; or a view of this dataset. The dataset itself is the
+                view of everything.
+            parameters: Values for the parameters of a condition, as for `where`.
             run: Name of the run, for the history.
             base: The version that the decision was based on; see `View.delete`.
 
@@ -1065,14 +1080,21 @@ class Dataset(View):
             The commit, or None if the view is empty: then there is no new version.
 
         Raises:
-            InvalidInputError: No view is given, or it is of another dataset.
+            InvalidInputError: No condition is given, or the view is of another dataset.
+            PredicateError: The condition cannot be read.
             CommitConflictError: Another commit touched one of the partitions meanwhile, or since
                 the base; nothing became visible.
         """
         if view is None:
             raise InvalidInputError(
-                f"Cannot delete from {self.name!r}: no view is given.",
-                hint="Give a condition; to empty the dataset, delete all of it.",
+                f"Cannot delete from {self.name!r} without a condition.",
+                hint='Give one, such as "id < 100". To delete every row, pass the dataset itself.',
+            )
+        if not isinstance(view, View):
+            view = self.where(view, parameters)
+        elif parameters is not None:
+            raise InvalidInputError(
+                f"Parameters are given beside {view!r}.", hint="Give them to `where`."
             )
         self._check_own(view)
         doomed = self._refined_to(view.constraint)
@@ -1847,7 +1869,7 @@ class Dataset(View):
 
             schema_file.put_or_leave(self._source.store, self.name, promoted)
         if report.commit is not None and self._source.metadata is not None:
-            with telling(
+            with reporting_provider_errors(
                 self.name,
                 f"promoted in version {report.commit.version}",
                 "Call update(lambda old: old) to save it to the provider again.",

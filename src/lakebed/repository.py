@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakebed import sql, work
+from lakebed.commit import Commit
 from lakebed.common.given import check_given, given_names
 from lakebed.common.html import facts_to_html
 from lakebed.common.progress import NO_PROGRESS, OnProgress
@@ -26,12 +27,13 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, BatchIds
 from lakebed.model.layout import Folder, is_own_key, schema_key
 from lakebed.model.names import check_dataset_name
+from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.table_signs import TableFormat
 from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.state import history, reservation, schema_file
 from lakebed.state.creation import create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
-from lakebed.state.metadata_provider import MetadataProvider, telling
+from lakebed.state.metadata_provider import MetadataProvider, reporting_provider_errors
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import check_holds_none, list_repository, read_head
 from lakebed.state.snapshot import Source
@@ -108,18 +110,29 @@ class Repository:
     def create(
         self,
         name: str,
-        descriptor: DatasetDescriptor | None = None,
+        schema: object = None,
         if_exists: Literal["error", "open"] = "error",
         *,
+        partition_by: PartitionStrategy
+        | PartitionFunction
+        | Iterable[PartitionFunction | str]
+        | str
+        | None = None,
+        index: Iterable[str] | str | None = None,
+        properties: Mapping[str, str] | None = None,
         head_format: Literal["json", "msgpack.zstd"] = "json",
     ) -> Dataset:
-        """Create a dataset.
+        """Create an empty dataset; `write` creates one with rows.
 
         Args:
             name: Letters, digits, `+`, `-` and `_`.
-            descriptor: Schema, partitions and other settings; may be left out if the repository's
-                own metadata provider has a descriptor of this name.
+            schema: The schema, in any form that `DatasetDescriptor` takes, such as a frame or a
+                dataclass; or a `DatasetDescriptor`, which includes the other settings. May be left
+                out if the repository's own metadata provider has a descriptor of this name.
             if_exists: `open` returns the existing dataset, whose descriptor must be equal.
+            partition_by: Partitions, as for `DatasetDescriptor`, such as `"date(time_hour) as dt"`.
+            index: Columns with an inverted index, as for `DatasetDescriptor`.
+            properties: Properties of the user, text to text.
             head_format: `json` is human-readable, `msgpack.zstd` is a sixth of the size.
 
         Warns:
@@ -131,9 +144,11 @@ class Repository:
             InvalidNameError: The name is not legal.
             ReadOnlyError: The store does not support conditional puts, or its service does not
                 enforce them.
-            InvalidInputError: No descriptor is given, and there is no provider to load it from; or
-                its property `batch.ids` is not a known form of batch ids; or the name belongs to a
-                repository with datasets, or the location is itself a dataset.
+            SchemaMismatchError: The schema is not of a known form.
+            InvalidInputError: No schema is given, and there is no provider to load it from; or a
+                descriptor is given together with `partition_by`, `index` or `properties`; or a
+                property has an invalid value; or the name belongs to a repository with datasets,
+                or the location is itself a dataset.
             DatasetNotFoundError: Another process has dropped the dataset at the same moment.
             CommitUnknownError: The store did not report whether the dataset was created.
             MetadataProviderError: The dataset was created, but the repository's own provider
@@ -147,25 +162,100 @@ class Repository:
         if if_exists not in ("error", "open"):
             raise InvalidInputError(f"if_exists is {if_exists!r}.", hint="Give 'error' or 'open'.")
         format_ = _head_format(head_format)
-        if descriptor is None:
-            descriptor = self._load_descriptor(name)
-        if not isinstance(descriptor, DatasetDescriptor):
-            raise InvalidInputError(
-                f"Dataset {name!r} cannot be created from a {type(descriptor).__name__}.",
-                hint="Make a DatasetDescriptor; its schema may be that of a pyarrow Table or of a Spark "
-                "DataFrame.",
-            )
+        options = {"partition_by": partition_by, "index": index, "properties": properties}
+        descriptor = self._described(name, schema, options)
         BatchIds.named_by(descriptor.properties)
         try:
             created = create(self._store, name, lambda: first_state(name, descriptor, format_))
         except ObjectExistsError:
             return self._existing(self.open(name), descriptor, if_exists)
-        if self._provider is not None:
-            remedy = "Update it with the same descriptor to save it to the provider again."
-            with telling(name, "created", remedy):
-                self._provider.save(name, descriptor)
+        self._save_created(name, descriptor)
         # The head is not read again: a lost answer would report a failure, but creation succeeded.
         return self._dataset(created)
+
+    def _described(
+        self, name: str, schema: object, options: Mapping[str, Any]
+    ) -> DatasetDescriptor:
+        """Return the descriptor of a new dataset, from a schema and options."""
+        given = {option: value for option, value in options.items() if value is not None}
+        descriptor = self._load_descriptor(name) if schema is None else schema
+        if not isinstance(descriptor, DatasetDescriptor):
+            return DatasetDescriptor(schema=descriptor, **given)
+        if given:
+            raise InvalidInputError(
+                f"Dataset {name!r} has a descriptor, and {' and '.join(given)} beside it.",
+                hint="Give all of it in the descriptor, or a schema in its place.",
+            )
+        return descriptor
+
+    def _save_created(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Save the descriptor of a dataset that was created with the repository's own provider."""
+        if self._provider is not None:
+            remedy = "Update it with the same descriptor to save it to the provider again."
+            with reporting_provider_errors(name, "created", remedy):
+                self._provider.save(name, descriptor)
+
+    def write(
+        self,
+        name: str,
+        data: object,
+        *,
+        partition_by: PartitionStrategy
+        | PartitionFunction
+        | Iterable[PartitionFunction | str]
+        | str
+        | None = None,
+        index: Iterable[str] | str | None = None,
+        run: str | None = None,
+    ) -> Commit:
+        """Add rows to a dataset, which is created if it does not exist.
+
+        With `run`, rows that this run wrote before are replaced, so that a job can write again.
+        The dataset is created with its first rows: if the write fails, there is none.
+
+        Args:
+            name: Name of the dataset.
+            data: As for `Dataset.append`: a frame of Spark, pandas or Polars, Arrow data, a relation
+                of DuckDB, a table of deltalake or pyiceberg, or an iterable of dicts or objects. A new
+                dataset has its schema; that of dicts is inferred from the first 10,000.
+            partition_by: Partitions of a new dataset, as for `DatasetDescriptor`; a dataset that is
+                there must have the same. None for none, or for those that are there.
+            index: Columns with an inverted index; a dataset that is there must have them.
+            run: Name of the run, as for `Dataset.rerun`. Without it each call adds the rows.
+
+        Raises:
+            InvalidInputError: The dataset has other partitions, or lacks an index; or the schema
+                cannot be inferred, as there are no rows.
+            InvalidNameError: The name, or that of a column, is not legal.
+            SchemaMismatchError: The rows do not fit the dataset; or the schema cannot be inferred.
+            DatasetExistsError: Another writer has just created it with another descriptor.
+            LakebedError: As for `create` and `Dataset.append`.
+
+        Cost:
+            As for `Dataset.append`; of a new dataset also as for `create`.
+
+        >>> repository = open_repository("memory://doctest-write")
+        >>> repository.write("flights", [{"flight": 1, "carrier": "UA"}], run="monday").row_count
+        1
+        >>> repository.write("flights", [{"flight": 2, "carrier": "B6"}], run="monday").row_count
+        1
+        >>> repository.open("flights").arrow().to_pylist()
+        [{'flight': 2, 'carrier': 'B6'}]
+        """
+        check_dataset_name(name)
+        existing = self._find(name)
+        if existing is not None:
+            _check_layout(existing, partition_by, index)
+            return existing.append(data) if run is None else existing.rerun(data, run)
+        from lakebed.arrow.entities import described
+
+        schema, rows = described(data)
+        options = {"partition_by": partition_by, "index": index}
+        descriptor = self._described(name, schema, options)
+        first = first_state(name, descriptor, HeadFormat.JSON)
+        commit = self._dataset(first)._write_first(first, rows, run)
+        self._save_created(name, descriptor)
+        return commit
 
     def adopt(
         self,
@@ -670,7 +760,7 @@ class Repository:
         ):
             self._delete_rest(held, last)
         if self._provider is not None:
-            with telling(name, "dropped", "Delete it from the provider."):
+            with reporting_provider_errors(name, "dropped", "Delete it from the provider."):
                 self._provider.delete(name)
 
     def _delete_rest(self, held: Iterable[str], last: State) -> None:
@@ -737,6 +827,41 @@ class HeadProvider(MetadataProvider):
     def list(self) -> list[str]:
         """Return the names of all datasets, sorted."""
         return self._repository.list()
+
+
+def _check_layout(
+    dataset: Dataset,
+    partition_by: PartitionStrategy
+    | PartitionFunction
+    | Iterable[PartitionFunction | str]
+    | str
+    | None,
+    index: Iterable[str] | str | None,
+) -> None:
+    """Check that a dataset has the partitions and indices that a writer expects.
+
+    Raises:
+        InvalidInputError: It has others.
+        PartitionSpecError: The strategy cannot be read.
+    """
+    descriptor = dataset.descriptor
+    if partition_by is not None:
+        wanted = PartitionStrategy.of(partition_by)
+        if wanted != descriptor.partition_by:
+            own, other = (
+                f"partitioned by {', '.join(map(str, strategy))}" if strategy else "not partitioned"
+                for strategy in (descriptor.partition_by, wanted)
+            )
+            raise InvalidInputError(
+                f"Dataset {dataset.name!r} is {own}, and was to be {other}.",
+                hint="Leave partition_by out to write into it as it is, or give another name.",
+            )
+    missing = [name for name in given_names("index", index or ()) if name not in descriptor.index]
+    if missing:
+        raise InvalidInputError(
+            f"Dataset {dataset.name!r} lacks an index on {', '.join(map(repr, missing))}.",
+            hint=f"Build it with `build_index({missing[0]!r})`, or leave index out.",
+        )
 
 
 def _head_format(text: str) -> HeadFormat:

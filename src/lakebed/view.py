@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
 import copy
-import dataclasses
 import datetime as dt
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +23,7 @@ from lakebed.errors import (
     PredicateError,
     ReadOnlyError,
 )
-from lakebed.model.dataclass_types import builder
+from lakebed.model.dataclass_types import builder, constructor_arguments, declared_fields
 from lakebed.model.evaluate import matches, value_of
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses
 from lakebed.model.partition import PartitionStrategy
@@ -35,6 +33,7 @@ from lakebed.model.predicate import (
     Comparison,
     Dnf,
     Leaf,
+    Like,
     Membership,
     NullCheck,
     Op,
@@ -49,7 +48,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.refinement import refine, set_of
 from lakebed.model.schema import Decimal, Primitive, Type
-from lakebed.model.sql_predicates import parse_sql
+from lakebed.model.sql_predicates import Parameters, parse_sql
 from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
 from lakebed.plan.plan import ScanPlan
@@ -223,25 +222,38 @@ class View(Readable):
         mine, others = self._source, other._source
         return mine.name == others.name and mine.store.uri == others.store.uri
 
-    def where(self, predicate: str | Dnf | Predicate) -> View:
+    def where(self, predicate: Condition, parameters: Parameters | None = None) -> View:
         """Narrow the view.
 
         Args:
-            predicate: SQL text, such as `"carrier = 'UA' AND time_hour >= '2013-06-01'"`; or
+            predicate: SQL text, such as `"carrier = 'UA' AND time_hour >= '2013-06-01'"`; or an
+                expression of pyarrow or Polars, such as `pc.field("carrier") == "UA"`; or
                 Kartothek's lists, such as `[[("carrier", "==", "UA")]]`, an OR of ANDs; or a
                 predicate. It may use fields and partition fields, including `batch_id`.
+                docs/views.md lists the functions. `now()` is the moment of this call.
+            parameters: Values for each `?` of the text, in order, or for each `:name`, by name. A
+                list stands for all of its values after IN.
 
         Raises:
             PredicateError: It cannot be parsed, names an unknown column, or a value is not of
-                its column's type.
+                its column's type; or a parameter is missing, or is not used in the text.
         """
         if isinstance(predicate, str):
-            condition = self._bound(lambda types: parse_sql(predicate, types))
-        elif isinstance(predicate, Comparison | Membership | NullCheck | And | Or):
+            condition = self._bound(lambda types: parse_sql(predicate, types, None, parameters))
+        elif parameters is not None:
+            raise PredicateError(
+                f"Parameters are given beside {shown(predicate)}.",
+                hint="Only SQL text has parameters; give the values in the condition.",
+            )
+        elif isinstance(predicate, Predicate):
             condition = self._bound(lambda types: bind(predicate, types))
-        else:
+        elif isinstance(predicate, list | tuple):
             terms = from_dnf(predicate)
             condition = self._bound(lambda types: bind(terms, types))
+        else:
+            from lakebed.arrow.expressions import exact_predicate
+
+            condition = self._bound(lambda types: exact_predicate(predicate, types))
         return self._refined_to(all_of([self._constraint, condition]))
 
     def _bound(self, bind_to: Callable[[Mapping[str, Type]], Predicate]) -> Predicate:
@@ -284,7 +296,7 @@ class View(Readable):
 
     def _refine(self, leaf: Leaf) -> View:
         bound = self._bound(lambda types: bind(leaf, types))
-        assert not isinstance(bound, And | Or)  # bind changes empty lists only
+        assert not isinstance(bound, And | Or | Like)  # bind changes empty lists only
         return self._refined_to(refine(self._constraint, bound))
 
     def _refined_to(self, constraint: Predicate) -> View:
@@ -398,24 +410,25 @@ class View(Readable):
         return known + scan.count(self._source.store, remaining)
 
     def reader(self, type: type | None = None) -> EntityReader:  # noqa: A002 - the word of API.md
-        """Return an iterator over the entities, as dicts or as instances of a dataclass.
+        """Return an iterator over the entities, as dicts or as instances of a class.
 
         Args:
-            type: A dataclass; only its fields are read.
+            type: A class that declares its fields: a dataclass, or one of attrs, pydantic or msgspec,
+                or a named tuple; only its fields are read.
 
         Raises:
-            InvalidInputError: `type` is not a dataclass; or, during iteration, an entity has a date
+            InvalidInputError: `type` is not such a class; or, during iteration, an entity has a date
                 or time outside the years 1 to 9999, which Python cannot represent.
             SchemaMismatchError: It has a field that the dataset lacks.
         """
         if type is None:
             return EntityReader(self.record_batches(), None)
-        if not (isinstance(type, builtins.type) and dataclasses.is_dataclass(type)):
+        if declared_fields(type) is None:
             raise InvalidInputError(
-                f"{shown(type)} is not a dataclass.",
-                hint="Give a class that is decorated with @dataclass, not an instance of it.",
+                f"{shown(type)} is not a class that declares fields.",
+                hint="Give a class, such as one decorated with @dataclass, not an instance of it.",
             )
-        names = [field.name for field in dataclasses.fields(type) if field.init]
+        names = list(constructor_arguments(type))
         return EntityReader(self.record_batches(names), builder(type))
 
     def is_empty(self) -> bool:
@@ -1114,6 +1127,9 @@ class PartitionView(View):
         self.path = path
         self.values = values
 
+
+Condition = str | Dnf | Predicate | Any
+"""What narrows a view: SQL text, lists, a predicate, or an expression of pyarrow or Polars."""
 
 Base = int | View | ReadPlan | Commit
 """The data that a write was derived from: a version, a snapshot or pinned view, a plan, a commit."""

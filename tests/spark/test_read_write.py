@@ -467,4 +467,10 @@ def test_the_default_path_uses_public_pyspark_api_alone():
     # Each where the session has them, and not without: what the optimizer knows of a plan, which
     # files its filters leave, the description of a job, an accumulator that tells of progress, and
     # the hosts of executors, for whoever looks for what they lack.
-    assert found == ["few.py", "pruned_files.py", "session.py", "telling.py", "worker_report.py"]
+    assert found == [
+        "accumulated.py",
+        "few.py",
+        "pruned_files.py",
+        "session.py",
+        "worker_report.py",
+    ]

@@ -193,17 +193,29 @@ def test_dataset_is_emptied_only_by_its_own_name(dataset: Dataset, store: Store)
     dataset.append([row(1)])
     other = Repository(store).create("e", dataset.descriptor)
 
-    with pytest.raises(InvalidInputError, match="no view is given"):
+    with pytest.raises(InvalidInputError, match="without a condition"):
         dataset.delete()
     with pytest.raises(InvalidInputError, match="not a view of 'd'"):
         dataset.delete(other)
-    with pytest.raises(InvalidInputError, match="not a view of 'd'"):
-        dataset.delete("n = 1")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="Parameters are given beside"):
+        dataset.delete(dataset, [1])
     assert dataset.version == 1
 
     dataset.delete(dataset)
 
     assert numbers(dataset) == []
+
+
+def test_condition_as_text_with_parameters_deletes_what_it_selects(store: Store) -> None:
+    dataset = make(store, by.identity("p"))
+    dataset.append([row(n, "a") for n in range(5)])
+
+    assert dataset.delete("n > 100") is None
+    commit = dataset.delete("n IN ? OR n = ?", [[0, 1], 4])
+
+    assert commit is not None
+    assert commit.deleted_row_count == 3
+    assert sorted(numbers(dataset)) == [2, 3]
 
 
 def test_rows_stay_in_their_partition_and_keep_their_values(store: Store) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import itertools
 import reprlib
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,21 @@ from lakebed.arrow.conform import check_nulls, check_shapes, default_of, unknown
 from lakebed.arrow.documents import compact
 from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
-from lakebed.model.arrow_types import field_to_arrow, type_to_arrow
-from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
+from lakebed.model.arrow_types import field_to_arrow, schema_from_arrow, type_to_arrow
+from lakebed.model.dataclass_types import declares_types, schema_from_dataclass
+from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor, find_schema_of_rows
 from lakebed.model.names import nearest
-from lakebed.model.schema import Decimal, Field, Kind, ListOf, MapOf, Primitive, Struct, Type
+from lakebed.model.schema import (
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
 from lakebed.model.values import check_value
 
 ENTITIES_PER_BATCH = 10_000
@@ -48,10 +60,11 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
     """Yield record batches of rows in any supported form.
 
     Args:
-        data: A pyarrow Table, RecordBatch or RecordBatchReader, a pandas DataFrame, any other
-            object with `__arrow_c_stream__` or `__arrow_c_array__`, such as a frame of Polars or a
-            relation of DuckDB; or an iterable of dicts, dataclass instances or other objects with
-            fields, or of any of these tables and frames.
+        data: A pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner, a pandas
+            DataFrame, a LazyFrame of Polars, a table of deltalake or pyiceberg, any other object with
+            `__arrow_c_stream__` or `__arrow_c_array__`, such as a frame of Polars or a relation of
+            DuckDB; or an iterable of dicts, dataclass instances or other objects with fields, or of
+            any of these tables and frames.
         descriptor: Descriptor of the dataset that receives the rows.
 
     Raises:
@@ -60,6 +73,7 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
         PartitionSpecError: All entities lack the source of a partition function, which is known
             only after the last one.
     """
+    data = opened(data)
     if type(data).__module__.startswith("pandas.") and hasattr(data, "columns"):
         yield from _from_pandas(data, descriptor).to_batches()
     elif is_arrow(data):
@@ -67,12 +81,107 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         yield from _from_iterable(data, descriptor)
     else:
+        raise _not_rows(data)
+
+
+def opened(data: Any) -> Any:
+    """Return the rows of what is read on demand as Arrow data, and every other object unchanged.
+
+    A LazyFrame is collected into memory; a table of deltalake or pyiceberg, a pyarrow Dataset and a
+    Scanner are streamed.
+    """
+    kind = type(data)
+    match kind.__module__.partition(".")[0], kind.__name__:
+        case "polars", "LazyFrame":
+            return data.collect()
+        case "deltalake", "DeltaTable":
+            # Since 1.6 it also reads deletion vectors and mapped columns.
+            scan = getattr(data, "scan", None)
+            return data.to_pyarrow_dataset().scanner().to_reader() if scan is None else scan()
+        case "pyiceberg", "Table" | "StaticTable":
+            return data.scan().to_arrow_batch_reader()
+        case "pyiceberg", "DataScan":
+            return data.to_arrow_batch_reader()
+    # The caller that has a Dataset has imported the module; to import it takes a while.
+    dataset = sys.modules.get("pyarrow.dataset")
+    if dataset is not None and isinstance(data, dataset.Dataset):
+        return data.scanner().to_reader()
+    return data.to_reader() if dataset is not None and isinstance(data, dataset.Scanner) else data
+
+
+def described(data: object) -> tuple[Schema, object]:
+    """Return the schema of rows in any supported form, and the rows.
+
+    The schema of entities is that of their class if it declares types, else it is inferred from the
+    first of them, where every field is nullable.
+
+    Args:
+        data: As for `to_batches`, or a Spark DataFrame.
+
+    Returns:
+        The schema, and the rows to write in place of `data`, of which some may have been read.
+
+    Raises:
+        InvalidInputError: There are no rows to infer the schema from, or `data` is not rows.
+        SchemaMismatchError: A field has values of several types, or of none.
+    """
+    schema = find_schema_of_rows(data)
+    if schema is not None:
+        return schema, data
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes | Mapping):
+        raise _not_rows(data)
+    remaining = iter(data)
+    chunk = list(itertools.islice(remaining, ENTITIES_PER_BATCH))
+    if not chunk:
         raise InvalidInputError(
-            f"Cannot write {type(data).__name__}.",
-            hint="Give a DataFrame of Spark, pandas or Polars (a LazyFrame is collected first), a "
-            "pyarrow Table, RecordBatch or RecordBatchReader, a relation of DuckDB, another object with "
-            "__arrow_c_stream__, or an iterable of dicts, dataclass instances or other objects.",
+            "The schema cannot be inferred: there are no rows.",
+            hint="Create the dataset first, with a schema: `repository.create(name, schema)`.",
         )
+    is_whole = isinstance(data, Sequence)
+    return _schema_of_items(chunk), data if is_whole else itertools.chain(chunk, remaining)
+
+
+def _schema_of_items(items: Sequence[object]) -> Schema:
+    first = find_schema_of_rows(items[0])
+    if first is not None:
+        return first
+    kind = type(items[0])
+    if declares_types(kind):
+        return schema_from_dataclass(kind)
+    entities = [as_mapping(item) for item in items]
+    names = list(dict.fromkeys(name for entity in entities for name in entity))
+    return schema_from_arrow(pa.schema([_inferred(name, entities) for name in names]))
+
+
+def _inferred(name: object, entities: Sequence[Mapping[str, Any]]) -> pa.Field:
+    if not isinstance(name, str):
+        raise SchemaMismatchError(
+            f"The rows have a field {name!r}, whose name is not a text.", hint="Rename it."
+        )
+    try:
+        column = pa.array([entity.get(name) for entity in entities])
+    except VALUE_ERRORS as exc:
+        raise SchemaMismatchError(
+            f"The type of field {name!r} cannot be inferred: {reason_of(exc)}.",
+            hint="Give all its values one type, or create the dataset first, with a schema.",
+        ) from exc
+    if pat.is_null(column.type):
+        raise SchemaMismatchError(
+            f"The type of field {name!r} cannot be inferred: its first {len(entities):,} values are "
+            "null.",
+            hint="Create the dataset first, with a schema: `repository.create(name, schema)`.",
+        )
+    return pa.field(name, column.type)
+
+
+def _not_rows(data: object) -> InvalidInputError:
+    return InvalidInputError(
+        f"Cannot write {type(data).__name__}.",
+        hint="Give a frame of Spark, pandas or Polars, a pyarrow Table, RecordBatch, "
+        "RecordBatchReader or Dataset, a relation of DuckDB, a table of deltalake or pyiceberg, "
+        "another object with __arrow_c_stream__, or an iterable of dicts, dataclass instances or "
+        "other objects.",
+    )
 
 
 def _from_pandas(frame: Any, descriptor: DatasetDescriptor) -> pa.Table:

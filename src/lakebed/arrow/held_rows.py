@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.arrow.conform import Conformer, default_of
-from lakebed.arrow.entities import as_mapping, to_batches, to_column
+from lakebed.arrow.entities import as_mapping, is_arrow, opened, to_batches, to_column
 from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
 from lakebed.errors import SchemaMismatchError, StorageError
 from lakebed.model.arrow_types import field_to_arrow
@@ -201,7 +201,8 @@ def data_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Rec
         InvalidInputError: `data` is of another kind.
         SchemaMismatchError: A value does not fit its field, or is null in a required field.
     """
-    is_tabular = isinstance(data, pa.RecordBatch | pa.Table | pa.RecordBatchReader)
+    data = opened(data)
+    is_tabular = is_arrow(data)
     is_pandas = type(data).__module__.startswith("pandas.")
     is_refused = isinstance(data, str | bytes | Mapping)
     if isinstance(data, Iterable) and not (is_tabular or is_pandas or is_refused):
@@ -240,7 +241,7 @@ def _of_items(items: Iterator[object], descriptor: DatasetDescriptor) -> Iterato
             waiting.clear()
 
     for item in items:
-        if isinstance(item, pa.RecordBatch | pa.Table):
+        if is_arrow(item):
             take()
             batches = list(conformed(to_batches(item, descriptor), descriptor))
             tables.append(pa.Table.from_batches(batches))

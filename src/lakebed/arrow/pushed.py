@@ -36,7 +36,7 @@ from lakebed.model.values import Scalar
 
 _TOKEN = re.compile(r"(call|field_ref|nested_field_ref|literal|options|end): '([^'\n]*)'")
 _METADATA = "-- schema metadata --\n"
-_COMPARISONS = {
+COMPARISONS = {
     "equal": Op.EQ,
     "not_equal": Op.NE,
     "less": Op.LT,
@@ -44,27 +44,33 @@ _COMPARISONS = {
     "greater": Op.GT,
     "greater_equal": Op.GE,
 }
-_TURNED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}  # where the field is right
+TURNED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}  # where the field is right
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class FieldNode:
+    """A column in an expression."""
+
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Literal:
+class LiteralNode:
+    """A literal in an expression."""
+
     value: pa.Scalar
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class CallNode:
+    """A call of a function of Arrow, with its options."""
+
     function: str
-    arguments: tuple[_Node, ...]
+    arguments: tuple[ExpressionNode, ...]
     options: Mapping[str, object]
 
 
-_Node = _Field | _Literal | _Call | None
+ExpressionNode = FieldNode | LiteralNode | CallNode | None
 """A part of an expression; None for one that is not understood."""
 
 
@@ -78,31 +84,31 @@ def weaker_predicate(expression: pc.Expression, types: Mapping[str, Type]) -> Pr
     Returns:
         The strongest such predicate that is understood; TRUE if there is none.
     """
-    node = _parse(expression, types)
+    node = parse_expression(expression, types)
     return _weaker(node, types) if node is not None else TRUE
 
 
 def fields_of(expression: pc.Expression, types: Mapping[str, Type]) -> frozenset[str] | None:
     """Return the columns that an expression names; None if they are unknown."""
-    node = _parse(expression, types)
+    node = parse_expression(expression, types)
     return None if node is None else _fields(node)
 
 
-def _fields(node: _Node) -> frozenset[str] | None:
+def _fields(node: ExpressionNode) -> frozenset[str] | None:
     match node:
-        case _Field(name):
+        case FieldNode(name):
             return frozenset([name])
-        case _Literal():
+        case LiteralNode():
             return frozenset()
-        case _Call(arguments=arguments):
+        case CallNode(arguments=arguments):
             parts = [_fields(argument) for argument in arguments]
             known = [part for part in parts if part is not None]
             return frozenset().union(*known) if len(known) == len(parts) else None
     return None
 
 
-def _parse(expression: pc.Expression, types: Mapping[str, Type]) -> _Node:
-    """Parse Arrow's text form of an expression."""
+def parse_expression(expression: pc.Expression, types: Mapping[str, Type]) -> ExpressionNode:
+    """Parse Arrow's text form of an expression; None if it cannot be parsed."""
     if any("'" in name or "\n" in name for name in types):
         return None  # a name that could be confused with the syntax
     try:
@@ -125,22 +131,24 @@ def _parse(expression: pc.Expression, types: Mapping[str, Type]) -> _Node:
         return None
 
 
-def _read(kind: str, text: str, parts: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> _Node:
+def _read(
+    kind: str, text: str, parts: Iterator[tuple[str, str]], batch: pa.RecordBatch
+) -> ExpressionNode:
     match kind:
         case "field_ref":
-            return _Field(text)
+            return FieldNode(text)
         case "nested_field_ref":
             for _ in range(int(text)):
                 next(parts)
             return None
         case "literal":
-            return _Literal(batch.column(int(text))[0])
+            return LiteralNode(batch.column(int(text))[0])
         case "call":
-            arguments: list[_Node] = []
+            arguments: list[ExpressionNode] = []
             options: Mapping[str, object] = {}
             for kind_, text_ in parts:
                 if kind_ == "end":
-                    return _Call(text, tuple(arguments), options)
+                    return CallNode(text, tuple(arguments), options)
                 if kind_ == "options":
                     options = dict(batch.column(int(text_))[0].items())
                 else:
@@ -148,30 +156,33 @@ def _read(kind: str, text: str, parts: Iterator[tuple[str, str]], batch: pa.Reco
     raise ValueError(kind)
 
 
-def _weaker(node: _Node, types: Mapping[str, Type]) -> Predicate:
+def _weaker(node: ExpressionNode, types: Mapping[str, Type]) -> Predicate:
     match node:
-        case _Call("and_kleene" | "and", arguments):
+        case CallNode("and_kleene" | "and", arguments):
             return all_of([_weaker(argument, types) for argument in arguments])
-        case _Call("or_kleene" | "or", arguments):
+        case CallNode("or_kleene" | "or", arguments):
             return any_of([_weaker(argument, types) for argument in arguments])
-        case _Call("if_else", (_, then, _Literal(otherwise))) if otherwise.as_py() in (None, False):
+        case CallNode("if_else", (_, then, LiteralNode(otherwise))) if otherwise.as_py() in (
+            None,
+            False,
+        ):
             return _weaker(then, types)
-        case _Call("is_valid", (_Field(name),)) if name in types:
+        case CallNode("is_valid", (FieldNode(name),)) if name in types:
             return NullCheck(name, negated=True)
-        case _Call("is_null", (_Field(name),), options) if name in types:
+        case CallNode("is_null", (FieldNode(name),), options) if name in types:
             return TRUE if _value(options, "nan_is_null") is not False else NullCheck(name)
-        case _Call("invert", (_Call("is_null", (_Field(name),), _),)) if name in types:
+        case CallNode("invert", (CallNode("is_null", (FieldNode(name),), _),)) if name in types:
             return NullCheck(name, negated=True)
-        case _Call("invert", (_Call("is_valid", (_Field(name),)),)) if name in types:
+        case CallNode("invert", (CallNode("is_valid", (FieldNode(name),)),)) if name in types:
             return NullCheck(name)
-        case _Call("is_in", (_Field(name),), options) if name in types:
+        case CallNode("is_in", (FieldNode(name),), options) if name in types:
             return _membership(name, options, types)
-        case _Call(function, (_Field(name), _Literal(value))) if function in _COMPARISONS:
-            return _comparison(name, _COMPARISONS[function], value, types)
-        case _Call(function, (_Literal(value), _Field(name))) if function in _COMPARISONS:
-            op = _COMPARISONS[function]
-            return _comparison(name, _TURNED.get(op, op), value, types)
-        case _Literal(value) if pa.types.is_boolean(value.type):
+        case CallNode(function, (FieldNode(name), LiteralNode(value))) if function in COMPARISONS:
+            return _comparison(name, COMPARISONS[function], value, types)
+        case CallNode(function, (LiteralNode(value), FieldNode(name))) if function in COMPARISONS:
+            op = COMPARISONS[function]
+            return _comparison(name, TURNED.get(op, op), value, types)
+        case LiteralNode(value) if pa.types.is_boolean(value.type):
             return TRUE if value.as_py() else FALSE
     return TRUE
 

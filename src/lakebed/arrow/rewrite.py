@@ -251,7 +251,7 @@ def rewrite_all(
         each task of Spark come some hundred bytes for each new file.
         Memory: that of one writer and of one compressed file a thread; see `lakebed.arrow.intact`.
     """
-    report = NO_PROGRESS if on_read is NO_PROGRESS else workers.telling(on_read)
+    report = NO_PROGRESS if on_read is NO_PROGRESS else workers.listening(on_read)
 
     def work_on(work: Work) -> Written:
         return rewrite(store, job, work, report)

@@ -45,7 +45,7 @@ class Workers(ABC):
         """Return the share of each worker in the memory of a process."""
 
     @abstractmethod
-    def telling(self, listener: Callable[..., None]) -> Callable[..., None]:
+    def listening(self, listener: Callable[..., None]) -> Callable[..., None]:
         """Return a function that a task calls with plain values, which then reach `listener`.
 
         The calls arrive while tasks run, if the workers support that, else never.
@@ -72,7 +72,7 @@ class Threads(Workers):
         """Return the share of one thread: all threads share the memory."""
         return max(1, memory_bytes // self.count)
 
-    def telling(self, listener: Callable[..., None]) -> Callable[..., None]:
+    def listening(self, listener: Callable[..., None]) -> Callable[..., None]:
         """Return the listener."""
         return listener
 

@@ -13,6 +13,7 @@ from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import TRUE, Predicate, bind
+from lakebed.model.sql_predicates import Parameters
 from lakebed.plan.search import plan
 from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_own_head
@@ -21,7 +22,7 @@ from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
-from lakebed.view import View, untouched
+from lakebed.view import Condition, View, untouched
 from lakebed.work.deletion import find_deleted, write_rest
 from lakebed.work.writer import settled_scope
 
@@ -146,12 +147,14 @@ class DatasetTransaction(View):
         self._add(data, scope)
 
     def delete(  # type: ignore[override]  # there is no commit yet
-        self, view: View
+        self, view: View | Condition, parameters: Parameters | None = None
     ) -> int:
-        """Delete the entities of a view, as the snapshot shows them.
+        """Delete the entities that meet a condition, as the snapshot shows them.
 
         Args:
-            view: A view of this dataset; the transaction itself is the view of everything.
+            view: A condition, as for `where`; or a view of this dataset. The transaction itself is
+                the view of everything.
+            parameters: Values for the parameters of a condition, as for `where`.
 
         Returns:
             The number of deleted entities.
@@ -160,10 +163,11 @@ class DatasetTransaction(View):
             InvalidInputError: The view is of another dataset; or the transaction has written to
                 one of the partitions before; or it is not open.
         """
+        doomed = view if isinstance(view, View) else self.where(view, parameters)
         with self._call() as started:
             target = self._target(started)
             store, state = self._source.store, self._watched.state
-            constraint = bind(self._own(view).constraint, state.layout.predicate_types)
+            constraint = bind(self._own(doomed).constraint, state.layout.predicate_types)
             chosen = plan(state, constraint, requests=0, store=store)
             deleted = find_deleted(store, chosen)
             if not deleted:

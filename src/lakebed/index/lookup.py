@@ -19,7 +19,7 @@ from pyarrow import types as pat
 from lakebed.errors import CorruptMetadataError
 from lakebed.index.segment import Footer, open_segment, read_groups
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
+from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
 from lakebed.model.schema import Type
 from lakebed.model.values import Scalar, is_nan
 from lakebed.store.at_once import at_once
@@ -198,6 +198,8 @@ def _question(leaf: Leaf, kind: pa.DataType) -> _Question:
             return _question_of_values((value,), kind, negated=op is Op.NE)
         case Comparison(op=op, value=value):
             return _question_of_range(op, value, kind)
+        case Like():
+            raise AssertionError  # never looked up
 
 
 def _question_of_values(values: Sequence[Scalar], kind: pa.DataType, *, negated: bool) -> _Question:

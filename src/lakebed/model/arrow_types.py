@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 from pyarrow import types as pat
 
@@ -73,6 +75,53 @@ def schema_from_arrow(schema: pa.Schema, *, strict_names: bool = True) -> Schema
             "Types are nested hundreds of levels deep.",
             hint="Flatten the schema, or store the inner part as a string.",
         ) from None
+
+
+def find_arrow_schema(source: Any) -> pa.Schema | None:
+    """Return the Arrow schema of a table, frame or stream of any library; None of other objects.
+
+    Raises:
+        SchemaMismatchError: The columns of a pandas frame have no Arrow types.
+        Exception: Errors of the library that owns the object.
+    """
+    kind = type(source)
+    match kind.__module__.partition(".")[0], kind.__name__:
+        case "pandas", "DataFrame":
+            return _schema_of_pandas(source)
+        case "polars", "LazyFrame":
+            return source.head(0).collect().to_arrow().schema
+        case "polars", _ if hasattr(kind, "to_arrow"):
+            return source.head(0).to_arrow().schema
+        case "deltalake", "DeltaTable":
+            return pa.schema(source.schema())
+        case "pyiceberg", "Table" | "StaticTable":
+            return source.schema().as_arrow()
+        case "pyiceberg", "DataScan":
+            return source.projection().as_arrow()
+    if isinstance(declared := getattr(source, "projected_schema", None), pa.Schema):
+        return declared  # of a scanner
+    if isinstance(declared := getattr(source, "schema", None), pa.Schema):
+        return declared
+    if hasattr(kind, "__arrow_c_schema__"):
+        return pa.schema(source)
+    if hasattr(kind, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(source).schema
+    return None
+
+
+def _schema_of_pandas(frame: Any) -> pa.Schema:
+    """Return the schema of a pandas frame; the named levels of its index are columns, as for `append`."""
+    levels = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    try:
+        rows = frame.reset_index(level=levels) if levels else frame
+        return pa.Schema.from_pandas(rows, preserve_index=False).remove_metadata()
+    except (pa.ArrowException, TypeError, ValueError) as exc:
+        # For a column, Arrow gives the reason first, and then the column.
+        reason = ": ".join(map(str, reversed(exc.args))) or type(exc).__name__
+        raise SchemaMismatchError(
+            f"The columns of the pandas frame have no types: {reason}.",
+            hint="Give each column a name of its own, and one type that Arrow has, such as text.",
+        ) from exc
 
 
 def _fields(

@@ -1,4 +1,4 @@
-"""Schemas from dataclasses, and instances of them from rows."""
+"""Schemas from classes that declare their fields, and instances of them from rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import datetime
 import decimal
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakebed.errors import SchemaMismatchError
@@ -25,8 +25,33 @@ _FROM_PYTHON: dict[object, Kind] = {
 }
 
 
+def declared_fields(cls: object) -> tuple[str, ...] | None:
+    """Return the names of the fields that a class declares; None if it declares none.
+
+    Dataclasses, classes of attrs, models of pydantic, structs of msgspec and named tuples do.
+    """
+    if not isinstance(cls, type):
+        return None
+    if dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls))
+    if (attributes := getattr(cls, "__attrs_attrs__", None)) is not None:
+        return tuple(attribute.name for attribute in attributes)
+    if isinstance(fields := getattr(cls, "model_fields", None), Mapping):
+        return tuple(fields)
+    names = getattr(cls, "__struct_fields__", None) or getattr(cls, "_fields", None)
+    return tuple(names) if isinstance(names, tuple) else None
+
+
+def declares_types(cls: type) -> bool:
+    """Return whether a class declares fields, and a type for each."""
+    names = declared_fields(cls)
+    return names is not None and all(
+        any(name in getattr(base, "__annotations__", ()) for base in cls.__mro__) for name in names
+    )
+
+
 def schema_from_dataclass(cls: type) -> Schema:
-    """Read a schema from a dataclass.
+    """Read a schema from a dataclass, or another class that declares fields with types.
 
     `int` is 64 bits, `datetime` is an instant. `X | None` is nullable, every other field is not.
 
@@ -42,22 +67,26 @@ def _hints(cls: type) -> dict[str, Any]:
     except NameError as exc:
         raise SchemaMismatchError(
             f"An annotation of {cls.__name__} cannot be resolved: {exc}.",
-            hint="Define the dataclass at the top of a module, where its names are known.",
+            hint="Define the class at the top of a module, where its names are known.",
         ) from exc
 
 
 def _fields(cls: type, place: str, outer: tuple[type, ...]) -> tuple[Field, ...]:
     if cls in outer:
         raise SchemaMismatchError(
-            f"Dataclass {cls.__name__} at {place!r} contains itself.",
+            f"Class {cls.__name__} at {place!r} contains itself.",
             hint="Recursive records have no columns; flatten it or store it as a string.",
         )
     hints = _hints(cls)
     fields = []
-    for field in dataclasses.fields(cls):
-        name = check_field_name(field.name)
-        here = f"{place}.{name}" if place else name
-        kind, nullable = _nullable(hints[field.name], here, (*outer, cls))
+    for name in declared_fields(cls) or ():
+        here = f"{place}.{check_field_name(name)}" if place else check_field_name(name)
+        if name not in hints:
+            raise SchemaMismatchError(
+                f"Field {here!r} of {cls.__name__} has no type.",
+                hint="Annotate it, as in `delay: int | None`.",
+            )
+        kind, nullable = _nullable(hints[name], here, (*outer, cls))
         fields.append(Field(name=name, type=kind, nullable=nullable))
     return tuple(fields)
 
@@ -79,7 +108,7 @@ def _nullable(hint: object, place: str, outer: tuple[type, ...]) -> tuple[Type, 
 def _type(hint: object, place: str, outer: tuple[type, ...]) -> Type:
     if hint in _FROM_PYTHON:
         return Primitive(_FROM_PYTHON[hint])
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and declared_fields(hint) is not None:
         return Struct(_fields(hint, place, outer))
     if element := _element_of(hint):
         return ListOf(*_nullable(element[0], f"{place}[]", outer))
@@ -93,7 +122,7 @@ def _type(hint: object, place: str, outer: tuple[type, ...]) -> Type:
     raise SchemaMismatchError(
         f"Unsupported annotation {hint!r} of field {place!r}.",
         hint="Use bool, int, float, str, bytes, date, datetime, list[…], dict[str, …], "
-        "another dataclass, or one of these with '| None'.",
+        "another class with fields, or one of these with '| None'.",
     )
 
 
@@ -111,16 +140,30 @@ def _map_value_of(hint: object) -> tuple[object, ...]:
 
 
 def builder(cls: type) -> Callable[[dict[str, Any]], Any]:
-    """Return a function that makes an instance of a dataclass from a row, nested ones included."""
+    """Return a function that makes an instance of a class from a row, nested ones included."""
     hints = _hints(cls)
     converters = {
-        field.name: _converter(hints[field.name]) for field in dataclasses.fields(cls) if field.init
+        name: (argument, _converter(hints[name]))
+        for name, argument in constructor_arguments(cls).items()
     }
 
     def build(row: dict[str, Any]) -> Any:
-        return cls(**{name: convert(row[name]) for name, convert in converters.items()})
+        return cls(
+            **{argument: convert(row[name]) for name, (argument, convert) in converters.items()}
+        )
 
     return build
+
+
+def constructor_arguments(cls: type) -> dict[str, str]:
+    """Return the argument of the constructor for each field that it takes."""
+    if dataclasses.is_dataclass(cls):
+        return {field.name: field.name for field in dataclasses.fields(cls) if field.init}
+    if (attributes := getattr(cls, "__attrs_attrs__", None)) is not None:
+        return {field.name: field.alias for field in attributes if field.init}
+    if isinstance(fields := getattr(cls, "model_fields", None), Mapping):
+        return {name: field.alias or name for name, field in fields.items()}
+    return {name: name for name in declared_fields(cls) or ()}
 
 
 def _converter(hint: object) -> Callable[[Any], Any]:
@@ -130,7 +173,7 @@ def _converter(hint: object) -> Callable[[Any], Any]:
 
 
 def _converter_of_values(hint: object) -> Callable[[Any], Any]:
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and declared_fields(hint) is not None:
         return builder(hint)
     if element := _element_of(hint):
         convert = _converter(element[0])

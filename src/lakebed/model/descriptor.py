@@ -16,9 +16,9 @@ from lakebed.common.given import check_given, given_names, read_given
 from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.shown import cut
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
-from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.arrow_types import find_arrow_schema, schema_from_arrow
 from lakebed.model.avro import check_depth, schema_from_avro, schema_to_avro
-from lakebed.model.dataclass_types import schema_from_dataclass
+from lakebed.model.dataclass_types import declared_fields, schema_from_dataclass
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.kite_forms import MAPPING, find_mapping, find_strategy
 from lakebed.model.names import nearest
@@ -88,7 +88,10 @@ class DatasetDescriptor:
 
         Args:
             schema: Avro (parsed, JSON text, or the path of an .avsc file), a pyarrow.Schema,
-                a Spark StructType or DataFrame, a dataclass, or a Lakebed schema.
+                a Spark StructType, a class with typed fields (a dataclass, or one of attrs, pydantic
+                or msgspec), or a Lakebed schema; or the rows: a frame of Spark, pandas or Polars, an
+                Arrow table or stream, a relation of DuckDB, a table of deltalake or pyiceberg. The
+                named levels of a pandas index are fields, other indices are not.
             partition_by: Functions from `lakebed.by`, or text such as
                 `"date(time_hour) as dt, hash(user_id, 64)"`, or a list of both; `()` for no
                 partitions. None for those that an Avro schema of Kite holds under `partitions`;
@@ -348,23 +351,42 @@ def read_schema(source: object) -> Schema:
         return source
     if isinstance(source, pa.Schema):
         return schema_from_arrow(source)
-    if isinstance(source, type) and dataclasses.is_dataclass(source):
+    if isinstance(source, type) and declared_fields(source) is not None:
         return schema_from_dataclass(source)
     if isinstance(source, Mapping):
         return schema_from_avro(source)
     if isinstance(source, str | os.PathLike):
         return schema_from_avro(_parse_avro(source))
-    # A Spark DataFrame has the schema, and the schema its JSON form: no pyspark is needed here.
-    inner = getattr(source, "schema", source)
-    if isinstance(inner, pa.Schema):
-        return schema_from_arrow(inner)
-    if hasattr(inner, "jsonValue"):
-        return schema_from_spark(inner.jsonValue())
+    if hasattr(source, "jsonValue"):
+        return schema_from_spark(source.jsonValue())
+    found = find_schema_of_rows(source)
+    if found is not None:
+        return found
     raise SchemaMismatchError(
         f"Cannot read a schema from {type(source).__name__}.",
-        hint="Give Avro (parsed, text or a path), a pyarrow Schema or Table, a Spark StructType or "
-        "DataFrame, or a dataclass; for a pandas frame pyarrow.Schema.from_pandas(frame).",
+        hint="Give Avro (parsed, text or a path), a pyarrow Schema or Table, a frame of Spark, pandas "
+        "or Polars, a Spark StructType, a table of another format, or a class with typed fields, such "
+        "as a dataclass. For rows without a schema: `repository.write`.",
     )
+
+
+def find_schema_of_rows(source: object) -> Schema | None:
+    """Return the schema of a frame, a table or a stream of rows; None of an object without one.
+
+    Raises:
+        SchemaMismatchError: It holds an unsupported type.
+        InvalidNameError: A field name is not legal.
+    """
+    # To ask a LazyFrame for its schema is a warning.
+    is_lazy = type(source).__module__.startswith("polars.")
+    # A Spark DataFrame has the schema, and the schema its JSON form: no pyspark is needed here.
+    inner: Any = None if is_lazy else getattr(source, "schema", None)
+    if isinstance(inner, Schema):
+        return inner
+    if hasattr(inner, "jsonValue"):
+        return schema_from_spark(inner.jsonValue())
+    found = find_arrow_schema(source)
+    return None if found is None else schema_from_arrow(found)
 
 
 def _avro_document(source: object) -> Mapping[str, Any] | None:

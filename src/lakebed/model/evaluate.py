@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lakebed.model.predicate import And, Comparison, Membership, NullCheck, Op, Or, Predicate
+from lakebed.model.predicate import (
+    And,
+    Comparison,
+    Like,
+    Membership,
+    NullCheck,
+    Op,
+    Or,
+    Predicate,
+    lower_case,
+    pieces_of,
+)
 from lakebed.model.values import Scalar, is_nan
 
 # Also for Arrow expressions and Spark columns, which overload the operators.
@@ -50,6 +63,25 @@ def _truth(predicate: Predicate, values: Mapping[str, Any]) -> bool | None:
                 # Nothing is in an empty list, not even null.
                 return None if members else negated
             return predicate.lists(value) is not negated
+        case Like(column, pattern, ignores_case, negated):
+            value = value_of(values, column)
+            if value is None:
+                return None
+            return fits(value, pattern, ignores_case=ignores_case) is not negated
+
+
+def fits(text: str, pattern: str, *, ignores_case: bool = False) -> bool:
+    """Return whether a text fits a pattern of LIKE, or of ILIKE."""
+    if ignores_case:
+        text, pattern = lower_case(text), lower_case(pattern)
+    return _expression_of(pattern).fullmatch(text) is not None
+
+
+@functools.lru_cache(maxsize=64)
+def _expression_of(pattern: str) -> re.Pattern[str]:
+    wild = {"%": ".*", "_": "."}
+    parts = [wild.get(piece) or re.escape(piece[1:]) for piece in pieces_of(pattern)]
+    return re.compile("".join(parts), re.DOTALL)
 
 
 def value_of(values: Mapping[str, Any], column: str) -> Any:

@@ -8,7 +8,7 @@ the type of the field that they are for.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, get_args
 
@@ -21,6 +21,7 @@ from lakebed.model.predicate import (
     TRUE,
     Comparison,
     Leaf,
+    Like,
     Membership,
     NullCheck,
     Predicate,
@@ -361,6 +362,8 @@ def _of_target(text: str | None, types: Mapping[str, Type]) -> Predicate:
                 return Comparison(column, op, value)
             case Membership(values=values, negated=negated):
                 return Membership(column, values, negated)
+            case Like():
+                return replace(leaf, column=column)
 
     return map_leaves(bound, plain) if any(leaves(bound)) else bound
 

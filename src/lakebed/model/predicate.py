@@ -19,7 +19,7 @@ from functools import cached_property
 from lakebed.common.html import shortened
 from lakebed.errors import InvalidInputError, PredicateError
 from lakebed.model.names import nearest
-from lakebed.model.schema import Type, path_of
+from lakebed.model.schema import Kind, Primitive, Type, path_of
 from lakebed.model.values import Scalar, check_value, is_nan
 
 
@@ -97,6 +97,26 @@ class NullCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class Like:
+    """`column [NOT] LIKE 'pattern'`, or ILIKE, of text.
+
+    In the pattern `%` stands for any characters, `_` for one, and a backslash makes the character
+    after it stand for itself. ILIKE compares letters by their lower case, one by one; see
+    `lower_case`.
+    """
+
+    column: str
+    pattern: str
+    ignores_case: bool = False
+    negated: bool = False
+
+    def __str__(self) -> str:
+        operator = "ILIKE" if self.ignores_case else "LIKE"
+        negation = "NOT " if self.negated else ""
+        return f"{sql_name(self.column)} {negation}{operator} {sql_literal(self.pattern)}"
+
+
+@dataclass(frozen=True, slots=True)
 class And:
     """All of the parts; true without parts."""
 
@@ -116,7 +136,7 @@ class Or:
         return _join(self.parts, " OR ") or "FALSE"
 
 
-Leaf = Comparison | Membership | NullCheck
+Leaf = Comparison | Membership | NullCheck | Like
 Predicate = Leaf | And | Or
 
 TRUE = And()
@@ -199,6 +219,8 @@ def negate(predicate: Predicate) -> Predicate:
             return Membership(column, values, not negated)
         case NullCheck(column, negated):
             return NullCheck(column, not negated)
+        case Like(column, pattern, ignores_case, negated):
+            return Like(column, pattern, ignores_case, not negated)
         case And(parts):
             return any_of([negate(part) for part in parts])
         case Or(parts):
@@ -339,6 +361,15 @@ def bind(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
                 return Comparison(column, op, _bind_value(value, kind, column))
             case Membership(_, (), negated):
                 return TRUE if negated else FALSE
+            case Like(column):
+                if kind != Primitive(Kind.STRING):
+                    raise PredicateError(
+                        f"Column {column!r} of type {kind} is compared with a pattern.",
+                        hint="Only text has patterns; compare it with a value.",
+                    )
+                pieces_of(leaf.pattern)
+                is_plain = not (leaf.ignores_case or leaf.negated)
+                return like(column, leaf.pattern) if is_plain else leaf
             case Membership(column, values, negated):
                 bound = tuple(_bind_value(value, kind, column) for value in values)
                 return Membership(column, tuple(dict.fromkeys(bound)), negated)
@@ -351,6 +382,76 @@ def _bind_value(value: Scalar, kind: Type, column: str) -> Scalar:
         return check_value(value, kind, column)
     except InvalidInputError as exc:
         raise PredicateError(exc.message, hint=exc.hint) from exc
+
+
+_ANY, _ONE = "%", "_"
+_LAST_CHARACTER = chr(0x10FFFF)
+_SURROGATES = range(0xD800, 0xE000)  # stand for no character
+
+
+def pieces_of(pattern: str) -> tuple[str, ...]:
+    r"""Return the parts of a pattern: `%`, `_`, and each other character behind a backslash.
+
+    Raises:
+        PredicateError: The pattern ends with a backslash.
+
+    >>> pieces_of(r"a%\%")
+    ('\\a', '%', '\\%')
+    """
+    pieces: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character in (_ANY, _ONE):
+            pieces.append(character)
+        elif character == "\\":
+            try:
+                pieces.append("\\" + next(characters))
+            except StopIteration:
+                raise PredicateError(
+                    f"The pattern {pattern!r} ends with a backslash, which has nothing to escape.",
+                    hint="Write a backslash as two.",
+                ) from None
+        else:
+            pieces.append("\\" + character)
+    return tuple(pieces)
+
+
+def escaped(text: str) -> str:
+    """Return the pattern that fits a text and nothing else."""
+    return re.sub(r"([\\%_])", r"\\\1", text)
+
+
+def lower_case(text: str) -> str:
+    """Return a text with each letter in lower case, as many as before: `ß` and `ς` stay."""
+    return "".join(map(str.lower, text.replace("\u0130", "i")))
+
+
+def like(column: str, pattern: str) -> Predicate:
+    """Return the condition that a text fits a pattern, as comparisons as far as these can express it.
+
+    Raises:
+        PredicateError: The pattern ends with a backslash.
+    """
+    pieces = pieces_of(pattern)
+    plain = next((i for i, piece in enumerate(pieces) if piece in (_ANY, _ONE)), len(pieces))
+    prefix = "".join(piece[1:] for piece in pieces[:plain])
+    if plain == len(pieces):
+        return Comparison(column, Op.EQ, prefix)
+    within = begins_with(column, prefix)
+    if within is not None and pieces[plain:] == (_ANY,):
+        return within
+    return all_of([*(() if within is None else within.parts), Like(column, pattern)])
+
+
+def begins_with(column: str, prefix: str) -> And | None:
+    """Return the range of texts with a prefix, in the order of their characters; None for all."""
+    if not prefix or prefix.endswith(_LAST_CHARACTER):
+        return None
+    following = ord(prefix[-1]) + 1
+    if following in _SURROGATES:
+        following = _SURROGATES.stop
+    end = prefix[:-1] + chr(following)
+    return And((Comparison(column, Op.GE, prefix), Comparison(column, Op.LT, end)))
 
 
 _DNF_OPS = {

@@ -11,7 +11,6 @@ from lakebed.model.evaluate import matches
 from lakebed.model.predicate import (
     FALSE,
     Comparison,
-    Leaf,
     Membership,
     NullCheck,
     Op,
@@ -22,11 +21,14 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.values import Scalar
 
+# What a refinement may be; patterns are given by SQL text.
+Condition = Comparison | Membership | NullCheck
+
 LOWER = (Op.GT, Op.GE)
 UPPER = (Op.LT, Op.LE)
 
 
-def refine(constraint: Predicate, leaf: Leaf) -> Predicate:
+def refine(constraint: Predicate, leaf: Condition) -> Predicate:
     """Return the constraint, narrowed by one condition.
 
     Args:
@@ -48,7 +50,7 @@ def refine(constraint: Predicate, leaf: Leaf) -> Predicate:
     return all_of([*before, *refined, *after])
 
 
-def _check_inside(same: list[Predicate], leaf: Leaf) -> None:
+def _check_inside(same: list[Predicate], leaf: Condition) -> None:
     """The end of an open range need not be in the view itself, if it is an end of the view."""
     if isinstance(leaf, NullCheck):
         if NullCheck(leaf.column) in same:
@@ -74,7 +76,7 @@ def _outside(what: str, part: Predicate) -> PredicateError:
     )
 
 
-def _refine_field(same: list[Predicate], leaf: Leaf) -> list[Predicate]:
+def _refine_field(same: list[Predicate], leaf: Condition) -> list[Predicate]:
     """Return the conditions on one field, narrowed by one more that lies inside them."""
     match leaf:
         case NullCheck(column):

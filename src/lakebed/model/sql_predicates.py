@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import decimal
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakebed.common.shown import shown
+from lakebed.common.shown import counted, shown
 from lakebed.errors import InvalidInputError, PredicateError
 from lakebed.model.assignments import Computed, Constant, Function, OfColumn, Term
+from lakebed.model.names import nearest
 from lakebed.model.predicate import (
     FALSE,
     TRUE,
     Comparison,
+    Like,
     Membership,
     NullCheck,
     Op,
@@ -23,9 +26,13 @@ from lakebed.model.predicate import (
     all_of,
     any_of,
     check_columns,
+    escaped,
+    like,
     negate,
+    pieces_of,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
+from lakebed.model.sql_moments import SqlMoments
 from lakebed.model.values import (
     FLOATS,
     INTEGERS,
@@ -49,17 +56,24 @@ class Compared:
 
 
 def parse_sql(
-    text: str, types: Mapping[str, Type], compared: dict[str, Compared] | None = None
+    text: str,
+    types: Mapping[str, Type],
+    compared: dict[str, Compared] | None = None,
+    parameters: Parameters | None = None,
 ) -> Predicate:
     """Read a predicate from SQL text, its literals typed by the columns they meet.
 
-    Understood are AND, OR, NOT, the comparisons, IN, BETWEEN, IS NULL, and literals: numbers,
-    text, TRUE, FALSE, DATE '…', TIMESTAMP '…', X'…'. Text that meets a date or timestamp column is
-    read as one; a timestamp without zone is UTC.
+    Understood are AND, OR, NOT, the comparisons, IN, BETWEEN, IS NULL, LIKE, ILIKE, `startswith`,
+    `endswith`, `contains`, `upper` and `lower` of a column, and literals: numbers, text, TRUE,
+    FALSE, DATE '…', TIMESTAMP '…', X'…'. Text that meets a date or timestamp column is read as one;
+    a timestamp without zone is UTC. `now()`, `current_timestamp`, `current_date` and intervals that
+    are added to or taken from a time are computed here, for all of the text at one moment.
 
     Args:
         text: What would stand behind WHERE.
         types: Columns that may appear.
+        parameters: Values for the `?` in the text, in order, or for `:name`, by name. A list stands
+            for all of its values behind IN.
         compared: Takes the comparisons of two columns, each under the name of a boolean column that
             stands for it in the predicate. None refuses them.
 
@@ -67,9 +81,12 @@ def parse_sql(
         PredicateError: The text does not parse, holds something else, names an unknown
             column, or a literal does not fit its column.
     """
+    given = _Given(text, parameters)
     tree = _tree_of(text)
     try:
-        return _Reader(text, types, compared).read(tree)
+        predicate = _Reader(text, types, compared, given).read(tree)
+        given.check_all_used()
+        return predicate
     except RecursionError as exc:
         raise _unreadable(text, "it is nested too deeply") from exc
 
@@ -119,6 +136,104 @@ def _unreadable(text: str, reason: str) -> PredicateError:
     )
 
 
+Parameters = Sequence[object] | Mapping[str, object]
+"""Values for the `?` of a text, in order, or for its `:name`, by name."""
+
+
+class _Given:
+    """The parameters of a text, and which of them were used."""
+
+    def __init__(self, text: str, parameters: Parameters | None) -> None:
+        if parameters is not None and (
+            isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping)
+        ):
+            raise PredicateError(
+                f"The parameters of {shown(text)} are {shown(parameters)}.",
+                hint="Give a list for `?`, or a dict for `:name`.",
+            )
+        self._text = text
+        self._by_name = parameters if isinstance(parameters, Mapping) else None
+        self._in_order = [] if parameters is None or self._by_name is not None else [*parameters]
+        self._used: list[object] = []
+
+    def value_of(self, node: exp.Placeholder) -> object:
+        """Return the value of a placeholder."""
+        name = node.args.get("this")
+        if not name:
+            if self._by_name is not None or len(self._used) >= len(self._in_order):
+                raise self._mismatch()
+            self._used.append(None)
+            return self._in_order[len(self._used) - 1]
+        if self._by_name is None or name not in self._by_name:
+            raise PredicateError(
+                f"There is no parameter {name!r} for {shown(self._text)}.",
+                hint=nearest(name, list(map(str, self._by_name or ())))
+                or f"Give it by name: {{{name!r}: …}}.",
+            )
+        self._used.append(name)
+        return self._by_name[name]
+
+    def values_of(self, node: exp.Placeholder) -> list[object]:
+        """Return the values of a placeholder behind IN: those of a list, or the one."""
+        value = self.value_of(node)
+        if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
+            return list(value)
+        return [value]
+
+    def check_all_used(self) -> None:
+        """Check that no parameter is left.
+
+        Raises:
+            PredicateError: One is.
+        """
+        if self._by_name is None and len(self._used) < len(self._in_order):
+            raise self._mismatch()
+        for name in self._by_name or ():
+            if name not in self._used:
+                raise PredicateError(
+                    f"The parameter {name!r} does not stand in {shown(self._text)}.",
+                    hint=f"Write :{name} in the text, or leave it out.",
+                )
+
+    def _mismatch(self) -> PredicateError:
+        asked = self._text.count("?")
+        return PredicateError(
+            f"{shown(self._text)} has {counted(asked, 'parameter')} of the form `?`, and "
+            f"{len(self._in_order):,} were given.",
+            hint="Give a list with a value for each `?`.",
+        )
+
+
+def _with_backslashes(pattern: str, escape: str) -> str:
+    """Return a pattern with the default escape character in the place of another one."""
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            parts.append("\\" + next(characters, ""))
+        else:
+            parts.append("\\\\" if character == "\\" else character)
+    return "".join(parts)
+
+
+def _as_time(moment: dt.datetime | dt.date, kind: Type, column: str) -> Scalar:
+    """Return a computed moment as a value of a column of dates or times."""
+    is_moment = isinstance(moment, dt.datetime)
+    if _kind_of(kind) is Kind.DATE:
+        if is_moment:
+            raise PredicateError(
+                f"Column {column!r} of type {kind} is compared with a time.",
+                hint="Use current_date, and whole days.",
+            )
+        return check_value(moment, kind, column)
+    if not is_moment:
+        moment = dt.datetime.combine(moment, dt.time(), dt.UTC)
+    assert isinstance(moment, dt.datetime)
+    if _kind_of(kind) is Kind.TIMESTAMP_NTZ:
+        moment = moment.replace(tzinfo=None)
+    return check_value(moment, kind, column)
+
+
 _QUOTED = TIMES | {Kind.STRING}
 _COMPARED = "lakebed.compared."  # no field has a dot in its name
 # Where the words of `check_value` are for Python and not for SQL.
@@ -136,7 +251,11 @@ _LITERAL_HINTS: Mapping[Kind | None, str] = {
 
 class _Reader:
     def __init__(
-        self, text: str, types: Mapping[str, Type], compared: dict[str, Compared] | None = None
+        self,
+        text: str,
+        types: Mapping[str, Type],
+        compared: dict[str, Compared] | None = None,
+        given: _Given | None = None,
     ) -> None:
         from sqlglot import expressions as exp
 
@@ -144,6 +263,8 @@ class _Reader:
         self._text = text
         self._types = types
         self._compared = compared
+        self._given = given or _Given(text, None)
+        self._moments = SqlMoments(dt.datetime.now(dt.UTC))
         self._comparisons: dict[type[exp.Expr], tuple[Op, Op]] = {
             exp.EQ: (Op.EQ, Op.EQ),
             exp.NEQ: (Op.NE, Op.NE),
@@ -168,10 +289,19 @@ class _Reader:
                 return TRUE if node.this else FALSE
             case exp.Is():
                 return self._is(node)
-            case exp.In() if node.expressions:
-                column = self._column(node.this)
-                values = tuple(self._literal(item, column) for item in node.expressions)
-                return Membership(column, tuple(dict.fromkeys(values)))
+            case exp.In() if node.expressions or isinstance(
+                node.args.get("field"), exp.Placeholder
+            ):
+                return self._membership(node)
+            case exp.Like() | exp.ILike() | exp.Escape():
+                return self._like(node)
+            case exp.StartsWith() | exp.EndsWith() | exp.Contains():
+                column, part = self._column(node.this), self._text_of(node.expression, node)
+                start, end = (
+                    "%" * (not isinstance(node, exp.StartsWith)),
+                    "%" * (not isinstance(node, exp.EndsWith)),
+                )
+                return self._fits(column, f"{start}{escaped(part)}{end}", node)
             case exp.Between():
                 column = self._column(node.this)
                 low = self._literal(node.args["low"], column)
@@ -194,8 +324,92 @@ class _Reader:
             not isinstance(left, columns) or (self._knows(right) and not self._knows(left))
         ):
             left, right, op = right, left, flipped
+        cased = isinstance(left, (self._exp.Upper, self._exp.Lower))
+        if isinstance(right, (self._exp.Upper, self._exp.Lower)) and not cased:
+            left, right, op, cased = right, left, flipped, True
+        if cased and op in (Op.EQ, Op.NE):
+            is_equal = self._fits_cased(left, escaped(self._text_of(right, node)), node)
+            return is_equal if op is Op.EQ else negate(is_equal)
         column = self._column(left)
         return Comparison(column, op, self._literal(right, column))
+
+    def _membership(self, node: exp.In) -> Predicate:
+        exp = self._exp
+        items: list[object] = []
+        for item in node.expressions or [node.args["field"]]:
+            if isinstance(item, exp.Placeholder):
+                items += self._given.values_of(item)
+            else:
+                items.append(item)
+        if isinstance(node.this, exp.Upper | exp.Lower):
+            patterns = [escaped(self._text_of(item, node)) for item in items]
+            return any_of([self._fits_cased(node.this, pattern, node) for pattern in patterns])
+        column = self._column(node.this)
+        values = tuple(self._literal(item, column) for item in items)
+        listed = Membership(column, tuple(dict.fromkeys(values)))
+        return listed if values else FALSE
+
+    def _like(self, node: exp.Expr) -> Predicate:
+        """Return the condition of LIKE and ILIKE, with or without ESCAPE."""
+        exp, escape = self._exp, "\\"
+        whole = node
+        if isinstance(node, exp.Escape):
+            escape, node = self._text_of(node.expression, whole), node.this
+        if not isinstance(node, exp.Like | exp.ILike) or len(escape) != 1:
+            raise self._refused(whole)
+        pattern = self._text_of(node.expression, whole)
+        if escape != "\\":
+            pattern = _with_backslashes(pattern, escape)
+        if isinstance(node.this, exp.Upper | exp.Lower):
+            fitting = self._fits_cased(node.this, pattern, whole)
+        elif isinstance(node, exp.ILike):
+            fitting = self._fits(self._column(node.this), pattern, whole, ignores_case=True)
+        else:
+            fitting = self._fits(self._column(node.this), pattern, whole)
+        # In newer releases of sqlglot, NOT LIKE is no negation around LIKE.
+        return negate(fitting) if node.args.get("negate") else fitting
+
+    def _fits_cased(self, node: exp.Expr, pattern: str, whole: exp.Expr) -> Predicate:
+        """Return the condition that a column in upper or lower case fits a pattern."""
+        case = str.upper if isinstance(node, self._exp.Upper) else str.lower
+        if pattern != "".join(
+            letter if len(case(letter)) > 1 else case(letter) for letter in pattern
+        ):
+            name = "upper" if case is str.upper else "lower"
+            raise PredicateError(
+                f"{shown(whole.sql(dialect='spark'))} is never true: {name} has no such letters.",
+                hint=f"Write {shown(case(pattern))}, or use ILIKE.",
+            )
+        return self._fits(self._column(node.this), pattern, whole, ignores_case=True)
+
+    def _fits(
+        self, column: str, pattern: str, whole: exp.Expr, *, ignores_case: bool = False
+    ) -> Predicate:
+        kind = self._types[column]
+        if kind != Primitive(Kind.STRING):
+            raise PredicateError(
+                f"Column {column!r} of type {kind} is compared with text in "
+                f"{shown(whole.sql(dialect='spark'))}.",
+                hint="Only text has patterns and letters; compare it with a value.",
+            )
+        pieces_of(pattern)
+        return Like(column, pattern, ignores_case=True) if ignores_case else like(column, pattern)
+
+    def _text_of(self, node: object, whole: exp.Expr) -> str:
+        """Return a text that is given as a literal or a parameter."""
+        exp = self._exp
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Placeholder):
+            node = self._given.value_of(node)
+        elif isinstance(node, exp.Literal) and node.is_string:
+            node = node.name
+        if not isinstance(node, str):
+            raise PredicateError(
+                f"{shown(whole.sql(dialect='spark'))} needs a text in {shown(self._text)}.",
+                hint="Give a literal in single quotes, such as 'UA%', or a parameter.",
+            )
+        return node
 
     def _two_columns(self, pair: Compared) -> Predicate:
         left, right = self._types[pair.left], self._types[pair.right]
@@ -246,8 +460,10 @@ class _Reader:
         check_columns(NullCheck(name), self._types)
         return name
 
-    def _literal(self, node: exp.Expr, column: str) -> Scalar:
+    def _literal(self, node: object, column: str) -> Scalar:
         try:
+            if not isinstance(node, self._exp.Expression):  # of a list that is a parameter
+                return self._value_of_parameter(node, column)
             return self._value(node, column)
         except PredicateError:
             raise
@@ -299,9 +515,26 @@ class _Reader:
                 # DATE '2013-06-01' is parsed as a cast; the column's own type decides the reading.
                 if _is_timely(kind):
                     return parse_value(text.name, kind, column)
-            case exp.Sub() if _kind_of(kind) in _QUOTED:
-                raise self._unquoted_date(node, column)
+            case exp.Placeholder():
+                return self._value_of_parameter(self._given.value_of(node), column)
+        if _is_timely(kind):
+            moment = self._moments.find(node)
+            if moment is not None:
+                return _as_time(moment, kind, column)
+        if isinstance(node, exp.Sub) and _kind_of(kind) in _QUOTED:
+            raise self._unquoted_date(node, column)
         raise self._refused(node)
+
+    def _value_of_parameter(self, value: object, column: str) -> Scalar:
+        kind = self._types[column]
+        if value is None:
+            raise PredicateError(
+                f"Column {column!r} is compared with NULL, which is never true.",
+                hint=f"Write {column} IS NULL.",
+            )
+        if isinstance(value, str) and _is_timely(kind):
+            return parse_value(value, kind, column)
+        return check_value(value, kind, column)
 
     def _unquoted_date(self, node: exp.Sub, column: str) -> PredicateError:
         """Return the error for a difference, which a date without quotes is in SQL."""
@@ -321,23 +554,10 @@ class _Reader:
         hint = "Compare a column with a literal; AND, OR, NOT, IN, BETWEEN and IS NULL combine."
         return PredicateError(
             f"Cannot use {shown(node.sql(dialect='spark'))} in the predicate {shown(self._text)}.",
-            hint=self._hint_of_pattern(node) or hint,
+            hint="Regular expressions are asked after reading, as by Spark, DuckDB or pandas."
+            if isinstance(node, self._exp.RegexpLike | self._exp.RegexpILike)
+            else hint,
         )
-
-    def _hint_of_pattern(self, node: exp.Expr) -> str:
-        """Return what to write in the place of LIKE and its kin; empty for anything else."""
-        exp = self._exp
-        if not isinstance(node, exp.Like | exp.ILike | exp.RegexpLike | exp.RegexpILike):
-            return ""
-        pattern = node.expression.name if isinstance(node.expression, exp.Literal) else ""
-        start = pattern.removesuffix("%")
-        is_start = pattern == f"{start}%" and re.fullmatch(r"[A-Za-z0-9 .:/-]*[A-Za-z0-9]", start)
-        if is_start and isinstance(node, exp.Like) and isinstance(node.this, exp.Column):
-            column, end = node.this.sql(dialect="spark"), start[:-1] + chr(ord(start[-1]) + 1)
-            return (
-                f"For texts that begin with it, write {column} >= '{start}' AND {column} < '{end}'."
-            )
-        return "Patterns are asked after reading, as by Spark, DuckDB or pandas."
 
 
 class _TermReader:

@@ -16,12 +16,14 @@ from lakebed.model.predicate import (
     And,
     Comparison,
     Leaf,
+    Like,
     Membership,
     NullCheck,
     Op,
     Or,
     Predicate,
     leaves,
+    lower_case,
     map_leaves,
 )
 from lakebed.model.schema import Primitive, Type, path_of
@@ -51,6 +53,10 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
         case Membership(column, values, negated):
             field = pc.field(*path_of(column, types))
             return _membership(field, values, types[column], negated=negated)
+        case Like(column, pattern, ignores_case, negated):
+            field = pc.field(*path_of(column, types))
+            is_like = _like(field, pattern, ignores_case=ignores_case)
+            return ~is_like if negated else is_like
 
 
 def has_truthful_bounds(predicate: Predicate, types: Mapping[str, Type]) -> bool:
@@ -78,6 +84,13 @@ def for_row_groups(predicate: Predicate, types: Mapping[str, Type]) -> Predicate
         return NullCheck(leaf.column, negated=True) if is_met_by_nan else leaf
 
     return map_leaves(predicate, weaken)
+
+
+def _like(field: pc.Expression, pattern: str, *, ignores_case: bool) -> pc.Expression:
+    if ignores_case:
+        # Arrow's own way of ignoring case takes the Kelvin sign for a k.
+        field, pattern = pc.utf8_lower(field), lower_case(pattern)
+    return pc.match_like(field, pattern)
 
 
 def _comparison(field: pc.Expression, op: Op, value: Scalar, kind: Type) -> pc.Expression:

@@ -11,7 +11,7 @@ import numpy as np
 from lakebed.errors import CorruptMetadataError
 from lakebed.index.kartothek_file import IndexFile, read_index_file
 from lakebed.index.lookup import MAX_LOOKUP_BYTES, Lookup, lookup
-from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
+from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
 from lakebed.model.schema import Type
 from lakebed.state.state import State
 from lakebed.store.at_once import at_once
@@ -107,6 +107,8 @@ def can_be_looked_up(leaf: Leaf) -> bool:
             return True
         case Membership(negated=negated) | NullCheck(negated=negated):
             return not negated
+        case Like():
+            return False
 
 
 def ask(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op
+from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
 from lakebed.model.schema import Primitive, Type
 from lakebed.model.values import FLOATS, Scalar, is_nan
 from lakebed.state.file_table import Bounds
@@ -158,6 +158,9 @@ def _judge(leaf: Leaf, facts: _Facts) -> tuple[np.ndarray, np.ndarray]:
             may, surely = _compare(facts, op, value)
         case Membership(values=values, negated=negated):
             may, surely = _member(facts, values, negated=negated)
+        case Like():
+            # `like` puts the bounds that a pattern has beside it, as comparisons.
+            may, surely = ~facts.nothing, facts.nothing
     # Null meets neither a comparison nor a membership.
     return may & ~facts.is_all_null, surely & ~facts.has_nulls
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+import sys
 from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from lakebed.model.evaluate import OPERATORS
-from lakebed.model.predicate import And, Comparison, Membership, NullCheck, Op, Or, Predicate
+from lakebed.model.predicate import (
+    And,
+    Comparison,
+    Like,
+    Membership,
+    NullCheck,
+    Op,
+    Or,
+    Predicate,
+    escaped,
+    lower_case,
+    pieces_of,
+)
 from lakebed.model.schema import Decimal, Kind, Primitive, Type, path_of
 from lakebed.model.values import FLOATS, Scalar, is_nan, to_micros
 
@@ -39,6 +53,9 @@ def to_spark_column(predicate: Predicate, types: Mapping[str, Type]) -> Column:
             return _comparison(column_of(name, types), op, value, types[name])
         case Membership(name, values, negated):
             return _membership(column_of(name, types), values, types[name], negated=negated)
+        case Like(name, pattern, ignores_case, negated):
+            is_like = _like(column_of(name, types), pattern, ignores_case=ignores_case)
+            return ~is_like if negated else is_like
 
 
 def column_of(name: str, types: Mapping[str, Type]) -> Column:
@@ -78,6 +95,25 @@ def _membership(column: Column, values: tuple[Scalar, ...], kind: Type, *, negat
     if _is_float(kind) and not any(is_nan(value) for value in values):
         return wanted | F.isnan(column)
     return wanted
+
+
+def _like(column: Column, pattern: str, *, ignores_case: bool) -> Column:
+    """Return a condition that compares letters one by one, where Spark's `lower` may change many."""
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    if ignores_case:
+        column, pattern = F.translate(column, *_cases()), lower_case(pattern)
+    # Spark takes a backslash before other characters for a mistake.
+    pieces = (piece if piece in "%_" else escaped(piece[1:]) for piece in pieces_of(pattern))
+    return column.like("".join(pieces))
+
+
+@functools.cache
+def _cases() -> tuple[str, str]:
+    """Return all letters whose lower case is another one, and these."""
+    letters = (chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000)
+    pairs = [(letter, lower_case(letter)) for letter in letters if lower_case(letter) != letter]
+    return "".join(pair[0] for pair in pairs), "".join(pair[1] for pair in pairs)
 
 
 def literal(value: Scalar, kind: Type) -> Column:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from lakebed.errors import InvalidInputError
 from lakebed.model.predicate import (
     FALSE,
-    And,
     Comparison,
     Membership,
     NullCheck,
@@ -20,6 +19,7 @@ from lakebed.model.predicate import (
     Predicate,
     all_of,
     any_of,
+    begins_with,
     bind,
     negate,
 )
@@ -35,8 +35,6 @@ _OPS: Mapping[str, Op] = {
     "LessThan": Op.LT,
     "LessThanOrEqual": Op.LE,
 }
-_LAST_CHARACTER = chr(0x10FFFF)
-_SURROGATES = range(0xD800, 0xE000)  # stand for no character
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ def _predicate_of(leaf: ColumnFilter) -> Predicate | None:
             # Nothing is equal to null.
             return Membership(column, tuple(value for value in values if value is not None))
         case ColumnFilter("StringStartsWith", value=str(prefix)):
-            return _begins_with(column, prefix)
+            return begins_with(column, prefix)
     op = _OPS.get(leaf.kind)
     return None if op is None or leaf.value is None else Comparison(column, op, leaf.value)
 
@@ -119,14 +117,3 @@ def _negation_of(leaf: ColumnFilter) -> Predicate | None:
             return FALSE  # unknown for each value that is not listed
     said = _predicate_of(leaf)
     return None if said is None else negate(said)
-
-
-def _begins_with(column: str, prefix: str) -> Predicate | None:
-    """Return the range of texts with a prefix, in the order of their characters."""
-    if not prefix or prefix.endswith(_LAST_CHARACTER):
-        return None
-    following = ord(prefix[-1]) + 1
-    if following in _SURROGATES:
-        following = _SURROGATES.stop
-    end = prefix[:-1] + chr(following)
-    return And((Comparison(column, Op.GE, prefix), Comparison(column, Op.LT, end)))

@@ -86,12 +86,12 @@ class Tasks(Workers):
         """Return all of it: each task has a process of its own."""
         return memory_bytes
 
-    def telling(self, listener: Callable[..., None]) -> Callable[..., None]:
+    def listening(self, listener: Callable[..., None]) -> Callable[..., None]:
         """Return what adds to an accumulator; on a session without, one that reports nothing."""
         if listener is NO_PROGRESS:
             return NO_PROGRESS
         # It needs pyspark to be imported, which is there, since there is a session.
-        from lakebed.spark.telling import accumulator_of
+        from lakebed.spark.accumulated import accumulator_of
 
         def listen(*told: Any) -> None:
             # It is called by a thread of Spark's, which nothing may end: `map` raises it.

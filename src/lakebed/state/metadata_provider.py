@@ -147,7 +147,7 @@ def read_kept(data: bytes | str, source: str, remedy: str) -> DatasetDescriptor:
 
 
 @contextmanager
-def telling(name: str, what_happened: str, remedy: str) -> Iterator[None]:
+def reporting_provider_errors(name: str, what_happened: str, remedy: str) -> Iterator[None]:
     """Report a failure of the provider together with the change that has already happened.
 
     Raises:

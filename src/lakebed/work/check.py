@@ -541,7 +541,7 @@ class _Checker:
         """
         tally = Tally(on_progress, f"compare files of {self.state.name}", sizes)
         workers = self._workers(spark, "compare files of")
-        store, layout, report = self._store, self.state.layout, workers.telling(tally.listener)
+        store, layout, report = self._store, self.state.layout, workers.listening(tally.listener)
         recorded = {
             label: Recorded(size_bytes=table[label][0], checksum=table[label][1])
             for label in sizes

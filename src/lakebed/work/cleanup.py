@@ -551,7 +551,7 @@ def _delete(
     others = [file.key for file in dead if not file.key.startswith(prefix)]
     sizes = {file.key: file.size_bytes or 0 for file in dead}
     tally = Tally(on_progress, f"delete dead files of {dataset}", sizes)
-    report = workers.telling(tally.listener)
+    report = workers.listening(tally.listener)
 
     def delete_part(keys: Sequence[str]) -> _Deleted:
         try:

@@ -432,7 +432,7 @@ def _index_files(
         file.label: file
         for file in with_recorded(store, state.lists.files, (sized.file for sized in files))
     }
-    layout, report = state.layout, workers.telling(tally.listener)
+    layout, report = state.layout, workers.listening(tally.listener)
 
     def index(labels: list[str]) -> dict[str, tuple[Segment, ...]]:
         return index_group(

@@ -77,7 +77,7 @@ class Mover:
             {label: size_bytes for label, (_, size_bytes) in known.items()},
             {label: row_count for label, (row_count, _) in known.items()},
         )
-        report = self.workers.telling(self.tally.listener)
+        report = self.workers.listening(self.tally.listener)
 
         def of_chunk(chunk: Sequence[DataFile]) -> list[Inspected]:
             results = []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Self
+
+import msgspec
 
 from lakebed.arrow.entity_rows import EntityRows
 from lakebed.arrow.kernel import BatchTarget, KernelWriter, WriteOptions
@@ -16,14 +18,22 @@ from lakebed.arrow.partitioning import admitted_values
 from lakebed.commit import Commit
 from lakebed.common.given import check_given
 from lakebed.common.shown import counted
-from lakebed.errors import InvalidInputError, LakebedError
+from lakebed.errors import (
+    DatasetExistsError,
+    InvalidInputError,
+    LakebedError,
+    ObjectExistsError,
+)
 from lakebed.model.keys import partition_of_label
 from lakebed.state import runs
 from lakebed.state.conflicts import Read
+from lakebed.state.creation import create
 from lakebed.state.history import Entry
+from lakebed.state.reader import read_head
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, WholeView
 from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
@@ -80,6 +90,56 @@ def commit_staged(
     made = transaction.commit(Change(scope=settled), reads=reads)
     notes = notes_of_run(transaction.store, transaction.base, settled, made.entry)
     return Commit.of(made, transaction.base, notes)
+
+
+def write_first(
+    store: Store,
+    first: State,
+    stage: Callable[[BatchTarget], Written],
+    scope: Scope,
+    run: str | None,
+) -> Commit:
+    """Write the first rows of a dataset, create it, and commit them.
+
+    If the write fails, there is no dataset. If another writer has created the dataset meanwhile with
+    an equal descriptor, the rows are committed to that one.
+
+    Args:
+        store: The store of the repository.
+        first: The first state of the dataset.
+        stage: Writes the rows.
+        scope: What they replace, if another writer was first.
+        run: Name of the run; None for a plain append.
+
+    Raises:
+        DatasetExistsError: Another writer has created it with another descriptor.
+        LakebedError: See `lakebed.state.creation.create` and `Transaction.commit`.
+    """
+    operation = "append" if run is None else "rerun"
+    with ExitStack() as stack:
+        transaction = Transaction.begin_first(store, first, operation, run=run)
+        stack.enter_context(transaction)
+        written = stage(target_of(transaction, None))
+        transaction.add(written)
+        try:
+            base = create(store, first.name, lambda: first)
+        except ObjectExistsError as exc:
+            base = read_head(store, first.name).state
+            if base.descriptor != first.descriptor:
+                raise DatasetExistsError(
+                    f"Dataset {first.name!r} was just created by another writer, with another "
+                    "descriptor.",
+                    hint="Write again: the rows are then checked against it.",
+                ) from exc
+        if base.created_at != first.created_at:
+            suspended = msgspec.structs.replace(
+                transaction.suspend(), created_at=base.created_at, base_version=base.version
+            )
+            transaction = Transaction.resume(store, suspended)
+            transaction.add(written)
+            stack.pop_all()  # the former one would delete the rows
+            stack.enter_context(transaction)
+        return commit_staged(transaction, scope)
 
 
 def notes_of_run(store: Store, base: State, scope: Scope, entry: Entry) -> tuple[str, ...]:

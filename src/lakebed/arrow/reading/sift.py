@@ -191,7 +191,7 @@ def sift_all(
     # Workers cannot see one another: each admits its share of the values that caps leave room for.
     job = replace(job, target=replace(job.target, admitting_writers=len(groups)))
     report_once = _ReportingOnce(on_file)
-    report = NO_PROGRESS if on_file is NO_PROGRESS else workers.telling(report_once)
+    report = NO_PROGRESS if on_file is NO_PROGRESS else workers.listening(report_once)
     # Tasks that fail are run again, and would report rows twice.
     report_rows = on_rows if isinstance(workers, Threads) and workers.count == 1 else NO_PROGRESS
 

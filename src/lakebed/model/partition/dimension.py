@@ -29,6 +29,7 @@ from lakebed.model.predicate import (
     TRUE,
     Comparison,
     Leaf,
+    Like,
     Membership,
     NullCheck,
     Op,
@@ -220,9 +221,13 @@ class Dimension(PartitionFunction):
             case Comparison(_, op, value):
                 negated = op is Op.NE
                 values = (value,) if op in (Op.EQ, Op.NE) else ()
+            case Like():
+                negated, values = False, ()
         listed = self._listed(source)
         if listed is not None:
             return self._project_listed(leaf, listed, source, values, negated, strict=strict)
+        if isinstance(leaf, Like):
+            return None if strict else Comparison(self.name, Op.NE, UNKNOWN)
         if not values:
             return self._project_order(leaf, source, strict=strict)
         own = self._own(values, source)

@@ -1,0 +1,169 @@
+"""Moments that SQL text computes: now, today, and intervals that are added to or taken from a time."""
+
+from __future__ import annotations
+
+import calendar
+import datetime as dt
+import re
+from typing import TYPE_CHECKING
+
+from lakebed.common.shown import shown
+from lakebed.errors import PredicateError
+from lakebed.model.schema import Kind, Primitive
+from lakebed.model.values import parse_value
+
+if TYPE_CHECKING:
+    from sqlglot import expressions as exp
+
+Moment = dt.datetime | dt.date
+
+_FIXED = {
+    "MICROSECOND": dt.timedelta(microseconds=1),
+    "MILLISECOND": dt.timedelta(milliseconds=1),
+    "SECOND": dt.timedelta(seconds=1),
+    "MINUTE": dt.timedelta(minutes=1),
+    "HOUR": dt.timedelta(hours=1),
+    "DAY": dt.timedelta(days=1),
+    "WEEK": dt.timedelta(weeks=1),
+}
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_AMOUNT = re.compile(r"\s*([+-]?\d+)\s*([A-Za-z]*)")
+_NOW = ("now", "current_timestamp", "localtimestamp")
+
+
+class SqlMoments:
+    """Reads moments from the tree of a SQL text, all of them at one moment."""
+
+    def __init__(self, now: dt.datetime) -> None:
+        """Read moments.
+
+        Args:
+            now: The current time, aware.
+        """
+        from sqlglot import expressions as exp
+
+        self._exp = exp
+        self._now = now
+
+    def find(self, node: object) -> Moment | None:
+        """Return the moment that an expression computes; None if it computes something else.
+
+        Raises:
+            PredicateError: An interval cannot be read, or leads out of the years 1 to 9999.
+        """
+        exp = self._exp
+        match node:
+            case exp.Paren():
+                return self.find(node.this)
+            case exp.CurrentDate():
+                return self._now.date()
+            case exp.CurrentTimestamp():
+                return self._now
+            case exp.Anonymous() if node.name.lower() in _NOW and not node.expressions:
+                return self._now
+            case exp.Cast(this=exp.Literal(is_string=True) as text):
+                return self._literal(node, text.name)
+            case exp.Add() | exp.Sub():
+                return self._shifted(node)
+            case exp.TsOrDsAdd():
+                return self._moved_by_days(node)
+        return None
+
+    def _literal(self, node: exp.Cast, text: str) -> Moment | None:
+        if not node.to.is_type(*self._exp.DataType.TEMPORAL_TYPES):
+            return None
+        is_date = node.to.is_type(self._exp.DataType.Type.DATE)
+        kind = Primitive(Kind.DATE if is_date else Kind.TIMESTAMP)
+        value = parse_value(text, kind, "the literal")
+        assert isinstance(value, dt.date)
+        return value
+
+    def _shifted(self, node: exp.Add | exp.Sub) -> Moment | None:
+        exp = self._exp
+        base, amount = node.args["this"], node.args["expression"]
+        if isinstance(base, exp.Interval) and isinstance(node, exp.Add):
+            base, amount = amount, base
+        moment = self.find(base)
+        if moment is None:
+            return None
+        sign = -1 if isinstance(node, exp.Sub) else 1
+        if isinstance(amount, exp.Interval):
+            for count, unit in self._amounts(amount):
+                moment = _moved(moment, sign * count, unit, node)
+            return moment
+        days = _whole(amount)
+        if days is None or isinstance(moment, dt.datetime):
+            raise PredicateError(
+                f"Cannot compute {shown(node.sql(dialect='spark'))}.",
+                hint="Add or take an interval, such as INTERVAL '7' DAY; of a date also whole days.",
+            )
+        return _moved(moment, sign * days, "DAY", node)
+
+    def _moved_by_days(self, node: exp.TsOrDsAdd) -> Moment | None:
+        """Return the date of `date_add` or `date_sub`, whose number may be `7 * -1`."""
+        moment = self.find(node.this)
+        amount, sign = node.expression, 1
+        if isinstance(amount, self._exp.Mul):
+            amount, factor = amount.args["this"], _whole(amount.args["expression"])
+            sign = factor or 1
+        days = _whole(amount)
+        if moment is None or days is None:
+            return None
+        date = moment.date() if isinstance(moment, dt.datetime) else moment
+        return _moved(date, sign * days, "DAY", node)
+
+    def _amounts(self, interval: exp.Interval) -> list[tuple[int, str]]:
+        """Return the amounts of an interval, such as those of '1 day 2 hours'."""
+        unit = interval.args.get("unit")
+        given = interval.this
+        sign = 1
+        if isinstance(given, self._exp.Neg):
+            given, sign = given.this, -1
+        text = given.name if isinstance(given, self._exp.Literal) else ""
+        if unit is not None:
+            text = f"{text} {unit.name}"
+        amounts, position = [], 0
+        while found := _AMOUNT.match(text, position):
+            name = found[2].upper().removesuffix("S")
+            if name not in _FIXED and name not in _MONTHS:
+                break
+            amounts.append((sign * int(found[1]), name))
+            position = found.end()
+        if not amounts or text[position:].strip():
+            raise PredicateError(
+                f"Cannot read the interval {shown(interval.sql(dialect='spark'))}.",
+                hint="Write a whole number and a unit, such as INTERVAL '7' DAY; units are "
+                f"{', '.join(map(str.lower, (*_FIXED, *_MONTHS)))}.",
+            )
+        return amounts
+
+
+def _whole(node: object) -> int | None:
+    """Return the whole number that a literal is; None if it is something else."""
+    text = getattr(node, "sql", str)().replace(" ", "")
+    return int(text) if re.fullmatch(r"-?\d{1,18}", text) else None
+
+
+def _moved(moment: Moment, count: int, unit: str, node: exp.Expr) -> Moment:
+    try:
+        if unit in _MONTHS:
+            return _moved_by_months(moment, count * _MONTHS[unit])
+        is_of_day = unit in ("DAY", "WEEK")
+        if not is_of_day and not isinstance(moment, dt.datetime):
+            moment = dt.datetime.combine(moment, dt.time(), dt.UTC)
+        return moment + count * _FIXED[unit]
+    except (OverflowError, ValueError) as exc:
+        raise PredicateError(
+            f"{shown(node.sql(dialect='spark'))} lies outside the years 1 to 9999.",
+            hint="Give a smaller interval.",
+        ) from exc
+
+
+def _moved_by_months(moment: Moment, months: int) -> Moment:
+    """Return the same day of another month, or its last day."""
+    count = moment.year * 12 + moment.month - 1 + months
+    year, month = divmod(count, 12)
+    if not dt.MINYEAR <= year <= dt.MAXYEAR:
+        raise ValueError(year)
+    day = min(moment.day, calendar.monthrange(year, month + 1)[1])
+    return moment.replace(year=year, month=month + 1, day=day)
