@@ -411,9 +411,9 @@ def test_reader_of_a_narrower_class_reads_its_fields(flights: Dataset) -> None:
 def test_reader_of_a_class_with_other_fields_is_refused(flights: Dataset) -> None:
     with pytest.raises(SchemaMismatchError, match="Unknown column 'more'"):
         flights.reader(WithMore)
-    with pytest.raises(InvalidInputError, match="is not a dataclass"):
+    with pytest.raises(InvalidInputError, match="is not a class that declares fields"):
         flights.reader(int)
-    with pytest.raises(InvalidInputError, match="is not a dataclass"):
+    with pytest.raises(InvalidInputError, match="is not a class that declares fields"):
         flights.reader(OnlyN(1))
 
 
@@ -747,8 +747,8 @@ def test_refinement_that_would_leave_the_view_is_refused(numbered: Dataset, wide
         (lambda d: d.from_("n", 5.0), "does not fit"),
         (lambda d: d.to("n", None), "does not fit"),
         (lambda d: d.with_("n", None), "does not fit"),
-        (lambda d: d.where(5), "Malformed"),
-        (lambda d: d.where(None), "Malformed"),
+        (lambda d: d.where(5), "is not a condition"),
+        (lambda d: d.where(None), "is not a condition"),
     ],
 )
 def test_refinement_that_does_not_fit_is_refused(numbered: Dataset, narrow, message: str) -> None:
