@@ -78,7 +78,7 @@ def test_settings_of_the_store_pass_through_and_are_not_shown() -> None:
         ({"version": "last"}, "Option version is 'last'."),
         (
             {"timestamp": "yesterday"},
-            "Option timestamp: 'yesterday' is no time. Write it as 2015-03-20T12:30:00Z",
+            "Option timestamp: 'yesterday' is not a time. Write it as 2015-03-20T12:30:00Z",
         ),
         ({"columns": "a,,b"}, "Option columns is 'a,,b'."),
         ({"columns": "[1]"}, "Option columns is"),

@@ -82,7 +82,7 @@ def test_d02_dot_in_the_build_reads_back_in_the_original_layout() -> None:
 
 
 def test_d03_empty_value_collapses_no_level(builds: lakebed.Dataset) -> None:
-    with pytest.raises(InvalidInputError, match="takes no empty value"):
+    with pytest.raises(InvalidInputError, match="supports no empty value"):
         LAYOUT.path([*START, "", "b", "20130908"])
     with pytest.raises(InvalidInputError, match="holds"):
         LAYOUT.values("foo/idle_daily/Firefox//28.0a1/b.20130908.v1.log")

@@ -192,7 +192,8 @@ class Conformer:
         for name in given.names:
             if len(given.get_all_field_indices(name)) > 1:
                 raise SchemaMismatchError(
-                    f"Column {name!r} stands twice in the data.", hint="Drop or rename one of them."
+                    f"Column {name!r} appears twice in the data.",
+                    hint="Drop or rename one of them.",
                 )
         schema = descriptor.schema
         self._fields: tuple[Field, ...] = schema.fields

@@ -31,7 +31,7 @@ def entity_of(data: bytes, fields: Sequence[Field]) -> dict[str, Any]:
     """Read a JSON object as an entity that has no other fields than these.
 
     Values are converted where JSON has no type of their own; they are checked when a
-    record batch is made of them. A name that stands twice has its last value.
+    record batch is made of them. Of a repeated name the last value is used.
 
     Raises:
         SchemaMismatchError: It is not a JSON object, or a text is not a value of its field.
