@@ -296,7 +296,7 @@ def test_batch_id_is_taken_as_partition_field_and_as_field() -> None:
 
     with pytest.raises(PartitionSpecError, match="'batch_id' is reserved"):
         PartitionStrategy.parse("identity(s) as batch_id")
-    with pytest.raises(PartitionSpecError, match="every batch adds it"):
+    with pytest.raises(PartitionSpecError, match="which every batch adds"):
         PartitionStrategy().check(schema)
 
 

@@ -67,7 +67,7 @@ def at_row(position: int) -> Iterator[None]:
 
 
 def decode_object(data: bytes) -> dict[str, Any]:
-    """Read a JSON object as it stands there; numbers with a point or exponent are decimals.
+    """Read a JSON object without conversions; numbers with a point or exponent are decimals.
 
     Raises:
         SchemaMismatchError: It is not a JSON object.

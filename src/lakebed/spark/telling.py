@@ -25,18 +25,18 @@ class _Sum(AccumulatorParam[_Told]):
 
 
 class _Telling(_Sum):
-    """The same in the driver, which is called for each task that has ended."""
+    """The accumulator in the driver, which receives the reports of each task that has ended."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
 
     def addInPlace(self, value1: _Told, value2: _Told) -> _Told:  # noqa: N802 - Spark's name
-        for told in value2:
-            self._listener(*told)
+        for report in value2:
+            self._listener(*report)
         return value1
 
     def __reduce__(self) -> tuple[type[_Sum], tuple[()]]:
-        return _Sum, ()  # a listener is of this process
+        return _Sum, ()  # the listener stays in this process
 
 
 def accumulator_of(spark: SparkSession, listener: Listener) -> Listener | None:
@@ -52,11 +52,11 @@ def accumulator_of(spark: SparkSession, listener: Listener) -> Listener | None:
 
 
 class _Adding:
-    """Adds to an accumulator. Travels to tasks."""
+    """A function that adds to an accumulator. It is sent to tasks."""
 
     def __init__(self, accumulator: Any) -> None:
         self._accumulator = accumulator
 
-    def __call__(self, *told: Any) -> None:
+    def __call__(self, *report: Any) -> None:
         """Add a report."""
-        self._accumulator.add([told])
+        self._accumulator.add([report])

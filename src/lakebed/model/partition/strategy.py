@@ -120,7 +120,7 @@ class PartitionStrategy:
             )
         if BATCH_ID in schema:
             raise PartitionSpecError(
-                f"The schema has a field {BATCH_ID!r}, which is reserved: every batch adds it.",
+                f"The schema has a field {BATCH_ID!r}, which every batch adds.",
                 hint="Rename the field.",
             )
 
