@@ -553,7 +553,7 @@ def test_time_of_a_state_is_read_as_times_are_elsewhere(flights: Dataset) -> Non
     assert flights.at(time=first.committed_at.isoformat()).version == first.version
     for text in (f"{tomorrow:%Y%m%d}", f"{tomorrow:%Y%m%d%H%M%S}", "now", tomorrow.timestamp()):
         assert flights.at(time=text).version == second.version
-    with pytest.raises(InvalidInputError, match="'20261301' is no time"):
+    with pytest.raises(InvalidInputError, match="'20261301' is not a time"):
         flights.at(time="20261301")
     with pytest.raises(InvalidInputError, match="123 is not a clear time"):
         flights.rollback(time=123)

@@ -87,7 +87,7 @@ def test_partitions_that_come_again_are_warned_of_with_the_safe_form(
 
     (warning,) = caught
     assert warning.filename == __file__
-    assert f"come again every {period}" in str(warning.message)
+    assert f"repeat every {period}" in str(warning.message)
     assert f"Partition by {remedy} instead." in str(warning.message)
     lake.create("safe", descriptor(remedy))  # without a word
 
@@ -103,7 +103,7 @@ def test_warning_says_what_an_overwrite_does(lake: Repository) -> None:
 
 
 def test_where_another_field_may_tell_the_day_the_warning_says_so(lake: Repository) -> None:
-    with pytest.warns(LakebedWarning, match="unless another partition field tells the day"):
+    with pytest.warns(LakebedWarning, match="unless another partition field separates the days"):
         lake.create("flights", descriptor("carrier, hour(ts)"))
 
 

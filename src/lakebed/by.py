@@ -139,7 +139,7 @@ def year(source: str, *, unit: str = "ms", name: str | None = None) -> Partition
 def month(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the month, 1 to 12, in UTC, below its year; else use `date_format` `yyyy-MM`.
 
-    Alone it comes again every year, and `Repository.create` warns: an overwrite with rows of one
+    Alone it repeats every year, and `Repository.create` warns: an overwrite with rows of one
     year would also replace those of others. Ranges prune only below the year.
     """
     return build_function("month", source, {"unit": unit}, name)
@@ -148,7 +148,7 @@ def month(source: str, *, unit: str = "ms", name: str | None = None) -> Partitio
 def day(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the day of the month, 1 to 31, in UTC, below its month; else use `date`.
 
-    Alone it comes again every month, and `Repository.create` warns: an overwrite with rows of one
+    Alone it repeats every month, and `Repository.create` warns: an overwrite with rows of one
     month would also replace those of others. Ranges prune only below the month.
     """
     return build_function("day", source, {"unit": unit}, name)
@@ -157,7 +157,7 @@ def day(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionF
 def hour(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the hour, 0 to 23, in UTC, below its day or `date`.
 
-    Alone it comes again every day, and `Repository.create` warns: an overwrite with rows of one
+    Alone it repeats every day, and `Repository.create` warns: an overwrite with rows of one
     day would also replace those of others. Ranges prune only below the day or date.
     """
     return build_function("hour", source, {"unit": unit}, name)
@@ -166,7 +166,7 @@ def hour(source: str, *, unit: str = "ms", name: str | None = None) -> Partition
 def minute(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the minute, 0 to 59, in UTC, below its hour.
 
-    Alone it comes again every hour, and `Repository.create` warns: an overwrite with rows of one
+    Alone it repeats every hour, and `Repository.create` warns: an overwrite with rows of one
     hour would also replace those of others. Ranges prune only below the hour.
     """
     return build_function("minute", source, {"unit": unit}, name)

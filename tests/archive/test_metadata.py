@@ -48,7 +48,7 @@ def test_start_is_normalised(fields_of, start: object, ms: int) -> None:
 
 @pytest.mark.parametrize("end", ["bxfl230", [], "inf", b"x"])
 def test_bad_end_is_refused(fields_of, end: object) -> None:
-    with pytest.raises(InvalidInputError, match="no time"):
+    with pytest.raises(InvalidInputError, match="not a time"):
         FileMetadata(fields_of(end=end))
 
 
@@ -85,8 +85,8 @@ def test_first_broken_rule_is_told(fields_of) -> None:
         ("what", "what 'B'"),
         ("work_id", "work_id 'C'"),
         ("path", "path 'd'"),
-        ("start", "'e' is no time"),
-        ("end", "'f' is no time"),
+        ("start", "'e' is not a time"),
+        ("end", "'f' is not a time"),
     ]:
         with pytest.raises((InvalidInputError, UnsupportedVersionError), match=message):
             FileMetadata(fields_of(**broken))

@@ -65,7 +65,7 @@ def test_time_becomes_milliseconds(value: object, ms: int) -> None:
 
 @pytest.mark.parametrize("value", NO_TIMES, ids=lambda value: repr(value)[:30])
 def test_what_is_no_time_is_refused_and_nothing_leaks(value: object) -> None:
-    with pytest.raises(InvalidInputError, match="no time"):
+    with pytest.raises(InvalidInputError, match="not a time"):
         to_epoch_ms(value)
 
 
@@ -242,10 +242,10 @@ def test_days_of_times_that_are_no_whole_milliseconds_are_those_of_the_whole_one
 
 @pytest.mark.parametrize("moment", [float("nan"), float("inf")])
 def test_no_day_has_a_time_that_is_none(moment: float) -> None:
-    with pytest.raises(InvalidInputError, match="is no time"):
+    with pytest.raises(InvalidInputError, match="is not a time"):
         time_buckets(moment, None)
 
 
 def test_text_with_underscores_is_no_number_of_seconds():
-    with pytest.raises(InvalidInputError, match="is no time"):
+    with pytest.raises(InvalidInputError, match="is not a time"):
         to_epoch_ms("2015_03_20")

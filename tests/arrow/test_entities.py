@@ -132,7 +132,7 @@ def test_table_without_rows_still_shows_its_columns() -> None:
         ({"k": "a", "n": "1"}, SchemaMismatchError, r"Value '1' \(str\).*'n' of type long"),
         ({"k": "a", "n": 1.0}, SchemaMismatchError, "does not fit"),
         ({"k": "a", "n": True}, SchemaMismatchError, "does not fit"),
-        ({"k": "a", "n": 2**63}, SchemaMismatchError, "It holds"),
+        ({"k": "a", "n": 2**63}, SchemaMismatchError, "Values are"),
         ({"k": 5, "n": 1}, SchemaMismatchError, "does not fit"),
         ({"k": "\ud800", "n": 1}, SchemaMismatchError, "does not fit"),
     ],

@@ -144,8 +144,11 @@ def test_every_codec_writes_and_reads(format_: str, compression: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "avro", "compression": "gzip"}, "Unknown compression 'gzip' of format 'avro'"),
-        ({"format": "parquet", "compression": "xz"}, "Unknown compression 'xz' of format 'parquet"),
+        ({"format": "avro", "compression": "gzip"}, "Unknown compression 'gzip' for format 'avro'"),
+        (
+            {"format": "parquet", "compression": "xz"},
+            "Unknown compression 'xz' for format 'parquet",
+        ),
         ({"format": "orc"}, "Unknown format 'orc'"),
         ({"format": "Avro"}, "Unknown format 'Avro'"),
     ],

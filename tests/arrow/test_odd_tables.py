@@ -208,7 +208,7 @@ REFUSED = {
     "part missing": ({"s": struct_of(pa.array(["x", "y"]), names="b")}, r"'s\.a', which is not"),
     "part unknown": ({"s": struct_of(IDS, IDS, names="ac")}, r"'s\.c'"),
     "part twice": ({"s": struct_of(IDS, IDS, names="aa")}, "twice"),
-    "record without fields": ({"s": pa.array([{}, {}], pa.struct([]))}, "without fields"),
+    "record without fields": ({"s": pa.array([{}, {}], pa.struct([]))}, "has no fields"),
     "record for a list": ({"l": struct_of(IDS, names="a")}, "'l' is of type struct"),
     "list for a record": ({"s": pa.array([[1], [2]])}, "'s' is of type list"),
     "keys that are no text": (
@@ -254,7 +254,7 @@ def test_what_does_not_fit_is_refused_by_column_and_nothing_is_written(
 def test_column_that_stands_twice_is_refused(
     dataset: lakebed.Dataset, way: Way, names: list[str]
 ) -> None:
-    with pytest.raises(SchemaMismatchError, match=f"{names[-1]!r} stands twice"):
+    with pytest.raises(SchemaMismatchError, match=f"{names[-1]!r} appears twice"):
         way(dataset, pa.Table.from_arrays([IDS] * len(names), names=names))
 
 

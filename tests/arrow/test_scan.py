@@ -98,7 +98,7 @@ STRATEGIES = [
 PREDICATES = predicates(COLUMNS, max_leaves=5)
 
 
-@pytest.mark.filterwarnings("ignore:Partitions of .* come again:lakebed.errors.LakebedWarning")
+@pytest.mark.filterwarnings("ignore:Partitions of .* repeat:lakebed.errors.LakebedWarning")
 @examples(2)
 @given(ROWS, ROWS, st.sampled_from(STRATEGIES), PREDICATES, st.sampled_from([1, 2**20]))
 def test_view_holds_the_rows_that_its_predicate_selects(

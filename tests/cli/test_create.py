@@ -118,7 +118,7 @@ def test_partitions_that_come_again_are_noted_on_stderr(cli, tmp_path):
 
     for result in (dry, made, imported):
         (line,) = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
-        assert "come again every day" in line
+        assert "repeat every day" in line
         assert "date(at), hour(at)" in line
     assert json.loads(made.stdout)["version"] == 0
     assert "Warning" not in safe.stderr

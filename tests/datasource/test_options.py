@@ -72,19 +72,22 @@ def test_settings_of_the_store_pass_through_and_are_not_shown() -> None:
     [
         ({"versionof": "3"}, "no option 'versionof' here. Did you mean 'versionAsOf'?"),
         ({"partitionBy": "a"}, "no option 'partitionBy' here. Known are: batchId, columns,"),
-        ({"version": "3", "versionAsOf": "3"}, "'version' and 'versionAsOf' mean the same"),
-        ({"version": "3", "batchId": "7"}, "version and batchId each name a state"),
+        ({"version": "3", "versionAsOf": "3"}, "'version' and 'versionAsOf' have the same meaning"),
+        ({"version": "3", "batchId": "7"}, "version and batchId each select a version"),
         ({"version": "-1"}, "Option version is '-1'. Give a whole number, 0 or more."),
         ({"version": "last"}, "Option version is 'last'."),
         (
             {"timestamp": "yesterday"},
-            "Option timestamp: 'yesterday' is no time. Write it as 2015-03-20T12:30:00Z",
+            "Option timestamp: 'yesterday' is not a time. Write it as 2015-03-20T12:30:00Z",
         ),
         ({"columns": "a,,b"}, "Option columns is 'a,,b'."),
         ({"columns": "[1]"}, "Option columns is"),
         ({"splitBytes": "0"}, "Give a whole number, 1 or more."),
-        ({"path": "repo:/lake"}, "names no dataset"),
-        ({"path": "dataset:/lake/flights?@version=3", "version": "4"}, "each name a state to read"),
+        ({"path": "repo:/lake"}, "does not name a dataset"),
+        (
+            {"path": "dataset:/lake/flights?@version=3", "version": "4"},
+            "each select a version to read",
+        ),
     ],
 )
 def test_read_that_cannot_be_meant_is_refused(given: dict[str, str], message: str) -> None:
@@ -108,9 +111,9 @@ def test_path_is_asked_for() -> None:
         ({"overwriteMode": "run-partitions"}, "no run is named"),
         ({"overwriteMode": "all", "replaceWhere": "a = 1"}, "Both replaceWhere and overwriteMode"),
         ({"staged": "maybe"}, "Option staged is 'maybe'. Give true or false."),
-        ({"base": "1", "expectedVersion": "1"}, "mean the same"),
-        ({"path": "view:/lake/flights?a=1"}, "Only a dataset as a whole"),
-        ({"path": "dataset:/lake/flights?@version=3"}, "Only a dataset as a whole"),
+        ({"base": "1", "expectedVersion": "1"}, "have the same meaning"),
+        ({"path": "view:/lake/flights?a=1"}, "needs a whole dataset"),
+        ({"path": "dataset:/lake/flights?@version=3"}, "needs a whole dataset"),
         ({"columns": "a"}, "no option 'columns' here"),
     ],
 )

@@ -186,7 +186,7 @@ def test_gathered_batches_and_batches_of_another_name_are_read_through_hive(lake
         ("dt=2013-01-01/more.parquet", "dt date, carrier", "does not lie in dt=…/carrier=…"),
         ("dt=2013-01-01/carrier=UA/deep/x.parquet", "dt date, carrier", "does not lie in"),
         ("carrier=UA/dt=2013-01-01/x.parquet", "dt date, carrier", "does not lie in"),
-        ("dt=yesterday/carrier=UA/x.parquet", "dt date, carrier", "is no date"),
+        ("dt=yesterday/carrier=UA/x.parquet", "dt date, carrier", "is not a valid date"),
         ("dt=2013-01-01/carrier=UA/batch_id=99999999999999/x.parquet", "dt date, carrier", "begun"),
         ("x.parquet", "dt, carrier", "does not lie in"),
     ],

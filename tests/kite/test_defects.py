@@ -109,7 +109,7 @@ def test_d01_range_that_ends_on_a_bound_leaves_it_out(text: str, expected: list[
     assert ids(events) == [3, 4]
 
 
-@pytest.mark.filterwarnings("ignore:Partitions of .* come again:lakebed.errors.LakebedWarning")
+@pytest.mark.filterwarnings("ignore:Partitions of .* repeat:lakebed.errors.LakebedWarning")
 @pytest.mark.parametrize("part", ["month", "day", "hour"])
 def test_d02_part_of_a_calendar_without_its_year_loses_and_adds_nothing(part: str) -> None:
     events = create(f"{part}(ts)")

@@ -294,7 +294,7 @@ def test_question_that_is_none_is_told_with_its_hint(client, question) -> None:
     page = shown(client, f"/archive?{question}", 400)
 
     assert page.tables == {}
-    assert re.search(r"has no|has neither|no time|no cursor|is no|'x'", page.text)
+    assert re.search(r"has no|has neither|not a time|no cursor|is no|'x'", page.text)
 
 
 def test_record_tells_its_metadata_and_what_became_of_the_file(client, archive, ingested) -> None:

@@ -69,7 +69,7 @@ def rule(**changes: object) -> dict:
         ([{"field_name": "a"}], r"dimensions\[0\]\.allowed_values is missing"),
         ([rule(field_name=7)], r"dimensions\[0\]\.field_name: 7"),
         ([rule(field_name="")], r"dimensions\[0\]\.field_name: ''"),
-        ([rule(), rule()], r"dimensions\[1\]\.field_name: 'a' stands twice"),
+        ([rule(), rule()], r"dimensions\[1\]\.field_name: 'a' appears twice"),
         ([rule(is_variable=True)], r"dimensions\[0\]\.is_variable: unknown"),
         ([rule(cap=0)], r"dimensions\[0\]\.cap: 0"),
         ([rule(cap=None)], r"dimensions\[0\]\.cap: None"),
@@ -185,14 +185,14 @@ def test_values_are_compared_in_the_type_of_the_field(allowed, kind, yes, no) ->
 @pytest.mark.parametrize(
     ("allowed", "kind", "message"),
     [
-        (["a"], Kind.LONG, "here: Text 'a' is no long"),
+        (["a"], Kind.LONG, "here: Text 'a' is not a valid long"),
         ([1], Kind.STRING, "here: Value 1"),
         ([1.5], Kind.LONG, "here: Value 1.5"),
         ([True], Kind.LONG, "here: Value True"),
         ({"min": 5}, Kind.STRING, "here: a range of numbers"),
         ({"min": "a"}, Kind.BOOLEAN, "here: a range of booleans"),
         ({"min": 5, "max": 4}, Kind.LONG, "is above max"),
-        ({"min": 5, "type": "long"}, Kind.DATE, "a range of long over values of type date"),
+        ({"min": 5, "type": "long"}, Kind.DATE, "a range of long does not fit values of type date"),
         ({"regex": "a"}, Kind.LONG, "here: a regular expression"),
     ],
 )

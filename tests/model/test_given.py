@@ -49,7 +49,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "version is '4'": lambda d: d.rollback(version="4"),
     "version is '5'": lambda d: d.protect(version="5", reason="audit"),
     "batch_id is 'x'": lambda d: d.at(batch_id="x"),
-    "'soon' is no time": lambda d: d.at(time="soon"),
+    "'soon' is not a time": lambda d: d.at(time="soon"),
     "reason is 5": lambda d: d.protect(version=1, reason=5),
     "until is 'Friday'": lambda d: d.protect(version=1, reason="audit", until="Friday"),
     "The location is None": lambda _: lakebed.open_repository(None),  # type: ignore[arg-type]

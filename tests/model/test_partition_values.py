@@ -299,7 +299,7 @@ def test_provided_value_comes_with_the_write() -> None:
 def test_provided_value_that_is_missing_or_wrong_is_refused() -> None:
     strategy = PartitionStrategy((by.provided("version", "int"),))
 
-    with pytest.raises(PartitionSpecError, match="'version' gets its value with each write"):
+    with pytest.raises(PartitionSpecError, match="'version' needs a value with each write"):
         strategy.values({"version": 5}, NESTED)
     with pytest.raises(InvalidInputError, match="'version'"):
         strategy.values({}, NESTED, {"version": "7"})

@@ -840,7 +840,7 @@ def test_dimensions_of_a_file_come_after_the_other_partitions(tmp_path) -> None:
         ("start = 2013-01-01", 'start = "soon"', InvalidInputError, "soon"),
         ("start = 2013-01-01", "start = 2014-01-01", InvalidInputError, "after end"),
         ("start = 2013-01-01", "start = 123", InvalidInputError, "not a clear time"),
-        ("start = 2013-01-01", "start = 20131301", InvalidInputError, "is no time"),
+        ("start = 2013-01-01", "start = 20131301", InvalidInputError, "is not a time"),
         ("end = 2013-12-31T00:00:00Z", "", InvalidInputError, "no end"),
         ('into = "lake/events"', 'into = "lake/e v"', InvalidInputError, "e v"),
         ("dimension(kind", "dimenson(kind", PartitionSpecError, "dimenson"),

@@ -262,7 +262,9 @@ def test_names_that_spark_takes_for_one_are_refused(spark: Any, tmp_path: Path) 
     create(lake, "Events")
     create(lake, "events")
 
-    with pytest.raises(InvalidInputError, match="'v_Events' and 'v_events' are one to Spark"):
+    with pytest.raises(
+        InvalidInputError, match="does not distinguish the views 'v_Events' and 'v_events'"
+    ):
         lakebed.spark.attach(spark, lake, prefix="v_")
 
 

@@ -27,7 +27,7 @@ def test_batches_are_written_and_read_over_spark_connect(tmp_path):
     found = json.loads(done.stdout.strip().splitlines()[-1])
     assert found["session"].startswith("pyspark.sql.connect")
     assert found["plain"] == 1000
-    assert "a session on Connect takes no prepared list" in found["prepared"]
+    assert "a session on Connect cannot use a prepared list" in found["prepared"]
     assert found["active"] == 499_500
     assert found["local"] == found["native"] == found["arrow"] == 74
     assert found["source"] == [1000, 1010]

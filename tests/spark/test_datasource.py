@@ -121,7 +121,7 @@ def test_view_uri_is_read(spark: Any, read_only: Any) -> None:
         ({"version": 9}, None, "VersionNotFoundError: Dataset 'events' has no version 9."),
         ({"columns": "m"}, None, "SchemaMismatchError: "),
         ({"where": "m = 1"}, None, "PredicateError: "),
-        ({}, "n string", "SchemaMismatchError: Column 'n' was declared as string, and is bigint."),
+        ({}, "n string", "SchemaMismatchError: Column 'n' was declared as string, but is bigint."),
         ({}, "m long", "SchemaMismatchError: "),
     ],
 )
@@ -327,7 +327,7 @@ def test_tasks_give_a_dimension_no_more_values_than_its_cap(spark: Any, tmp_path
     capped = lakebed.open_repository(tmp_path).create("capped", descriptor)
     frame = spark.range(0, 4, 1, 2).selectExpr("concat('v', id) AS k")
 
-    with pytest.raises(AnalysisException, match="'v' would have 4 values, and is capped at 2"):
+    with pytest.raises(AnalysisException, match="'v' would have 4 values, but is capped at 2"):
         save(frame, capped, "append")
     save(frame.coalesce(1), capped, "append")
 

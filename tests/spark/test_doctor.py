@@ -55,7 +55,7 @@ def test_no_store_is_asked_for_where_none_is_named(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize(
     ("location", "problem"),
-    [("memory://lake", "memory of this process"), ("nowhere", "no directory")],
+    [("memory://lake", "memory of this process"), ("nowhere", "does not exist")],
 )
 def test_a_store_that_workers_cannot_reach_is_refused(
     spark: SparkSession, tmp_path: Path, location: str, problem: str

@@ -200,7 +200,7 @@ def test_messages_of_rows_that_travel_are_small_though_all_go_to_one_place(colum
 
 @pytest.mark.parametrize(
     ("kept_of_first", "problem"),
-    [("answers", "60000 came twice"), ("rows", "60000 are missing")],
+    [("answers", "60000 appear twice"), ("rows", "60000 are missing")],
 )
 def test_an_attempt_that_decides_otherwise_than_the_one_before_fails_the_write(
     kept_of_first, problem

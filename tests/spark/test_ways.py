@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 PREPARED = () if os.environ.get("LAKEBED_TEST_SPARK") == "connect" else ("prepared",)
 NATIVE = ("paths", *PREPARED)
 WAYS = ("auto", "native", *NATIVE, "arrow")
-needs_prepared = pytest.mark.classic("a session on Connect takes no prepared list of files")
+needs_prepared = pytest.mark.classic("a session on Connect cannot use a prepared list of files")
 NAMES = ["plain", "é/ü", "100%", "x%2Fy", "a=b", "two words", None, "日本 😀", "__HIVE_DEFAULT"]
 SCHEMA = pa.schema(
     [
@@ -239,7 +239,7 @@ def test_a_session_that_ignores_prepared_lists_still_gets_all_rows(
     first = paths_of(dataset, tmp_path)[0]
     shutil.copy(first, first.with_name("part-" + "0" * 32 + ".parquet"))
     with setting(spark, "spark.sql.streaming.fileStreamSink.ignoreMetadata", "true"):
-        with pytest.raises(InvalidInputError, match="Spark found 0 files in place of"):
+        with pytest.raises(InvalidInputError, match="Spark found 0 files instead of"):
             dataset.spark(spark, way="prepared")
 
         assert dataset.spark(spark).count() == 1_000

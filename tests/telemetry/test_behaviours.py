@@ -260,7 +260,7 @@ def test_b22_bad_schema_missing_file_and_no_json_are_distinct_errors(tmp_path: P
         DimensionSchema.from_json(bad)
     with pytest.raises(NotFoundError, match="No dimension schema"):
         DimensionSchema.from_json(tmp_path / "missing.json")
-    with pytest.raises(FormatError, match="is no JSON"):
+    with pytest.raises(FormatError, match="is not JSON"):
         DimensionSchema.from_json(broken)
 
 
@@ -379,7 +379,7 @@ def test_b29_sample_of_files() -> None:
     assert len({sample(0.1, seed=None) for _ in range(5)}) > 1
     assert sample(0.1, limit=5) == paths[:5]
     assert (sample(0), sample(1)) == ((), paths)
-    with pytest.raises(InvalidInputError, match=r"A sample of 1\.5"):
+    with pytest.raises(InvalidInputError, match=r"sample of 1\.5"):
         sample(1.5)
 
 

@@ -54,7 +54,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> lakebed.Dataset:
 
 def test_d01_value_cannot_climb_out_of_the_tree(builds: lakebed.Dataset) -> None:
     for value in ("../../etc", "/abs", "..", "."):
-        with pytest.raises(InvalidInputError, match="no path that tells them apart"):
+        with pytest.raises(InvalidInputError, match="cannot be read back from their path"):
             LAYOUT.path([*START, value, "b", "20130908"])
 
     lake = Path(builds.uri.removeprefix("file://")).parent
@@ -82,7 +82,7 @@ def test_d02_dot_in_the_build_reads_back_in_the_original_layout() -> None:
 
 
 def test_d03_empty_value_collapses_no_level(builds: lakebed.Dataset) -> None:
-    with pytest.raises(InvalidInputError, match="takes no empty value"):
+    with pytest.raises(InvalidInputError, match="supports no empty value"):
         LAYOUT.path([*START, "", "b", "20130908"])
     with pytest.raises(InvalidInputError, match="holds"):
         LAYOUT.values("foo/idle_daily/Firefox//28.0a1/b.20130908.v1.log")
@@ -91,7 +91,7 @@ def test_d03_empty_value_collapses_no_level(builds: lakebed.Dataset) -> None:
 
 
 def test_d04_date_makes_no_directories() -> None:
-    with pytest.raises(InvalidInputError, match="no path that tells them apart"):
+    with pytest.raises(InvalidInputError, match="cannot be read back from their path"):
         LAYOUT.path([*START, "28.0a1", "b", "2013/1/1"])
 
 

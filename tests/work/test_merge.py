@@ -541,11 +541,11 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("clauses", "message"),
         [
-            ({"on": []}, "no column"),
+            ({"on": []}, "at least one column"),
             ({"on": ["id", "id"]}, "twice"),
             ({"on": 3}, "on is 3"),
             ({"on": "ID"}, "Did you mean 'id'"),
-            ({"on": ["spot"]}, "no key to merge on"),
+            ({"on": ["spot"]}, "cannot be a key"),
             ({"on": ["ID"]}, "'ID'"),
             ({"on": "id, name"}, "Give on=['id', 'name']."),
             ({"on": ["id,name"]}, "Give on=['id', 'name']."),
@@ -556,7 +556,7 @@ class TestRefusals:
             ({"matched": "ignore", "delete_where": "TRUE"}, "delete_where is given"),
             ({"not_matched": "ignore", "insert_where": "TRUE"}, "insert_where is given"),
             ({"missing_where": "target.v = 1"}, "missing_where is given"),
-            ({"missing": "update"}, "nothing says to what"),
+            ({"missing": "update"}, "no new values are given"),
             ({"update": []}, "names no column"),
             ({"update": "w"}, "'w'"),
             ({"update": ["w"]}, "'w'"),

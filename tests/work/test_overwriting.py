@@ -46,7 +46,7 @@ def days() -> Dataset:
     return dataset
 
 
-@pytest.mark.filterwarnings("ignore:Partitions of .* come again:lakebed.errors.LakebedWarning")
+@pytest.mark.filterwarnings("ignore:Partitions of .* repeat:lakebed.errors.LakebedWarning")
 def test_one_row_that_would_replace_an_hour_of_all_days_is_told_before_and_after() -> None:
     flights = create("hour(ts)")
     flights.append([row(day) for day in range(365)])

@@ -40,7 +40,7 @@ def pandas_frame(rows: pa.Table, dtype_backend: DtypeBackend | None = None) -> p
         dtype_backend: As for `Readable.pandas`.
 
     Raises:
-        InvalidInputError: A date or time is outside the years 1 to 9999, or there is no such backend.
+        InvalidInputError: A date or time is outside the years 1 to 9999, or the backend is unknown.
     """
     to_dtype = _to_dtype(dtype_backend)
     try:
@@ -56,7 +56,7 @@ def _to_dtype(dtype_backend: DtypeBackend | None) -> Callable[[pa.DataType], Any
     """Return the function that pyarrow asks for the dtype of a type; it returns None for the usual one.
 
     Raises:
-        InvalidInputError: There is no such backend.
+        InvalidInputError: The backend is unknown.
     """
     if dtype_backend is None:
         return None

@@ -48,7 +48,7 @@ class UncompressedAvro(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the position in what was handed on."""
+        """Return the position in the bytes that were passed on."""
         return self._position
 
     def read(self, size: int = -1, /) -> bytes:
@@ -231,5 +231,5 @@ _CODECS: Mapping[bytes, Callable[[bytes], bytes]] = {
     b"xz": _unxz,
     b"zstandard": _unzstd,
 }
-# Passed on after a check of the length that they claim; fastavro knows no further codecs either.
+# Passed on after a check of the length that they claim; fastavro supports no further codecs either.
 _PASSED: Mapping[bytes, Callable[[bytes], bytes]] = {b"snappy": _snappy}

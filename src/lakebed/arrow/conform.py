@@ -86,7 +86,7 @@ def check_shapes(
             raise PartitionSpecError(
                 f"The data lacks {function.source!r}, the source of partition field "
                 f"{function.name!r}.",
-                hint="Add the column; give null explicitly if that is what it is.",
+                hint="Add the column, with explicit nulls if it has no values.",
             )
     for field in schema:
         if field.nullable or field.default is not MISSING or field.name in derived:
@@ -183,7 +183,7 @@ class Conformer:
             given: Schema of the batches.
             descriptor: Descriptor of the dataset.
             is_partial: True if the batches keep the columns that they have: missing ones are not
-                filled in, and ones that the dataset lacks stay unchanged, behind the others.
+                filled in, and ones that the dataset lacks stay unchanged, after the others.
 
         Raises:
             SchemaMismatchError: It does not fit; see `check_columns` and `check_types`.
@@ -192,7 +192,8 @@ class Conformer:
         for name in given.names:
             if len(given.get_all_field_indices(name)) > 1:
                 raise SchemaMismatchError(
-                    f"Column {name!r} stands twice in the data.", hint="Drop or rename one of them."
+                    f"Column {name!r} appears twice in the data.",
+                    hint="Drop or rename one of them.",
                 )
         schema = descriptor.schema
         self._fields: tuple[Field, ...] = schema.fields
@@ -385,8 +386,8 @@ def _has_required_parts(kind: Type) -> bool:
 def with_one_zero_and_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column in which values that Spark takes for equal are equal in Arrow.
 
-    Arrow groups by bytes, of which there are two for zero, and many for NaN. Columns of other types
-    come back as they are.
+    Arrow groups by bytes: two forms for zero, and many for NaN. Columns of other types are returned
+    unchanged.
     """
     if not pa.types.is_floating(column.type):
         return column

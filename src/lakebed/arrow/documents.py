@@ -31,7 +31,7 @@ def entity_of(data: bytes, fields: Sequence[Field]) -> dict[str, Any]:
     """Read a JSON object as an entity that has no other fields than these.
 
     Values are converted where JSON has no type of their own; they are checked when a
-    record batch is made of them. A name that stands twice has its last value.
+    record batch is made of them. Of a repeated name the last value is used.
 
     Raises:
         SchemaMismatchError: It is not a JSON object, or a text is not a value of its field.
@@ -67,7 +67,7 @@ def at_row(position: int) -> Iterator[None]:
 
 
 def decode_object(data: bytes) -> dict[str, Any]:
-    """Read a JSON object as it stands there; numbers with a point or exponent are decimals.
+    """Read a JSON object without conversions; numbers with a point or exponent are decimals.
 
     Raises:
         SchemaMismatchError: It is not a JSON object.

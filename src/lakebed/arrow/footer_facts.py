@@ -18,7 +18,7 @@ from lakebed.store.base import Store
 def facts_of_file(store: Store, layout: Layout, label: str) -> FileFacts:
     """Compute the facts of a data file from its content.
 
-    The checksum covers the present content, which may differ from what was written. So pages with
+    The checksum covers the present content, which may differ from the written one. So pages with
     checksums of their own are verified first.
 
     Raises:

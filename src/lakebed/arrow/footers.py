@@ -1,4 +1,4 @@
-"""Whether Parquet files of other tools read as the schema says, judged by their footers."""
+"""Check of Parquet files of other tools against a schema, by their footers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ THREADS = 16  # each waits for storage
 def read_footers(
     store: Store, keys: Iterable[str], on_read: OnFileDone = NO_PROGRESS
 ) -> dict[str, pq.FileMetaData | SchemaMismatchError]:
-    """Return the footers of files, and for what is no Parquet file the error that says so.
+    """Return the footers of files; for a file that is not Parquet, the error.
 
     Args:
-        store: Where they are.
-        keys: Of the files.
-        on_read: Is told of each.
+        store: The store that holds the files.
+        keys: Keys of the files.
+        on_read: Receives the key of each file that has been read.
 
     Cost:
-        One HEAD and one or two GETs of some KiB a file, several at a time.
+        One HEAD and one or two GETs of some KiB per file, several at a time.
     """
 
     def read(key: str) -> tuple[str, pq.FileMetaData | SchemaMismatchError]:
@@ -39,7 +39,7 @@ def read_footers(
         except (pa.ArrowException, OSError, ValueError) as exc:
             error = SchemaMismatchError(
                 f"{key!r} cannot be read as Parquet: {exc}.",
-                hint="Move it out of the table's directory, or mend it.",
+                hint="Move it out of the table's directory, or repair it.",
             )
             error.__cause__ = exc
             return key, error
@@ -52,10 +52,10 @@ def read_footers(
 def sound_footers(
     footers: Mapping[str, pq.FileMetaData | SchemaMismatchError],
 ) -> dict[str, pq.FileMetaData]:
-    """Return footers of which all are there.
+    """Return footers, or raise the first error among them.
 
     Raises:
-        SchemaMismatchError: One is not.
+        SchemaMismatchError: A file cannot be read as Parquet.
     """
     sound = {}
     for key, footer in footers.items():
@@ -66,9 +66,9 @@ def sound_footers(
 
 
 def difference(footer: pq.FileMetaData, stored: Schema) -> str:
-    """Say why a file does not read as these fields; empty if it does.
+    """Return why a file cannot be read with these fields; empty if it can.
 
-    A field that the file lacks reads as null, a column that is no field is not read.
+    A field that the file lacks is null; a column that is not a field is not read.
     """
     arrow_schema = footer.schema.to_arrow_schema()
     for wanted, field in zip(schema_to_arrow(stored), stored, strict=True):
@@ -77,7 +77,7 @@ def difference(footer: pq.FileMetaData, stored: Schema) -> str:
             return f"columns {', '.join(matches)} differ only in case"
         if not matches:
             if not field.nullable:
-                return f"it lacks column {field.name!r}, which is never null"
+                return f"it lacks column {field.name!r}, which is not nullable"
             continue
         if matches[0] != field.name:
             return f"column {matches[0]!r} is called {field.name!r} in the schema"
@@ -88,7 +88,7 @@ def difference(footer: pq.FileMetaData, stored: Schema) -> str:
 
 
 def _reads_as(have: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every reader reads one type of a file as another, without a loss."""
+    """Return whether every reader reads one type of a file as another without loss."""
     if pat.is_dictionary(have):
         have = have.value_type
     if have.equals(wanted):
@@ -100,7 +100,7 @@ def _reads_as(have: pa.DataType, wanted: pa.DataType) -> bool:
     if pat.is_int8(have) or pat.is_int16(have):
         return bool(pat.is_int32(wanted))  # Parquet holds them in 32 bits
     if pat.is_timestamp(have) and pat.is_timestamp(wanted):
-        # INT96, as Spark writes it by default, names no zone but is an instant.
+        # INT96, which Spark writes by default, has no zone but is an instant.
         return have.unit == "ns" or (have.tz is None) == (wanted.tz is None)
     if pat.is_list(have) or pat.is_large_list(have):
         return bool(pat.is_list(wanted)) and _reads_as(have.value_type, wanted.value_type)

@@ -261,7 +261,7 @@ def _of_items(items: Iterator[object], descriptor: DatasetDescriptor) -> Iterato
                 column = to_column([default_of(field)], field)[0]
                 table = table.append_column(field.name, pa.repeat(column, table.num_rows))
         whole.append(table)
-    # In the order of the schema, whichever items came first.
+    # In the order of the schema, for any order of the items.
     first = pa.schema([field_to_arrow(field) for field in own]).empty_table()
     table = pa.concat_tables([first, *whole], promote_options="permissive")
     yield from conformed(table.to_batches(), descriptor)

@@ -62,7 +62,7 @@ def open_intact(store: Store, dataset: str, file: DataFile) -> pa.NativeFile:
 
     Raises:
         ObjectNotFoundError: The file is missing.
-        DamagedFileError: Its content differs from what was recorded.
+        DamagedFileError: Its content differs from the recorded facts.
 
     Cost:
         One GET of the whole file, which is held in memory; of a file of more than 256 MiB several,
@@ -85,7 +85,7 @@ def open_intact(store: Store, dataset: str, file: DataFile) -> pa.NativeFile:
 
 
 def difference(store: Store, key: str, recorded: Recorded) -> str:
-    """Return how a file differs from what was recorded of it; empty if it does not.
+    """Return how a file differs from its recorded facts; empty if it does not.
 
     Raises:
         ObjectNotFoundError: The file is missing.

@@ -41,7 +41,7 @@ from lakebed.store.base import Store, delete_or_leave
 
 MIB = 2**20
 
-# A file this near to its target is full, since what is missing would be a tiny row group.
+# A file this near to its target is full: the remainder would be a tiny row group.
 _FULL, _AIM = 0.93, 0.98
 # Beyond it, a file is mostly overhead of the format, which does not predict the next rows.
 _MAX_RATIO = 2.0
@@ -62,7 +62,7 @@ class WriteOptions:
 
     Attributes:
         target_bytes: Size of a file at which the next one begins.
-        row_group_bytes: Uncompressed size of a row group; bounds what a reader must hold.
+        row_group_bytes: Uncompressed size of a row group; bounds the memory of readers.
         memory_bytes: Memory of one writer. Rows beyond it go to temporary files, or their
             file is closed early where it is large.
         roll_interval_s: Seconds after which a writer that stays open begins other files; None for

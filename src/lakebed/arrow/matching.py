@@ -80,7 +80,7 @@ class Keys:
             columns: Key columns, with a row for each row of the data.
 
         Raises:
-            DuplicateKeyError: A key comes twice.
+            DuplicateKeyError: A key appears twice.
         """
         is_whole = np.ones(columns.num_rows, dtype=bool)
         for column in columns.columns:
@@ -293,7 +293,7 @@ class Matcher:
             most: Number of distinct values up to which a column is listed.
 
         Raises:
-            DuplicateKeyError: A key comes twice.
+            DuplicateKeyError: A key appears twice.
         """
         columns, are_listed = [], []
         for values, _ in self.keys.levels:

@@ -94,7 +94,7 @@ class OlderFiles:
         return whole.held_fields(self.schema.names)[:1] or self.schema.fields[:1]
 
     def complete(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        """Return columns of the current schema from what was read of a file.
+        """Return columns of the current schema from the columns of a file.
 
         Args:
             batch: Columns of `held`, in any order; promoted columns in either type.
@@ -135,7 +135,7 @@ class _Rebuilding:
     """Rebuilds a column of an older type, part by part.
 
     Arrow's own cast of records would take a part that was dropped and added again from the file,
-    and knows no defaults.
+    and does not fill in defaults.
     """
 
     lineage: Lineage

@@ -76,7 +76,7 @@ class CapKeeper:
         self._pending: list[_Pending] = []
 
     def limited(self, columns: list[pa.Array]) -> list[pa.Array]:
-        """Return the partition fields of some rows, with `OTHER` for what is not admitted.
+        """Return the partition fields of some rows, with `OTHER` for values that are not admitted.
 
         These admissions count once the rows are accepted.
         """

@@ -241,7 +241,7 @@ def rewrite_all(
         Result of each work.
 
     Raises:
-        DamagedFileError: A file differs from what was recorded. The new files are deleted.
+        DamagedFileError: A file differs from its recorded facts. The new files are deleted.
         CorruptMetadataError: The new files do not hold the rows of the old ones, each of them once.
             The new files are deleted.
         LakebedError: A file cannot be read, or the store failed. The new files are deleted.

@@ -31,8 +31,7 @@ class Workers(ABC):
     ) -> Iterator[_Result]:
         """Yield the result of `task` for each item, in order; raise the first error at the end.
 
-        So the caller knows all that was done, even if something failed, and can undo it; see
-        `gather`.
+        So the caller knows all completed work, even after an error, and can undo it; see `gather`.
 
         Args:
             task: Function to call with each item.
@@ -80,7 +79,7 @@ class Threads(Workers):
 def gather(
     store: Store, parts: Iterable[_Result], keys_of: Callable[[_Result], Iterable[str]]
 ) -> list[_Result]:
-    """Return the results of all workers, or delete what they wrote and raise their error.
+    """Return the results of all workers, or delete their objects and raise their error.
 
     Args:
         store: Store that holds the objects.

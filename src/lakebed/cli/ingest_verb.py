@@ -527,7 +527,7 @@ def _note_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
     if "unclear" in reasons:
         output.note(
             "Choose how to treat these: --supersede path if the later file replaces the earlier one "
-            "of the same path, span if it does so whatever their paths, id if each file counts."
+            "of the same path, span if it does so for any path, id if each file counts."
         )
     if "refused" in reasons:
         output.note(

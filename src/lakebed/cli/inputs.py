@@ -61,8 +61,8 @@ def find_inputs(given: Sequence[str], format: FileFormat | None, csv: CsvOptions
     """Find the files that arguments name.
 
     Args:
-        given: Files, patterns, or directories, of which the files of the format are taken; `-`
-            is JSON lines on stdin.
+        given: Files, patterns, or directories, whose files of the format are taken; `-` is JSON
+            lines on stdin.
         format: The format; None to find it by the suffix.
         csv: Options of CSV files.
 

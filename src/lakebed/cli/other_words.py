@@ -73,7 +73,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-# Options of other tools, by ours; of several the first that the verb has is meant.
+# Options of other tools, by ours; of several, the first that the verb has is used.
 OPTIONS: Mapping[str, str] = {
     "--on": "--key --keys --primary-key --unique-key",
     "--where": "--filter --condition --predicate --query",

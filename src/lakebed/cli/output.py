@@ -8,7 +8,7 @@ Results go to stdout, everything else to stderr. Values look the same in every f
 - null is `null` in JSON and an empty cell in CSV, where the empty text is `""`;
 - lists and records in a cell of CSV or of a table are JSON;
 - plain is only the first column, a line each and without a header, for `xargs` and the like;
-- all formats except tables are UTF-8, whatever the terminal supports.
+- all formats except tables are UTF-8, on every terminal.
 
 `lakebed append` reads JSON lines of this form back, and CSV if no column is nested or bytes.
 """

@@ -227,7 +227,7 @@ def _publish(
     with output.progress("Publishing") as on_progress:
         done = run_publication(**flags, on_progress=on_progress)
     record = _record(done)
-    # A person is shown what the format has: partitions of Hive, files and versions of the others.
+    # Text output shows the facts of the format: partitions of Hive, files and versions of others.
     hidden = _OF_FILES if done.kind == "hive" else _OF_HIVE
     facts = facts_of(record if output.is_verbose else _in_short(record), hidden=hidden)
     output.record(record, facts=facts)

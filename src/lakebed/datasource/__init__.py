@@ -1,1 +1,1 @@
-"""The data source `lakebed` of Spark: `spark.read.format("lakebed")` and its like."""
+"""The data source `lakebed` of Spark: `spark.read.format("lakebed")` and similar calls."""

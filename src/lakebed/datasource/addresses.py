@@ -1,4 +1,4 @@
-"""From options to the dataset or view that they name."""
+"""Opening of the dataset or view that options name."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Opened:
 
 
 def open_to_read(options: ReadOptions) -> Opened:
-    """Return what is to be read: a dataset as it is now or was, narrowed.
+    """Open a dataset, at its current or an earlier version, and narrow it.
 
     Raises:
-        DatasetNotFoundError: There is no such dataset.
-        VersionNotFoundError: There is no such version.
+        DatasetNotFoundError: The dataset does not exist.
+        VersionNotFoundError: The version does not exist.
         PredicateError: A condition names an unknown column, or does not fit it.
-        InvalidInputError: No task of Spark could see the dataset.
+        InvalidInputError: Spark tasks could not access the dataset.
 
     Cost:
-        A read of the head; of an older version also the history.
+        A read of the head; for an older version also of the history.
     """
     address = options.address
     dataset = _open(address.location, options).open(address.name)
@@ -57,21 +57,21 @@ def open_to_read(options: ReadOptions) -> Opened:
 
 
 def open_to_write(options: SaveOptions, given: Schema) -> Opened:
-    """Return what is to be written; creates the dataset if it may be missing.
+    """Open a dataset for a write; create a missing one if the options allow it.
 
     Args:
         options: Parsed options of the write.
         given: Schema of the rows, for a new dataset.
 
     Raises:
-        DatasetNotFoundError: There is no such dataset, and no option allows to create it.
-        InvalidInputError: It is partitioned in another way than the option asks for; or no task of
-            Spark could see it.
-        PredicateError: The condition of replaceWhere does not fit its columns.
-        LakebedError: It cannot be created; see `Repository.create`.
+        DatasetNotFoundError: The dataset does not exist, and no option allows its creation.
+        InvalidInputError: The dataset has other partitions than the option names; or Spark tasks
+            could not access it.
+        PredicateError: The condition of replaceWhere does not fit the columns.
+        LakebedError: The dataset cannot be created; see `Repository.create`.
 
     Cost:
-        A read of the head; for a new dataset what `Repository.create` takes.
+        A read of the head; for a new dataset the cost of `Repository.create`.
     """
     address, wanted = options.address, options.creation
     repository = _open(address.location, options)
@@ -104,7 +104,7 @@ def _open(location: str, options: ReadOptions | SaveOptions) -> Repository:
     repository = open_repository(location, storage_options=options.storage)
     if not repository.store.is_shared:
         raise InvalidInputError(
-            f"{location} lies in the memory of one process, which no task of Spark can see.",
+            f"{location} is in the memory of one process, which Spark tasks cannot access.",
             hint="Keep the repository in a directory or a bucket.",
         )
     return repository

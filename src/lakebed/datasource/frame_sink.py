@@ -1,8 +1,8 @@
 """Writing a batch: reserved in one process of the driver, written by tasks, committed in another.
 
-Nothing but the pickled writer and the messages of the tasks comes from one to the next. So the
-writer carries a suspended transaction. Spark calls `abort` also after a commit that has failed: by
-then the process that tried it has deleted what it could prove to be invisible, and left the rest.
+Only the pickled writer and the messages of the tasks are passed from one process to the next. So
+the writer carries a suspended transaction. Spark calls `abort` also after a failed commit: by then,
+the committing process has deleted the files that are provably invisible, and left the others.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _STAGED_FOR = "7d"  # the default, as for `Dataset.stage`
 
 @dataclass
 class LakebedWriter(Travels, DataSourceArrowWriter):
-    """Writes one batch. Travels to tasks, and to the process that commits.
+    """Writer of one batch. It is sent to tasks, and to the process that commits.
 
     Attributes:
         store: The store that holds the dataset.
         target: Directory and format of the files of the batch.
-        begun: The transaction that has reserved it.
+        begun: The suspended transaction, which has reserved the batch.
         scope: The rows that the batch replaces; None for the partitions that it touches.
         base: Version that the data was made from, if the caller named one.
         commit_options: Retry and lease settings of the commit.
@@ -66,10 +66,10 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
 
     @classmethod
     def begin(cls, texts: Mapping[str, str], schema: StructType, *, is_overwrite: bool) -> Self:
-        """Check what can be checked without rows, and reserve the batch.
+        """Check the options and the schema, and reserve the batch.
 
         Args:
-            texts: The options, as Spark hands them on.
+            texts: The options as Spark passes them.
             schema: Schema of the rows.
             is_overwrite: True for `mode("overwrite")`.
 
@@ -88,7 +88,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
         check_columns(given.names, descriptor)
         check_types(given, descriptor)
         if options.base is not None:
-            Source(opened.store, opened.layout.name).past_state(options.base)  # or it is an error
+            Source(opened.store, opened.layout.name).past_state(options.base)  # raises if unknown
         operation, scope = _what_to_do(options, opened, is_overwrite=is_overwrite)
         commit_options, kept_for = _leases(options)
         view = opened.view.with_options(write=options.files, commit=commit_options)
@@ -113,7 +113,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
         """Make the batch visible, or keep it for a later commit.
 
         Raises:
-            LakebedError: As a task had it, or as of `Transaction.commit`. Nothing became visible,
+            LakebedError: The error of a task, or of `Transaction.commit`. Nothing became visible,
                 unless it is a `CommitUnknownError`.
         """
         with Transaction.resume(self.store, self.begun, options=self.commit_options) as transaction:
@@ -129,14 +129,14 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
                 keep_staged(transaction, self.scope, self.kept_for, base)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what tasks have written, unless a commit may have made it visible."""
+        """Delete the files of tasks, unless a commit may have made them visible."""
         parts: list[Written] = []
-        with contextlib.suppress(LakebedError):  # of a task, which Spark has reported already
+        with contextlib.suppress(LakebedError):  # of a task; Spark has reported it already
             parts.extend(written_by(messages))
         try:
             transaction = Transaction.resume(self.store, self.begun)
         except (NotFoundError, ConflictError):
-            return  # the dataset was dropped, and with it all that lay there
+            return  # the dataset was dropped with all its files
         transaction.add(*parts)
         if not transaction.give_up():
             _log.warning(
@@ -146,7 +146,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
             )
 
     def _check_caps(self, transaction: Transaction) -> None:
-        """Check that tasks, which do not see one another, have not admitted too many values."""
+        """Check that tasks, which cannot see one another, have not admitted too many values."""
         descriptor = self.target.descriptor
         for name, cap in descriptor.partition_by.caps(descriptor.schema).items():
             values = set(self.target.admitted.get(name, ()))
@@ -156,7 +156,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
                     values.add(value)
             if len(values) > cap:
                 raise InvalidInputError(
-                    f"Dimension {name!r} would have {len(values)} values, and is capped at {cap}.",
+                    f"Dimension {name!r} would have {len(values)} values, but is capped at {cap}.",
                     hint="Write by Dataset.append(frame), which chooses values before its tasks "
                     "begin, or coalesce the frame to one partition.",
                 )
@@ -166,14 +166,14 @@ def _check_mode(options: SaveOptions, *, is_overwrite: bool) -> None:
     if not is_overwrite and (options.overwrite_mode or options.replace_where is not None):
         name = "overwriteMode" if options.overwrite_mode else "replaceWhere"
         raise InvalidInputError(
-            f"Option {name} names what is replaced, but the mode is append.",
+            f"Option {name} selects the rows to replace, but the mode is append.",
             hint='Write with mode("overwrite"), or leave it out.',
         )
     if options.is_staged and options.base is not None:
         is_partial = options.overwrite_mode in ("run", "run-partitions") or not is_overwrite
         if is_partial:
             raise InvalidInputError(
-                "A batch that is staged to append or rerun takes no base.",
+                "A batch that is staged to append or rerun cannot have a base.",
                 hint="Stage an overwrite, or write at once.",
             )
 
@@ -181,11 +181,11 @@ def _check_mode(options: SaveOptions, *, is_overwrite: bool) -> None:
 def _what_to_do(
     options: SaveOptions, opened: Opened, *, is_overwrite: bool
 ) -> tuple[str, Scope | None]:
-    """Return the operation, and what it replaces; None for the partitions that the rows touch."""
+    """Return the operation and its scope; None for the partitions of the rows."""
     if not is_overwrite:
         return "append", Nothing()
     if options.overwrite_mode in ("run", "run-partitions"):
-        assert options.run  # SaveOptions has seen to it
+        assert options.run  # checked by SaveOptions
         partitions = frozenset[str]() if options.overwrite_mode == "run" else None
         return "rerun", RunFiles(options.run, partitions=partitions)
     if options.overwrite_mode == "partitions":
@@ -194,7 +194,7 @@ def _what_to_do(
 
 
 def _leases(options: SaveOptions) -> tuple[CommitOptions, dt.timedelta | None]:
-    """Return how to commit, and how long a staged batch is kept."""
+    """Return the options of the commit, and the time for which a staged batch is kept."""
     commit_options = CommitOptions(begun_at=options.begun_at)
     if options.is_staged:
         return commit_options, parse_age(options.lease or _STAGED_FOR)

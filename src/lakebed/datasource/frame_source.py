@@ -37,20 +37,21 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
 _ALL_FIELDS = "*"
-# Spark runs this module where the session lets filters be pushed, and refuses `pushFilters` elsewhere.
+# The module that Spark runs if the session allows filters to be pushed; otherwise Spark refuses
+# `pushFilters`.
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-# Until this came, Spark kept what was planned by the filters of one query for all others of the same
-# DataFrame, which then lacked rows (seen with 4.3.0; SPARK-58551).
+# Before this release, Spark reused a plan with the filters of one query for other queries of the
+# same DataFrame, which then lacked rows (seen with 4.3.0; SPARK-58551).
 _SAFE_SINCE = "pushLimit"
-_CONSTANT_ROWS = 2**16  # of a batch that is made without reading
+_CONSTANT_ROWS = 2**16  # of a batch that is built without reading
 
 MIB = 2**20
-# By default: a task for each 64 MiB, but for a dataset that would keep few cores busy so. How
-# many there are, the process that plans does not know.
+# By default: one task for each 64 MiB, or smaller tasks if that would use few cores. The planning
+# process does not know the number of cores.
 _SPLIT_BYTES = 64 * MIB
 _LEAST_SPLIT_BYTES = 4 * MIB
 _ENOUGH_TASKS = 32
-# Opening a file takes about as long as reading so much of one.
+# Opening a file takes about as long as reading so many bytes.
 _OPENING_BYTES = MIB // 2
 _MOST_SHARES = 1024
 
@@ -73,7 +74,7 @@ def columns_of(options: ReadOptions) -> StructType:
 
 
 def reader_for(texts: Mapping[str, str], schema: StructType) -> LakebedReader:
-    """Return a reader; one that takes filters where Spark pushes them, and keeps them apart.
+    """Return a reader; one with filters if Spark pushes them, and plans each query by its own.
 
     Raises:
         LakebedError: See `LakebedReader.choose` and `open_to_read`.
@@ -94,21 +95,21 @@ def _is_pushing_worker() -> bool:
 
 
 class LakebedReader(Travels, DataSourceReader):
-    """Reads what was planned when it was made. Pickled before Spark asks for the partitions."""
+    """Reader of planned files. Pickled before Spark asks for the partitions."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Take note of what to read; `choose` plans it."""
+        """Keep the options; `choose` plans the read."""
         self._options = options
         self._schema = schema
         self._tasks: ReadTasks | None = None
         self._partitions: list[InputPartition] = []
 
     def choose(self, opened: Opened, condition: Predicate) -> None:
-        """Plan what to read.
+        """Plan the read.
 
         Args:
             opened: The view or dataset that the options name.
-            condition: Further condition from Spark, beside those of the options.
+            condition: Further condition from Spark, in addition to those of the options.
 
         Raises:
             SchemaMismatchError: A declared column is unknown, or of another type.
@@ -132,27 +133,29 @@ class LakebedReader(Travels, DataSourceReader):
         ]
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave out what only the driver needs: this travels to each task."""
+        """Leave out the state of the driver: the reader is sent to each task."""
         return {**self.__dict__, "_partitions": []}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return for each task its files."""
+        """Return the files of each task."""
         return self._partitions
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files."""
         assert self._tasks is not None  # chosen before Spark asks for partitions
-        if partition is None or partition.value is None:  # Spark's own, where there are none
+        if (
+            partition is None or partition.value is None
+        ):  # Spark passes None if there are no partitions
             return iter(())
         return self._tasks.read(partition.value)
 
 
 class PushingReader(LakebedReader):
-    """The same, with filters that Spark pushes down."""
+    """A reader with filters that Spark pushes down."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Plan by the filters; Spark filters again, so that none must be understood in full."""
-        # Here: Spark 4.0 has no filters, and never calls this.
+        """Plan by the filters; Spark filters again, so none need be supported in full."""
+        # Imported here: Spark 4.0 has no filters, and never calls this.
         from lakebed.spark.filters import predicate_of
 
         opened = open_to_read(self._options)
@@ -179,7 +182,7 @@ class ReadTasks:
     schema: pa.Schema
 
     def read(self, rows: bytes) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some files, as `files_table` has them."""
+        """Yield the rows of some files, given in the form of `files_table`."""
         files = tuple(planned_files(self.layout, table_from_bytes(rows)))
         opened = tuple(file for file in files if not self._is_known(file))
         for file in files:
@@ -192,7 +195,7 @@ class ReadTasks:
                     yield self._in_form(batch)
 
     def _is_known(self, file: DataFile) -> bool:
-        """Return whether the plan alone answers what is asked of a file."""
+        """Return whether the plan alone has the requested values of a file."""
         return (
             not file.is_filtered
             and file.row_count is not None
@@ -220,7 +223,7 @@ class ReadTasks:
 
 
 def _expanded(columns: tuple[str, ...] | None, layout: Layout) -> list[str] | None:
-    """Return columns with all fields in the place of `*`; None for all fields."""
+    """Return columns with `*` replaced by all fields; None for all fields."""
     if columns is None:
         return None
     every = layout.descriptor.schema.names
@@ -228,7 +231,7 @@ def _expanded(columns: tuple[str, ...] | None, layout: Layout) -> list[str] | No
 
 
 def _schema_of(layout: Layout, names: Sequence[str]) -> Schema:
-    """Return columns as fields; only those of an entity may promise to hold no null."""
+    """Return columns as fields; partition fields are always nullable."""
     types, fields = layout.column_types, layout.descriptor.schema
     return Schema(
         fields=tuple(fields.find(name) or Field(name=name, type=types[name]) for name in names)
@@ -239,7 +242,7 @@ def checked_names(layout: Layout, declared: StructType) -> tuple[str, ...]:
     """Return the names of the columns that Spark expects.
 
     Raises:
-        SchemaMismatchError: One is unknown, or of another type than it is declared with.
+        SchemaMismatchError: A column is unknown, or has another type than declared.
     """
     names = tuple(output_schema(layout, declared.fieldNames()).names)
     for wanted in schema_from_spark(declared.jsonValue()):
@@ -248,16 +251,16 @@ def checked_names(layout: Layout, declared: StructType) -> tuple[str, ...]:
         asked = declared[wanted.name].dataType
         if there != asked:
             raise SchemaMismatchError(
-                f"Column {wanted.name!r} was declared as {asked.simpleString()}, and is "
+                f"Column {wanted.name!r} was declared as {asked.simpleString()}, but is "
                 f"{there.simpleString()}.",
-                hint="Declare it as it is, and cast it afterwards.",
+                hint="Declare its actual type, and cast it afterwards.",
             )
     return names
 
 
 def arrow_schema(declared: StructType) -> pa.Schema:
-    """Return what Spark compares batches with."""
-    # Not of the public API; but what it gives must be matched to the letter, in each release.
+    """Return the Arrow schema that Spark compares batches with."""
+    # Not public API; but its result must be matched exactly, in each release.
     from pyspark.sql.pandas.types import to_arrow_schema
 
     is_new = "timezone" in inspect.signature(to_arrow_schema).parameters
@@ -265,11 +268,11 @@ def arrow_schema(declared: StructType) -> pa.Schema:
 
 
 def shared_out(store: Store, plan: ScanPlan, split_bytes: int | None) -> list[list[DataFile]]:
-    """Share the files of a plan out to tasks, each with its rows as far as the file table knows."""
+    """Assign the files of a plan to tasks, with row counts as far as the file table has them."""
     files: Sequence[DataFile] = plan.files
     is_parquet = find_reader(plan.layout.descriptor.format) is None
     if not is_parquet:
-        # Here, since tasks know nothing of the file table.
+        # Here, since tasks do not have the file table.
         files = with_recorded(store, plan.file_table, files)
     labels = pa.array([file.label for file in files], pa.large_string())
     facts = file_table.find(store, plan.file_table, labels, {})
@@ -288,16 +291,16 @@ def split(
     split_bytes: int | None,
     is_divisible: bool,
 ) -> list[list[DataFile]]:
-    """Share files out to tasks.
+    """Assign files to tasks.
 
     Args:
         files: The planned files.
         sizes: Sizes of the files in bytes; None where unknown.
-        split_bytes: About so many bytes go to one task; None to judge by the files.
+        split_bytes: Approximate number of bytes of a task; None to choose by the files.
         is_divisible: True if a part of a file can be read without the rest.
 
     Returns:
-        For each task its files, or parts of them.
+        The files of each task, or parts of them.
     """
     known = [size for size in sizes if size is not None]
     usual = sum(known) // len(known) if known else _SPLIT_BYTES // 8
@@ -318,7 +321,7 @@ def split(
 
 
 def _balanced(units: list[tuple[int, DataFile]], count: int) -> list[list[DataFile]]:
-    """Give the largest unit that is left to the task that has the least, again and again."""
+    """Repeatedly give the largest remaining unit to the task with the fewest bytes."""
     tasks: list[list[DataFile]] = [[] for _ in range(max(1, min(count, len(units))))]
     loads = [(0, number) for number in range(len(tasks))]
     for weight, file in sorted(units, key=lambda unit: -unit[0]):

@@ -17,13 +17,13 @@ from lakebed.store.base import Store
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """Files that a task has written, or the reason why it could not.
+    """Files that a task has written, or its error.
 
-    An error of ours is a message too, for Spark would only try the same again.
+    An error of Lakebed is a message too, since Spark would only retry the task.
 
     Attributes:
-        answer: A `Written`, as `encode_result` gives it.
-        error: As `write_error` gives it.
+        answer: A `Written` in the form of `encode_result`.
+        error: An error in the form of `write_error`.
     """
 
     answer: bytes | None = None
@@ -33,7 +33,7 @@ class TaskMessage(WriterCommitMessage):
 def write_in_task(
     store: Store, target: BatchTarget, batches: Iterable[pa.RecordBatch]
 ) -> TaskMessage:
-    """Write the rows of a task; what it has written is deleted if it fails."""
+    """Write the rows of a task; its files are deleted if it fails."""
     try:
         written = write_batches(store, target, batches)
     except LakebedError as exc:
@@ -42,9 +42,9 @@ def write_in_task(
 
 
 def written_by(messages: Sequence[WriterCommitMessage | None]) -> Iterator[Written]:
-    """Yield what tasks have written, then raise the first error of one that could not.
+    """Yield the results of tasks, then raise the first error of a task.
 
     Raises:
-        LakebedError: As in the task.
+        LakebedError: The error of a task.
     """
     return results((one for one in messages if isinstance(one, TaskMessage)), Written)

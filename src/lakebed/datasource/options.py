@@ -1,7 +1,7 @@
 """Options of the data source: text under names of any case, parsed once into checked values.
 
-Spark hands options on as they were typed, again in every process. An unknown name is an
-error, since the read or write would else do something else than was asked for.
+Spark passes options on as they were typed, again in every process. An unknown name is an error,
+since the read or write would otherwise not do what the caller asked for.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from lakebed.model.names import nearest
 from lakebed.model.uri import KINDS, Address, parse_uri
 
 STORAGE_PREFIX = "storage."
-"""What begins the name of an option that is for the store, such as `storage.region`."""
+"""The prefix of options of the store, such as `storage.region`."""
 
 MIB = 2**20
 
 OverwriteMode = Literal["all", "partitions", "run", "run-partitions"]
 
-# What Spark's catalogs add to the options of a table.
+# Options that Spark's catalogs add to those of a table.
 _OF_CATALOGS = (
     *("collation", "comment", "external", "is_managed_location", "owner", "provider"),
     *("table_type",),
@@ -37,12 +37,12 @@ _TRUE, _FALSE = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Calls of the same format that take options which this one does not.
+    """Other calls of the format, and options that only they have.
 
     Attributes:
-        calls: The calls, as messages name them.
+        calls: Name of the calls in messages.
         verb: The call that a user writes, for errors.
-        names: The options, as the documentation spells them.
+        names: The options, spelled as in the documentation.
     """
 
     calls: str
@@ -50,9 +50,9 @@ class Elsewhere:
     names: tuple[str, ...]
 
     def spelling_of(self, name: str) -> str:
-        """Return an option as the documentation spells it; empty if these calls do not take it.
+        """Return an option as spelled in the documentation; empty if these calls do not have it.
 
-        Spark hands names on in lower case.
+        Spark passes names in lower case.
         """
         return next((one for one in self.names if one.lower() == name.lower()), "")
 
@@ -86,7 +86,7 @@ BATCH_WRITES = Elsewhere(
 
 
 class OptionTexts:
-    """The options of one call, of which each is taken once; what is left at the end is unknown.
+    """The options of one call. Each is taken once; remaining options are unknown.
 
     >>> texts = OptionTexts({"PATH": "/lake/flights", "versionAsOf": "3"})
     >>> texts.whole_number("version", "versionAsOf")
@@ -97,7 +97,7 @@ class OptionTexts:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Begin with everything that was given."""
+        """Start with all given options."""
         self._left = {name.lower(): (name, text) for name, text in options.items()}
         self._known: list[str] = []
 
@@ -108,14 +108,14 @@ class OptionTexts:
             spellings: Accepted names of the option, our own first.
 
         Raises:
-            InvalidInputError: It was given in two spellings.
+            InvalidInputError: The option was given in two spellings.
         """
         self._known += spellings
         given = [self._left.pop(name.lower()) for name in spellings if name.lower() in self._left]
         if len(given) > 1:
             names = " and ".join(repr(name) for name, _ in given)
             raise InvalidInputError(
-                f"The options {names} mean the same.", hint=f"Give {spellings[0]!r} alone."
+                f"The options {names} have the same meaning.", hint=f"Give {spellings[0]!r} alone."
             )
         return given[0][1] if given else None
 
@@ -123,7 +123,7 @@ class OptionTexts:
         """Take an option that is a whole number.
 
         Raises:
-            InvalidInputError: It is none, or too small.
+            InvalidInputError: The value is not a whole number, or too small.
         """
         text = self.text(*spellings)
         if text is None:
@@ -143,7 +143,7 @@ class OptionTexts:
         """Take an option that is true or false.
 
         Raises:
-            InvalidInputError: It is neither.
+            InvalidInputError: The value is neither.
         """
         text = self.text(name)
         if text is None:
@@ -156,7 +156,7 @@ class OptionTexts:
         """Take an option that is a time or a day; without zone it is UTC.
 
         Raises:
-            InvalidInputError: It is none.
+            InvalidInputError: The value is not a time.
         """
         text = self.text(*spellings)
         if text is None:
@@ -172,7 +172,7 @@ class OptionTexts:
         """Take an option that is one of a few words.
 
         Raises:
-            InvalidInputError: It is none of them.
+            InvalidInputError: The value is not one of them.
         """
         text = self.text(name)
         if text is None or text.lower() in allowed:
@@ -186,7 +186,7 @@ class OptionTexts:
         """Take an option that names columns: `a, b`, or as JSON `["a", "b"]`.
 
         Raises:
-            InvalidInputError: It names none, or is not such a list.
+            InvalidInputError: The value names no column, or is not such a list.
         """
         text = self.text(name)
         if text is None:
@@ -207,7 +207,7 @@ class OptionTexts:
         """Take the option `path`: `LOCATION/NAME`, or a URI of a dataset or view.
 
         Raises:
-            InvalidInputError: There is none, or it names no dataset.
+            InvalidInputError: The option is missing, or does not name a dataset.
         """
         text, location = self.text("path"), self.text("location")
         text = location if text is None else text
@@ -221,7 +221,7 @@ class OptionTexts:
         address = parse_uri(text if kind in KINDS else f"dataset:{text}")
         if address.kind == "repo" or not address.name:
             raise InvalidInputError(
-                f"{text!r} names no dataset.",
+                f"{text!r} does not name a dataset.",
                 hint="Give LOCATION/NAME, such as s3://bucket/lake/flights.",
             )
         return address
@@ -235,13 +235,13 @@ class OptionTexts:
         )
 
     def refuse_others(self, elsewhere: Elsewhere) -> None:
-        """Check that nothing is left.
+        """Check that no options remain.
 
         Args:
-            elsewhere: Calls that take other options.
+            elsewhere: Calls with other options.
 
         Raises:
-            InvalidInputError: Something is left; the message names the calls that take it, or the
+            InvalidInputError: An option remains; the message names the calls that have it, or the
                 nearest known option.
         """
         for name, _ in self._left.values():
@@ -253,12 +253,12 @@ class OptionTexts:
                 )
             known = sorted(self._known, key=str.lower)
             by_lower = {one.lower(): one for one in known}
-            meant = nearest(name.lower(), by_lower)
+            suggestion = nearest(name.lower(), by_lower)
             for lower, one in by_lower.items():
-                meant = meant.replace(repr(lower), repr(one))
+                suggestion = suggestion.replace(repr(lower), repr(one))
             raise InvalidInputError(
                 f"The data source lakebed has no option {name!r} here.",
-                hint=meant or f"Known are: {', '.join(known)}.",
+                hint=suggestion or f"Known are: {', '.join(known)}.",
             )
 
 
@@ -268,12 +268,12 @@ class ReadOptions:
 
     Attributes:
         address: Address of the dataset or view.
-        columns: Fields or partition fields; `*` stands for all fields. None for all fields.
+        columns: Fields or partition fields; `*` means all fields. None for all fields.
         where: A predicate as SQL; empty for everything.
-        version: To read; None for the current one.
-        time: To read the version that was current then.
-        batch_id: To read the version that the commit of this batch made.
-        split_bytes: About so many bytes of files go to one task; None to judge by the dataset.
+        version: Version to read; None for the current one.
+        time: Time whose current version is read.
+        batch_id: Batch whose commit made the version to read.
+        split_bytes: Approximate number of bytes of a task; None to choose by the dataset.
     """
 
     address: Address
@@ -298,15 +298,15 @@ class ReadOptions:
         ]
         if len(given) > 1:
             raise InvalidInputError(
-                f"{' and '.join(given)} each name a state to read.", hint="Give one of them."
+                f"{' and '.join(given)} each select a version to read.", hint="Give one of them."
             )
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read options as Spark hands them on.
+        """Parse options as Spark passes them.
 
         Raises:
-            InvalidInputError: One is unknown, cannot be read, or contradicts another.
+            InvalidInputError: An option is unknown, cannot be read, or contradicts another.
         """
         texts = OptionTexts(options)
         parsed = cls(
@@ -346,13 +346,13 @@ class SaveOptions:
 
     Attributes:
         overwrite_mode: Scope of `mode("overwrite")`; None by default, which is everything.
-        replace_where: A view that it replaces, as SQL.
+        replace_where: Condition of the rows to replace, as SQL.
         run: Name of the run.
         base: Version that the data was made from.
         is_staged: True if the batch waits for a commit of its own.
-        lease: Time for which cleanups keep a batch; of a staged one, from its staging on.
-        begun_at: When the process began, which is encoded in the batch id.
-        creation: Descriptor for a missing dataset; None to refuse one.
+        lease: Time for which cleanups keep a batch; for a staged batch, it begins with the staging.
+        begun_at: Start time of the process, which is encoded in the batch id.
+        creation: Descriptor for a missing dataset; None to raise an error for it.
         files: Limits of the data files.
     """
 
@@ -371,12 +371,12 @@ class SaveOptions:
     def __post_init__(self) -> None:
         if self.address.kind != "dataset" or self.address.version is not None:
             raise InvalidInputError(
-                "Only a dataset as a whole can be written.",
-                hint="Name it by its path; the option replaceWhere narrows what is replaced.",
+                "A write needs a whole dataset, not a view or a version.",
+                hint="Give its path; the option replaceWhere selects rows to replace.",
             )
         if self.replace_where is not None and self.overwrite_mode is not None:
             raise InvalidInputError(
-                "Both replaceWhere and overwriteMode name what is replaced.", hint="Give one."
+                "Both replaceWhere and overwriteMode select the rows to replace.", hint="Give one."
             )
         if self.overwrite_mode in ("run", "run-partitions") and not self.run:
             raise InvalidInputError(
@@ -386,10 +386,10 @@ class SaveOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read options as Spark hands them on.
+        """Parse options as Spark passes them.
 
         Raises:
-            InvalidInputError: One is unknown, cannot be read, or contradicts another.
+            InvalidInputError: An option is unknown, cannot be read, or contradicts another.
         """
         texts = OptionTexts(options)
         parsed = cls(
@@ -415,7 +415,7 @@ def _overwrite_mode(texts: OptionTexts) -> OverwriteMode | None:
 
 
 def creation_options(texts: OptionTexts) -> CreationOptions | None:
-    """Take what a missing dataset is made as; None if no option allows that."""
+    """Take the options for creating a missing dataset; None if none allows it."""
     may_create = texts.flag("create")
     given = {
         "partition_by": texts.text("partitionBy"),
@@ -430,7 +430,7 @@ def creation_options(texts: OptionTexts) -> CreationOptions | None:
 
 
 def file_options(texts: OptionTexts) -> FileOptions:
-    """Take how data files are cut."""
+    """Take the limits of data files."""
     usual = FileOptions()
     return FileOptions(
         target_bytes=texts.whole_number("targetBytes", at_least=1) or usual.target_bytes,

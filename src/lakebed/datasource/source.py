@@ -1,7 +1,7 @@
-"""The data source as Spark sees it: a name, and who reads and writes.
+"""The data source for Spark: its name, readers and writers.
 
-Spark makes one in a Python process of its driver for each call that names the format, and pickles
-it from process to process. So it holds its options and nothing else.
+Spark creates one in a Python process of its driver for each call that names the format, and sends
+it from process to process as a pickle. So it holds only its options.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-# What the caller mends: where in this library it was noticed is of no use to anybody.
+# Errors that the caller can correct: the position in this library does not help.
 _MENDED_BY_CALLER = (AlreadyExistsError, InvalidInputError, MissingDependencyError, NotFoundError)
 
 
-def _told_first(
+def _message_first(
     method: Callable[Concatenate[LakebedDataSource, _P], _R],
 ) -> Callable[Concatenate[LakebedDataSource, _P], _R]:
-    """Leave our own calls out of an error that the caller mends.
+    """Remove our own calls from the traceback of an error that the caller can correct.
 
-    Spark shows the traceback before the error, as part of one text. So the error with its remedy
-    stands on the first lines instead of below dozens. Others keep their traceback and their cause.
+    Spark shows the traceback before the error, in one text. So the error with its remedy is on the
+    first lines instead of below dozens. Other errors keep their traceback and their cause.
     """
 
     @functools.wraps(method)
-    def told_first(self: LakebedDataSource, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def message_first(self: LakebedDataSource, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             return method(self, *args, **kwargs)
         except _MENDED_BY_CALLER as exc:
             raise exc.with_traceback(None) from None
 
-    return told_first
+    return message_first
 
 
 class LakebedDataSource(DataSource):
     """Datasets of Lakebed under the format `lakebed`; see docs/spark-sql.md for the options.
 
-    What a method needs is loaded by it: Spark imports this module before anybody asks for it.
+    Methods import the modules that they need: Spark imports this module early.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Keep the options, as plain text; each method reads those that it knows."""
+        """Keep the options as plain text; each method parses its own."""
         super().__init__(options)
         self._texts = dict(options.items())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a function that raises a clear error in a worker without Lakebed: Spark sends it to those, too."""
+        """Pickle as a function that raises a clear error in a worker without Lakebed."""
         from lakebed.spark.travel import parcel
 
         return parcel(self)
@@ -75,43 +75,43 @@ class LakebedDataSource(DataSource):
         """Return the name of the format."""
         return "lakebed"
 
-    @_told_first
+    @_message_first
     def schema(self) -> StructType:
-        """Return what a read gives whose schema the caller has not declared."""
+        """Return the schema of a read if the caller has not declared one."""
         from lakebed.datasource import frame_source, stream_options, stream_source
 
         if stream_options.is_of_stream(self._texts):
             return stream_source.declared_schema(self._texts)
         return frame_source.declared_schema(self._texts)
 
-    @_told_first
+    @_message_first
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads a version of a dataset."""
+        """Return the reader of a version of a dataset."""
         from lakebed.datasource import frame_source
 
         return frame_source.reader_for(self._texts, schema)
 
-    @_told_first
+    @_message_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
-        """Return what writes a batch."""
+        """Return the writer of a batch."""
         from lakebed.datasource import frame_sink
 
         return frame_sink.LakebedWriter.begin(self._texts, schema, is_overwrite=overwrite)
 
-    @_told_first
+    @_message_first
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return what streams the commits of a dataset."""
+        """Return the reader of a stream of the commits of a dataset."""
         from lakebed.datasource.stream_source import LakebedStreamReader
 
         return LakebedStreamReader(self._texts, schema)
 
-    @_told_first
+    @_message_first
     def streamWriter(  # noqa: N802 - Spark's name
         self,
         schema: StructType,
         overwrite: bool,  # noqa: FBT001 - Spark's signature
     ) -> DataSourceStreamWriter:
-        """Return what writes the epochs of a stream."""
+        """Return the writer of the epochs of a stream."""
         from lakebed.datasource.stream_sink import LakebedStreamWriter, is_committing
 
         writer = LakebedStreamWriter(self._texts, schema, is_overwrite=overwrite)

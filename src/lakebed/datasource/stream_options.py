@@ -1,4 +1,4 @@
-"""Options of streams, beside those that batch reads and writes have too."""
+"""Options of streams, in addition to those of batch reads and writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lakebed.work.commits import OnChange
 from lakebed.work.epochs import SinkOptions
 
 LATEST = "latest"
-_OF_SPARK = ("checkpointLocation", "queryName")  # what Spark adds to the options of a query
+_OF_SPARK = ("checkpointLocation", "queryName")  # options that Spark adds to a query
 
 
 def is_of_stream(options: Mapping[str, str]) -> bool:
@@ -35,15 +35,15 @@ class StreamReadOptions:
     """Options of a streaming read.
 
     Attributes:
-        read: Options that batch reads have too: dataset or view, columns, condition.
+        read: Options shared with batch reads: dataset or view, columns, condition.
         starting_version: The first version whose rows are read; None for another start.
         starts_latest: True to begin after the current version.
-        starting_time: To begin with the first version that was committed then or later.
-        starting_batch_id: To begin with the version that the commit of this batch made.
+        starting_time: Time of the start: the first version that was committed then or later.
+        starting_batch_id: Batch of the start: the version that its commit made.
         max_files: Data files of one micro-batch; None for no limit.
-        max_bytes: Bytes of the data files of one micro-batch, which has one file at least; None for
+        max_bytes: Bytes of the data files of one micro-batch, which has at least one file; None for
             no limit.
-        on_change: Reaction to a commit that took rows out.
+        on_change: Reaction to a commit that removed rows.
         has_change_columns: True to add `_change`, `_version` and `_batch_id`.
     """
 
@@ -60,7 +60,7 @@ class StreamReadOptions:
     def __post_init__(self) -> None:
         if self.read.address.version is not None:
             raise InvalidInputError(
-                "A stream reads no single version, but what is committed from one on.",
+                "A stream cannot read a single version: it reads commits from a version on.",
                 hint="Give the option startingVersion.",
             )
         given = [
@@ -74,7 +74,7 @@ class StreamReadOptions:
         ]
         if len(given) > 1:
             raise InvalidInputError(
-                f"{' and '.join(given)} each name where to begin.", hint="Give one of them."
+                f"{' and '.join(given)} each select a start.", hint="Give one of them."
             )
 
     @property
@@ -84,10 +84,10 @@ class StreamReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read options as Spark hands them on.
+        """Parse options as Spark passes them.
 
         Raises:
-            InvalidInputError: One is unknown, cannot be read, or contradicts another.
+            InvalidInputError: An option is unknown, cannot be read, or contradicts another.
         """
         texts = OptionTexts(options)
         starts_latest = _is_latest(options)
@@ -128,7 +128,7 @@ class StreamWriteOptions:
     """Options of a streaming write.
 
     Attributes:
-        write: Options that batch writes have too: dataset, lease, creation, files.
+        write: Options shared with batch writes: dataset, lease, creation, files.
         sink: Settings of the sink, such as compaction.
     """
 
@@ -137,10 +137,10 @@ class StreamWriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read options as Spark hands them on.
+        """Parse options as Spark passes them.
 
         Raises:
-            InvalidInputError: One is unknown, cannot be read, or contradicts another.
+            InvalidInputError: An option is unknown, cannot be read, or contradicts another.
         """
         texts = OptionTexts(options)
         for name in _OF_SPARK:

@@ -1,8 +1,8 @@
 """The sink of `writeStream.format("lakebed")`: each epoch is one batch, committed exactly once.
 
-For each epoch Spark makes a writer in a Python process of its driver and sends it to the tasks, and
-then another one in another process, which receives the messages of the tasks and commits. All that
-the second writer knows of the first has come through the tasks; only they know the query.
+For each epoch, Spark creates a writer in a Python process of its driver and sends it to the tasks.
+Then it creates another writer in another process, which receives the messages of the tasks and
+commits. The second writer knows the first only through the tasks, and only tasks know the query.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lakebed.work.writer import target_of
 if TYPE_CHECKING:
     from lakebed.arrow.kernel import BatchTarget
 
-# Since Spark 4.1; before, rows come one by one.
+# Since Spark 4.1; before, tasks receive single rows.
 _ArrowWriter: Any = getattr(
     datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter
 )
@@ -47,7 +47,7 @@ _TAKES_ARROW = _ArrowWriter is not datasource.DataSourceStreamWriter
 
 @dataclass
 class EpochMessage(TaskMessage):
-    """Files that a task of an epoch has written, and facts that the commit needs beside them.
+    """Files that a task of an epoch has written, and other facts that the commit needs.
 
     Attributes:
         begun: The transaction of the epoch.
@@ -58,8 +58,8 @@ class EpochMessage(TaskMessage):
     query: str = ""
 
 
-class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what it is depends on Spark
-    """Writes the epochs of a streaming query."""
+class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # its bases depend on Spark
+    """Writer of the epochs of a streaming query."""
 
     def __init__(self, texts: dict[str, str], schema: StructType, *, is_overwrite: bool) -> None:
         """Check that the rows fit; nothing is written.
@@ -70,7 +70,7 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what 
             is_overwrite: True if each epoch brings all rows of the result (output mode complete).
 
         Raises:
-            LakebedError: An option is wrong, the dataset is not there, or the rows do not fit it.
+            LakebedError: An option is wrong, the dataset does not exist, or the rows do not fit it.
         """
         self._options = StreamWriteOptions.parse(texts)
         self._is_overwrite = is_overwrite
@@ -79,12 +79,12 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what 
         check_columns(given.names, opened.layout.descriptor)
         check_types(given, opened.layout.descriptor)
         self._store: Store = opened.store
-        # What travels to the tasks:
+        # Sent to the tasks:
         self._target: BatchTarget | None = None
         self._begun: Suspended | None = None
 
     def reserve(self) -> Self:
-        """Reserve the batch of the epoch, for the tasks; the writer that commits needs none."""
+        """Reserve the batch of the epoch for the tasks; the committing writer does not need one."""
         write = self._options.write
         transaction = Transaction.begin(
             self._store, write.address.name, "append", options=self._commit_options
@@ -100,10 +100,10 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what 
 
     def write(self, iterator: Iterator[Any]) -> EpochMessage:
         """Write the rows of a task."""
-        assert self._target is not None  # it has travelled
+        assert self._target is not None  # set before it is sent
         assert self._begun is not None
         context = TaskContext.get()
-        # No task sees another one: the first fills the room under the caps of dimensions.
+        # Tasks cannot see one another: the first values fill the room under the caps of dimensions.
         is_first = context is None or context.partitionId() == 0
         target = replace(self._target, admitting_writers=1 if is_first else 0)
         message = write_in_task(self._store, target, self._batches(iterator))
@@ -122,10 +122,10 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what 
         messages: Sequence[datasource.WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """Commit an epoch, unless it has been.
+        """Commit an epoch, unless it is committed already.
 
         Raises:
-            LakebedError: A task could not write, or see `commit_epoch`; nothing became visible.
+            LakebedError: A task failed, or see `commit_epoch`; nothing became visible.
         """
         first = _first(messages)
         if first is None:
@@ -147,21 +147,21 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what 
         messages: Sequence[datasource.WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """Delete the files that the tasks have reported; a cleanup deletes the others."""
+        """Delete the files that the tasks have reported; a cleanup deletes others."""
         first = _first(messages)
         if first is None:
             return
         try:
             transaction = self._resume(first, Epoch(first.query, batchId))
         except (NotFoundError, ConflictError):
-            return  # the dataset was dropped, and with it all that lay there
-        told = [one for one in messages if isinstance(one, TaskMessage) and one.error is None]
-        for written in written_by(told):
+            return  # the dataset was dropped with all its files
+        answers = [one for one in messages if isinstance(one, TaskMessage) and one.error is None]
+        for written in written_by(answers):
             transaction.add(written)
         transaction.give_up()
 
     def _resume(self, message: EpochMessage, epoch: Epoch) -> Transaction:
-        assert message.begun is not None  # `write` has seen to it
+        assert message.begun is not None  # set by `write`
         return Transaction.resume(
             self._store, message.begun, epoch=epoch, options=self._commit_options
         )
@@ -170,8 +170,8 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # what 
 def is_committing() -> bool:
     """Return whether Spark has started this process to commit epochs.
 
-    Spark makes both writers of an epoch by the same call. A process that is not recognised reserves
-    a batch that a cleanup will delete; nothing else goes wrong.
+    Spark creates both writers of an epoch by the same call. A process that is not recognised
+    reserves a batch that a cleanup will delete, without other consequences.
     """
     return any(name.endswith(_COMMITTING_RUNNER) for name in sys.modules)
 

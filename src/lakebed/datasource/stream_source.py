@@ -1,8 +1,8 @@
 """The source of `readStream.format("lakebed")`: commits of a dataset as micro-batches.
 
-Spark asks in a Python process of its driver, which lives as long as the query, how far a micro-batch
-goes and which data files it has, and reads these in tasks. It keeps the positions between which each
-micro-batch lies, and a position always means the same: so each row comes exactly once.
+In a Python process of its driver, which lives as long as the query, Spark requests the end of each
+micro-batch and its data files, and reads these in tasks. It stores the start and end positions of
+each micro-batch. A position never changes its meaning, so each row is delivered exactly once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ except ImportError:
     _BASES = (DataSourceStreamReader,)
 
 _CHANGE, _VERSION, _BATCH = "_change", "_version", "_batch_id"
-# Columns about the commit that brought a row: what it did, its version, and its batch.
+# Columns about the commit of a row: its operation, its version, and its batch.
 CHANGE_COLUMNS = StructType(
     [
         StructField(_CHANGE, StringType(), nullable=False),
@@ -83,7 +83,7 @@ class Piece:
     """Some data files that a task reads, of one batch of one version.
 
     Attributes:
-        files: As `files_table` has them, as bytes.
+        files: The files in the form of `files_table`, as bytes.
         change: Operation of their commit.
         version: Version that the commit made.
         batch_id: Id of the batch; None for files that another tool wrote.
@@ -99,21 +99,21 @@ class StreamPartition(InputPartition):
     """Files that one task reads."""
 
     def __init__(self, tasks: ReadTasks, pieces: tuple[Piece, ...]) -> None:
-        """Take what all tasks know, and the files of this one."""
+        """Keep the settings of all tasks, and the files of this one."""
         super().__init__(pieces)
         self.tasks = tasks
         self.pieces = pieces
 
 
-class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they are depends on Spark
-    """Reads the commits of a dataset."""
+class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # its bases depend on Spark
+    """Reader of the commits of a dataset."""
 
     def __init__(self, texts: dict[str, str], schema: StructType) -> None:
-        """Keep what is asked for; nothing is read.
+        """Keep the options; nothing is read.
 
         Args:
             texts: The options of the query.
-            schema: Schema of the rows that the query wants.
+            schema: Schema of the rows of the query.
         """
         self._texts = texts
         self._schema = schema
@@ -126,11 +126,11 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
 
     @cached_property
     def _opened(self) -> Opened:
-        """The dataset as it was when the query was started: it is read under that schema."""
+        """The dataset at the start of the query, whose schema all reads use."""
         return open_to_read(self._options.read)
 
     def __getstate__(self) -> dict[str, object]:
-        """Travel light: tasks need no state."""
+        """Leave out the state, which tasks do not need."""
         return {"_texts": self._texts, "_schema": self._schema, "_last": None, "_snapshots": {}}
 
     def _commits(self) -> CommitStream:
@@ -140,10 +140,10 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
         return commits
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where a new query begins.
+        """Return the start of a new query.
 
         Raises:
-            VersionNotFoundError: There is no such version or batch.
+            VersionNotFoundError: The version or batch does not exist.
         """
         options, commits = self._options, self._commits()
         if options.starts_latest:
@@ -159,7 +159,7 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
         return position.to_offset()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
-        """Return that a micro-batch has a limit, where it has one."""
+        """Return the limit of a micro-batch that the options set."""
         options = self._options
         if options.max_files is not None:
             return ReadMaxFiles(options.max_files)
@@ -168,20 +168,20 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read nothing that is committed from now on."""
+        """End the stream at the current version: later commits are not read."""
         self._last = self._commits().end()
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
-        """Return how far the next micro-batch goes.
+        """Return the end of the next micro-batch.
 
         Args:
             start: First offset; None from a Spark before 4.2, which has no limits.
             limit: Limit that Spark passes on from `getDefaultReadLimit`.
 
         Raises:
-            LakebedError: What comes cannot be read; the message names the remedy.
+            LakebedError: The next commits cannot be read; the message names the remedy.
         """
         commits = self._commits()
         end = self._last or commits.end()
@@ -194,7 +194,7 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
             return end.to_offset()
         position = StreamPosition.from_offset(start)
         if (position.version, position.file) >= (end.version, end.file):
-            return start  # a query that was started again after a restart may be ahead
+            return start  # after a restart, the query may be ahead
         is_limited = not isinstance(limit, ReadAllAvailable)
         return commits.limited(
             position,
@@ -204,14 +204,14 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
         ).to_offset()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where the dataset is now, for the progress of the query."""
+        """Return the current position of the dataset, for the progress of the query."""
         return self._commits().end().to_offset()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[StreamPartition]:
-        """Return what the tasks of a micro-batch read.
+        """Return the files of the tasks of a micro-batch.
 
         Raises:
-            LakebedError: It cannot be read; the message names the remedy.
+            LakebedError: The commits cannot be read; the message names the remedy.
         """
         commits = self._commits()
         between = commits.between(
@@ -247,7 +247,7 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # what they 
 
 
 def _pieces(files: Sequence[DataFile], brought: Mapping[str, Delivery]) -> Iterator[Piece]:
-    """Yield the files of a task, those of each batch and version apart."""
+    """Yield the files of a task, grouped by batch and version."""
     groups: dict[tuple[str, int, int | None], list[DataFile]] = {}
     for file in files:
         delivery = brought[file.label]

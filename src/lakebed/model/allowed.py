@@ -1,7 +1,7 @@
-"""Allowed values of a dimension: which values have a partition of their own.
+"""Allowed values of a dimension: the values that have a partition of their own.
 
-They are written as JSON, as telemetry_schema.json has them: `"*"`, a list, any other text (a list
-of one), a range `{"min": …, "max": …}`, or `{"regex": …}`.
+Their JSON form is that of telemetry_schema.json: `"*"`, a list, any other text (a list of one), a
+range `{"min": …, "max": …}`, or `{"regex": …}`.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from lakebed.errors import InvalidInputError, PartitionSpecError
 from lakebed.model.schema import Kind, Primitive, Type
 from lakebed.model.values import FLOATS, INTEGERS, Scalar, check_value, parse_value
 
-OTHER = "OTHER"  # stands for values that are not allowed
-UNKNOWN = "UNKNOWN"  # stands for null, and for a missing field
+OTHER = "OTHER"  # for values that are not allowed
+UNKNOWN = "UNKNOWN"  # for null and for a missing field
 TOKENS = (OTHER, UNKNOWN)
 MAX_LISTED = 10_000  # values of one list
 DEFAULT_CAP = 1_000  # values with a partition of their own, where the rule does not list them
 MAX_PATTERN_LENGTH = 1_000
-# What texts may be read as, so that a range of texts is one of numbers or days.
+# Types that texts may be read as, which makes a range of texts one of numbers or days.
 RANGE_KINDS = INTEGERS | FLOATS | {Kind.DATE}
 
 _STRING = Primitive(Kind.STRING)
 
 
 class AllowedValues(ABC):
-    """A rule that says of each value whether it is allowed. Null is not asked for."""
+    """A rule that decides whether a value is allowed. It is never applied to null."""
 
     __slots__ = ()
 
     @abstractmethod
     def bind(self, kind: Type, place: str) -> AllowedValues:
-        """Return the rule for values of a type, its own values being of that type.
+        """Return the rule for values of a type, with its own values converted to that type.
 
         Args:
-            kind: Of the values that it will be asked for.
-            place: Names the rule in the error.
+            kind: The type of the values that it will be applied to.
+            place: The name of the rule in the error.
 
         Raises:
             PartitionSpecError: A value of the rule is not of the type.
@@ -52,7 +52,7 @@ class AllowedValues(ABC):
 
     @abstractmethod
     def allows(self, value: Scalar) -> bool:
-        """Whether a value, not null and of the type bound to, is allowed."""
+        """Return whether a value is allowed; it is not null, and has the type of the bound rule."""
 
     @abstractmethod
     def to_document(self) -> Any:
@@ -60,7 +60,7 @@ class AllowedValues(ABC):
 
     @property
     def listed(self) -> tuple[Scalar, ...] | None:
-        """All allowed values, if the rule names each of them; bound rules only."""
+        """All allowed values, if the rule lists each of them; bound rules only."""
         return None
 
 
@@ -69,7 +69,7 @@ class AnyValue(AllowedValues):
     """Every value: `"*"`."""
 
     def bind(self, kind: Type, place: str) -> AllowedValues:  # noqa: ARG002 - see AllowedValues
-        """Return the rule, which has no values; of booleans it is the list of both."""
+        """Return the rule, which has no values; for booleans, the list of both."""
         return OneOf((True, False)) if kind == Primitive(Kind.BOOLEAN) else self
 
     def allows(self, value: Scalar) -> bool:  # noqa: ARG002 - see AllowedValues
@@ -97,11 +97,11 @@ class OneOf(AllowedValues):
         return f"OneOf({cut(repr(self.values))})"
 
     def bind(self, kind: Type, place: str) -> AllowedValues:
-        """Return the list of typed values; text is read as paths hold it."""
+        """Return the list of typed values; text is parsed as in paths."""
         return OneOf(tuple(dict.fromkeys(_typed(value, kind, place) for value in self.values)))
 
     def allows(self, value: Scalar) -> bool:
-        """Whether the value is in the list."""
+        """Return whether the value is in the list."""
         return value in self._members
 
     def to_document(self) -> Any:
@@ -121,8 +121,8 @@ class Between(AllowedValues):
     Attributes:
         min: The smallest value.
         max: The largest value.
-        read_as: Type to read texts as, where the field holds text. Text that is none of that
-            type is not allowed; without a type, texts compare as texts.
+        read_as: Type to read texts as, where the field holds text. Text that cannot be read as
+            that type is not allowed; without a type, texts compare as texts.
     """
 
     min: Scalar = None
@@ -131,25 +131,29 @@ class Between(AllowedValues):
 
     def __post_init__(self) -> None:
         if isinstance(self.min, bool) or isinstance(self.max, bool):
-            raise PartitionSpecError("A range of booleans.", hint="List the values.")
+            raise PartitionSpecError(
+                "A range of booleans is not supported.", hint="List the values."
+            )
 
     def bind(self, kind: Type, place: str) -> AllowedValues:
-        """Return the range of typed ends; a short one of whole numbers or days as its list."""
+        """Return the range with typed ends; a short one of whole numbers or days becomes a list."""
         if kind == Primitive(Kind.BOOLEAN):
-            raise PartitionSpecError(f"{place}: a range of booleans.", hint="List the values.")
+            raise PartitionSpecError(
+                f"{place}: a range of booleans is not supported.", hint="List the values."
+            )
         is_read = self.read_as is not None and kind == _STRING
         if self.read_as is not None and not is_read and kind != Primitive(self.read_as):
             raise PartitionSpecError(
-                f"{place}: a range of {self.read_as} over values of type {kind}.",
-                hint='Leave out "type": the values have one.',
+                f"{place}: a range of {self.read_as} does not fit values of type {kind}.",
+                hint='Leave out "type": the values have a type already.',
             )
         compared = Primitive(self.read_as) if self.read_as is not None else kind
         if compared == _STRING and any(
             isinstance(end, int | float) for end in (self.min, self.max)
         ):
             raise PartitionSpecError(
-                f"{place}: a range of numbers over values of type {kind}.",
-                hint='Say what the text is read as, as in {"min": 448, "type": "long"}.',
+                f"{place}: a range of numbers does not fit values of type {kind}.",
+                hint='Give the type to read the text as, as in {"min": 448, "type": "long"}.',
             )
         low, high = (
             None if end is None else _typed(end, compared, place) for end in (self.min, self.max)
@@ -163,7 +167,7 @@ class Between(AllowedValues):
         return bound if values is None else OneOf(values)
 
     def allows(self, value: Scalar) -> bool:
-        """Whether the value lies in the range."""
+        """Return whether the value lies in the range."""
         if self.read_as is not None:
             try:
                 value = parse_value(str(value), Primitive(self.read_as), "")
@@ -185,8 +189,8 @@ class Between(AllowedValues):
 class Matching(AllowedValues):
     """Text that matches a regular expression as a whole.
 
-    The expression is one of RE2, which Arrow brings: it has no back references and no look-around,
-    and its time grows with the length of the text only, whatever the pattern.
+    The syntax is that of RE2, which is part of Arrow: no back references and no look-around. The
+    time to match is linear in the length of the text, for every pattern.
 
     Attributes:
         pattern: At most `MAX_PATTERN_LENGTH` characters.
@@ -199,7 +203,7 @@ class Matching(AllowedValues):
 
         if len(self.pattern) > MAX_PATTERN_LENGTH:
             raise PartitionSpecError(
-                f"A regular expression of {len(self.pattern)} characters.",
+                f"A regular expression of {len(self.pattern)} characters is too long.",
                 hint=f"Give at most {MAX_PATTERN_LENGTH}, or a list.",
             )
         for pattern in (self.pattern, self._whole):
@@ -207,7 +211,7 @@ class Matching(AllowedValues):
                 pc.match_substring_regex(pa.scalar(""), pattern)
             except (pa.ArrowInvalid, UnicodeEncodeError) as exc:
                 raise PartitionSpecError(
-                    f"{self.pattern!r} is no regular expression of RE2: {exc}",
+                    f"{self.pattern!r} is not a regular expression of RE2: {exc}",
                     hint="RE2 has no back references and no look-around.",
                 ) from exc
 
@@ -216,16 +220,16 @@ class Matching(AllowedValues):
         return rf"\A(?:{self.pattern})\z"
 
     def bind(self, kind: Type, place: str) -> AllowedValues:
-        """Return the rule, which takes text only."""
+        """Return the rule, which applies to text only."""
         if kind != _STRING:
             raise PartitionSpecError(
-                f"{place}: a regular expression over values of type {kind}.",
+                f"{place}: a regular expression does not fit values of type {kind}.",
                 hint="Give a list or a range.",
             )
         return self
 
     def allows(self, value: Scalar) -> bool:
-        """Whether the text matches."""
+        """Return whether the text matches."""
         import pyarrow.compute as pc
 
         fits: bool = pc.match_substring_regex(pa.scalar(value, pa.string()), self._whole).as_py()
@@ -237,13 +241,13 @@ class Matching(AllowedValues):
 
 
 def includes(wide: AllowedValues, narrow: AllowedValues) -> bool:
-    """Whether a rule surely allows all that another one allows.
+    """Return whether a rule surely allows every value that another rule allows.
 
-    Of regular expressions that differ it is not known.
+    False for two different regular expressions, which are not compared.
 
     Args:
-        wide: Bound to a type.
-        narrow: Bound to the same type.
+        wide: The first rule, bound to a type.
+        narrow: The other rule, bound to the same type.
 
     >>> includes(OneOf(("UA", "B6")), OneOf(("B6",))), includes(Between(min=1), AnyValue())
     (True, False)
@@ -271,7 +275,7 @@ def _typed(value: Scalar, kind: Type, place: str) -> Scalar:
 
 
 def _all_between(low: Scalar, high: Scalar) -> tuple[Scalar, ...] | None:
-    """Return all values of a short range of whole numbers or days."""
+    """Return all values of a short range of whole numbers or days; None for any other range."""
     if isinstance(low, int) and isinstance(high, int) and high - low < DEFAULT_CAP:
         return tuple(range(low, high + 1))
     if isinstance(low, dt.date) and isinstance(high, dt.date) and (high - low).days < DEFAULT_CAP:
@@ -280,15 +284,15 @@ def _all_between(low: Scalar, high: Scalar) -> tuple[Scalar, ...] | None:
 
 
 def read_allowed(value: object, place: str) -> AllowedValues:
-    """Read allowed values as a caller or a JSON document gives them.
+    """Read allowed values from any form that a caller or a JSON document may use.
 
     Args:
         value: `"*"`, a sequence, another text, a mapping with `min`, `max` and `type` or with
-            `regex`, or allowed values.
-        place: Names them in the error.
+            `regex`, or an `AllowedValues`.
+        place: The name of the values in the error.
 
     Raises:
-        PartitionSpecError: They are of another form; the message names the place.
+        PartitionSpecError: The value has another form; the message names the place.
     """
     if isinstance(value, AllowedValues):
         return value
@@ -299,12 +303,12 @@ def read_allowed(value: object, place: str) -> AllowedValues:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         if len(value) > MAX_LISTED:
             raise PartitionSpecError(
-                f"{place}: a list of {len(value)} values.",
-                hint=f"A list has at most {MAX_LISTED}; take a range or a regular expression.",
+                f"{place}: a list of {len(value)} values is too long.",
+                hint=f"Give at most {MAX_LISTED}, or a range or a regular expression.",
             )
         return OneOf(tuple(_read_scalar(item, f"{place}[{i}]") for i, item in enumerate(value)))
     raise PartitionSpecError(
-        f"{place}: {reprlib.repr(value)} says not which values are allowed.",
+        f"{place}: {reprlib.repr(value)} is not a valid form of allowed values.",
         hint='Write "*", a list, {"min": …, "max": …} or {"regex": …}.',
     )
 
@@ -313,7 +317,7 @@ def _read_mapping(value: Mapping[Any, Any], place: str) -> AllowedValues:
     if set(value) == {"regex"}:
         if not isinstance(value["regex"], str):
             raise PartitionSpecError(
-                f"{place}.regex: {reprlib.repr(value['regex'])} is no text.",
+                f"{place}.regex: {reprlib.repr(value['regex'])} is not text.",
                 hint="Write the regular expression as text.",
             )
         try:
@@ -335,7 +339,7 @@ def _read_mapping(value: Mapping[Any, Any], place: str) -> AllowedValues:
 def _read_kind(value: object, place: str) -> Kind:
     if value not in [str(kind) for kind in RANGE_KINDS]:
         raise PartitionSpecError(
-            f"{place}.type: {reprlib.repr(value)} is no type that text is read as.",
+            f"{place}.type: {reprlib.repr(value)} is not a type that text can be read as.",
             hint=f"Types are: {', '.join(sorted(RANGE_KINDS))}.",
         )
     return Kind(str(value))
@@ -351,7 +355,7 @@ def _read_scalar(value: object, place: str) -> Scalar:
     if is_number:
         return value  # type: ignore[return-value]  # narrowed above
     raise PartitionSpecError(
-        f"{place}: {reprlib.repr(value)} is no text, number, boolean or day.",
+        f"{place}: {reprlib.repr(value)} is not text, a number, a boolean or a day.",
         hint="Null is never allowed: missing values go to UNKNOWN.",
     )
 

@@ -61,7 +61,7 @@ _FROM_ARROW = (
 def schema_from_arrow(schema: pa.Schema, *, strict_names: bool = True) -> Schema:
     """Read a schema from Arrow.
 
-    Narrow types become the next wider one of `Kind`; dictionaries become their value type.
+    Narrow types become the next wider type of `Kind`; dictionaries become their value type.
 
     Raises:
         SchemaMismatchError: A type is not supported or nested too deep, or a column has the null
@@ -147,7 +147,7 @@ def type_from_arrow(kind: pa.DataType, *, place: str = "", strict_names: bool = 
     """Read one type from Arrow; `place` names it in errors.
 
     Raises:
-        SchemaMismatchError: It is not supported.
+        SchemaMismatchError: The type is not supported.
     """
     if pat.is_dictionary(kind):
         return type_from_arrow(kind.value_type, place=place, strict_names=strict_names)
@@ -176,17 +176,17 @@ def type_from_arrow(kind: pa.DataType, *, place: str = "", strict_names: bool = 
 
 
 def schema_to_arrow(schema: Schema) -> pa.Schema:
-    """Return `schema` as Arrow sees the entities of a dataset."""
+    """Return the Arrow schema of the entities of a dataset."""
     return pa.schema([field_to_arrow(f) for f in schema.fields])
 
 
 def field_to_arrow(field: Field) -> pa.Field:
-    """Return one field as Arrow."""
+    """Return one field as an Arrow field."""
     return pa.field(field.name, type_to_arrow(field.type), nullable=field.nullable)
 
 
 def type_to_arrow(kind: Type) -> pa.DataType:
-    """Return one type as Arrow; timestamps are in microseconds."""
+    """Return one type as an Arrow type; timestamps are in microseconds."""
     match kind:
         case Primitive(kind=primitive):
             return _TO_ARROW[primitive]

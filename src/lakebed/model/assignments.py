@@ -1,4 +1,4 @@
-"""What a field is set to: columns of two rows, constants, and what is computed of them."""
+"""Terms that a field is set to: columns of two rows, constants, and functions of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakebed.model.values import Scalar
 
 
 class Function(StrEnum):
-    """What can be computed."""
+    """Functions of terms."""
 
     ADD = "+"
     SUBTRACT = "-"
@@ -35,7 +35,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A function of other terms, in the type of the field that it is for."""
+    """A function of other terms, computed in the type of the field that it sets."""
 
     function: Function
     parts: tuple[Term, ...]

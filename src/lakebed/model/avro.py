@@ -25,8 +25,8 @@ from lakebed.model.schema import (
 )
 from lakebed.model.values import EPOCH, check_value, to_micros
 
-MAX_DEPTH = 50  # of types in types; deeper ones are taken for an attack
-_MAX_GROUPS = 99  # Arrow's reader of Parquet takes 100 levels, of which a list or map has two
+MAX_DEPTH = 50  # levels of nested types; deeper ones may be an attack
+_MAX_GROUPS = 99  # Arrow's reader of Parquet accepts 100 levels; a list or map counts as two
 
 _EPOCH_DAY = dt.date(1970, 1, 1)
 
@@ -46,7 +46,7 @@ _LOGICAL = {
     ("long", "local-timestamp-millis"): Kind.TIMESTAMP_NTZ,
     ("long", "local-timestamp-micros"): Kind.TIMESTAMP_NTZ,
     ("string", "uuid"): Kind.STRING,
-    # Avro tells readers to ignore logical types that they do not know, so this one is safe.
+    # Avro requires readers to ignore logical types that they do not know, so this one is safe.
     ("long", "unsigned-long"): Kind.UNSIGNED_LONG,
 }
 _TO_LOGICAL = {
@@ -61,13 +61,13 @@ def schema_from_avro(document: object) -> Schema:
     """Read a schema from parsed Avro JSON.
 
     Enums become strings and fixed becomes bytes. A union of null and one type is a nullable
-    field; any other union is refused.
+    field; any other union raises an error.
 
     Args:
         document: A record schema.
 
     Raises:
-        SchemaMismatchError: The document is no record, or a type in it is not supported;
+        SchemaMismatchError: The document is not a record, or a type in it is not supported;
             the message names the place.
         InvalidNameError: A field name is not legal.
     """
@@ -84,7 +84,7 @@ def schema_from_avro(document: object) -> Schema:
 class _Reader:
     def __init__(self) -> None:
         self._depth = 0
-        self._named: dict[str, Type | None] = {}  # None: being read, so a use is a recursion
+        self._named: dict[str, Type | None] = {}  # None: still being read, so a use is recursive
 
     def record(self, document: Mapping[str, Any], *, place: str, namespace: str) -> Struct:
         fields = document.get("fields")
@@ -101,7 +101,7 @@ class _Reader:
     def _field(self, document: object, place: str, namespace: str) -> Field:
         if not isinstance(document, Mapping) or not isinstance(document.get("name"), str):
             raise SchemaMismatchError(
-                f"A field{_at(place)} is no object with a name: {_shown(document)}.",
+                f"A field{_at(place)} is not an object with a name: {_shown(document)}.",
                 hint='Write it as {"name": "…", "type": "…"}.',
             )
         name = check_field_name(document["name"])
@@ -185,7 +185,7 @@ class _Reader:
 
 
 def _full_name(document: Mapping[str, Any], enclosing: str) -> tuple[str, str]:
-    """Return the full name of a named type, and the namespace that holds inside it."""
+    """Return the full name of a named type, and the namespace that applies inside it."""
     name, namespace = document.get("name"), document.get("namespace")
     if not isinstance(name, str):
         name = ""
@@ -243,8 +243,8 @@ def _is_in_millis(document: object) -> bool:
 
 def _wrong_default(default: object, kind: Type, place: str) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"The default {_shown(default)}{_at(place)} is none for type {kind}.",
-        hint="Give one as Avro writes it; of a list or map only the empty one is supported.",
+        f"The default {_shown(default)}{_at(place)} is not valid for type {kind}.",
+        hint="Write it as Avro does; a list or map may only have an empty default.",
     )
 
 
@@ -283,7 +283,7 @@ def _too_deep(place: str) -> SchemaMismatchError:
 
 
 def _shown(document: object) -> str:
-    """Return the beginning of a document, however large and deep it is."""
+    """Return a short text of a document of any size and depth."""
     return reprlib.repr(document)
 
 
@@ -291,7 +291,7 @@ def check_depth(schema: Schema, *, is_parquet: bool) -> None:
     """Check that a schema can be read back from Avro JSON, and its files if they are Parquet.
 
     Raises:
-        SchemaMismatchError: Its types are nested too deep.
+        SchemaMismatchError: The types are nested too deeply.
     """
     # Without recursion: the types may be deeper than Python's stack.
     waiting = [(field.type, field.name, 0, 0) for field in schema.fields]
@@ -331,7 +331,7 @@ def _field_to_avro(field: Field, path: str) -> dict[str, Any]:
     if field.default is not MISSING:
         document["default"] = _default_to_avro(field.default)
         if field.nullable and field.default is not None:
-            document["type"].reverse()  # Avro: a default is of the union's first type
+            document["type"].reverse()  # Avro: a default has the type of the first branch
     if field.doc:
         document["doc"] = field.doc
     return document

@@ -56,7 +56,7 @@ def schema_from_dataclass(cls: type) -> Schema:
     `int` is 64 bits, `datetime` is an instant. `X | None` is nullable, every other field is not.
 
     Raises:
-        SchemaMismatchError: An annotation has no type here; the message names the field.
+        SchemaMismatchError: An annotation is not supported; the message names the field.
     """
     return Schema(fields=_fields(cls, "", ()), name=cls.__name__)
 
@@ -92,7 +92,7 @@ def _fields(cls: type, place: str, outer: tuple[type, ...]) -> tuple[Field, ...]
 
 
 def _without_none(hint: object) -> object:
-    """Return `X` of `X | None`, and every other annotation as it is."""
+    """Return `X` for `X | None`, and every other annotation unchanged."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         others = [arg for arg in typing.get_args(hint) if arg is not types.NoneType]
         if len(others) == 1:
@@ -127,20 +127,20 @@ def _type(hint: object, place: str, outer: tuple[type, ...]) -> Type:
 
 
 def _element_of(hint: object) -> tuple[object, ...]:
-    """Return the annotation of a list's elements, or nothing."""
+    """Return the annotation of a list's elements, or an empty tuple."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     is_list = origin is list or (origin is tuple and arguments[1:] == (Ellipsis,))
     return arguments[:1] if is_list else ()
 
 
 def _map_value_of(hint: object) -> tuple[object, ...]:
-    """Return the annotation of a map's values, or nothing."""
+    """Return the annotation of a map's values, or an empty tuple."""
     arguments = typing.get_args(hint)
     return arguments[1:] if typing.get_origin(hint) is dict and arguments[0] is str else ()
 
 
 def builder(cls: type) -> Callable[[dict[str, Any]], Any]:
-    """Return a function that makes an instance of a class from a row, nested ones included."""
+    """Return a function that builds an instance of a class from a row, also nested ones."""
     hints = _hints(cls)
     converters = {
         name: (argument, _converter(hints[name]))

@@ -1,4 +1,4 @@
-"""What a dataset is: schema, partition strategy, format, compression, properties."""
+"""Descriptors of datasets: schema, partition strategy, format, compression, properties."""
 
 from __future__ import annotations
 
@@ -26,34 +26,35 @@ from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Type, dotted_types
 from lakebed.model.spark_types import schema_from_spark
 
-# What each format's files can be compressed with; the first is the default.
+# Compressions of each format; the first is the default.
 COMPRESSIONS: Mapping[str, tuple[str, ...]] = {
     "parquet": ("zstd", "snappy", "gzip", "lz4", "uncompressed"),
-    # As Kite and Spark write it; deflate makes smaller files, and is the only codec of every reader.
+    # snappy as in Kite and Spark; deflate makes smaller files and is the only codec that every
+    # reader supports.
     "avro": ("snappy", "deflate", "zstd", "bzip2", "xz", "uncompressed"),
-    # zstd is half the size of lz4 and is read about as fast; xz is for what is rarely read.
+    # zstd is half the size of lz4 and is read about as fast; xz is for data that is rarely read.
     "submissions": ("zstd", "lz4", "gzip", "xz", "uncompressed"),
 }
 FORMATS = tuple(COMPRESSIONS)
 
 KARTOTHEK_LABELS = "partition"  # the second column of Kartothek's index files
 
-# The fields of a line of submissions; the other fields of such a dataset stand in the document.
+# The fields of a line of submissions; other fields are read from the document.
 UUID, DOCUMENT = "uuid", "document"
 _SUFFIX_OF_COMPRESSION = {"zstd": ".zst", "lz4": ".lz4", "gzip": ".gz", "xz": ".xz"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False)
 class DatasetDescriptor:
-    """What a dataset is.
+    """The description of a dataset.
 
     Attributes:
         schema: The fields of an entity.
-        partition_by: Gives every entity its partition; empty for an unpartitioned dataset.
-        format: Of the data files.
-        compression: Of the data files.
+        partition_by: Maps every entity to its partition; empty for an unpartitioned dataset.
+        format: Format of the data files: parquet, avro or submissions.
+        compression: Compression of the data files.
         index: Columns with an inverted index, in order.
-        properties: The user's own, text to text.
+        properties: Key-value pairs of the user, all text.
 
     >>> descriptor = DatasetDescriptor(
     ...     schema=pa.schema([("ts", pa.timestamp("us", tz="UTC")), ("n", pa.int64())]),
@@ -94,20 +95,21 @@ class DatasetDescriptor:
                 named levels of a pandas index are fields, other indices are not.
             partition_by: Functions from `lakebed.by`, or text such as
                 `"date(time_hour) as dt, hash(user_id, 64)"`, or a list of both; `()` for no
-                partitions. None for those that an Avro schema of Kite holds under `partitions`;
-                without them, for none. What such a schema holds under `mapping` is checked, and kept
-                in the property `kite.mapping`.
-            format: Of the data files: parquet, avro or submissions.
-            compression: Of the data files. Parquet has zstd (the default), snappy, gzip, lz4 and
-                uncompressed; Avro has snappy (the default), deflate, zstd, bzip2, xz and
-                uncompressed; submissions have zstd (the default), lz4, gzip, xz and uncompressed.
-            index: Columns with an inverted index: which files hold a value is then known without
-                opening them. For columns that the data is not sorted by and whose values lie in
-                few files, such as ids.
-            properties: The user's own, text to text.
+                partitions. None for the `partitions` of an Avro schema of Kite; if it has none, the
+                dataset is unpartitioned. The `mapping` of such a schema is checked, and stored in
+                the property `kite.mapping`.
+            format: Format of the data files: parquet, avro or submissions.
+            compression: Compression of the data files. Parquet has zstd (the default), snappy,
+                gzip, lz4 and uncompressed; Avro has snappy (the default), deflate, zstd, bzip2, xz
+                and uncompressed; submissions have zstd (the default), lz4, gzip, xz and
+                uncompressed.
+            index: Columns with an inverted index, which finds the files that hold a value without
+                opening them. It suits columns that the data is not sorted by and whose values lie
+                in few files, such as ids.
+            properties: Key-value pairs of the user, all text.
 
         Raises:
-            SchemaMismatchError: The schema is of no known form, or holds an unsupported type.
+            SchemaMismatchError: The form of the schema is unknown, or it holds an unsupported type.
             PartitionSpecError: The strategy does not fit the schema.
             InvalidInputError: The format is unknown, or lacks the compression; or a column
                 cannot have an index.
@@ -126,7 +128,7 @@ class DatasetDescriptor:
         set_field(
             self, "compression", COMPRESSIONS[format][0] if compression is None else compression
         )
-        check_given("properties", properties, Mapping, "Give a dict of text to text.")
+        check_given("properties", properties, Mapping, "Give a dict that maps text to text.")
         set_field(self, "index", given_names("index", index))
         kept = {} if mapping is None else {MAPPING: mapping}
         set_field(self, "properties", {**kept, **(properties or {})})
@@ -156,9 +158,9 @@ class DatasetDescriptor:
 
     @classmethod
     def of_other_tool(cls, schema: Schema) -> Self:
-        """Describe a dataset of another tool: its columns, whatever they are called.
+        """Describe a dataset of another tool, without checking the names of its columns.
 
-        A dataset of ours can only be made of it if it stands the `check`.
+        Lakebed can only create a dataset from the descriptor if it passes `check`.
         """
         described = object.__new__(cls)
         values: dict[str, object] = {
@@ -174,16 +176,16 @@ class DatasetDescriptor:
         return described
 
     def check(self) -> None:
-        """Check that a dataset of ours can be this; a new descriptor has been checked already.
+        """Check that Lakebed can create such a dataset; new descriptors are checked already.
 
         Raises:
-            SchemaMismatchError: As for a new one.
-            PartitionSpecError: As for a new one.
-            InvalidInputError: As for a new one.
+            SchemaMismatchError: As for a new descriptor.
+            PartitionSpecError: As for a new descriptor.
+            InvalidInputError: As for a new descriptor.
         """
         if self.compression not in COMPRESSIONS[self.format]:
             raise InvalidInputError(
-                f"Unknown compression {self.compression!r} of format {self.format!r}.",
+                f"Unknown compression {self.compression!r} for format {self.format!r}.",
                 hint=f"Known are: {', '.join(COMPRESSIONS[self.format])}.",
             )
         check_depth(self.schema, is_parquet=self.format == "parquet")
@@ -194,7 +196,7 @@ class DatasetDescriptor:
         for key, value in self.properties.items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise InvalidInputError(
-                    f"Property {key!r} = {value!r}.", hint="Properties are text to text."
+                    f"Property {key!r} = {value!r} is not text.", hint="Keys and values are text."
                 )
 
     def _check_submissions(self) -> None:
@@ -207,8 +209,8 @@ class DatasetDescriptor:
                 )
             if name not in self.stored_schema:
                 raise PartitionSpecError(
-                    f"Field {name!r} of submissions cannot make partitions by identity.",
-                    hint="Use its hash: it must be in the line, and is different in each.",
+                    f"Submissions cannot be partitioned by the field {name!r} itself.",
+                    hint="Use its hash: the field must be in the line, and differs in each.",
                 )
 
     def _check_index(self) -> None:
@@ -222,17 +224,17 @@ class DatasetDescriptor:
     def _check_indexed(self, name: str) -> None:
         if name in self.partition_types:
             raise InvalidInputError(
-                f"Index on the partition field {name!r}.",
-                hint="Its values stand in the paths: leave it out, files are found by them.",
+                f"The partition field {name!r} cannot have an index.",
+                hint="Leave it out: the paths hold its values, and files are found by them.",
             )
         if "." in name:
             raise InvalidInputError(
-                f"Index on {name!r}, which lies in a record.",
-                hint="Only fields of the schema itself have an index.",
+                f"{name!r}, which lies in a record, cannot have an index.",
+                hint="Only top-level fields can have an index.",
             )
         if name not in self.schema:
             raise SchemaMismatchError(
-                f"Index on the unknown column {name!r}.",
+                f"The index names an unknown column: {name!r}.",
                 hint=nearest(name, self.schema.names)
                 or f"Columns are: {', '.join(self.schema.names)}. Drop the index of a column "
                 "together with the column.",
@@ -240,23 +242,23 @@ class DatasetDescriptor:
         kind = self.schema.get(name).type
         if not isinstance(kind, Primitive | Decimal):
             raise InvalidInputError(
-                f"Index on {name!r} of type {kind}.",
+                f"{name!r} of type {kind} cannot have an index.",
                 hint="Numbers, texts, bytes, booleans, dates and times can be indexed.",
             )
         if name == KARTOTHEK_LABELS:
             raise InvalidInputError(
-                f"Index on a column named {name!r}.",
-                hint="Index files have a column of that name for the files themselves.",
+                f"A column named {name!r} cannot have an index.",
+                hint="Index files use that name for the column of the files.",
             )
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether entities are kept in partitions."""
+        """True if the dataset is partitioned."""
         return len(self.partition_by) > 0
 
     @property
     def document_fields(self) -> tuple[Field, ...]:
-        """The fields of submissions that are read from their documents; else none."""
+        """The fields of submissions that are read from their documents; empty for other formats."""
         if self.format != "submissions":
             return ()
         return tuple(field for field in self.schema if field.name not in (UUID, DOCUMENT))
@@ -269,13 +271,13 @@ class DatasetDescriptor:
 
     @property
     def column_types(self) -> dict[str, Type]:
-        """What can be read: fields, then partition fields."""
+        """The columns that can be read, with their types: fields, then partition fields."""
         fields = {f.name: f.type for f in self.schema.fields}
         return {**fields, **self.partition_types, **fields}
 
     @property
     def predicate_types(self) -> dict[str, Type]:
-        """What a predicate may name: fields, nested ones by dots too, and partition fields."""
+        """The columns for predicates: fields, nested ones by dots, and partition fields."""
         fields = dotted_types(self.schema)
         return {**fields, **self.partition_types, **fields}
 
@@ -286,26 +288,26 @@ class DatasetDescriptor:
 
     @property
     def file_suffix(self) -> str:
-        """What the names of data files end with."""
+        """The suffix of the names of data files."""
         if self.format == "submissions":
             return f".tsv{_SUFFIX_OF_COMPRESSION.get(self.compression, '')}"
         return f".{self.format}"
 
     def to_document(self) -> dict[str, Any]:
-        """Return the form that the head keeps."""
+        """Return the form that is stored in the head."""
         return {
             "schema": schema_to_avro(self.schema),
             "partition_by": self.partition_by.to_document(),
             "format": self.format,
             "compression": self.compression,
-            # Only where there is one: descriptors of other datasets stay as they are.
+            # Only if there is one: the documents of other datasets stay unchanged.
             **({"index": list(self.index)} if self.index else {}),
             "properties": dict(self.properties),
         }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `to_document` gave.
+        """Read the form that `to_document` returns.
 
         Raises:
             InvalidInputError: The document does not describe a dataset.
@@ -313,7 +315,7 @@ class DatasetDescriptor:
         properties = document.get("properties", {})
         if not isinstance(properties, Mapping):
             raise InvalidInputError(
-                f"Properties are {reprlib.repr(properties)}.", hint="They are text to text."
+                f"Properties are {reprlib.repr(properties)}.", hint="They map text to text."
             )
         index = document.get("index", [])
         if not isinstance(index, list):
@@ -325,7 +327,7 @@ class DatasetDescriptor:
             schema=schema_from_avro(document.get("schema")),
             partition_by=PartitionStrategy.from_document(document.get("partition_by", [])),
             format=document.get("format", "parquet"),
-            # Only a caller may leave the choice to the format.
+            # A stored null must not select the default, as None from a caller does.
             compression="null" if compression is None else compression,
             index=index,
             properties=properties,
@@ -344,7 +346,7 @@ def read_schema(source: object) -> Schema:
     """Read a schema from any of the forms that `DatasetDescriptor` takes.
 
     Raises:
-        SchemaMismatchError: It is none of them, or holds an unsupported type.
+        SchemaMismatchError: The form is unknown, or the schema holds an unsupported type.
         InvalidNameError: A field name is not legal.
     """
     if isinstance(source, Schema):
@@ -390,7 +392,7 @@ def find_schema_of_rows(source: object) -> Schema | None:
 
 
 def _avro_document(source: object) -> Mapping[str, Any] | None:
-    """Return the parsed document of an Avro schema; None of what is of another form."""
+    """Return the parsed document of an Avro schema; None for any other form."""
     if isinstance(source, str | os.PathLike):
         source = _parse_avro(source)
     return source if isinstance(source, Mapping) else None
@@ -408,6 +410,4 @@ def _parse_avro(source: str | os.PathLike[str]) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise SchemaMismatchError(
-            f"A schema that is no JSON: {text[:80]!r}.", hint=str(exc)
-        ) from exc
+        raise SchemaMismatchError(f"The schema is not JSON: {text[:80]!r}.", hint=str(exc)) from exc

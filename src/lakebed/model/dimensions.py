@@ -1,4 +1,4 @@
-"""Dimension schemas: which values of which fields have a place of their own, as one document.
+"""Dimension schemas: the fields and values that have partitions of their own, as one document.
 
 The document is telemetry_schema.json::
 
@@ -38,9 +38,9 @@ class DimensionRule:
     """One dimension.
 
     Attributes:
-        field_name: Of the field that it looks at; also the name of its level.
+        field_name: The name of the field, and of the level in the path.
         allowed: The values that have a partition of their own.
-        cap: How many values may, where `allowed` does not list them; None for the default.
+        cap: Upper limit of their number where `allowed` does not list them; None for the default.
     """
 
     field_name: str
@@ -69,13 +69,13 @@ class DimensionSchema:
     def __post_init__(self) -> None:
         if not self.dimensions:
             raise PartitionSpecError(
-                "dimensions: a schema without dimensions.", hint="Give at least one."
+                "dimensions: the schema has no dimensions.", hint="Give at least one."
             )
         for position, name in enumerate(self.names):
             if name in self.names[:position]:
                 raise PartitionSpecError(
-                    f"dimensions[{position}].field_name: {name!r} stands twice.",
-                    hint="A field has one place in the path.",
+                    f"dimensions[{position}].field_name: {name!r} appears twice.",
+                    hint="Name each field once.",
                 )
 
     def __iter__(self) -> Iterator[DimensionRule]:
@@ -93,15 +93,15 @@ class DimensionSchema:
         """Return the dimension of this name.
 
         Raises:
-            InvalidInputError: There is none; the message names the nearest.
+            InvalidInputError: The dimension is unknown; the message names the nearest.
         """
         return self.dimensions[self.position(name)]
 
     def position(self, name: str) -> int:
-        """Return the place of a dimension in the path, from 0.
+        """Return the position of a dimension in the path, from 0.
 
         Raises:
-            InvalidInputError: There is no such dimension; the message names the nearest.
+            InvalidInputError: The dimension is unknown; the message names the nearest.
         """
         if name not in self.names:
             raise InvalidInputError(
@@ -116,7 +116,7 @@ class DimensionSchema:
         """Return the partition functions, for `DatasetDescriptor(partition_by=…)`.
 
         Args:
-            sources: The field of a dimension where it is another than its name, such as
+            sources: The field of a dimension where it differs from its name, such as
                 `{"appName": "application.name"}`.
             names: The partition field of a dimension; by default `<source>_dimension`.
 
@@ -148,7 +148,7 @@ class DimensionSchema:
         }
 
     def to_json(self) -> str:
-        """Return the document; `from_json` gives the schema back."""
+        """Return the document, which `from_json` reads."""
         return json.dumps(self.to_document(), ensure_ascii=False, indent=2)
 
     @classmethod
@@ -159,10 +159,10 @@ class DimensionSchema:
             source: The text of the document, which begins with `{`, or the path of a file.
 
         Raises:
-            NotFoundError: There is no such file.
-            FormatError: It is no JSON.
-            UnsupportedVersionError: It has a version that this release does not know.
-            PartitionSpecError: It is JSON of another form; the message names the place, such
+            NotFoundError: The file does not exist.
+            FormatError: The document is not JSON.
+            UnsupportedVersionError: This release does not support the version of the document.
+            PartitionSpecError: The document has another form; the message names the place, such
                 as `dimensions[2].allowed_values`.
         """
         text, where = os.fspath(source), "the text"
@@ -172,8 +172,8 @@ class DimensionSchema:
             document = json.loads(text)
         except (ValueError, RecursionError) as exc:
             raise FormatError(
-                f"The dimension schema in {where} is no JSON: {exc}.",
-                hint="Mend the document; telemetry_schema.json shows the form.",
+                f"The dimension schema in {where} is not JSON: {exc}.",
+                hint="Correct the document; telemetry_schema.json shows the form.",
             ) from exc
         return cls.from_document(document)
 
@@ -182,8 +182,8 @@ class DimensionSchema:
         """Read telemetry_schema.json, parsed.
 
         Raises:
-            UnsupportedVersionError: It has a version that this release does not know.
-            PartitionSpecError: It is of another form; the message names the place.
+            UnsupportedVersionError: This release does not support the version of the document.
+            PartitionSpecError: The document has another form; the message names the place.
         """
         if not isinstance(document, Mapping):
             raise _wrong(
@@ -195,7 +195,7 @@ class DimensionSchema:
             raise _wrong("version", version, "Write a whole number.")
         if version not in VERSIONS:
             raise UnsupportedVersionError(
-                f"version: a dimension schema of version {version}.",
+                f"version: dimension schemas of version {version} are not supported.",
                 hint=f"Known are: {', '.join(map(str, VERSIONS))}.",
             )
         if not isinstance(dimensions, list):
@@ -237,7 +237,7 @@ def _check_members(
             raise PartitionSpecError(f"{place}{name} is missing.", hint=f"Add {name!r}.")
     for name in document:
         if name not in required | optional:
-            # A member that means something elsewhere would be lost without a word.
+            # A member that has a meaning elsewhere would be dropped silently.
             raise PartitionSpecError(
                 f"{place}{name}: unknown member.",
                 hint=f"Known are: {', '.join(sorted(required | optional))}.",
@@ -245,4 +245,4 @@ def _check_members(
 
 
 def _wrong(place: str, value: object, hint: str) -> PartitionSpecError:
-    return PartitionSpecError(f"{place}: {reprlib.repr(value)} cannot stand here.", hint=hint)
+    return PartitionSpecError(f"{place}: {reprlib.repr(value)} is not valid here.", hint=hint)

@@ -1,4 +1,4 @@
-"""What a predicate says of one entity or one partition, in three-valued logic."""
+"""Evaluation of predicates on one entity or one partition, in three-valued logic."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ OPERATORS: dict[Op, Callable[[Any, Any], Any]] = {
 
 
 def matches(predicate: Predicate, values: Mapping[str, Any]) -> bool:
-    """Whether the predicate is true, neither false nor unknown.
+    """Return whether the predicate is true, which is neither false nor unknown.
 
     Args:
-        predicate: Bound, so that its values are of the columns' types.
-        values: One value for each column; a missing one is null. Nested columns may stand
-            under their dotted name, or in mappings inside each other.
+        predicate: A bound predicate, whose values have the types of the columns.
+        values: One value for each column; a missing one is null. Nested columns have a dotted
+            name, or lie in nested mappings.
     """
     return _truth(predicate, values) is True
 
@@ -85,7 +85,7 @@ def _expression_of(pattern: str) -> re.Pattern[str]:
 
 
 def value_of(values: Mapping[str, Any], column: str) -> Any:
-    """Return the value of a column, which may be nested; None if it, or what holds it, is missing."""
+    """Return the value of a column, which may be nested; None if it or its parent is missing."""
     if column in values or "." not in column:
         return values.get(column)
     root, _, path = column.partition(".")

@@ -1,7 +1,7 @@
-"""The rules by which a dataset may change: what was written must stay readable, as it was.
+"""Rules for changes of a dataset: data that was written must stay readable, as it was.
 
-Pure functions of descriptors and schemas. A new schema is checked against every one that the
-dataset ever had, since it may fit its predecessor and yet not an older one whose files live.
+Pure functions of descriptors and schemas. A new schema is checked against every earlier one of the
+dataset, since it may fit its predecessor but not an older schema that live files still have.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from lakebed.model.schema import (
     Type,
 )
 
-# Only where every value stays exactly itself: a long in a double would not.
+# Only types that hold every value exactly: a double does not hold every long.
 _PROMOTIONS = {
     Kind.INT: frozenset({Kind.LONG, Kind.DOUBLE}),
     Kind.FLOAT: frozenset({Kind.DOUBLE}),
     Kind.DATE: frozenset({Kind.TIMESTAMP_NTZ}),
 }
-# Of a provided partition field, whose values stand in the paths as text.
+# For provided partition fields, whose values are stored in the paths as text.
 _HOLDS = {
     Kind.INT: frozenset({Kind.INT, Kind.LONG, Kind.STRING}),
     Kind.LONG: frozenset({Kind.LONG, Kind.STRING}),
@@ -46,20 +46,20 @@ _HOLDS = {
 def check_update(
     old: DatasetDescriptor, new: DatasetDescriptor, schemas: Mapping[int, Schema]
 ) -> None:
-    """Check that a dataset may become what `new` describes.
+    """Check that a dataset may change to a new descriptor.
 
-    Properties may change freely, but for the form of batch ids, and so may the compression, unless
-    names of files tell it.
+    Properties may change freely, except the form of batch ids. The compression may change unless
+    it is part of the names of files.
 
     Args:
         old: The current descriptor.
-        new: The wanted one.
-        schemas: All that the dataset ever had, by number.
+        new: The new descriptor.
+        schemas: All schemas that the dataset has had, by number.
 
     Raises:
-        InvalidInputError: The format differs, or a compression that the names of files tell; or
-            new batch ids would be below those that there are.
-        PartitionSpecError: The partitions differ otherwise than by the rules.
+        InvalidInputError: The format differs, or a compression that is part of the names of
+            files; or new batch ids would be lower than the existing ones.
+        PartitionSpecError: The rules do not allow the change of the partitions.
         SchemaMismatchError: Data of one of the schemas could not be read as it was.
     """
     new.check()
@@ -72,7 +72,7 @@ def check_update(
     if old.file_suffix != new.file_suffix:
         raise InvalidInputError(
             f"The compression of {old.format} cannot change from {old.compression} to "
-            f"{new.compression}: the names of the files tell it.",
+            f"{new.compression}: it is part of the names of the files.",
             hint="Create a dataset of the new compression and append the rows of this one.",
         )
     _check_batch_ids(old, new)
@@ -94,16 +94,16 @@ def _check_batch_ids(old: DatasetDescriptor, new: DatasetDescriptor) -> None:
 def check_partitioning(
     old: DatasetDescriptor, new: DatasetDescriptor, *, grown: Collection[str] = ()
 ) -> None:
-    """Check that old directories mean under the new strategy what they meant under the old.
+    """Check that old directories have the same meaning under the new strategy.
 
     Args:
         old: The descriptor of the directories.
-        new: Of the strategy.
-        grown: Dimensions that may allow more, see `grown_dimensions`: of these, `OTHER` alone
-            means something else.
+        new: The descriptor with the new strategy.
+        grown: Dimensions that may allow more, see `grown_dimensions`: only their `OTHER` has
+            another meaning.
 
     Raises:
-        PartitionSpecError: They do not.
+        PartitionSpecError: The meaning differs.
     """
     before, after = old.partition_by.functions, new.partition_by.functions
     if len(before) != len(after):
@@ -161,7 +161,7 @@ def grown_dimensions(old: DatasetDescriptor, new: DatasetDescriptor) -> tuple[st
 
 
 def has_partitions_of(descriptor: DatasetDescriptor, declared: DatasetDescriptor) -> bool:
-    """Whether a dataset has the partitions that are declared, but for dimensions that allow more."""
+    """Return whether a dataset has the declared partitions; its dimensions may allow more."""
     grown = grown_dimensions(declared, descriptor)
     return len(descriptor.partition_by) == len(declared.partition_by) and all(
         wanted == function or wanted.name in grown
@@ -194,11 +194,11 @@ def check_schema(old: Schema, new: Schema, number: int) -> None:
 
     Args:
         old: The schema that data was written with.
-        new: The one that it shall be read with.
-        number: Of the old one, for the message.
+        new: The schema that data is read with.
+        number: The number of the old schema, for the message.
 
     Raises:
-        SchemaMismatchError: It cannot; the message names the field and the reason.
+        SchemaMismatchError: The data cannot be read; the message names the field and the reason.
     """
     _check_record(old.fields, new.fields, "", number)
 
@@ -211,11 +211,11 @@ def _check_record(old: Sequence[Field], new: Sequence[Field], place: str, number
         was = before.get(field.name)
         if was is None:
             if not field.nullable and field.default is MISSING:
-                gone = [f"{place}{f.name}" for f in old if f.name not in after]
+                missing = [f"{place}{f.name}" for f in old if f.name not in after]
                 renamed = (
-                    f" If it is {', '.join(map(repr, gone))} under a new name: a rename is the "
+                    f" If it is {', '.join(map(repr, missing))} under a new name: a rename is the "
                     "removal of one field and the addition of another."
-                    if gone
+                    if missing
                     else ""
                 )
                 raise SchemaMismatchError(
@@ -262,7 +262,7 @@ def _check_type(old: Type, new: Type, place: str, number: int) -> None:
 
 
 def changes(old: Schema, new: Schema) -> tuple[str, ...]:
-    """Say how two schemas differ, field by field, for a person to read.
+    """Return the differences of two schemas as text, field by field.
 
     >>> number = Field(name="n", type=Primitive(Kind.INT))
     >>> wide = Field(name="n", type=Primitive(Kind.LONG))

@@ -1,4 +1,4 @@
-"""Java's hash codes, which Kite's hash partitions are made of.
+"""Java's hash codes, which Kite's hash partitions use.
 
 The schema's type decides, not the Python value: -1 as int and as long have different codes.
 """
@@ -68,7 +68,7 @@ def _fold(value: int) -> int:
 
 
 def _plain(value: Scalar) -> float:
-    """Java has one NaN."""
+    """Return a float with one form of NaN, as in Java."""
     number = float(value)  # type: ignore[arg-type]  # a float
     return float("nan") if number != number else number
 
@@ -91,7 +91,7 @@ def _bytes_hash(value: bytes) -> int:
 def java_hash_array(array: pa.Array, kind: Kind) -> npt.NDArray[np.uint32]:
     """Return Java's hash codes of an array without nulls.
 
-    Numbers and text are hashed as whole columns, the rest by their distinct values.
+    Numbers and text are hashed as whole columns, other types by distinct value.
     """
     match kind:
         case Kind.INT | Kind.DATE:
@@ -117,7 +117,7 @@ def _fold_array(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
 
 
 def _string_hash_array(texts: pa.Array) -> npt.NDArray[np.uint32]:
-    """Hash ASCII by its bytes, which are its UTF-16 units, and other texts by their units."""
+    """Hash ASCII texts by their bytes, which equal their UTF-16 units, and other texts by these."""
     import pyarrow.compute as pc
 
     codes = np.zeros(len(texts), dtype=np.uint32)

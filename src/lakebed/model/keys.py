@@ -1,6 +1,6 @@
-"""Labels of data files, `<field=value>/…/batch_id=<ms>/<part>`: partition values and batch ids in them.
+"""Labels of data files, `<field=value>/…/batch_id=<ms>/<part>`, and their partitions and batches.
 
-Where the file of a label is, `lakebed.model.layout` knows.
+`lakebed.model.layout` maps a label to the key of its file.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from lakebed.model.values import Scalar, format_value, parse_value
 
 BATCH_ID = "batch_id"
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
-# Data files of ours. Other tools name theirs otherwise, and write types as they like.
+# Data files written by Lakebed. Other tools use other names, and other types for the same fields.
 OWN_FILE_PREFIX = "part-"
-# Files that were there before the dataset, and stay where they are: their names in the head hold
-# their paths in the dataset's directory.
+# Files that existed before the dataset and were not moved: their names in the head encode their
+# paths in the dataset's directory.
 ADOPTED_PREFIX = "adopted-"
 _LEAST_MILLISECONDS = 10**11
-# Of batch ids that are dates, by their length.
+# Formats of batch ids that are dates, by length.
 DATE_FORMATS = {12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-FIRST_YEAR, _LAST_YEAR = "1990", "2100"  # that they can be of
+FIRST_YEAR, _LAST_YEAR = "1990", "2100"  # of batch ids that are dates
 _BATCH_NUMBER = re.compile(r"[0-9]{1,18}")
-# A batch id in documents that come from storage; its directory has up to 18 digits.
+# A batch id in stored documents; its directory has up to 18 digits.
 BatchId = Annotated[int, msgspec.Meta(ge=0, lt=10**18)]
 _SCHEMA_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _HEX_DIGITS = 32  # of a UUID
-# For Python and for Arrow, which do not share a sign for the end of the text alone.
+# For Python and for Arrow, which have no common anchor for the end of the text.
 _OWN_FILE_NAME = re.compile(
     rf"(?:^|/){OWN_FILE_PREFIX}(?:{_SCHEMA_NUMBER.pattern}-)?([0-9a-f]{{{_HEX_DIGITS}}})$"
 )
@@ -46,7 +46,7 @@ MAX_COMPONENT_BYTES = 255  # longest file name on POSIX systems
 BATCH_IDS = "batch.ids"
 """The property of a dataset that names the form of its batch ids."""
 FIRST_MOMENT = dt.datetime(int(FIRST_YEAR), 1, 1, tzinfo=dt.UTC)
-"""Before it ids are ambiguous: milliseconds look like seconds, and dates like milliseconds."""
+"""Earlier ids are ambiguous: milliseconds look like seconds, and dates like milliseconds."""
 _DIGITS_OF_MINUTES, _DIGITS_OF_SECONDS = 12, 14
 
 
@@ -55,7 +55,7 @@ def encode_level(name: str, value: Scalar) -> str:
 
     Every byte outside letters, digits and `_.-~` is percent-encoded, `/` included. Null is
     `__HIVE_DEFAULT_PARTITION__`; a genuine text of that form gets an encoded first letter, so
-    that every value reads back as itself.
+    that every value is read back unchanged.
 
     Raises:
         PartitionSpecError: The level is too long for a file name.
@@ -82,10 +82,10 @@ def encode_path(values: Mapping[str, Scalar]) -> str:
 
 
 def decode_path(path: str, types: Mapping[str, Type]) -> dict[str, Scalar]:
-    """Read partition values back, typed by the schema and never guessed.
+    """Read the partition values of a path, typed by the schema and never guessed.
 
     Args:
-        path: Directory relative to the table, as `encode_path` or Kartothek writes it.
+        path: Directory relative to the table, as written by `encode_path` or Kartothek.
         types: Partition fields in order.
 
     Raises:
@@ -125,16 +125,16 @@ def _mismatch(path: str, types: Sequence[str] | Mapping[str, Type]) -> CorruptMe
 
 
 def adopted_file_name(path: str) -> str:
-    """Return the name that stands in labels for a file that was there before the dataset.
+    """Return the name in labels for a file that existed before the dataset.
 
     Args:
-        path: Relative to the dataset's directory.
+        path: Path relative to the dataset's directory.
     """
     return ADOPTED_PREFIX + urllib.parse.quote(path, safe="")
 
 
 def is_adopted(label: str) -> bool:
-    """Whether a label is of a file that was there before the dataset."""
+    """Return whether a label is that of a file that existed before the dataset."""
     return label.rpartition("/")[2].startswith(ADOPTED_PREFIX)
 
 
@@ -145,24 +145,24 @@ def split_label(label: str) -> tuple[str, str]:
 
 
 def new_file_name(schema_number: int) -> str:
-    """Return a name for a data file, without suffix, that nobody else uses.
+    """Return a unique name for a data file, without suffix.
 
-    It tells which schema the file is of: `part-<hex>` of the first, `part-<n>-<hex>` of a later
-    one.
+    The name holds the number of the schema: `part-<hex>` for the first, `part-<n>-<hex>` for a
+    later one.
     """
     number = f"{schema_number}-" if schema_number > 1 else ""
     return f"{OWN_FILE_PREFIX}{number}{uuid.uuid4().hex}"
 
 
 def schema_number_of(label: str, *, newest: int) -> int | None:
-    """Return the number of the schema that a data file is of; None for a file of another tool.
+    """Return the number of the schema of a data file; None for a file of another tool.
 
     Args:
-        label: Of the file.
-        newest: The highest number that the dataset has.
+        label: Label of the file.
+        newest: The highest schema number of the dataset.
 
     Raises:
-        CorruptMetadataError: The name holds no number, or one that the dataset does not have.
+        CorruptMetadataError: The name holds no schema number, or one that the dataset lacks.
     """
     tail = label.rpartition("/")[2]
     if not tail.startswith(OWN_FILE_PREFIX):
@@ -174,17 +174,17 @@ def schema_number_of(label: str, *, newest: int) -> int | None:
     if not 2 <= number <= newest:
         raise CorruptMetadataError(
             f"Data file {label!r} is of schema {text!r}, but the dataset has schemas 1 to {newest}.",
-            hint="The head was damaged, or written by something else.",
+            hint="The head was damaged, or written by another tool.",
         )
     return number
 
 
 def file_id(label: str) -> int | None:
-    """Return the number that stands for a data file in indices; None for a file of another tool.
+    """Return the number that identifies a data file in indices; None for a file of another tool.
 
-    It is computed from the random part of the file's name, so that the task that writes a file
-    knows it, and nobody has to assign numbers. Two files of a dataset of a million have the same
-    one with a probability of 1 in 10 million.
+    It is computed from the random part of the file's name: the task that writes a file knows it,
+    and numbers need not be assigned. Among a million files, the probability that two have the same
+    number is 1 in 10 million.
 
     >>> file_id("dt=2013-01-01/batch_id=1/part-0123456789abcdef0123456789abcdee")
     0
@@ -192,17 +192,13 @@ def file_id(label: str) -> int | None:
     match = _OWN_FILE_NAME.search(label)
     if match is None or label.endswith("\n"):
         return None
-    # Some bits of either half are fixed in a random UUID, but not the same ones of both.
+    # Some bits of each half are fixed in a random UUID, but they differ between the halves.
     text = match[1]
     return (int(text[:16], 16) ^ int(text[16:], 16)) >> 1
 
 
 def file_ids(labels: Sequence[str] | pa.Array) -> np.ndarray:
-    """Return what `file_id` gives for many labels, as int64, with -1 instead of None.
-
-    Args:
-        labels: Texts, or an Arrow array of them.
-    """
+    """Return the `file_id` of each label as int64, with -1 instead of None."""
     import pyarrow.compute as pc
 
     texts = labels if isinstance(labels, pa.Array) else pa.array(labels, pa.string())
@@ -228,9 +224,10 @@ def batch_id_of(label: str) -> int | None:
 
 
 def started_ms(batch_id: int) -> int:
-    """Return the epoch millisecond at which the run of a batch began, whatever form its id has.
+    """Return the epoch millisecond at which the run of a batch began, for every form of ids.
 
-    Seconds would be of 1973 as milliseconds, and dates of 1976 or of the year 2600.
+    The forms do not overlap: read as milliseconds, seconds lie in 1973 or before, dates in 1976 or
+    2600.
 
     >>> started_ms(1449784608), started_ms(1449784608123), started_ms(201512102156)
     (1449784608000, 1449784608123, 1449784560000)
@@ -242,12 +239,12 @@ def started_ms(batch_id: int) -> int:
 
 
 def is_in_seconds(batch_id: int) -> bool:
-    """Whether a batch id counts seconds since the epoch."""
+    """Return whether a batch id counts seconds since the epoch."""
     return batch_id < _LEAST_MILLISECONDS
 
 
 def date_of(batch_id: int) -> dt.datetime | None:
-    """Return the moment that the digits of a batch id spell; None if they are no date.
+    """Return the moment that a batch id of digits `yyyyMMddHHmm[ss]` encodes; None for other ids.
 
     >>> date_of(201512102156), date_of(1449784608123)
     (datetime.datetime(2015, 12, 10, 21, 56, tzinfo=datetime.timezone.utc), None)
@@ -263,7 +260,7 @@ def date_of(batch_id: int) -> dt.datetime | None:
 
 
 def is_own_name(label: str) -> bool:
-    """Whether a data file has a name as `new_file_name` gives them."""
+    """Return whether a data file has a name of the form of `new_file_name`."""
     return _OWN_FILE_NAME.search(label) is not None
 
 
@@ -286,7 +283,7 @@ def check_under(key: str, prefix: str) -> str:
     """Return `key` if it lies under `prefix`.
 
     Raises:
-        CorruptMetadataError: It does not, or climbs out of it.
+        CorruptMetadataError: It does not lie under `prefix`, or leads out of it by `..`.
     """
     if not key.startswith(prefix) or ".." in key.split("/") or "\0" in key:
         raise CorruptMetadataError(
@@ -297,7 +294,7 @@ def check_under(key: str, prefix: str) -> str:
 
 
 class BatchIds(StrEnum):
-    """What a batch id counts. Every one is a whole number, and says when the run began, in UTC.
+    """Forms of batch ids. A batch id is a whole number that encodes the start of the run in UTC.
 
     >>> moment = dt.datetime(2015, 12, 10, 21, 56, 48, tzinfo=dt.UTC)
     >>> [one.of(moment) for one in BatchIds]
@@ -311,10 +308,10 @@ class BatchIds(StrEnum):
 
     @classmethod
     def named_by(cls, properties: Mapping[str, str]) -> BatchIds:
-        """Return the form that the properties of a dataset name; milliseconds if they name none.
+        """Return the form that the properties of a dataset name; milliseconds by default.
 
         Raises:
-            InvalidInputError: They name one that is not known.
+            InvalidInputError: The form is unknown.
         """
         text = properties.get(BATCH_IDS, str(cls.MILLISECONDS))
         try:
@@ -326,7 +323,7 @@ class BatchIds(StrEnum):
 
     @classmethod
     def written_as(cls, batch_id: int) -> BatchIds:
-        """Return the form that a batch id has, as its number of digits tells.
+        """Return the form of a batch id, which its number of digits shows.
 
         >>> BatchIds.written_as(1449784608), BatchIds.written_as(201512102156)
         (<BatchIds.SECONDS: 'seconds'>, <BatchIds.DATE_MINUTES: 'yyyyMMddHHmm'>)
@@ -338,14 +335,14 @@ class BatchIds(StrEnum):
 
     @property
     def _digits(self) -> int | None:
-        """The length of ids that are dates."""
+        """The length of ids that are dates; None for other forms."""
         return {self.DATE_MINUTES: _DIGITS_OF_MINUTES, self.DATE_SECONDS: _DIGITS_OF_SECONDS}.get(
             self
         )
 
     @property
     def step(self) -> dt.timedelta:
-        """From one id to the next."""
+        """The time between one id and the next."""
         match self:
             case BatchIds.MILLISECONDS:
                 return dt.timedelta(milliseconds=1)
@@ -361,7 +358,7 @@ class BatchIds(StrEnum):
         return int(seconds * 1000) if self is BatchIds.MILLISECONDS else int(seconds)
 
     def after(self, batch_id: int) -> int:
-        """Return the next id of this form above another one, of whichever form that is.
+        """Return the next id of this form above another id of any form.
 
         >>> BatchIds.DATE_MINUTES.after(201512312359), BatchIds.SECONDS.after(1449784608)
         (201601010000, 1449784609)
@@ -369,13 +366,13 @@ class BatchIds(StrEnum):
         following = batch_id + 1
         if self._digits is None or len(str(following)) != self._digits:
             return following
-        # A limit that a cleanup has drawn may lie between two dates, such as at minute 60.
+        # The limit of a cleanup may lie between two dates, such as at minute 60.
         moment = date_of(following) or _rounded_up(following, self._digits)
         return following if moment is None else max(self.of(moment), following)
 
 
 def _rounded_up(number: int, digits: int) -> dt.datetime | None:
-    """Return the moment to which the parts of a number add up; None if it has no day."""
+    """Return the sum of the day and the time parts of a number; None if the day is not valid."""
     text = str(number)
     day = date_of(int(text[:8].ljust(digits, "0")))
     if day is None:

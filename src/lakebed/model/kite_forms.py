@@ -1,4 +1,4 @@
-"""Kite's own forms: what its Avro schemas hold besides fields, and its files of metadata. No I/O."""
+"""Kite's own forms: partitions and mappings in its Avro schemas, and its metadata files. No I/O."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lakebed.model.partition.registry import build_function
 from lakebed.model.schema import Kind, MapOf, Primitive, Schema, Struct
 
 MAPPING = "kite.mapping"
-"""The property that keeps a column mapping, as JSON: Lakebed has no columns to map to."""
+"""The property that stores a column mapping, as JSON: Lakebed has no columns to map to."""
 
-MAX_TEXT = 100_000  # characters of an expression or of properties; longer ones are no metadata
+MAX_TEXT = 100_000  # characters of an expression or of properties; longer texts are not metadata
 _WHOLE = frozenset({Kind.INT, Kind.LONG})
-# What a column mapping of each type has besides its source.
+# Members of each type of column mapping, besides the source.
 _MAPPED = {
     "key": (),
     "column": ("family", "qualifier"),
@@ -35,10 +35,10 @@ _CALENDAR = ("year", "month", "day", "hour", "minute")
 def find_strategy(document: Mapping[str, Any]) -> PartitionStrategy | None:
     """Return the partition strategy that an Avro schema holds under `partitions`; None without.
 
-    Names that are left out are Kite's: an identity is called `<source>_copy`.
+    Missing names default to Kite's: an identity is called `<source>_copy`.
 
     Raises:
-        PartitionSpecError: It is not of Kite's form.
+        PartitionSpecError: The strategy is not of Kite's form.
     """
     if "partitions" not in document:
         return None
@@ -63,7 +63,7 @@ def find_mapping(
     """Return the column mapping that an Avro schema holds under `mapping`, as JSON; None without.
 
     Raises:
-        SchemaMismatchError: It is not of Kite's form, or does not fit the fields.
+        SchemaMismatchError: The mapping is not of Kite's form, or does not fit the fields.
     """
     if "mapping" not in document:
         return None
@@ -75,7 +75,7 @@ def find_mapping(
         for position, one in enumerate(mapping)
     ]
     if kinds.count("occVersion") > 1 or {"occVersion", "counter"} <= set(kinds):
-        raise _unmapped("mapping", kinds, "There is at most one occVersion, and no counter beside.")
+        raise _unmapped("mapping", kinds, "Give at most one occVersion, and no counter with it.")
     return json.dumps(mapping, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -113,17 +113,17 @@ def _check_mapped(document: object, place: str, schema: Schema, strategy: Partit
 
 
 def _unmapped(place: str, value: object, hint: str) -> SchemaMismatchError:
-    return SchemaMismatchError(f"{place}: {reprlib.repr(value)} cannot stand here.", hint=hint)
+    return SchemaMismatchError(f"{place}: {reprlib.repr(value)} is not valid here.", hint=hint)
 
 
 def parse_expression(text: str) -> PartitionStrategy:
-    """Read a partition strategy as `descriptor.properties` has it; nothing of it is run.
+    """Read a partition strategy in the form of `descriptor.properties`; no code of it is run.
 
     >>> str(parse_expression('[year("ts", "year"), hash("user", "user_hash", 16)]'))
     'year(ts) as year, hash(user, 16) as user_hash'
 
     Raises:
-        PartitionSpecError: It is not of Kite's form.
+        PartitionSpecError: The text is not of Kite's form.
     """
     try:
         if len(text) > MAX_TEXT:
@@ -142,14 +142,14 @@ def _function_of(call: ast.expr, text: str) -> PartitionFunction:
     texts = [one for one in arguments[:2] if isinstance(one, str)]
     if len(texts) != len(arguments[:2]) or len(texts) < 2:
         raise _unread(text)
-    (source, name), rest = texts, arguments[2:]
-    match call.func.id, rest:
-        case "identity", [*_]:  # the type and the number of values tell nothing new
+    (source, name), others = texts, arguments[2:]
+    match call.func.id, others:
+        case "identity", [*_]:  # the type and the number of values are redundant
             return build_function("identity", source, {}, name)
         case "hash", [int(buckets)]:
             return build_function("hash", source, {"buckets": buckets}, name)
         case "range", [_, *_]:
-            return build_function("range", source, {"bounds": tuple(rest)}, name)
+            return build_function("range", source, {"bounds": tuple(others)}, name)
         case "fixedSizeRange", [int(size)]:
             return build_function("fixed_range", source, {"size": size}, name)
         case "dateFormat", [str(pattern)]:
@@ -194,11 +194,12 @@ def parse_properties(text: str) -> dict[str, str]:
     {'version': '1', 'location': 'file:/data/users'}
 
     Raises:
-        FormatError: It is too long for one.
+        FormatError: The text is too long.
     """
     if len(text) > MAX_TEXT:
         raise FormatError(
-            f"Properties of {len(text):,} characters are no metadata.", hint="Check the file."
+            f"Properties of {len(text):,} characters are too long for metadata.",
+            hint="Check the file.",
         )
     properties = {}
     for line in _logical_lines(text):
@@ -229,5 +230,5 @@ def _unescaped(text: str) -> str:
     plain = _ESCAPED.sub(
         lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2]), text
     )
-    # Java writes what is outside the first plane as two units.
+    # Java writes characters outside the basic plane as two units.
     return plain.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")

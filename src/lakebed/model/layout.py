@@ -1,13 +1,13 @@
-"""Where the objects of a dataset are: the one module that knows their physical names.
+"""Layout of the objects of a dataset: the one module that defines their physical names.
 
-`Layout` is what one must know of a dataset to find and to read its data files, whichever there are.
+`Layout` holds all that is needed to find and read any data file of a dataset.
 
-It is Kartothek's layout, so that plateau reads what we write, and ours beside it:
+It is Kartothek's layout, so plateau can read our datasets, with our own objects beside it:
 
     flights.by-dataset-metadata.json     the head
     flights/data/_common_metadata        the schema, for plateau and kartothek
     flights/data/dt=…/batch_id=…/part-…  data files; see `lakebed.model.keys`
-    flights/data/_delta_log/…            a log by which the data files are a Delta table
+    flights/data/_delta_log/…            a log that makes the data files a Delta table
     flights/files/0000000012-….parquet   segments, in one of the folders of `Folder`
 """
 
@@ -41,31 +41,31 @@ MSGPACK_SUFFIX = ".by-dataset-metadata.msgpack.zstd"
 SCHEMA_FILE = "_common_metadata"
 INDEX_SUFFIX = ".by-dataset-index.parquet"
 DELTA_LOG = (
-    "_delta_log"  # in the table's folder, as Delta wants it; its readers hide what begins so
+    "_delta_log"  # in the table's folder, as Delta requires; readers hide names that begin with _
 )
 
 _SEGMENT_NAME = re.compile(r"[0-9]{1,18}-[0-9a-f]{32}[^/]*")
 
 
 class Folder(StrEnum):
-    """A folder of a dataset, beside that of its data files. Nobody else may keep files in it."""
+    """Folders of a dataset, beside that of its data files. They hold only objects of Lakebed."""
 
-    BATCHES = "batches"  # reservations, and manifests of what was committed
-    CLEANUPS = "cleanups"  # what cleanups have deleted
+    BATCHES = "batches"  # reservations, and manifests of commits
+    CLEANUPS = "cleanups"  # reports of deleted files
     FILES = "files"  # the file table
     HISTORY = "history"
-    HIVE = "hive"  # where tables of a metastore are said to be; nothing lies there
-    ICEBERG = "iceberg"  # metadata by which the data files are an Iceberg table
+    HIVE = "hive"  # registered location of tables of a metastore; always empty
+    ICEBERG = "iceberg"  # metadata that makes the data files an Iceberg table
     INDICES = "indices"  # Kartothek's index files
     POSTINGS = "postings"  # the inverted indices
-    PUBLISHED = "published"  # what tables of other formats show
-    RUNS = "runs"  # which run wrote what
-    SIGNALS = "signals"  # which views are ready
-    SOURCES = "sources"  # which raw files were read in
-    STAGING = "staging"  # what tasks leave for each other before there are data files
+    PUBLISHED = "published"  # state of tables of other formats
+    RUNS = "runs"  # batches by run
+    SIGNALS = "signals"  # views that are ready
+    SOURCES = "sources"  # raw files that were ingested
+    STAGING = "staging"  # intermediate files of tasks, before there are data files
 
     def of(self, dataset: str, *inner: str) -> str:
-        """Return the folder of a dataset, or what lies in it.
+        """Return the key of the folder of a dataset, or of an object in it.
 
         >>> Folder.FILES.of("flights"), Folder.SIGNALS.of("flights", "dt=2013-01-01")
         ('flights/files', 'flights/signals/dt=2013-01-01')
@@ -79,23 +79,23 @@ def schema_key(dataset: str, table: str) -> str:
 
 
 def delta_folder(dataset: str) -> str:
-    """Return where the log of the Delta table of a dataset lies."""
+    """Return the folder of the log of the Delta table of a dataset."""
     return f"{dataset}/{TABLE}/{DELTA_LOG}"
 
 
 def postings_folder(dataset: str, column: str) -> str:
-    """Return where the segments of the inverted index of a column lie."""
+    """Return the folder of the segments of the inverted index of a column."""
     return Folder.POSTINGS.of(dataset, urllib.parse.quote(column, safe=""))
 
 
 def index_key(dataset: str, column: str, now: dt.datetime) -> str:
-    """Return a key for an index file, as Kartothek writes it."""
+    """Return a key for an index file, in Kartothek's form."""
     names = (urllib.parse.quote(name, safe="") for name in (column, now.isoformat()))
     return Folder.INDICES.of(dataset, *names) + INDEX_SUFFIX
 
 
 def staging_folder(dataset: str, batch_id: int) -> str:
-    """Return where the tasks of a batch leave files for each other."""
+    """Return the folder of the intermediate files that tasks of a batch exchange."""
     return Folder.STAGING.of(dataset, str(batch_id))
 
 
@@ -103,15 +103,15 @@ def segment_key(folder: str, weight: int, name: str) -> str:
     """Return the key of a segment.
 
     Args:
-        folder: Where it lies.
-        weight: How many entries it holds.
-        name: The rest of its name, which begins with 32 hexadecimal digits.
+        folder: The folder of the segment.
+        weight: The number of its entries.
+        name: The remainder of its name, which begins with 32 hexadecimal digits.
     """
     return f"{folder}/{weight:010d}-{name}"
 
 
 def is_own_key(key: str) -> bool:
-    """Whether a key in the directory of a dataset is one that Lakebed gives.
+    """Return whether a key in the directory of a dataset has a form that Lakebed writes.
 
     >>> is_own_key("flights/history/0001"), is_own_key("flights/dt=2013-01-01/000000_0")
     (True, False)
@@ -125,18 +125,18 @@ def is_own_key(key: str) -> bool:
 
 
 def is_segment_name(name: str) -> bool:
-    """Whether the name of an object is one of a segment, without its folder."""
+    """Return whether the name of an object, without its folder, is that of a segment."""
     return _SEGMENT_NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What leads from a label to the key of its file.
+    """The mapping from the label of a file to its key.
 
     Attributes:
-        dataset: Its name.
-        table: Of Kartothek.
-        suffix: Of data files.
+        dataset: The name of the dataset.
+        table: Kartothek's table name.
+        suffix: The suffix of data files.
     """
 
     dataset: str
@@ -145,14 +145,14 @@ class Naming:
 
     @property
     def prefix(self) -> str:
-        """What keys begin with, before the label."""
+        """The part of keys before the label."""
         return f"{self.dataset}/{self.table}/"
 
     def key(self, label: str) -> str:
         """Return the key of a file.
 
         Raises:
-            CorruptMetadataError: The label of an adopted file leads out of the dataset.
+            CorruptMetadataError: The label of an adopted file points outside the dataset.
 
         >>> naming = Naming("flights", "data", ".parquet")
         >>> naming.key("dt=2013-01-01/batch_id=1/part-0a")
@@ -168,23 +168,23 @@ class Naming:
         return f"{self.dataset}/{self.table}/{label}{self.suffix}"
 
     def is_plain(self, labels: Sequence[str]) -> bool:
-        """Whether all keys are the label between prefix and suffix, in characters that are bytes."""
+        """Return whether each key is prefix, label and suffix, all of them ASCII."""
         bare = "/".join((*labels, self.prefix, self.suffix))
-        # Also false for a label that only looks so; those are encoded one by one.
+        # Also false for a label that only looks adopted; those labels are mapped one by one.
         return bare.isascii() and ADOPTED_PREFIX not in bare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What a dataset is: enough to find and to read any of its data files. Travels to Spark tasks.
+    """The facts needed to find and read any data file of a dataset. They are sent to Spark tasks.
 
     Attributes:
-        name: Of the dataset.
-        table: Kartothek's table name; `data` in datasets of ours.
-        descriptor: What the dataset is.
-        partition_keys: Directory levels in order, `batch_id` last in datasets of ours.
-        lineage: Number of the current schema, and how files of older ones are read.
-        is_ours: Whether Lakebed created the dataset, so that it can commit to it.
+        name: The name of the dataset.
+        table: Kartothek's table name; `data` in datasets of Lakebed.
+        descriptor: The descriptor of the dataset.
+        partition_keys: Directory levels in order, `batch_id` last in datasets of Lakebed.
+        lineage: Number of the current schema, and the history needed to read older files.
+        is_ours: True if Lakebed created the dataset and can commit to it.
     """
 
     name: str
@@ -198,7 +198,7 @@ class Layout:
     def of_ours(
         cls, name: str, descriptor: DatasetDescriptor, lineage: Lineage | None = None
     ) -> Layout:
-        """Return the layout of a dataset that Lakebed created; without lineage a new one."""
+        """Return the layout of a dataset that Lakebed created; it is new if no lineage is given."""
         return cls(
             name=name,
             table=TABLE,
@@ -217,7 +217,7 @@ class Layout:
 
     @property
     def naming(self) -> Naming:
-        """What leads from a label to the key of its file."""
+        """The mapping from the label of a file to its key."""
         return Naming(self.name, self.table, self.descriptor.file_suffix)
 
     def key(self, label: str) -> str:
@@ -226,13 +226,13 @@ class Layout:
 
     @property
     def column_types(self) -> dict[str, Type]:
-        """All columns that can be asked for, with their types."""
+        """All columns that can be read, with their types."""
         fields = {field.name: field.type for field in self.descriptor.schema}
         return {**fields, **self.partition_types}
 
     @property
     def predicate_types(self) -> dict[str, Type]:
-        """All columns that can stand in a predicate, nested ones by dots, with their types."""
+        """All columns that a predicate may name, nested ones by dots, with their types."""
         return {**dotted_types(self.descriptor.schema), **self.partition_types}
 
     @property
@@ -243,7 +243,7 @@ class Layout:
 
     @property
     def partition_level_types(self) -> dict[str, Type]:
-        """Directory levels of a partition: all but the batch."""
+        """Directory levels of a partition: all except the batch."""
         levels = self.partition_types
         if self.is_ours:
             levels.pop(BATCH_ID, None)
@@ -252,7 +252,7 @@ class Layout:
     def partition_of(self, label: str) -> str:
         """Return the partition that a data file lies in: its directory, without that of its batch.
 
-        In a dataset of another tool a level `batch_id` is one like any other.
+        In a dataset of another tool, `batch_id` is an ordinary level.
         """
         return partition_of_label(label) if self.is_ours else split_label(label)[0]
 
@@ -266,7 +266,7 @@ class Layout:
 
     @property
     def sure_strategy(self) -> PartitionStrategy:
-        """The partition functions that tell something of the rows under every path."""
+        """The partition functions that hold for the rows under every path."""
         return self.lineage.sure_strategy(self.descriptor.partition_by)
 
     @property

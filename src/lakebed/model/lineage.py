@@ -1,9 +1,9 @@
-"""How the current schema came to be, so that files of older schemas read as files of it.
+"""History of the current schema, by which files of older schemas are read as files of it.
 
-Schemas of a dataset are numbered from 1, and a data file says in its name which one it is of. The
-lineage tells of each field since when it is there, what older files have in its place, and which
-type they hold it in. So a name that was dropped and added again is another field: what files
-hold under it from before is never read.
+Schemas of a dataset are numbered from 1, and the name of a data file holds the number of its
+schema. For each field, the lineage records the first schema that has it, its value in older files,
+and its type in them. A name that was dropped and added again is another field: the values that
+older files hold under that name are never read.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from lakebed.model.values import check_value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What must be done to the fields of a file so that they are those of the current schema.
+    """Changes that turn the fields of a file into those of the current schema.
 
     Attributes:
-        constants: Fields that the file counts as lacking, and the value of all its rows.
-        promoted: Plain fields that it holds in another type: that type.
-        rebuilt: Records, lists and maps that it holds in another form: that form.
+        constants: Fields that the file lacks, and the value that all its rows have instead.
+        promoted: Plain fields that have another type in the file, and that type.
+        rebuilt: Records, lists and maps that have another form in the file, and that form.
     """
 
     constants: Mapping[str, Any] = field(default_factory=dict)
@@ -52,11 +52,11 @@ AS_IT_IS = Reading()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """A field that came with a later schema than the first.
+    """A field that a schema after the first added.
 
     Attributes:
         since: Number of the first schema that has it.
-        initial: What older files have in its place; a later change of its default is none of it.
+        initial: Its value in older files; a later change of its default does not affect it.
     """
 
     since: int
@@ -65,12 +65,12 @@ class Addition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """The current schema's number, and what files of older ones need.
+    """The number of the current schema, and the history needed to read files of older ones.
 
     Attributes:
-        number: Of the current schema.
-        additions: Fields by path, such as `a`, `a.b`, `a[].b`, `a{}.b`; only later ones.
-        types: Of fields of the schema itself: earlier types, each with the number that ended it,
+        number: The number of the current schema.
+        additions: Fields that were added later, by path, such as `a`, `a.b`, `a[].b`, `a{}.b`.
+        types: Earlier types of top-level fields, each with the number of the schema that ended it,
             ascending.
         replaced: Partition fields whose provided function was replaced by another one.
     """
@@ -81,29 +81,29 @@ class Lineage:
     replaced: tuple[str, ...] = ()
 
     def lacks(self, path: str, number: int) -> bool:
-        """Whether files of a schema have no such field, whatever they hold under its name."""
+        """Return whether files of a schema lack a field, even if they have a column of its name."""
         addition = self.additions.get(path)
         return addition is not None and number < addition.since
 
     def initial(self, path: str) -> Any:
-        """Return what files that lack the field have in its place."""
+        """Return the value of the field in files that lack it."""
         addition = self.additions.get(path)
         return addition.initial if addition else None
 
     def type_in(self, name: str, current: Type, number: int) -> Type:
-        """Return the type in which files of a schema hold a field."""
+        """Return the type of a field in files of a schema."""
         for until, kind in self.types.get(name, ()):
             if number < until:
                 return kind
         return current
 
     def reading(self, schema: Schema, number: int | None) -> Reading:
-        """Say how to read files.
+        """Return the changes to make when reading files of a schema.
 
         Args:
-            schema: The fields that data files hold now.
-            number: Of the schema that they are of; None for files of other tools, which are read
-                as they are.
+            schema: The fields of current data files.
+            number: The number of the files' schema; None for files of other tools, which are read
+                unchanged.
         """
         if number is None or number >= self.number:
             return AS_IT_IS
@@ -124,10 +124,10 @@ class Lineage:
         return Reading(constants=constants, promoted=promoted, rebuilt=rebuilt)
 
     def sure_strategy(self, strategy: PartitionStrategy) -> PartitionStrategy:
-        """Return the functions by which every path tells something of the rows in it.
+        """Return the functions whose values in each path hold for the rows under it.
 
-        A path that was provided says nothing of the field that a later function looks at, unless
-        the path is the field.
+        A provided value in a path is not computed from the source of the function that replaced
+        it, so that function is left out, unless the field itself is stored only in the path.
         """
         if not self.replaced:
             return strategy
@@ -166,10 +166,10 @@ class Lineage:
         )
 
     def to_document(self, schema: Schema) -> dict[str, Any]:
-        """Return the form that the head keeps with the descriptor; types and values as in Avro.
+        """Return the form that the head stores with the descriptor; types and values as in Avro.
 
         Args:
-            schema: The current one.
+            schema: The current schema.
         """
         fields = dict(_walk(schema.fields, ""))
         additions: dict[str, dict[str, Any]] = {}
@@ -191,14 +191,14 @@ class Lineage:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], schema: Schema) -> Self:
-        """Read what `to_document` gave.
+        """Read the form that `to_document` returns.
 
         Args:
-            document: As stored.
-            schema: The current one.
+            document: The stored form.
+            schema: The current schema.
 
         Raises:
-            CorruptMetadataError: It is of another form, or does not belong to the schema.
+            CorruptMetadataError: The form is not valid, or does not belong to the schema.
         """
         try:
             number = _number(document["number"], at_least=2)
@@ -232,11 +232,12 @@ class Lineage:
 def simplify(predicate: Predicate, constants: Mapping[str, Any]) -> Predicate:
     """Return the predicate for rows that all have these constants.
 
-    What is unknown of a constant becomes false: nothing above a condition turns that around.
+    An unknown condition on a constant becomes false, which is safe: predicates have no negation
+    above their conditions.
 
     Args:
-        predicate: Bound.
-        constants: Of a `Reading`; a record among them is null, and so is what is in it.
+        predicate: A bound predicate.
+        constants: The constants of a `Reading`; a record among them is null, with all its fields.
     """
     if not constants:
         return predicate
@@ -250,12 +251,12 @@ def simplify(predicate: Predicate, constants: Mapping[str, Any]) -> Predicate:
 
 
 def _root(path: str) -> str:
-    """Return the field of the schema itself that a path begins with."""
+    """Return the top-level field that a path begins with."""
     return path.partition(".")[0].partition("[")[0].partition("{")[0]
 
 
 def _walk(fields: tuple[Field, ...], place: str) -> Iterator[tuple[str, Field]]:
-    """Yield all fields with their paths, those of records in records too."""
+    """Yield all fields with their paths, including those of nested records."""
     for member in fields:
         path = f"{place}{member.name}"
         yield path, member
@@ -268,7 +269,7 @@ def _walk(fields: tuple[Field, ...], place: str) -> Iterator[tuple[str, Field]]:
 
 
 def _form(kind: Type) -> Type:
-    """Return a type without what makes no difference in a file: defaults, notes, nullability."""
+    """Return a type without properties that do not affect files: defaults, docs, nullability."""
     match kind:
         case ListOf(element=element):
             return ListOf(_form(element))

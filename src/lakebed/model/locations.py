@@ -1,4 +1,4 @@
-"""URLs of places: what must not stand in them, and how a shell is given them."""
+"""URLs of locations: checks for credentials, and quoting for shells."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import urllib.parse
 
 from lakebed.errors import InvalidInputError
 
-# Of buckets nothing but the name stands there. A secret key may hold slashes, so that the name
-# comes after them; a colon is enough to tell.
+# The authority of such a URL is only the name of the bucket. A secret key may hold slashes, so the
+# `@` may come after one; the colon before the key suffices.
 _BUCKET_WITH_MORE = re.compile(r"(?:s3a?|gs|az|dynamodb)://[^/?]*[@:]", re.IGNORECASE)
 _PASSWORD = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*:[^/]*@|https?://[^/@\[]*:(?!\d{0,5}(?:[/?#]|$))",
@@ -21,16 +21,16 @@ _PASSWORD = re.compile(
 def refuse_credentials(url: str) -> str:
     """Return `url` unchanged if it holds no key and no password.
 
-    A URL is shown in errors, logs and displays, stored with what is read from it, and sent to
-    workers; so it is refused before it gets anywhere, by a message that does not show it.
+    A URL is shown in errors, logs and displays, stored with the data read from it, and sent to
+    workers. So it is refused first, with a message that does not show it.
 
     Raises:
-        InvalidInputError: There is something before an `@`, or a colon beside the bucket.
+        InvalidInputError: There is text before an `@`, or a colon next to the bucket.
     """
     if _BUCKET_WITH_MORE.match(url) or _PASSWORD.match(url):
         scheme = url.partition("://")[0]
         raise InvalidInputError(
-            f"A URL that begins with {scheme}:// has credentials or a port beside the name.",
+            f"A URL that begins with {scheme}:// has credentials or a port next to the name.",
             hint=f"Write {scheme}://NAME, and give keys by environment, profile or storage "
             "options, and an address of the service as the storage option endpoint.",
         )
@@ -38,7 +38,7 @@ def refuse_credentials(url: str) -> str:
 
 
 def shell_address(uri: str) -> str:
-    """Return a location as a word of a command line: of a directory its path.
+    """Return a location as a word of a command line; a directory is written as its path.
 
     >>> shell_address("file:///tmp/lake/flights"), shell_address("s3://bucket/lake")
     ('/tmp/lake/flights', 's3://bucket/lake')
@@ -53,7 +53,7 @@ _MEANT_BY_SHELLS = re.compile(r'["$`\\!\n]')  # also within double quotes
 
 
 def shell_text(text: str) -> str:
-    """Return a text as a word of a command line, in double quotes where these are enough.
+    """Return a text as a word of a command line, in double quotes where these suffice.
 
     >>> print(shell_text("run = 'daily'"))
     "run = 'daily'"
@@ -73,25 +73,25 @@ _MAX_PORT = 65_535
 def check_endpoint(name: str, url: str) -> None:
     """Check the address of a service.
 
-    Clients that are given another thing fail in ways of their own, at the first request.
+    With anything else, clients fail at the first request, each with another error.
 
     Args:
-        name: Of the setting, for the error.
-        url: Its value.
+        name: The name of the setting, for the error.
+        url: The value of the setting.
 
     Raises:
-        InvalidInputError: It is no http or https URL of a host, or holds a password.
+        InvalidInputError: The value is not an http or https URL of a host, or holds a password.
     """
     if "@" in url:
         raise InvalidInputError(
-            f"{name} holds a user or a password, which no service is asked with.",
+            f"{name} holds a user or a password, which cannot be used there.",
             hint="Write it as http://HOST:PORT, and give keys by environment, profile or "
             "storage options.",
         )
     match = _ENDPOINT.fullmatch(url)
     if match is None or not _is_host(match) or int(match["port"] or 0) > _MAX_PORT:
         raise InvalidInputError(
-            f"{name} {url!r} is no URL of a service.",
+            f"{name} {url!r} is not the URL of a service.",
             hint="Write it as https://HOST or http://HOST:PORT.",
         )
 

@@ -1,8 +1,8 @@
-"""The clauses of a merge: which rows match, and what becomes of those that do and those that do not.
+"""Clauses of a merge: the keys, and the actions for rows that match and rows that do not.
 
-Conditions and values are SQL text over two rows that belong together: `target.x` is a column of the
-dataset, `source.x` one of the data. Columns are typed by what they are in; values are computed in
-the type of the field that they are for.
+Conditions and values are SQL text over a pair of matching rows: `target.x` is a column of the
+dataset, `source.x` one of the data. Columns have the types of the dataset or the data; values are
+computed in the type of the field that they set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Struct
 from lakebed.model.sql_predicates import Compared, parse_sql, parse_term
 from lakebed.model.values import Scalar, check_value
 
-# Of the two rows, which are records where a condition is asked; what is in them is named beside.
+# The type of the two rows, which are records when a condition is evaluated; their columns are typed
+# separately.
 _RECORD = Struct((Field(name="row", type=Primitive(Kind.BOOLEAN)),))
 
 IfMatched = Literal["update", "delete", "ignore"]
@@ -43,7 +44,7 @@ IfMissing = Literal["keep", "update", "delete"]
 
 
 class Side(StrEnum):
-    """Of which of two rows a column is; what stands before its name."""
+    """The row that a column belongs to; the prefix of its name."""
 
     TARGET = "target"
     SOURCE = "source"
@@ -53,19 +54,20 @@ class Side(StrEnum):
         return f"{self}.{column}"
 
     def own(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return those of some names that are of this side, without what stands before them."""
+        """Return the names that belong to this side, without the prefix."""
         prefix = f"{self}."
         return tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCondition:
-    """What two rows that belong together are to meet, or one row of the data.
+    """A condition on a pair of matching rows, or on one row of the data.
 
     Attributes:
-        predicate: On columns as `target.x` and `source.x`, and on comparisons of two of them.
-        compared: These comparisons, by the name that they have in the predicate.
-        types: Of all columns that the predicate names, and of the two rows as records.
+        predicate: A predicate on columns `target.x` and `source.x`, and on comparisons of two of
+            them.
+        compared: These comparisons, by their names in the predicate.
+        types: Types of all columns that the predicate names, and of the two rows as records.
     """
 
     predicate: Predicate
@@ -74,7 +76,7 @@ class PairCondition:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that it looks at."""
+        """The columns that the condition reads."""
         named = dict.fromkeys(
             name for name in columns_of(self.predicate) if name not in self.compared
         )
@@ -85,7 +87,7 @@ class PairCondition:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A field of the dataset, and what it shall be."""
+    """A field of the dataset, and the term that it is set to."""
 
     name: str
     term: Term
@@ -93,19 +95,19 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeClauses:
-    """What `merge` was told; see `View.merge`.
+    """The arguments of a merge; see `View.merge`.
 
     Attributes:
-        on: Fields that both rows have, and that say which belong together.
-        matched: What becomes of rows of the dataset that match.
-        update: The columns that an update sets, or what it sets them to; None for all of the data.
-        update_where: Which rows that match are updated.
-        delete_where: Which rows that match are deleted.
-        not_matched: What becomes of rows of the data that match none.
-        insert_where: Which of them are inserted.
-        missing: What becomes of rows of the dataset that no row of the data matches.
-        missing_update: What an update sets them to.
-        missing_where: Which of them.
+        on: Key fields; two rows match if they agree in them.
+        matched: Action for rows of the dataset that match a row of the data.
+        update: The columns that an update sets, or their new values; None for all of the data.
+        update_where: Condition for updating a matching row.
+        delete_where: Condition for deleting a matching row.
+        not_matched: Action for rows of the data that match no row of the dataset.
+        insert_where: Condition for inserting such a row.
+        missing: Action for rows of the dataset that match no row of the data.
+        missing_update: New values of such rows, by field.
+        missing_where: Condition for the action on such a row.
     """
 
     on: tuple[str, ...]
@@ -136,7 +138,9 @@ class MergeClauses:
         remedy = 'Give values by field, such as {"is_current": False}.'
         check_given("missing_update", self.missing_update, Mapping, remedy)
         if not self.on:
-            raise InvalidInputError("merge() with no column in `on`.", hint='Give on=["id"].')
+            raise InvalidInputError(
+                "merge() needs at least one column in `on`.", hint='Give on=["id"].'
+            )
         for name in self.on:
             if not isinstance(name, str):
                 raise InvalidInputError(
@@ -152,13 +156,13 @@ class MergeClauses:
         self._check_used("missing_where", self.missing != "keep", "missing", "update or delete")
         if self.missing == "update" and not self.missing_update:
             raise InvalidInputError(
-                "missing is 'update', and nothing says to what.",
+                "missing is 'update', but no new values are given.",
                 hint='Give missing_update, such as {"is_current": False}.',
             )
         if self.update is not None and not self.update:
             raise InvalidInputError(
                 "update names no column.",
-                hint="Leave it out for all, or let matching entities be ignored.",
+                hint="Leave it out for all columns, or give matched as ignore.",
             )
 
     def _check_used(self, name: str, is_used: bool, by: str, needed: str) -> None:  # noqa: FBT001 - a helper
@@ -171,20 +175,22 @@ class MergeClauses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRules:
-    """The clauses of a merge, bound to the columns of both sides. Travels to Spark tasks.
+    """The clauses of a merge, bound to the columns of both sides. They are sent to Spark tasks.
 
     Attributes:
         on: As in `MergeClauses`.
         matched: As in `MergeClauses`.
-        updates: What an update sets.
-        update_where: None for all that match and are not deleted.
-        delete_where: None for all that match if these are deleted, else for none.
+        updates: Assignments of an update.
+        update_where: Condition of an update; None for all matching rows that are not deleted.
+        delete_where: Condition of a deletion; None for all matching rows if `matched` is delete,
+            else for none.
         not_matched: As in `MergeClauses`.
-        insert_where: On the data alone; None for all.
+        insert_where: Condition of an insert, on the data alone; None for all rows.
         missing: As in `MergeClauses`.
-        missing_updates: What an update of missing rows sets.
-        missing_where: On columns of the dataset, as of a view.
-        constraint: Of the view that is merged into: no other row can match or be missing.
+        missing_updates: Assignments of an update of missing rows.
+        missing_where: Condition on columns of the dataset, as in a view.
+        constraint: Constraint of the view that is merged into; rows outside it neither match nor
+            are missing.
         extra: Columns of the data that the dataset lacks.
     """
 
@@ -203,7 +209,7 @@ class MergeRules:
 
     @property
     def conditions(self) -> tuple[PairCondition, ...]:
-        """Those on two rows that belong together."""
+        """The conditions on pairs of matching rows."""
         given = (self.delete_where, self.update_where)
         return tuple(condition for condition in given if condition is not None)
 
@@ -213,14 +219,14 @@ class MergeRules:
         return tuple(dict.fromkeys(a.name for a in (*self.updates, *self.missing_updates)))
 
     def looked_at(self, side: Side) -> tuple[str, ...]:
-        """Return the columns of a side that decide what becomes of rows, nested ones by dots."""
+        """Return the columns of a side that keys and conditions read, nested ones by dots."""
         named = [name for condition in self.conditions for name in side.own(condition.names)]
         if side is Side.TARGET:
             named += [*columns_of(self.constraint), *columns_of(self.missing_where)]
         return tuple(dict.fromkeys((*self.on, *named)))
 
     def taken(self, side: Side) -> tuple[str, ...]:
-        """Return the columns of a side that updates are made of, nested ones by dots."""
+        """Return the columns of a side that updates take values from, nested ones by dots."""
         terms = [a.term for a in (*self.updates, *self.missing_updates)]
         return side.own(dict.fromkeys(name for term in terms for name in columns_in(term)))
 
@@ -235,14 +241,14 @@ def bind_clauses(
     """Read the conditions and values of clauses, and check them against the columns of both sides.
 
     Args:
-        clauses: As they were given.
+        clauses: The clauses as given by the caller.
         data: Types of the columns of the data, nested ones by dots.
-        schema: Of the dataset.
-        columns: Types of all its columns that may stand in a predicate.
-        constraint: Of the view that is merged into, bound.
+        schema: The schema of the dataset.
+        columns: Types of all columns of the dataset that a predicate may name.
+        constraint: The bound constraint of the view that is merged into.
 
     Raises:
-        InvalidInputError: A key is no plain field of both sides, or nothing could be done.
+        InvalidInputError: A key is not a plain field of both sides.
         SchemaMismatchError: A column of the data is unknown, and no clause names it.
         PredicateError: A condition or a value cannot be read, or names an unknown column.
     """
@@ -280,23 +286,23 @@ def _check_keys(on: Sequence[str], data: Mapping[str, Type], schema: Schema) -> 
         if name not in schema and "," in name:
             names = [part.strip() for part in name.split(",")]
             raise InvalidInputError(
-                f"`on` names {name!r}, which is no column.", hint=f"Give on={names}."
+                f"`on` names {name!r}, which is not a column.", hint=f"Give on={names}."
             )
         kind = schema.get(name).type
         if not isinstance(kind, Primitive | Decimal):
             raise InvalidInputError(
-                f"Column {name!r} of type {kind} is no key to merge on.",
+                f"Column {name!r} of type {kind} cannot be a key of a merge.",
                 hint="Name fields of plain types: numbers, text, bytes, dates and times.",
             )
         if name not in data:
             raise SchemaMismatchError(
-                f"The data lacks column {name!r}, which is to be merged on.",
+                f"The data lacks column {name!r}, a key of the merge.",
                 hint=nearest(name, tuple(data)) or f"It has: {', '.join(data) or 'none'}.",
             )
 
 
 def _check_named(rules: MergeRules, schema: Schema) -> None:
-    """Check that each column that the dataset lacks is there for a condition or a value."""
+    """Check that a condition or a value uses each column that the dataset lacks."""
     named = {*rules.looked_at(Side.SOURCE), *rules.taken(Side.SOURCE)}
     if rules.insert_where is not None:
         named.update(Side.SOURCE.own(rules.insert_where.names))
@@ -324,7 +330,7 @@ def _condition(text: str | None, types: Mapping[str, Type]) -> PairCondition | N
         *columns_of(predicate),
         *(n for pair in compared.values() for n in (pair.left, pair.right)),
     }
-    # So that what travels to tasks is no larger than what it is about.
+    # Tasks receive only the types that the condition needs.
     kept = {name: kind for name, kind in all_types.items() if name in named or name in set(Side)}
     return PairCondition(predicate=bind(predicate, kept), compared=compared, types=kept)
 
@@ -335,11 +341,11 @@ def _parsed(
     try:
         return parse_sql(text, types, compared)
     except PredicateError as exc:
-        raise _saying_sides(exc, text, types) from exc
+        raise _naming_sides(exc, text, types) from exc
 
 
-def _saying_sides(exc: PredicateError, text: str, types: Mapping[str, Type]) -> PredicateError:
-    """Return the error of a text that names a column without its side with a better hint."""
+def _naming_sides(exc: PredicateError, text: str, types: Mapping[str, Type]) -> PredicateError:
+    """Return the error; for a column without its side, with a better hint."""
     if not exc.message.startswith("Unknown column"):
         return exc
     sides = sorted({name.split(".")[0] for name in types})
@@ -348,7 +354,7 @@ def _saying_sides(exc: PredicateError, text: str, types: Mapping[str, Type]) -> 
 
 
 def _of_target(text: str | None, types: Mapping[str, Type]) -> Predicate:
-    """Read a condition on the dataset alone, as that of a view: by it files can be dropped."""
+    """Read a condition on the dataset alone, in the form of a view's, which can exclude files."""
     if text is None:
         return TRUE
     bound = bind(_parsed(text, types, None), types)
@@ -381,7 +387,7 @@ def _assignments(
         schema.get(name)
         if name not in data:
             raise SchemaMismatchError(
-                f"The data lacks column {name!r}, which is to be updated.",
+                f"The data lacks column {name!r}, which the update sets.",
                 hint=nearest(name, tuple(data)) or f"It has: {', '.join(sorted(data))}.",
             )
     return tuple(Assignment(name, OfColumn(Side.SOURCE.named(name))) for name in names)
@@ -401,7 +407,7 @@ def _term(value: object, kind: Type, name: str, types: Mapping[str, Type]) -> Te
         try:
             return parse_term(value, types, kind, name)
         except PredicateError as exc:
-            raise _saying_sides(exc, value, types) from exc
+            raise _naming_sides(exc, value, types) from exc
     return Constant(_constant(value, kind, name))
 
 

@@ -1,4 +1,4 @@
-"""Moments that a user writes, everywhere read alike: in calls, files, options and requests."""
+"""Reading of moments in one way everywhere: in calls, files, options and requests."""
 
 from __future__ import annotations
 
@@ -14,35 +14,34 @@ _MILLISECOND = dt.timedelta(milliseconds=1)
 _DAY = dt.timedelta(days=1)
 _GREATEST_SECONDS = 100_000_000_000  # a greater number means milliseconds
 _LEAST_MS, _GREATEST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
-# A number that counts to an earlier moment was meant as a date, or in another unit.
+# A number of an earlier moment is probably a date, or in another unit.
 _EARLIEST = dt.datetime(1990, 1, 1, tzinfo=dt.UTC)
 
-# What everybody writes is read without dateutil, and to the same result.
+# Common forms are read without dateutil, with the same result.
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
     r"(?:[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,6})\d*)?)?(Z|[+-]\d\d:?\d\d)?)?",
     re.ASCII,
 )
 _DIGITS = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T?(\d\d)(\d\d)(\d\d)?Z?)?", re.ASCII)
-# Fourteen digits of other years are milliseconds, of the years 2286 to 5138.
+# Fourteen digits of other years are milliseconds, in the years 2286 to 5138.
 _LEAST_YEAR_OF_DIGITS, _GREATEST_YEAR_OF_DIGITS = 1900, 2199
 _DAY_DIGITS = 8
 _TOO_MANY_DIGITS = 10**14
-_HOUR = re.compile(
-    r"(\d{4})(\d\d)(\d\d)(\d\d)", re.ASCII
-)  # ten digits, as names of files have them
-# Day first in the countries that write points, month first to dateutil.
+# Ten digits, as in names of files.
+_HOUR = re.compile(r"(\d{4})(\d\d)(\d\d)(\d\d)", re.ASCII)
+# Countries that write points put the day first; dateutil reads the month first.
 _POINTED = re.compile(r"\s*(\d\d?)\.(\d\d?)\.(?:\d\d){1,2}(?!\d).*", re.DOTALL)
 _MONTHS = 12
-# A day that differs between these in a month that does not is not in the text.
+# If the days of the results differ and the months do not, the text holds no day.
 _TWO_DAYS = (dt.datetime(2001, 1, 3), dt.datetime(2004, 5, 6))
 _HINT = (
     "Write it as 2015-03-20T12:30:00Z, as 20150320 or 20150320123000, or as seconds or "
     "milliseconds since the epoch."
 )
 _CLEAR_HINT = (
-    "Write a date as 2015-03-20, 20150320 or 2015-03-20T12:30:00Z. A number is of seconds, or above "
-    "100,000,000,000 of milliseconds since the epoch, and from 1990 on."
+    "Write a date as 2015-03-20, 20150320 or 2015-03-20T12:30:00Z. A number is seconds, or above "
+    "100,000,000,000 milliseconds since the epoch, and from 1990 on."
 )
 
 
@@ -50,19 +49,19 @@ def to_moment(value: object, *, now: dt.datetime | None = None) -> dt.datetime:
     """Return a time as an aware `datetime`.
 
     Args:
-        value: A `datetime` (without zone it is UTC); eight digits, `20150320`, which are a day, or
-            fourteen, `20150320123000`, which are a moment in UTC, as text or as a whole number;
-            another number, or text that `float` reads and that has no `_`: up to 100,000,000,000
-            it is seconds since the epoch, above milliseconds; `now`; or any other text that
-            `dateutil` reads, where 03/04/2015 is March, 03.04.2015 and a month without a day are
-            refused, what else is missing is today's, and zones other than UTC and offsets are
+        value: A `datetime` (UTC if it has no zone); eight digits, `20150320`, for a day, or
+            fourteen, `20150320123000`, for a moment in UTC, as text or as a whole number; another
+            number, or text that `float` reads and that has no `_`: up to 100,000,000,000 it is
+            seconds since the epoch, above milliseconds; `now`; or any other text that `dateutil`
+            reads. There 03/04/2015 is in March, 03.04.2015 and a month without a day are refused,
+            other missing parts are those of today, and zones other than UTC and offsets are
             ignored.
-        now: What `now` and today are; the clock's time unless given.
+        now: The moment that `now` and today refer to; by default that of the clock.
 
     Raises:
-        InvalidInputError: It is none of these, or outside the years 1 to 9999; or a number that
-            would be before 1990, where a date or another unit was meant; or ten digits that are a
-            date with an hour, `2015032012`, and as seconds in the future.
+        InvalidInputError: The value has none of these forms, or is outside the years 1 to 9999; or
+            it is a number before 1990, which is probably a date or in another unit; or it has ten
+            digits that are a date with an hour, `2015032012`, and as seconds lie in the future.
         MissingDependencyError: The text is neither ISO 8601 nor a number, and dateutil is not
             installed.
 
@@ -87,12 +86,12 @@ def to_moment(value: object, *, now: dt.datetime | None = None) -> dt.datetime:
 
 
 def to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
-    """Return a time as whole milliseconds since the epoch; parts of one are cut off.
+    """Return a time as whole milliseconds since the epoch; fractions are cut off.
 
     Args:
-        value: As `to_moment` takes it: a `datetime`, ISO 8601, `20150320`, `20150320123000`,
-            seconds, milliseconds, `now`, or what `dateutil` reads.
-        now: What `now` and today are; the clock's time unless given.
+        value: Any form that `to_moment` reads: a `datetime`, ISO 8601, `20150320`,
+            `20150320123000`, seconds, milliseconds, `now`, or a text for `dateutil`.
+        now: The moment that `now` and today refer to; by default that of the clock.
 
     Raises:
         InvalidInputError: As `to_moment`.
@@ -106,9 +105,9 @@ def to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
 
 
 def bound_to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
-    """Return the begin or the end of a question, as `to_epoch_ms`.
+    """Return the beginning or the end of a queried interval, as `to_epoch_ms` does.
 
-    A program may ask from 0 on, and of any milliseconds that nothing else can be meant by.
+    In addition, a bound may be 0, or any number that can only be milliseconds, however early.
 
     Raises:
         InvalidInputError: As `to_moment`.
@@ -121,10 +120,10 @@ def bound_to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
 
 
 def stored_to_epoch_ms(value: object) -> int:
-    """Return a stored time: a whole number is of milliseconds, however early.
+    """Return a stored time; a whole number is in milliseconds, however early.
 
     Raises:
-        InvalidInputError: It is no time, or outside the years 1 to 9999.
+        InvalidInputError: The value is not a time, or outside the years 1 to 9999.
         MissingDependencyError: As `to_moment`.
     """
     if isinstance(value, int) and not isinstance(value, bool):
@@ -136,16 +135,16 @@ def stored_to_epoch_ms(value: object) -> int:
 
 
 def no_time(value: object) -> InvalidInputError:
-    """Return the error for what is no time."""
-    return InvalidInputError(f"{value!r} is no time.", hint=_HINT)
+    """Return the error for a value that is not a time."""
+    return InvalidInputError(f"{value!r} is not a time.", hint=_HINT)
 
 
 def _number_in(value: object) -> float | None:
-    """Return the number that a value is; None if it is no number, or a date in digits."""
+    """Return a value as a number; None if it is a date in digits, or not a number."""
     if not isinstance(value, str | int | float) or _date_in_digits(value) is not None:
         return None
     if isinstance(value, str) and "_" in value:
-        return None  # 2015_03_20 is a number to `float`
+        return None  # `float` reads 2015_03_20 as a number
     try:
         return float(value)
     except ValueError:
@@ -155,9 +154,9 @@ def _number_in(value: object) -> float | None:
 
 
 def _date_in_digits(value: object) -> tuple[int, ...] | None:
-    """Return year, month, day, hour, minute and second as digits have them, or None.
+    """Return year, month, day, hour, minute and second of a date in digits, or None.
 
-    Whether a calendar has them is not asked: 20261301 is a date with a mistake.
+    The date need not exist in the calendar: 20261301 is a date with a mistake.
     """
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _TOO_MANY_DIGITS:
         value = str(value)
@@ -231,7 +230,7 @@ def _zone_of(zone: str | None) -> dt.timezone:
 
 
 def _counted(value: object, number: float) -> dt.datetime:
-    """Return the moment of a number, which is of seconds or of milliseconds."""
+    """Return the moment of a number of seconds or milliseconds."""
     moment = _since_epoch(number, is_ms=number > _GREATEST_SECONDS)
     if moment is None:
         raise no_time(value)
@@ -265,7 +264,7 @@ def _shown(moment: dt.datetime | None) -> str:
 
 
 def _whole_ms(moment: dt.datetime) -> int:
-    """Cut towards zero, as `int` does."""
+    """Return whole milliseconds since the epoch, truncated towards zero like `int`."""
     span = moment - EPOCH
     ms = abs(span) // _MILLISECOND
     return -ms if span < dt.timedelta(0) else ms
@@ -281,8 +280,8 @@ def _read_by_dateutil(text: str, now: dt.datetime) -> dt.datetime:
     moments: list[dt.datetime] = []
     for default in (today, *_TWO_DAYS):
         try:
-            # A function of our own for zones: theirs warns of unknown ones, and takes the names of
-            # the machine's zone for that zone.
+            # A zone function of our own: that of dateutil warns of unknown zones, and reads names
+            # of the machine's zone as that zone.
             moment = parser.parse(text, default=default, tzinfos=_zone_by_offset)
         except (ValueError, OverflowError, TypeError, AttributeError, IndexError) as exc:
             raise no_time(text) from exc

@@ -1,4 +1,4 @@
-"""Which names are legal, and which known name is nearest to a wrong one."""
+"""Rules for names, and suggestions for wrong ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidNameError
 
-# Kartothek's rule for a uuid. A full match: theirs lets a final newline through.
+# Kartothek's rule for a uuid. Matched as a whole: Kartothek accepts a final newline.
 _DATASET_NAME = re.compile(r"[A-Za-z0-9+\-_]+")
-# Kite's rule, which is Avro's with leading digits.
+# Kite's rule: as in Avro, but digits may lead.
 _FIELD_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 MAX_DATASET_NAME_LENGTH = 200  # leaves room for ".by-dataset-metadata.msgpack.zstd" in 255 bytes
@@ -20,8 +20,8 @@ def check_dataset_name(name: object) -> str:
     """Return `name` if a dataset may have it.
 
     Raises:
-        InvalidNameError: It is no text, is empty, too long, or holds other characters than
-            letters, digits, `+`, `-` and `_`.
+        InvalidNameError: The name is not text, is empty or too long, or holds characters other
+            than letters, digits, `+`, `-` and `_`.
     """
     if not isinstance(name, str) or not _DATASET_NAME.fullmatch(name):
         because = (
@@ -35,14 +35,14 @@ def check_dataset_name(name: object) -> str:
         )
     if len(name) > MAX_DATASET_NAME_LENGTH:
         raise InvalidNameError(
-            f"Dataset name of {len(name)} characters.",
+            f"The dataset name has {len(name)} characters.",
             hint=f"Use at most {MAX_DATASET_NAME_LENGTH}.",
         )
     return name
 
 
 def is_dataset_name(text: str) -> bool:
-    """Tell whether a dataset may have a name.
+    """Return whether a dataset may have a name.
 
     >>> is_dataset_name("flights"), is_dataset_name("flights copy")
     (True, False)
@@ -55,12 +55,12 @@ def is_dataset_name(text: str) -> bool:
 
 
 def split_table(name: str) -> tuple[str, str]:
-    """Return the dataset and the table that `DATASET:TABLE` names; the table is empty if none is.
+    """Return the dataset and the table of `DATASET:TABLE`; the table is empty if none is named.
 
     Only datasets of kartothek have several tables.
 
     Raises:
-        InvalidNameError: The name of the dataset is illegal, or that of the table no name at all.
+        InvalidNameError: The name of the dataset or of the table is illegal.
 
     >>> split_table("sales:core"), split_table("sales")
     (('sales', 'core'), ('sales', ''))
@@ -79,7 +79,8 @@ def check_field_name(name: object) -> str:
     """Return `name` if a field of a schema may have it.
 
     Raises:
-        InvalidNameError: It is no text, is empty, or holds other characters than letters, digits and `_`.
+        InvalidNameError: The name is not text, is empty, or holds characters other than letters,
+            digits and `_`.
     """
     if not isinstance(name, str) or not _FIELD_NAME.fullmatch(name):
         suggestion = re.sub(r"[^A-Za-z0-9_]+", "_", str(name)[:80]).strip("_").lower() or "field"
@@ -94,8 +95,8 @@ def check_partition_name(name: str) -> str:
     """Return `name` if a partition field may have it.
 
     Raises:
-        InvalidNameError: It is no field name, or starts with `_`: Spark and Hive hide
-            directories of that kind.
+        InvalidNameError: The name is not a field name, or starts with `_`: Spark and Hive hide
+            such directories.
     """
     check_field_name(name)
     if name.startswith("_"):
@@ -107,7 +108,7 @@ def check_partition_name(name: str) -> str:
 
 
 def find_alike(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return two names that differ in nothing but case; None if there are none.
+    """Return two names that differ only in case; None if there are none.
 
     >>> find_alike(["id", "day", "id", "Day"])
     ('day', 'Day')
@@ -121,7 +122,7 @@ def find_alike(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known name is meant, as a sentence; empty if none is near."""
+    """Return a sentence that suggests the nearest known name; empty if none is near."""
     names, begin = list(known), str(name)
     same = [candidate for candidate in names if candidate.casefold() == begin.casefold()]
     longer = [candidate for candidate in names if begin and candidate.startswith(begin)]

@@ -1,9 +1,10 @@
-"""Predicates as one small tree.
+"""Predicates as a small tree.
 
 Three-valued logic as in SQL: a comparison with null is unknown, and unknown rows are not
 selected. NaN equals itself and is greater than every other number, as in Spark and PostgreSQL.
 
-There is no negation node: `negate` pushes it down to the leaves, where each leaf has an opposite.
+The tree has no negation node: `negate` pushes a negation down to the leaves, each of which has an
+opposite.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lakebed.model.values import Scalar, check_value, is_nan
 
 
 class Op(StrEnum):
-    """Comparisons."""
+    """Comparison operators."""
 
     EQ = "="
     NE = "!="
@@ -56,12 +57,12 @@ class Comparison:
         return f"{sql_name(self.column)} {self.op} {sql_literal(self.value)}"
 
 
-@dataclass(frozen=True)  # no slots, for the sake of the cached property
+@dataclass(frozen=True)  # no slots: a cached property needs a __dict__
 class Membership:
     """`column [NOT] IN (values)`; no value is None.
 
-    Nothing is in an empty list, not even null, so that an empty NOT IN selects everything. SQL
-    cannot write such a list, so that its text is that of what it selects.
+    Nothing is in an empty list, not even null, so an empty NOT IN selects everything. SQL has no
+    empty lists, so their text is TRUE or FALSE.
     """
 
     column: str
@@ -75,7 +76,7 @@ class Membership:
         return f"{sql_name(self.column)} {'NOT IN' if self.negated else 'IN'} ({values})"
 
     def lists(self, value: Scalar) -> bool:
-        """Whether the value, which is not None, is one of those listed; NaN equals itself."""
+        """Return whether a value that is not None is in the list; NaN equals itself."""
         others, has_nan = self._listed
         return has_nan if is_nan(value) else value in others
 
@@ -147,7 +148,7 @@ def _join(parts: tuple[Predicate, ...], word: str) -> str:
     return word.join(f"({p})" if isinstance(p, And | Or) and p.parts else str(p) for p in parts)
 
 
-# Words that may mean something else where a column stands, in the Spark dialect of sqlglot 25 to 30.
+# Words that may not be read as a column, in the Spark dialect of sqlglot 25 to 30.
 _RESERVED = frozenset(
     """
     all alter always analyze and any array as between call case connect_by_root create cross
@@ -163,7 +164,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def sql_name(column: str) -> str:
-    """Return a column's name as SQL text, quoted where it must be; a nested one name by name."""
+    """Return the name of a column as SQL text, each part quoted if necessary."""
     return ".".join(_sql_name(part) for part in column.split("."))
 
 
@@ -228,7 +229,7 @@ def negate(predicate: Predicate) -> Predicate:
 
 
 def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Predicate:
-    """Return the tree with each leaf replaced by what `change` makes of it."""
+    """Return the tree with each leaf replaced by the result of `change`."""
     match predicate:
         case And(parts):
             return all_of([map_leaves(part, change) for part in parts])
@@ -248,12 +249,12 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """Return the conditions that must all hold; none of what is always true."""
+    """Return the conditions that must all hold; none for TRUE."""
     return predicate.parts if isinstance(predicate, And) else (predicate,)
 
 
 def complement(predicate: Predicate) -> Predicate:
-    """Return the predicate that is true where this one is not: where it is false or unknown."""
+    """Return the predicate that is true where this one is false or unknown."""
 
     def not_true(leaf: Leaf) -> Predicate:
         opposite = negate(leaf)
@@ -272,10 +273,10 @@ def complement(predicate: Predicate) -> Predicate:
 
 
 def with_lists(predicate: Predicate) -> Predicate:
-    """Return the predicate with values of one column that OR joins as one list.
+    """Return the predicate with comparisons of one column that OR joins merged into one list.
 
-    A list is asked at once, and a thousand comparisons one by one. Both are true, false and
-    unknown for the same values.
+    A list is one lookup, instead of a thousand comparisons. Both are true, false and unknown for
+    the same values.
     """
     match predicate:
         case And(parts):
@@ -288,7 +289,7 @@ def with_lists(predicate: Predicate) -> Predicate:
 
 
 def _listed(parts: Sequence[Predicate]) -> Predicate:
-    """Return the disjunction, where each column has one list in the place of its first value."""
+    """Return the disjunction, with one list per column at the position of its first value."""
     alike: dict[str, list[Predicate]] = {}
     for part in parts:
         if _named_values(part):
@@ -309,7 +310,7 @@ def _listed(parts: Sequence[Predicate]) -> Predicate:
 
 
 def _named_values(predicate: Predicate) -> tuple[Scalar, ...]:
-    """Return the values that a condition asks for; none if it is of another kind."""
+    """Return the values that a condition selects; none if it is of another kind."""
     match predicate:
         case Comparison(op=Op.EQ, value=value):
             return (value,)
@@ -324,7 +325,7 @@ def columns_of(predicate: Predicate) -> tuple[str, ...]:
 
 
 def roots_of(predicate: Predicate, types: Mapping[str, Type]) -> tuple[str, ...]:
-    """Return the columns that must be read for a predicate: of a nested one the field it lies in."""
+    """Return the columns to read for a predicate; for a nested one, the top-level field."""
     return tuple(dict.fromkeys(path_of(column, types)[0] for column in columns_of(predicate)))
 
 
@@ -332,7 +333,7 @@ def check_columns(predicate: Predicate, known: Collection[str]) -> None:
     """Check that each column is known.
 
     Raises:
-        PredicateError: One is not; the message names the nearest.
+        PredicateError: A column is unknown; the message names the nearest.
     """
     for column in columns_of(predicate):
         if column not in known:
@@ -345,7 +346,7 @@ def check_columns(predicate: Predicate, known: Collection[str]) -> None:
 def bind(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
     """Return the predicate with every value checked against its column's type.
 
-    An empty list becomes TRUE or FALSE, which is what SQL text can say.
+    An empty list becomes TRUE or FALSE, since SQL text has no empty lists.
 
     Raises:
         PredicateError: A column is unknown or nested, or a value is not of its type.
@@ -469,7 +470,7 @@ Dnf = Sequence[Sequence[tuple[str, str, object]]]
 def from_dnf(conjunctions: Dnf) -> Predicate:
     """Read Kartothek's form: an OR of ANDs of `(column, operator, value)`.
 
-    Operators are `== != < <= > >=`, `in` and `not in`. None is null: `==` None is IS NULL.
+    Operators are `== != < <= > >=`, `in` and `not in`. None is null: `==` None means IS NULL.
 
     Raises:
         PredicateError: The list or a conjunction is empty, a term is malformed, or an
@@ -482,7 +483,7 @@ def from_dnf(conjunctions: Dnf) -> Predicate:
         )
     if not conjunctions or not all(conjunctions):
         raise PredicateError(
-            f"An empty predicate list: {conjunctions!r}.",
+            f"The predicate list {conjunctions!r} is empty.",
             hint="Leave the predicate out to select everything.",
         )
     return any_of([all_of([_term(term) for term in terms]) for terms in conjunctions])

@@ -1,4 +1,4 @@
-"""Tables that a dataset is published to after each of its commits, as its properties name them."""
+"""Tables that a dataset is published to after each commit, as named by its properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _SWITCH = ("true", "false")
 
-# The quickest first: who waits for Hive need not wait for the others.
+# The fastest first: the slow Hive does not delay the others.
 _OPTIONS: Mapping[TableKind, tuple[str, ...]] = {
     "delta": (),
     "iceberg": ("catalog", "table", "root"),
@@ -36,8 +36,8 @@ class TableName:
     """A table of a metastore.
 
     Attributes:
-        database: Lower case, as metastores keep it.
-        table: Lower case.
+        database: Name of the database in lower case, as in metastores.
+        table: Name of the table in lower case.
     """
 
     database: str
@@ -51,7 +51,7 @@ class TableName:
         """Read `database.table`; a bare name is a table of the database `default`.
 
         Raises:
-            InvalidNameError: It is none.
+            InvalidNameError: The text is not a name of a table.
 
         >>> str(TableName.parse("lake.Flights")), str(TableName.parse("flights"))
         ('lake.flights', 'default.flights')
@@ -71,8 +71,8 @@ class PublicationTarget:
     """A table that each commit is published to.
 
     Attributes:
-        kind: Of the table.
-        options: Values of `publish.<kind>.<option>`, by option.
+        kind: Format of the table.
+        options: Values of the properties `publish.<kind>.<option>`, by option.
     """
 
     kind: TableKind
@@ -80,7 +80,7 @@ class PublicationTarget:
 
     @property
     def table(self) -> str:
-        """The name of the table; empty where it lies beside the data and has none."""
+        """The name of the table; empty if it has none and lies next to the data."""
         name = self.options.get("table", "")
         if self.kind == "hive":
             return str(TableName.parse(name)) if name else ""
@@ -94,14 +94,14 @@ class PublicationTarget:
 
     @property
     def gathers(self) -> bool:
-        """Whether the table shows each partition of the dataset as one directory."""
+        """True if the table shows each partition of the dataset as one directory."""
         return self.kind == "hive" and self.options.get("mode", "partitions") == "partitions"
 
     def check(self) -> None:
         """Check that the options name a table.
 
         Raises:
-            InvalidInputError: They do not.
+            InvalidInputError: The options do not name a table, or the mode is unknown.
         """
         name = f"{PREFIX}{self.kind}"
         table, catalog, mode = map(self.options.get, ("table", "catalog", "mode"))
@@ -109,13 +109,13 @@ class PublicationTarget:
             if table is None:
                 raise InvalidInputError(
                     f"The property '{name}.table' is missing.",
-                    hint="Name the table by it, as database.table.",
+                    hint="Set it to the name of the table, as database.table.",
                 )
             TableName.parse(table)
         elif (table is None) != (catalog is None):
             raise InvalidInputError(
                 f"Only one of the properties '{name}.catalog' and '{name}.table' is set.",
-                hint="Set both for a table of a catalog, or neither for one beside the data.",
+                hint="Set both for a table of a catalog, or neither for a table next to the data.",
             )
         if mode not in (None, *MODES):
             raise InvalidInputError(
@@ -125,7 +125,7 @@ class PublicationTarget:
 
 
 def targets(properties: Mapping[str, str]) -> tuple[PublicationTarget, ...]:
-    """Return the tables that properties switch on, in the order in which they are published to.
+    """Return the tables that properties enable, in the order of publication.
 
     >>> [target.title for target in targets({"publish.delta": "true", "publish.iceberg": "no"})]
     ['delta']
@@ -158,14 +158,15 @@ def misunderstood(properties: Mapping[str, str]) -> tuple[InvalidInputError, ...
 
 
 def check(properties: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
-    """Check the properties of publication that a dataset is to have.
+    """Check the new properties of publication of a dataset.
 
     Args:
-        properties: All that it is to have.
-        before: Those that it has. What an older release has accepted may stay as it is.
+        properties: All new properties.
+        before: The current properties. Unchanged ones are not checked: an older release may have
+            accepted them.
 
     Raises:
-        InvalidInputError: One of them is unknown, or has a value without a meaning.
+        InvalidInputError: A property is unknown, or its value is not valid.
     """
     own = {name: value for name, value in properties.items() if name.startswith(PREFIX)}
     if before is not None and all(before.get(name) == value for name, value in own.items()):

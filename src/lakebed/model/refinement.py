@@ -1,7 +1,7 @@
-"""Refinements of a view: one more condition on one field, which must lie in what holds already.
+"""Refinements of a view: one more condition on one field, which must lie inside the constraint.
 
-The rules are Kite's. A set replaces the set that it lies in, a range is cut at the new end, and
-an end outside the view is an error, since it was hardly meant.
+The rules are Kite's. A set replaces the set that contains it, a range is cut at the new end, and an
+end outside the view is an error, since it is probably a mistake.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def refine(constraint: Predicate, leaf: Condition) -> Predicate:
     """Return the constraint, narrowed by one condition.
 
     Args:
-        constraint: Of the view.
-        leaf: Bound; a set (not negated, not empty), one end of a range, or IS NOT NULL.
+        constraint: The constraint of the view.
+        leaf: A bound condition: a set (not negated, not empty), one end of a range, or IS NOT NULL.
 
     Raises:
         PredicateError: A value lies outside the constraint.
@@ -44,14 +44,14 @@ def refine(constraint: Predicate, leaf: Condition) -> Predicate:
     refined = _refine_field(same, leaf)
     if not same:
         return all_of([constraint, *refined])
-    place = parts.index(same[0])
-    before = [part for part in parts[:place] if part not in same]
-    after = [part for part in parts[place:] if part not in same]
+    position = parts.index(same[0])
+    before = [part for part in parts[:position] if part not in same]
+    after = [part for part in parts[position:] if part not in same]
     return all_of([*before, *refined, *after])
 
 
 def _check_inside(same: list[Predicate], leaf: Condition) -> None:
-    """The end of an open range need not be in the view itself, if it is an end of the view."""
+    """Check that the values of a condition are in the view; an open end may be that of the view."""
     if isinstance(leaf, NullCheck):
         if NullCheck(leaf.column) in same:
             raise _outside(str(leaf), NullCheck(leaf.column))
@@ -72,7 +72,7 @@ def _values_of(leaf: Comparison | Membership) -> tuple[Scalar, ...]:
 def _outside(what: str, part: Predicate) -> PredicateError:
     return PredicateError(
         f"{what} is outside the view, where {part}.",
-        hint="A refinement narrows; begin from the dataset for another view.",
+        hint="A refinement can only narrow a view; start from the dataset for another view.",
     )
 
 
@@ -80,8 +80,8 @@ def _refine_field(same: list[Predicate], leaf: Condition) -> list[Predicate]:
     """Return the conditions on one field, narrowed by one more that lies inside them."""
     match leaf:
         case NullCheck(column):
-            is_said = any(not matches(part, {column: None}) for part in same)
-            return same if is_said else [*same, leaf]
+            excludes_null = any(not matches(part, {column: None}) for part in same)
+            return same if excludes_null else [*same, leaf]
         case Membership():
             return [leaf]
         case Comparison():
@@ -96,7 +96,7 @@ def _refine_range(same: list[Predicate], leaf: Comparison) -> list[Predicate]:
             kept = tuple(value for value in values if matches(rule, {leaf.column: value}))
             return [Membership(leaf.column, kept)] if kept else [FALSE]
     ends = LOWER if leaf.op in LOWER else UPPER
-    # The new end lies inside, so that it takes the place of the old one. No range holds null.
+    # The new end lies inside, so it replaces the old one. No range holds null.
     others = [
         part
         for part in same
@@ -107,7 +107,7 @@ def _refine_range(same: list[Predicate], leaf: Comparison) -> list[Predicate]:
 
 
 def set_of(part: Predicate) -> tuple[Scalar, ...] | None:
-    """Return the values that a condition names one by one; None if it is of another kind."""
+    """Return the values that a condition lists; None if it is of another kind."""
     match part:
         case Membership(_, values, False) if values:
             return values

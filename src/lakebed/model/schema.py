@@ -1,7 +1,7 @@
 """The one internal form of a schema: a tree of frozen values.
 
-Avro, Arrow, Spark and dataclass schemas are read into it by the modules beside this one.
-All types are those that every one of these worlds can hold.
+The other modules of this package read Avro, Arrow, Spark and dataclass schemas into it. It has only
+types that all of these can represent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     BYTES = "bytes"
     DATE = "date"  # days since 1970-01-01
     TIMESTAMP = "timestamp"  # microseconds since 1970-01-01T00:00Z: an instant
-    TIMESTAMP_NTZ = "timestamp_ntz"  # microseconds of a wall clock that names no zone
+    TIMESTAMP_NTZ = "timestamp_ntz"  # microseconds of a wall clock without zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """An exact number of `precision` digits, `scale` of them behind the point."""
+    """An exact number of `precision` digits, `scale` of them after the decimal point."""
 
     precision: int
     scale: int
@@ -54,7 +54,7 @@ class Decimal:
         if not 1 <= self.precision <= 38 or not 0 <= self.scale <= self.precision:
             raise InvalidInputError(
                 f"Illegal decimal({self.precision}, {self.scale}).",
-                hint="Precision is 1 to 38, scale is 0 to precision: Spark takes no more.",
+                hint="Precision is 1 to 38, scale is 0 to precision, as in Spark.",
             )
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A map from strings to one value type; Avro knows no other keys."""
+    """A map from strings to one value type; Avro supports no other keys."""
 
     value: Type
     value_nullable: bool = True
@@ -91,7 +91,7 @@ class Struct:
 
     def __post_init__(self) -> None:
         if not self.fields:
-            raise SchemaMismatchError("A record without fields.", hint="Give at least one field.")
+            raise SchemaMismatchError("A record has no fields.", hint="Give at least one field.")
         _check_distinct(self.fields)
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ Type = Primitive | Decimal | ListOf | MapOf | Struct
 
 
 class Missing(StrEnum):
-    """Marks a field without default; None is a default like any other."""
+    """The marker of a field without default; None is an ordinary default."""
 
     MISSING = "missing"
 
@@ -115,12 +115,12 @@ class Field:
     """One field of a record.
 
     Attributes:
-        name: Its name, unique in its record.
-        type: Its type.
-        nullable: Whether it may be null.
-        default: Value for data that lacks the field, of the field's type; or `MISSING`. Of a
-            list or map only the empty one.
-        doc: What it means.
+        name: Name of the field, unique in its record.
+        type: Type of the values.
+        nullable: Whether values may be null.
+        default: Value for data that lacks the field, of the field's type; or `MISSING`. A list or
+            map can only default to an empty one.
+        doc: Meaning of the field, for readers of the schema.
     """
 
     name: str
@@ -140,7 +140,7 @@ class Schema:
 
     Attributes:
         fields: At least one, with distinct names.
-        name: Record name, for Avro; what Avro does not take in a name becomes `_`.
+        name: Record name, for Avro; characters that Avro does not allow in a name become `_`.
 
     >>> schema = Schema(fields=(Field(name="n", type=Primitive(Kind.LONG)),), name="my.entity")
     >>> schema.names, schema.name
@@ -153,7 +153,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         if not self.fields:
-            raise SchemaMismatchError("A schema without fields.", hint="Give at least one field.")
+            raise SchemaMismatchError("The schema has no fields.", hint="Give at least one field.")
         _check_distinct(self.fields)
         object.__setattr__(self, "name", avro_name(self.name))
         object.__setattr__(self, "_by_name", {f.name: f for f in self.fields})
@@ -187,7 +187,7 @@ class Schema:
         """Return the field of this name.
 
         Raises:
-            SchemaMismatchError: There is none; the message names the nearest.
+            SchemaMismatchError: The field is unknown; the message names the nearest.
         """
         field = self._by_name.get(name)
         if field is None:
@@ -201,7 +201,7 @@ class Schema:
         """Return the schema of these fields, in this order.
 
         Raises:
-            SchemaMismatchError: One is unknown.
+            SchemaMismatchError: A field is unknown.
         """
         return Schema(fields=tuple(self.get(name) for name in names), name=self.name)
 
@@ -215,9 +215,9 @@ def _type_text(field: Field) -> str:
 
 
 def dotted_types(fields: Iterable[Field]) -> dict[str, Type]:
-    """Return the types of fields and of all that lies in their records, as in `position.latitude`.
+    """Return the types of fields and of those in their records, as in `position.latitude`.
 
-    What lies in a list or a map has no one value for an entity, and so no place here.
+    Fields in a list or a map are left out: they do not have one value per entity.
     """
     types: dict[str, Type] = {}
     for member in fields:
@@ -229,11 +229,11 @@ def dotted_types(fields: Iterable[Field]) -> dict[str, Type]:
 
 
 def path_of(column: str, types: Mapping[str, Type]) -> tuple[str, ...]:
-    """Return the names that lead to a column: of a nested one first the field that holds it.
+    """Return the path of names to a column; for a nested one, it begins with the top-level field.
 
     Args:
-        column: As `dotted_types` names it.
-        types: Of the fields at least.
+        column: Name of the column, as in `dotted_types`.
+        types: Types of at least the fields.
     """
     root, *_ = path = column.split(".")
     # Datasets of other tools may have a dot in the name of a field.
@@ -241,12 +241,9 @@ def path_of(column: str, types: Mapping[str, Type]) -> tuple[str, ...]:
 
 
 def find_alike_fields(types: Mapping[str, Type]) -> tuple[str, str] | None:
-    """Return two fields of one record that differ in nothing but case; None if there are none.
+    """Return two fields of one record, at any depth, that differ only in case; None without any.
 
-    Many readers do not tell them apart, at any depth.
-
-    Args:
-        types: Of the columns.
+    Many readers cannot distinguish such fields.
     """
     inner = (find_alike_fields(record) for kind in types.values() for record in _records_in(kind))
     return find_alike(types) or next((pair for pair in inner if pair), None)
@@ -267,11 +264,11 @@ def _check_distinct(fields: tuple[Field, ...]) -> None:
     for name in names if len(set(names)) < len(names) else ():
         if names.count(name) > 1:
             raise SchemaMismatchError(
-                f"Field {name!r} stands twice in one record.", hint="Rename one of them."
+                f"Field {name!r} appears twice in one record.", hint="Rename one of them."
             )
 
 
 def avro_name(text: str) -> str:
-    """Return `text` as a name of Avro, which begins with a letter or `_`."""
+    """Return `text` as an Avro name, which begins with a letter or `_`."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", text) or "entity"
     return f"_{name}" if name[0].isdecimal() else name

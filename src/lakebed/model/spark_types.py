@@ -1,4 +1,4 @@
-"""Schemas from and to Spark's own JSON form, so that no pyspark is needed to read one."""
+"""Schemas from and to Spark's own JSON form, which does not need pyspark."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CHAR = re.compile(r"(?:var)?char\(\d+\)|string collate \w+")
 
 
 def schema_from_spark(document: object) -> Schema:
-    """Read a schema from what `StructType.jsonValue()` gives.
+    """Read a schema from the result of `StructType.jsonValue()`.
 
     Raises:
         SchemaMismatchError: A type is not supported; the message names the column.
@@ -64,7 +64,7 @@ def _field(document: object, place: str) -> Field:
             here = f"{place}.{check_field_name(name)}" if place else check_field_name(name)
             return Field(name=name, type=_type(kind, here), nullable=nullable)
     raise SchemaMismatchError(
-        f"A field of {place or 'the schema'} is none: {reprlib.repr(document)}.",
+        f"A field of {place or 'the schema'} is not valid: {reprlib.repr(document)}.",
         hint="Spark writes a field with its name, type and nullable.",
     )
 
@@ -95,7 +95,7 @@ def _type(document: object, place: str) -> Type:
 
 
 def schema_to_spark(schema: Schema) -> dict[str, Any]:
-    """Return `schema` as `StructType.fromJson` takes it."""
+    """Return `schema` in the form that `StructType.fromJson` reads."""
     return {"type": "struct", "fields": [_field_to_spark(f) for f in schema.fields]}
 
 

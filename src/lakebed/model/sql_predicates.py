@@ -61,25 +61,25 @@ def parse_sql(
     compared: dict[str, Compared] | None = None,
     parameters: Parameters | None = None,
 ) -> Predicate:
-    """Read a predicate from SQL text, its literals typed by the columns they meet.
+    """Read a predicate from SQL text; literals get the types of the columns they are compared with.
 
-    Understood are AND, OR, NOT, the comparisons, IN, BETWEEN, IS NULL, LIKE, ILIKE, `startswith`,
+    Supported are AND, OR, NOT, the comparisons, IN, BETWEEN, IS NULL, LIKE, ILIKE, `startswith`,
     `endswith`, `contains`, `upper` and `lower` of a column, and literals: numbers, text, TRUE,
-    FALSE, DATE '…', TIMESTAMP '…', X'…'. Text that meets a date or timestamp column is read as one;
-    a timestamp without zone is UTC. `now()`, `current_timestamp`, `current_date` and intervals that
-    are added to or taken from a time are computed here, for all of the text at one moment.
+    FALSE, DATE '…', TIMESTAMP '…', X'…'. Text that is compared with a date or timestamp column is
+    read as a date or timestamp; a timestamp without zone is UTC. `now()`, `current_timestamp`,
+    `current_date` and intervals are computed here, for all of the text at one moment.
 
     Args:
-        text: What would stand behind WHERE.
-        types: Columns that may appear.
+        text: The condition, as after WHERE.
+        types: Types of the columns that the text may name.
+        compared: Receives the comparisons of two columns, each under the name of the boolean column
+            that represents it in the predicate. None refuses them.
         parameters: Values for the `?` in the text, in order, or for `:name`, by name. A list stands
-            for all of its values behind IN.
-        compared: Takes the comparisons of two columns, each under the name of a boolean column that
-            stands for it in the predicate. None refuses them.
+            for all of its values after IN.
 
     Raises:
-        PredicateError: The text does not parse, holds something else, names an unknown
-            column, or a literal does not fit its column.
+        PredicateError: The text does not parse, uses unsupported syntax, names an unknown column,
+            or a literal does not fit its column.
     """
     given = _Given(text, parameters)
     tree = _tree_of(text)
@@ -92,15 +92,15 @@ def parse_sql(
 
 
 def parse_term(text: str, types: Mapping[str, Type], kind: Type, column: str) -> Term:
-    """Read what a field is set to from SQL text, its literals typed by the field.
+    """Read the term that a field is set to from SQL text; literals get the type of the field.
 
-    Understood are columns, literals, NULL, `+`, `-` and `*`, COALESCE, GREATEST and LEAST.
+    Supported are columns, literals, NULL, `+`, `-` and `*`, COALESCE, GREATEST and LEAST.
 
     Args:
-        text: What would stand behind `SET x =`.
-        types: Columns that may appear.
-        kind: Of the field.
-        column: Its name.
+        text: The term, as after `SET x =`.
+        types: Types of the columns that the text may name.
+        kind: The type of the field.
+        column: The name of the field.
 
     Raises:
         PredicateError: As for `parse_sql`.
@@ -113,15 +113,15 @@ def parse_term(text: str, types: Mapping[str, Type], kind: Type, column: str) ->
 
 
 def _tree_of(text: str) -> exp.Expr:
-    # Loaded on first use: a quarter of a second that only SQL predicates need to pay.
+    # Imported on first use: it takes a quarter of a second, which only SQL predicates should cost.
     import sqlglot
     from sqlglot.errors import ParseError, SqlglotError
 
     try:
         return sqlglot.parse_one(text, into=sqlglot.expressions.Condition, dialect="spark")
     except ParseError as exc:
-        place = exc.errors[0] if exc.errors else {}
-        near = f" near {shown(place['highlight'])}" if place.get("highlight") else ""
+        error = exc.errors[0] if exc.errors else {}
+        near = f" near {shown(error['highlight'])}" if error.get("highlight") else ""
         raise _unreadable(text, f"it is incomplete or wrong{near}") from exc
     except SqlglotError as exc:
         raise _unreadable(text, "a quote is not closed") from exc
@@ -132,7 +132,7 @@ def _tree_of(text: str) -> exp.Expr:
 def _unreadable(text: str, reason: str) -> PredicateError:
     return PredicateError(
         f"Cannot read the predicate {shown(text)}: {reason}.",
-        hint="Write what would stand behind WHERE, for example \"carrier = 'UA'\".",
+        hint="Write a condition as after WHERE, for example \"carrier = 'UA'\".",
     )
 
 
@@ -236,7 +236,7 @@ def _as_time(moment: dt.datetime | dt.date, kind: Type, column: str) -> Scalar:
 
 _QUOTED = TIMES | {Kind.STRING}
 _COMPARED = "lakebed.compared."  # no field has a dot in its name
-# Where the words of `check_value` are for Python and not for SQL.
+# Replacements for hints of `check_value` that are about Python and not SQL.
 _LITERAL_HINTS: Mapping[Kind | None, str] = {
     Kind.STRING: "Write text in single quotes, as in 'UA'.",
     Kind.BYTES: "Write bytes as hexadecimal digits, as in X'0aff'.",
@@ -319,7 +319,7 @@ class _Reader:
         columns = (self._exp.Column, self._exp.Dot)
         if self._compared is not None and isinstance(left, columns) and isinstance(right, columns):
             return self._two_columns(Compared(self._column(left), op, self._column(right)))
-        # Of a column and text without quotes, the column is the one that is known.
+        # If one side is unquoted text, the known column is the other side.
         if isinstance(right, columns) and (
             not isinstance(left, columns) or (self._knows(right) and not self._knows(left))
         ):
@@ -420,7 +420,7 @@ class _Reader:
                 f"{right} in {shown(self._text)}.",
                 hint="Compare columns of one type, or two of numbers.",
             )
-        assert self._compared is not None  # else it is refused
+        assert self._compared is not None  # checked by the caller
         name = f"{_COMPARED}{len(self._compared)}"
         self._compared[name] = pair
         return Comparison(name, Op.EQ, value=True)
@@ -433,7 +433,7 @@ class _Reader:
         if isinstance(node.expression, self._exp.Null):
             return NullCheck(column)
         if isinstance(node.expression, self._exp.Boolean):
-            # IS TRUE never is unknown, so its negation must select nulls: two leaves each way.
+            # IS TRUE is never unknown, so its negation must select nulls: two leaves each way.
             wanted = bool(node.expression.this)
             return all_of([Comparison(column, Op.EQ, wanted), NullCheck(column, negated=True)])
         raise self._refused(node)
@@ -442,8 +442,9 @@ class _Reader:
         column = self._column(node)
         if self._types[column] != Primitive(Kind.BOOLEAN):
             raise PredicateError(
-                f"Column {column!r} of type {self._types[column]} stands alone in {self._text!r}.",
-                hint=f"Only a boolean column is a condition; compare it, as in {column} = ….",
+                f"Column {column!r} of type {self._types[column]} is used as a condition in "
+                f"{self._text!r}.",
+                hint=f"Only a boolean column can be a condition; compare it, as in {column} = ….",
             )
         return Comparison(column, Op.EQ, value=True)
 
@@ -472,7 +473,7 @@ class _Reader:
             raise PredicateError(exc.message, hint=hint) from exc
 
     def _no_literal(self, node: exp.Column | exp.Dot, column: str) -> PredicateError:
-        """Return the error for a column, or for text without quotes, in the place of a literal."""
+        """Return the error for a column, or for text without quotes, instead of a literal."""
         text = ".".join(part.name for part in node.parts)
         if text in self._types:
             return PredicateError(
@@ -512,7 +513,7 @@ class _Reader:
             case exp.HexString():
                 return check_value(_bytes(node.name, column), kind, column)
             case exp.Cast(this=exp.Literal(is_string=True) as text) if self._is_time(node):
-                # DATE '2013-06-01' is parsed as a cast; the column's own type decides the reading.
+                # DATE '2013-06-01' is parsed as a cast; it is read as the type of the column.
                 if _is_timely(kind):
                     return parse_value(text.name, kind, column)
             case exp.Placeholder():
@@ -537,7 +538,7 @@ class _Reader:
         return check_value(value, kind, column)
 
     def _unquoted_date(self, node: exp.Sub, column: str) -> PredicateError:
-        """Return the error for a difference, which a date without quotes is in SQL."""
+        """Return the error for a subtraction, which SQL reads in a date without quotes."""
         text = node.sql(dialect="spark").replace(" ", "")
         if not re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text):
             return self._refused(node)
@@ -551,10 +552,10 @@ class _Reader:
         return bool(cast.to.is_type(*self._exp.DataType.TEMPORAL_TYPES))
 
     def _refused(self, node: exp.Expr) -> PredicateError:
-        hint = "Compare a column with a literal; AND, OR, NOT, IN, BETWEEN and IS NULL combine."
+        hint = "Compare columns with literals; AND, OR, NOT, IN, BETWEEN and IS NULL are supported."
         return PredicateError(
             f"Cannot use {shown(node.sql(dialect='spark'))} in the predicate {shown(self._text)}.",
-            hint="Regular expressions are asked after reading, as by Spark, DuckDB or pandas."
+            hint="Match regular expressions after reading, for example with Spark, DuckDB or pandas."
             if isinstance(node, self._exp.RegexpLike | self._exp.RegexpILike)
             else hint,
         )
@@ -568,7 +569,7 @@ class _TermReader:
         self._text = text
         self._kind = kind
         self._column = column
-        # Literals are typed by the field, whatever its name is beside those of the columns.
+        # Literals have the type of the field, even if a column has the same name.
         self._reader = _Reader(text, {**types, column: kind})
         self._types = types
         self._functions: dict[type[exp.Expr], Function] = {
@@ -619,7 +620,7 @@ class _TermReader:
                 f"Cannot use {shown(node.sql(dialect='spark'))} for column {self._column!r} in "
                 f"{shown(self._text)}.",
                 hint="Give source.x, target.x, a literal, +, -, *, COALESCE, GREATEST or LEAST of "
-                "them; compute anything else in the data before.",
+                "them; compute anything else in the data beforehand.",
             ) from exc
 
 
@@ -628,8 +629,8 @@ def _bytes(digits: str, column: str) -> bytes:
         return bytes.fromhex(digits)
     except ValueError as exc:
         raise PredicateError(
-            f"X'{digits}' is no sequence of bytes (column {column!r}).",
-            hint="Write two hexadecimal digits a byte.",
+            f"X'{digits}' is not a sequence of bytes (column {column!r}).",
+            hint="Write two hexadecimal digits per byte.",
         ) from exc
 
 

@@ -1,4 +1,4 @@
-"""Names by which a directory shows that a log says which of its files are live. No I/O."""
+"""File names by which a directory is recognised as a table with a log of live files. No I/O."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from enum import StrEnum
 
 from lakebed.model.layout import DELTA_LOG
 
-HUDI_FOLDER = ".hoodie"  # which no store lists
+HUDI_FOLDER = ".hoodie"  # stores do not list it
 ICEBERG_FOLDER, ICEBERG_FILE = "metadata", re.compile(r".*\.metadata\.json(\.gz)?")
 
 
 class TableFormat(StrEnum):
-    """Formats whose tables are more than their files."""
+    """Formats of tables with a log; their live files are not simply all files."""
 
     DELTA = "Delta"
     ICEBERG = "Iceberg"

@@ -1,8 +1,8 @@
-"""The directory layout of Mozilla's telemetry files, for trees that are to be read in.
+"""The directory layout of Mozilla's telemetry files, for importing such trees.
 
-A file is `<base>/<d1>/…/<d4>/<d5>.<d6>.v<version>.log`: the last two dimensions stand in its name.
-The layout tells `OTHER` and `UNKNOWN` apart from nothing, and values are written with `_` for what
-is no letter, digit, `_` or `.`; Lakebed's own partitions have neither weakness.
+A file is `<base>/<d1>/…/<d4>/<d5>.<d6>.v<version>.log`: its name holds the last two dimensions. The
+layout does not distinguish `OTHER` and `UNKNOWN` from genuine values, and writes `_` for characters
+other than letters, digits, `_` and `.`; Lakebed's own partitions have neither weakness.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from lakebed.model.values import Scalar
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_/.]")
 _STRING = Primitive(Kind.STRING)
-# What stands for other values on disk; the two writers of such trees spell it differently.
+# Tokens on disk; the two writers of such trees spell them differently.
 _TOKENS = frozenset({OTHER, OTHER.lower(), UNKNOWN})
 _FILE_NAME = re.compile(r"(?P<values>.*)\.v(?P<version>[0-9]+)\.log(\.[0-9a-f]{32}\.[a-z0-9]+)?")
 
 
 def safe_name(value: str) -> str:
-    """Return a value as the layout writes it in a path.
+    """Return a value in the form of the layout's paths.
 
     >>> safe_name("saved-session")
     'saved_session'
@@ -37,10 +37,10 @@ def safe_name(value: str) -> str:
 
 
 def limited(schema: DimensionSchema, values: Sequence[object] | None) -> tuple[str, ...]:
-    """Return values as the schema allows them: one for each dimension.
+    """Return one value for each dimension, limited to those that the schema allows.
 
-    A value that is not allowed becomes `OTHER`, None becomes `UNKNOWN`. What is missing at the end
-    is `OTHER`, what is too much is dropped.
+    A value that is not allowed becomes `OTHER`, None becomes `UNKNOWN`. Missing values at the end
+    become `OTHER`, further values are dropped.
     """
     given = tuple(values or ())[: len(schema)]
     texts = [_limited(rule.allowed, value) for rule, value in zip(schema, given, strict=False)]
@@ -57,12 +57,12 @@ def _limited(allowed: AllowedValues, value: object) -> str:
 def dimensions_of(
     schema: DimensionSchema, record: Mapping[str, Any], submission_date: str
 ) -> tuple[str, ...]:
-    """Return the dimensions of a record; a field that it lacks is `UNKNOWN`.
+    """Return the dimensions of a record; a missing field is `UNKNOWN`.
 
     Args:
-        schema: The last dimension is the date of submission.
-        record: Field to value.
-        submission_date: When the record came in, which it does not say itself.
+        schema: The dimensions, with the date of submission last.
+        record: Values by field.
+        submission_date: The date on which the record arrived, which it does not hold itself.
     """
     values = [record.get(name) for name in schema.names[:-1]]
     return limited(schema, [*values, submission_date])
@@ -80,13 +80,13 @@ def dimension(
 
     Args:
         schema: The dimensions.
-        values: Of the dimensions in order, perhaps not of all.
-        name: The dimension.
-        is_limited: Give `OTHER` for a value that is not allowed.
-        is_safe: Give the value as it stands in a path.
+        values: Values of the first dimensions, in order.
+        name: Name of the dimension.
+        is_limited: Return `OTHER` for a value that is not allowed.
+        is_safe: Return the value in the form of paths.
 
     Raises:
-        InvalidInputError: The dimension is unknown, or the values do not reach up to it.
+        InvalidInputError: The dimension is unknown, or has no value.
     """
     position = schema.position(name)
     if position >= len(values):
@@ -102,12 +102,12 @@ def dimension(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Paths, sorted by what a schema says of them.
+    """Paths, sorted by a schema.
 
     Attributes:
-        included: Every dimension is allowed.
-        excluded: Some dimension is not.
-        refused: Not of the layout, with the reason.
+        included: Paths whose dimensions are all allowed.
+        excluded: Paths with a dimension that is not allowed.
+        refused: Paths that are not of the layout, with the reason.
     """
 
     included: tuple[str, ...]
@@ -119,19 +119,20 @@ class Selection:
     ) -> tuple[str, ...]:
         """Return some of the included files, the same ones for the same seed.
 
-        Whole files are chosen, so that the records of the sample are not representative.
+        Whole files are chosen, so the records of the sample are not representative.
 
         Args:
-            fraction: Of the files, 0 to 1; the number is rounded down.
-            seed: None for another choice each time.
-            limit: Give this many of the first files instead.
+            fraction: Fraction of the files, 0 to 1; their number is rounded down.
+            seed: Seed of the choice; None for another choice each time.
+            limit: Number of first files to return instead of a sample.
 
         Raises:
             InvalidInputError: The fraction is not between 0 and 1, or the limit is negative.
         """
         if not 0 <= fraction <= 1 or (limit or 0) < 0:
             raise InvalidInputError(
-                f"A sample of {fraction!r} with limit {limit!r}.", hint="Give a fraction of 0 to 1."
+                f"Cannot take a sample of {fraction!r} with limit {limit!r}.",
+                hint="Give a fraction of 0 to 1, and no negative limit.",
             )
         if limit is not None:
             return self.included[:limit]
@@ -142,13 +143,13 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryLayout:
-    """Where the files of a telemetry tree lie.
+    """The layout of the files of a telemetry tree.
 
     Attributes:
         schema: The dimensions.
         base: Directory of the tree; empty for the current one.
-        named: How many of the last dimensions stand in the name of the file; 0 for trees in
-            which every dimension is a directory, and a file has any name.
+        named: How many of the last dimensions are part of the name of the file; 0 for trees in
+            which every dimension is a directory, and files have any name.
 
     >>> text = '''{"version": 1, "dimensions": [{"field_name": "reason", "allowed_values": "*"},
     ...     {"field_name": "build", "allowed_values": "*"},
@@ -167,16 +168,16 @@ class TelemetryLayout:
     def __post_init__(self) -> None:
         if not 0 <= self.named <= len(self.schema):
             raise InvalidInputError(
-                f"{self.named} of {len(self.schema)} dimensions in the name of a file.",
-                hint="At most all of them.",
+                f"The name of a file cannot hold {self.named} of {len(self.schema)} dimensions.",
+                hint=f"Give 0 to {len(self.schema)}.",
             )
 
     def path(self, values: Sequence[object] | None, version: int = 1) -> str:
         """Return the file of some dimensions, as the schema limits them.
 
         Raises:
-            InvalidInputError: A value would make another path than its own: it is empty, or
-                holds `/`, or `.` where that is the separator.
+            InvalidInputError: A value cannot be read back from the path: it is empty, or holds `/`,
+                or `.` where that is the separator.
         """
         parts = [safe_name(value) for value in limited(self.schema, values)]
         levels = parts[: len(parts) - self.named]
@@ -189,13 +190,13 @@ class TelemetryLayout:
             parts_of_path = []
         if parts_of_path != parts:
             raise InvalidInputError(
-                f"Values {parts} make no path that tells them apart.",
-                hint="The layout takes no empty value, no '/', and no '.' in the date.",
+                f"Values {parts} cannot be read back from their path.",
+                hint="The layout supports no empty value, no '/', and no '.' in the date.",
             )
         return path.removeprefix("./")
 
     def values(self, path: str) -> dict[str, str]:
-        """Return the dimensions of a file, by name, as they stand in its path.
+        """Return the dimensions of a file by name, in the form of its path.
 
         Raises:
             InvalidInputError: The path is outside the base, or not of the layout.
@@ -213,8 +214,8 @@ class TelemetryLayout:
         if not self.named:
             return []
         known = _FILE_NAME.fullmatch(name)
-        # A name of the layout is read from its end: only what stands first may hold dots. Of
-        # other names the first pieces count.
+        # A name of the layout is split from its end: only the first value may hold dots. Other
+        # names are split from their beginning.
         pieces = (
             known["values"].rsplit(".", self.named - 1)
             if known
@@ -222,16 +223,16 @@ class TelemetryLayout:
         )
         if len(pieces) < self.named:
             raise InvalidInputError(
-                f"File {path!r} has no {self.named} dimensions in its name.",
+                f"The name of file {path!r} does not hold {self.named} dimensions.",
                 hint="A name has the form <value>.<date>.v1.log.",
             )
         return pieces
 
     def select(self, paths: Iterable[str]) -> Selection:
-        """Sort paths by what the schema says of them.
+        """Sort paths by the schema.
 
-        Allowed values of every kind are compared in the form in which they stand in a path.
-        `OTHER` and `UNKNOWN` pass where anything is allowed or a list names them.
+        Allowed values of every kind are compared in the form of paths. `OTHER` and `UNKNOWN` pass
+        where any value is allowed or a list names them.
         """
         rules = [_on_disk(rule.allowed) for rule in self.schema]
         included: list[str] = []
@@ -249,7 +250,7 @@ class TelemetryLayout:
 
 
 def _below(path: str, base: str) -> list[str]:
-    """Return the segments of a path below the base; compared segment by segment."""
+    """Return the segments of a path below the base, comparing segment by segment."""
     segments, above = path.split("/"), posixpath.normpath(base or ".").split("/")
     if above == ["."]:
         above = []

@@ -1,4 +1,4 @@
-"""Sums of numbers of which some may not be known."""
+"""Sums of numbers, some of which may be unknown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def known_total(numbers: Sequence[int | None]) -> int | None:
-    """Add up; None where a number is not known, as the rows of another tool's file.
+    """Return the sum; None if a number is unknown, such as the rows of another tool's file.
 
     >>> known_total([1, 2]), known_total([1, None]), known_total([])
     (3, None, 0)

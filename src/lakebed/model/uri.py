@@ -6,8 +6,8 @@
 
 In a view, `f=a,b` is a set, `f=in()` the set of the empty text alone, `f=exists()` any value, and
 `f=[a,b)`, `(a,]` or `[,b]` a range, where an empty end is open. Text is form-encoded, bytes are
-base64url of their Avro form. What is no field begins with `@`: `@where` has as SQL what no other form
-can say, `@version` the version of a dataset to read.
+base64url of their Avro form. Names that begin with `@` are not fields: `@where` holds conditions
+that have no other form, as SQL; `@version` is the version of a dataset to read.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _RANGE = re.compile(r"([\[(])([^,]*),([^,]*)([\])])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """What a URI names.
+    """The repository, dataset or view that a URI names.
 
     Attributes:
-        kind: Of the URI.
+        kind: The kind of object that the URI names.
         location: URL or path of the repository.
-        name: Of the dataset; empty for a repository.
-        version: Of the dataset; None for the current one.
-        constraints: Forms of a view's constraints, by field, as the URI has them.
+        name: Name of the dataset; empty for a repository.
+        version: Version of the dataset; None for the current one.
+        constraints: Constraints of a view by field, in the form of the URI.
     """
 
     kind: UriKind
@@ -73,29 +73,28 @@ class Address:
 
 
 def parse_uri(text: str) -> Address:
-    """Take a URI apart; nothing is opened.
+    """Parse a URI; nothing is opened.
 
     Raises:
-        InvalidInputError: It has another form; the message says which ones there are. Or it holds
-            a key.
+        InvalidInputError: The URI has an unknown form, or holds a key.
 
     >>> parse_uri("view:/data/lake/flights?carrier=UA").name
     'flights'
     """
-    kind, place = _split_kind(text)
-    refuse_credentials(place)
-    path, _, query = place.partition("?")
+    kind, target = _split_kind(text)
+    refuse_credentials(target)
+    path, _, query = target.partition("?")
     path = path.rstrip("/") or path[:1]
     if path.startswith("file:") and not path.startswith("file:/"):
-        path = path.removeprefix("file:")  # relative, as Kite has it
+        path = path.removeprefix("file:")  # relative, as in Kite
     fields = _split_query(query, text)
     if kind == "repo":
-        _refuse(fields, text, "a repository takes none")
+        _refuse(fields, text, "a repository has no query")
         return Address(kind=kind, location=_checked_location(path, text))
     location, _, name = path.rpartition("/")
     version = _read_version(fields.pop(VERSION, None), text)
     if kind == "dataset":
-        _refuse(fields, text, "write view: for a narrowed dataset")
+        _refuse(fields, text, "a dataset has no constraints; write view: instead")
     return Address(
         kind=kind,
         location=_checked_location(location or "/" * path.startswith("/"), text),
@@ -111,7 +110,7 @@ def _split_kind(text: str) -> tuple[UriKind, str]:
         if colon and scheme == kind:
             return kind, rest
     raise InvalidInputError(
-        f"{text!r} is no URI of a repository, dataset or view.",
+        f"{text!r} is not a URI of a repository, dataset or view.",
         hint=nearest(scheme, KINDS)
         or "Forms are repo:LOCATION, dataset:LOCATION/NAME and view:LOCATION/NAME?field=value.",
     )
@@ -133,12 +132,12 @@ def _split_query(query: str, text: str) -> dict[str, str]:
         name = urllib.parse.unquote_plus(key)
         if not sign or not name:
             raise InvalidInputError(
-                f"{part!r} in {text!r} is no constraint.",
+                f"{part!r} in {text!r} is not a constraint.",
                 hint="Write field=value, or field=exists() for any value.",
             )
         if name in found:
             raise InvalidInputError(
-                f"{name!r} stands twice in {text!r}.", hint="Write one constraint a field."
+                f"{name!r} appears twice in {text!r}.", hint="Write one constraint per field."
             )
         found[name] = value
     return found
@@ -154,7 +153,7 @@ def _read_version(value: str | None, text: str) -> int | None:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", value):
         raise InvalidInputError(
-            f"Version {value!r} in {text!r} is no whole number.", hint=f"Write {VERSION}=3."
+            f"Version {value!r} in {text!r} is not a whole number.", hint=f"Write {VERSION}=3."
         )
     return int(value)
 
@@ -165,12 +164,12 @@ def parse_constraints(
     """Read the constraints of a view.
 
     Args:
-        constraints: Of an `Address`.
-        types: What a predicate may name.
+        constraints: The constraints of an `Address`.
+        types: Types of the columns that a predicate may name.
 
     Raises:
-        PredicateError: A field is unknown, which would else widen the view; or a form or value
-            does not fit it.
+        PredicateError: A field is unknown (ignoring it would widen the view), or a form or value
+            does not fit the field.
     """
     parts: list[Predicate] = []
     for name, form in constraints:
@@ -200,7 +199,7 @@ def _parse_range(name: str, form: str, kind: Type) -> Predicate:
     found = _RANGE.fullmatch(form)
     if found is None or not (found[2] or found[3]):
         raise PredicateError(
-            f"{name}={form} is no range.",
+            f"{name}={form} is not a range.",
             hint="Write [a,b], (a,b), [a,) or (,b]; a bracket in a text as %5B, %28, %5D or %29.",
         )
     opening, low, high, closing = found.groups()
@@ -220,7 +219,7 @@ def _parse_value(text: str, kind: Type, name: str) -> Scalar:
             return _bytes_from_avro(text, name)
         return parse_value(urllib.parse.unquote_plus(text, errors="strict"), kind, name)
     except UnicodeDecodeError as exc:
-        raise PredicateError(f"{name}={text} is no UTF-8.", hint="Form-encode the text.") from exc
+        raise PredicateError(f"{name}={text} is not UTF-8.", hint="Form-encode the text.") from exc
     except InvalidInputError as exc:
         raise PredicateError(exc.message, hint=exc.hint) from exc
 
@@ -228,43 +227,43 @@ def _parse_value(text: str, kind: Type, name: str) -> Scalar:
 def view_query(
     constraint: Predicate, types: Mapping[str, Type] | None = None, *, normalised: bool = False
 ) -> str:
-    """Return the query of a view's URI; empty where nothing is constrained.
+    """Return the query of a view's URI; empty if nothing is constrained.
 
     Args:
-        constraint: Of the view.
-        types: Of the fields, where numbers of 32 bits are to be written as short as they are.
+        constraint: The constraint of the view.
+        types: Types of the fields; with them, 32-bit floats get their short form.
         normalised: Sort the fields by name and the values of a set as text, so that the same
-            constraints give the same text in whatever order they were added.
+            constraints give the same text in any order.
 
     >>> view_query(Membership("value", (45, 123))), view_query(
     ...     Membership("value", (45, 123)), normalised=True)
     ('value=45,123', 'value=123,45')
     """
     by_field: dict[str, list[Predicate]] = {}
-    rest: list[Predicate] = []
+    remaining: list[Predicate] = []
     for part in conjuncts(constraint):
         names = columns_of(part)
         if isinstance(part, Comparison | Membership | NullCheck):
             by_field.setdefault(names[0], []).append(part)
         else:
-            rest.append(part)
+            remaining.append(part)
     terms: list[tuple[str, str]] = []
     for name, parts in by_field.items():
         is_float = types is not None and types.get(name) == Primitive(Kind.FLOAT)
         form = _form(parts, is_float=is_float, normalised=normalised)
         if form is None:
-            rest += parts
+            remaining += parts
         else:
             terms.append((_quote(name), form))
-    if rest:
-        texts = sorted(map(str, rest)) if normalised else [str(part) for part in rest]
+    if remaining:
+        texts = sorted(map(str, remaining)) if normalised else [str(part) for part in remaining]
         sql = texts[0] if len(texts) == 1 else " AND ".join(f"({one})" for one in texts)
         terms.append((WHERE, _quote(sql)))
     return "&".join(f"{name}={form}" for name, form in (sorted(terms) if normalised else terms))
 
 
 def _form(parts: list[Predicate], *, is_float: bool, normalised: bool) -> str | None:
-    """Return what the conditions on one field are in a URI; None if only SQL can say it."""
+    """Return the conditions on one field in the form of a URI; None if they need SQL."""
     if len(parts) == 1:
         (part,) = parts
         if isinstance(part, NullCheck) and part.negated:
@@ -305,7 +304,7 @@ def _format_value(value: Scalar, *, is_float: bool) -> str:
 
 
 def _quote(text: str, safe: str = "") -> str:
-    """Form-encode as Java does, which leaves `*` and takes `~`."""
+    """Form-encode as Java does, which keeps `*` and encodes `~`."""
     return urllib.parse.quote_plus(text, safe=safe + "*").replace("~", "%7E")
 
 
@@ -333,7 +332,7 @@ def _bytes_from_avro(text: str, name: str) -> bytes:
     value = data[position + 1 :]
     if not data or number & 1 or number >> 1 != len(value):
         raise PredicateError(
-            f"{name}={text} holds no bytes.",
+            f"{name}={text} is not a form of bytes.",
             hint="Write them as base64url of their Avro form: BmFiYw for 'abc'.",
         )
     return value

@@ -28,16 +28,16 @@ TIMES = TIMESTAMPS | {Kind.DATE}
 
 
 def check_value(value: object, kind: Type, place: str) -> Scalar:
-    """Return `value` as the one Python form of its type.
+    """Return `value` in the one Python form of its type.
 
-    Strict: a bool is no int, text is no date, a float is no int. An int is taken for a float
-    or decimal, a date for the midnight that begins it. A timestamp without zone is UTC. A number
-    for a 32-bit float is rounded to the nearest one, as the column itself holds it.
+    Strict: a bool is not an int, text is not a date, a float is not an int. But an int fits a float
+    or decimal, and a date fits a timestamp as the midnight at its start. A timestamp without
+    zone is UTC. A number for a 32-bit float is rounded to the nearest one, as in the column.
 
     Args:
-        value: Not None.
+        value: A value that is not None.
         kind: The declared type.
-        place: Names the column in the error.
+        place: Name of the column in the error.
 
     Raises:
         InvalidInputError: The value is not of the type, or outside its range.
@@ -81,7 +81,7 @@ def _normalise_decimal(value: object, kind: Decimal) -> decimal.Decimal | None:
         return None
     exact = decimal.Context(prec=kind.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
     try:
-        # Quantizing refuses more digits than the precision, and NaN and infinity become NaN.
+        # Quantizing raises for more digits than the precision; NaN and infinity become NaN.
         quantized = decimal.Decimal(value).quantize(
             decimal.Decimal((0, (1,), -kind.scale)), None, exact
         )
@@ -101,13 +101,13 @@ def _normalise_float(value: object, *, bits: int) -> float | None:
 
 
 def _round_to_32_bits(number: float) -> float:
-    # The form with "<" refuses numbers that are too large.
+    # The form with "<" raises for numbers that are too large.
     rounded: float = struct.unpack("<f", struct.pack("<f", number))[0]
     return rounded
 
 
 def _is_unicode(text: str) -> bool:
-    """Half a surrogate pair is a Python text, but no UTF-8 can hold it."""
+    """Return whether UTF-8 can encode a text, which may hold half a surrogate pair in Python."""
     if text.isascii():
         return True
     try:
@@ -136,9 +136,9 @@ def _hint(value: object, kind: Type) -> str:
     if isinstance(kind, Primitive):
         if kind.kind in INTEGER_LIMITS and isinstance(value, int) and not isinstance(value, bool):
             low, high = INTEGER_LIMITS[kind.kind]
-            return f"It holds {low} to {high}."
+            return f"Values are {low} to {high}."
         if kind.kind is Kind.TIMESTAMP_NTZ and isinstance(value, dt.datetime):
-            return "The column names no zone: give a datetime without tzinfo."
+            return "The column has no zone: give a datetime without tzinfo."
         if kind.kind is Kind.DATE:
             return "Give a datetime.date."
         if kind.kind in TIMESTAMPS:
@@ -147,17 +147,18 @@ def _hint(value: object, kind: Type) -> str:
 
 
 def parse_value(text: str, kind: Type, place: str) -> Scalar:
-    """Read a value of `kind` from text, as paths and SQL literals hold it.
+    """Read a value of `kind` from text in the form of paths and SQL literals.
 
     Raises:
-        InvalidInputError: The text is no value of this type.
+        InvalidInputError: The text is not a value of this type.
     """
     if isinstance(kind, Primitive) and kind.kind in _PARSERS:
         try:
             value = _PARSERS[kind.kind](text)
         except ValueError as exc:
             raise InvalidInputError(
-                f"Text {shown(text)} is no {kind} (column {place!r}).", hint=text_hint(kind)
+                f"Text {shown(text)} is not a valid {kind} (column {place!r}).",
+                hint=text_hint(kind),
             ) from exc
         return check_value(value, kind, place)
     if isinstance(kind, Decimal):
@@ -165,13 +166,14 @@ def parse_value(text: str, kind: Type, place: str) -> Scalar:
             return check_value(decimal.Decimal(text), kind, place)
         except decimal.InvalidOperation as exc:
             raise InvalidInputError(
-                f"Text {shown(text)} is no {kind} (column {place!r}).", hint=text_hint(kind)
+                f"Text {shown(text)} is not a valid {kind} (column {place!r}).",
+                hint=text_hint(kind),
             ) from exc
     raise InvalidInputError(f"Column {place!r} of type {kind} has no text form.")
 
 
 def _parse_bool(text: str) -> bool:
-    # bool("False") is True: Kartothek reads every boolean key back as True that way.
+    # bool("False") is True: that is how Kartothek reads every boolean key as True.
     lowered = text.lower()
     if lowered not in ("true", "false"):
         raise ValueError(text)
@@ -179,7 +181,7 @@ def _parse_bool(text: str) -> bool:
 
 
 def _parse_int(text: str) -> int:
-    # int() also takes blanks, underscores and the digits of other scripts.
+    # int() also accepts blanks, underscores and the digits of other scripts.
     if not _WHOLE.fullmatch(text):
         raise ValueError(text)
     return int(text)
@@ -192,7 +194,7 @@ def _parse_float(text: str) -> float:
 
 
 def _parse_time(text: str) -> dt.datetime:
-    # fromisoformat() drops what is finer than a microsecond without a word.
+    # fromisoformat() silently drops digits below a microsecond.
     digits = _FRACTION.search(text)
     if digits and digits[1].rstrip("0"):
         raise ValueError(text)
@@ -216,7 +218,7 @@ _PARSERS: dict[Kind, Callable[[str], Scalar]] = {
 
 
 def text_hint(kind: Primitive | Decimal) -> str:
-    """Say how a value of a type is written as text."""
+    """Return a hint about the text form of a type."""
     if isinstance(kind, Decimal):
         return f"Write a number of up to {kind.precision} digits, {kind.scale} of them decimals."
     if kind.kind in INTEGERS:
@@ -231,19 +233,19 @@ def text_hint(kind: Primitive | Decimal) -> str:
 
 
 def format_value(value: Scalar) -> str:
-    """Return the text that paths hold; `parse_value` gives the value back."""
+    """Return a value in the form of paths, which `parse_value` reads."""
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         value = value.astimezone(dt.UTC).replace(tzinfo=None)
     return str(value)
 
 
 def is_nan(value: object) -> bool:
-    """Whether `value` is the float that does not equal itself."""
+    """Return whether `value` is the float NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 
 def to_micros(moment: dt.datetime) -> int:
-    """Microseconds since the epoch; a moment without zone is taken as UTC."""
+    """Return microseconds since the epoch; a moment without zone is UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
     return (moment - EPOCH) // dt.timedelta(microseconds=1)

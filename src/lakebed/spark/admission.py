@@ -1,4 +1,4 @@
-"""Dimensions as Spark columns, and which of their values a Spark write admits, as the driver decides."""
+"""Dimensions as Spark columns, and the choice of the values that a Spark write admits."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _STRING = Primitive(Kind.STRING)
 def with_admitted(frame: DataFrame, target: BatchTarget) -> BatchTarget:
     """Return the target with all values that may have a partition; tasks admit no others.
 
-    Tasks cannot see one another. So the most frequent values are admitted here, as many as there
-    is room for, and what a task meets beside them goes to `OTHER`, even if the frame gives other
-    rows each time that it is computed.
+    Tasks cannot see one another. So the most frequent values are admitted here, up to the caps. All
+    other values go to `OTHER` in the tasks, even if the frame has other rows each time that it is
+    computed.
 
     Cost:
         One Spark job over the sources of the dimensions, if one has room left; the driver
@@ -78,7 +78,7 @@ def _value(function: Dimension, schema: Schema) -> Column:
 def _pairs_of_documents(
     frame: DataFrame, wanted: list[Dimension], target: BatchTarget
 ) -> DataFrame:
-    """Return the same of submissions, whose fields stand in their documents."""
+    """Return the same for submissions, whose fields are in their documents."""
     descriptor, provided = target.descriptor, target.provided
     names = [function.name for function in descriptor.partition_by]
     chosen = {function.name for function in wanted}
@@ -110,8 +110,8 @@ def _most_frequent(
     is_kept = F.lit(False)  # noqa: FBT003 - Spark's signature
     for name in (name for name, places in room.items() if places > 0):
         admitted = target.admitted.get(name, ())
-        # What has a partition takes no room; it is left out here, since a filter on so many
-        # values is less work than ranking them.
+        # Values that have a partition do not count; they are filtered out here, since a filter on
+        # so many values is less work than ranking them.
         is_new = ~F.col("value").isin(*admitted) if admitted else F.lit(True)  # noqa: FBT003
         counted = counted.where((F.col("name") != name) | is_new)
         is_kept = is_kept | ((F.col("name") == name) & (F.col("turn") <= room[name]))
@@ -120,10 +120,10 @@ def _most_frequent(
 
 
 def dimension_column(function: Dimension, column: Column, kind: Type) -> Column:
-    """Return what `Dimension.array` gives of a column, as Spark computes it.
+    """Return the result of `Dimension.array` for a column, as a Spark column.
 
     Regular expressions, and texts that are read as numbers or days, go through Python: Spark's
-    own engine has another dialect and no bound on its time, and its casts have other rules.
+    own engine has another dialect and no time limit, and its casts have other rules.
 
     Args:
         function: Partition function of the dimension.
@@ -151,7 +151,7 @@ def dimension_column(function: Dimension, column: Column, kind: Type) -> Column:
 
 
 def _allowed(function: Dimension, column: Column, kind: Type) -> Column | None:
-    """Return the condition that a value is allowed; None if Spark does not know."""
+    """Return the condition that a value is allowed; None if Spark cannot evaluate it."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     match function.bound(kind):

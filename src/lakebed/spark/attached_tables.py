@@ -33,7 +33,7 @@ class HasStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A temporary view: its name, and what it shows.
+    """A temporary view, and the version of the dataset that it shows.
 
     Attributes:
         name: Name of the view in Spark.
@@ -92,17 +92,16 @@ class AttachedTables:
     def refresh(self) -> Self:
         """Bring the views to the current versions.
 
-        Datasets that were created since are attached too, and views of those that are gone are
-        dropped, unless the datasets were named. A DataFrame that was made of a view before keeps
-        its version.
+        Unless the datasets were named, new datasets are attached too, and views of missing ones are
+        dropped. DataFrames that were made from a view before keep their version.
 
         Raises:
-            DatasetNotFoundError: A dataset that was named is gone; no view has changed.
+            DatasetNotFoundError: A named dataset is missing; no view has changed.
             LakebedError: A head cannot be read; no view has changed.
 
         Cost:
-            A read of the head for each dataset, and what `View.spark` takes for those that have
-            changed; for all of them one LIST of the root. No Spark job.
+            A read of the head for each dataset, and the cost of `View.spark` for those that have
+            changed; without named datasets one LIST of the root. No Spark job.
         """
         views = {view.name: view for view in self._current_views()}
         for name, view in views.items():
@@ -132,7 +131,7 @@ class AttachedTables:
                 yield self._view_of(name)
             except DatasetNotFoundError:
                 if self._datasets is not None:
-                    raise  # one that was not named was dropped since the list was made
+                    raise  # a dataset that was not named may have been dropped after the listing
 
     def _view_of(self, dataset: str) -> _View:
         head = read_head(self._store, dataset)
@@ -159,14 +158,14 @@ def _distinct(datasets: Iterable[str], prefix: str) -> list[str]:
     """Return names of datasets that Spark distinguishes; it does not look at case.
 
     Raises:
-        InvalidInputError: Two of them are one name to Spark.
+        InvalidInputError: Spark does not distinguish two of the names.
     """
     names = list(dict.fromkeys(datasets))
     alike = find_alike(names)
     if alike is not None:
         one, other = (prefix + name for name in alike)
         raise InvalidInputError(
-            f"Views {one!r} and {other!r} are one to Spark.",
+            f"Spark does not distinguish the views {one!r} and {other!r}.",
             hint="Name the datasets to attach, and give each a prefix of its own.",
         )
     return names
@@ -181,19 +180,20 @@ def attach(
 ) -> AttachedTables:
     """Make a temporary view of each dataset, for SQL at the speed of Spark's own reader.
 
-    A view shows the fields of its dataset and then the partition fields that are none of them, at
-    the version that was current. `refresh` brings it to the version that is. A view of the same
-    name is replaced, as Spark has it.
+    A view shows the fields of its dataset and then the other partition fields, at the version that
+    is current now. `refresh` updates it to a later version. A view of the same name is replaced, as
+    usual in Spark.
 
-    What a query does not need is not read, also where its filter comes later: by a partition field
-    and by its source (`time_hour >= …` on a dataset by date), by bounds of columns, and by inverted
-    indices. On Spark Connect Spark drops files by partition fields alone, and row groups by bounds.
+    Files that a query does not need are not read, even if its filter is added later: by partition
+    fields and by their sources (`time_hour >= …` on a dataset by date), by bounds of columns, and
+    by inverted indices. On Spark Connect, Spark skips files by partition fields only, and row
+    groups by bounds.
 
     Args:
         spark: The session; None for the active one, else one started in this process.
         repository: The repository whose datasets are attached.
-        prefix: Start of the name of each view, before the name of the dataset. A name with
-            other characters than letters, digits and `_` stands in backticks in SQL.
+        prefix: Start of the name of each view, before the name of the dataset. In SQL, a
+            name with characters other than letters, digits and `_` needs backticks.
         datasets: Only these; None for all.
 
     Returns:
@@ -201,8 +201,8 @@ def attach(
 
     Raises:
         MissingDependencyError: pyspark or Java is not installed.
-        DatasetNotFoundError: There is no dataset of a name.
-        InvalidInputError: Two views would be one to Spark, or there is no repository.
+        DatasetNotFoundError: A named dataset does not exist.
+        InvalidInputError: Spark would not distinguish two views, or `repository` is not one.
 
     Cost:
         See `AttachedTables.refresh`.

@@ -59,7 +59,7 @@ def to_spark_column(predicate: Predicate, types: Mapping[str, Type]) -> Column:
 
 
 def column_of(name: str, types: Mapping[str, Type]) -> Column:
-    """Return the column of a frame that a name stands for; a dotted one leads into records."""
+    """Return the column of a frame by name; a dotted name is a field of a record."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     return F.col(".".join(f"`{part}`" for part in path_of(name, types)))
@@ -71,13 +71,13 @@ def _comparison(column: Column, op: Op, value: Scalar, kind: Type) -> Column:
     condition: Column = OPERATORS[op](column, literal(value, kind))
     if _is_float(kind):
         if is_nan(value) and op in (Op.EQ, Op.GE):
-            # Parquet's bounds leave NaN out, so that row groups would be dropped that hold one.
+            # Parquet's bounds ignore NaN, so row groups that hold one would be dropped.
             return F.isnan(column)
         if is_nan(value):
             return condition
         if op in (Op.NE, Op.GT, Op.GE):
-            # True for NaN, which Parquet's bounds leave out: without this, row groups would be
-            # dropped that hold one. Spark does not push down a condition with isnan.
+            # True for NaN, which Parquet's bounds ignore: without this, row groups that hold one
+            # would be dropped. Spark does not push down a condition with isnan.
             return condition | F.isnan(column)
     return condition
 
@@ -125,7 +125,7 @@ def literal(value: Scalar, kind: Type) -> Column:
     if isinstance(kind, Primitive) and kind.kind is Kind.TIMESTAMP_NTZ:
         return F.lit(str(value)).cast("timestamp_ntz")
     if isinstance(kind, Primitive) and kind.kind is Kind.DATE:
-        # pyspark hands a date on as a text without leading zeros, which Java refuses before 1000.
+        # pyspark passes a date as text without leading zeros, which Java refuses before 1000.
         return F.lit(str(value)).cast("date")
     if isinstance(kind, Decimal):
         return F.lit(value)

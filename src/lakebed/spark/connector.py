@@ -1,8 +1,8 @@
 """Test of whether a session reaches a store through a file system of Hadoop.
 
-A store knows its name there, but not whether a session has the connector, its credentials and its
-endpoint. Only the session itself knows that, when it is asked to look for a file: in the same way
-with and without Spark Connect.
+A store has the name of its Hadoop file system, but cannot know whether a session has the connector,
+the credentials and the endpoint. So the session is asked to look for a file; that works with and
+without Spark Connect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REASON_LENGTH = 300  # of an answer of a session
 _NO_FILE = "PATH_NOT_FOUND"  # Spark's condition for it
 _PACKAGES = {"s3a": "hadoop-aws", "gs": "hadoop-gcp", "abfss": "hadoop-azure"}
 
-# By session, what keeps it from each store; empty for nothing.
+# By session, the reason why it does not reach each store; empty if it does.
 _known: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
 
 
@@ -37,7 +37,7 @@ def find_unreachable(spark: SparkSession, store: Store, key: str, *, retry: bool
 
     Args:
         spark: The session that looks for the file.
-        store: Store of the file, which knows its name in Hadoop.
+        store: Store of the file, with its name in Hadoop.
         key: Key of an existing file.
         retry: True to ask a session again that did not reach the store before.
 
@@ -70,7 +70,7 @@ def _ask(spark: SparkSession, store: Store, uri: str) -> str:
     from pyspark.errors import PySparkException
 
     scheme = uri.partition(":")[0]
-    # Hadoop would keep what it has opened without the keys that the caller may set afterwards.
+    # Hadoop would keep a file system that was opened before the caller has set its keys.
     options = {f"fs.{scheme}.impl.disable.cache": "true"}
 
     def look() -> str:
@@ -95,13 +95,13 @@ def _ask(spark: SparkSession, store: Store, uri: str) -> str:
 def _reason(exc: Exception) -> str:
     """Return the first message of a session, and its last cause."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("at ", "...", "Caused by:"))]
+    messages = [line for line in lines if not line.startswith(("at ", "...", "Caused by:"))]
     causes = [line for line in lines if line.startswith("Caused by:")]
-    return " ".join([*told[:2], *causes[-1:]])[:_REASON_LENGTH]
+    return " ".join([*messages[:2], *causes[-1:]])[:_REASON_LENGTH]
 
 
 def _within(limit_s: float, work: Callable[[], str]) -> str | None:
-    """Return what a function gives; None if it takes too long, and goes on by itself."""
+    """Return the result of a function; None if it takes too long, while it continues to run."""
     answers: queue.SimpleQueue[str | BaseException] = queue.SimpleQueue()
 
     def run() -> None:

@@ -31,7 +31,7 @@ def put_frame(
     """Write a DataFrame as objects that tasks can look rows up in. It is evaluated once.
 
     Args:
-        frame: With the columns that it has, of which the dataset may lack some.
+        frame: The rows; the frame may have columns that the dataset lacks.
         store: Store that tasks can reach.
         folder: Folder for the objects.
         descriptor: Descriptor of the dataset.
@@ -41,7 +41,7 @@ def put_frame(
         LakebedError: The store failed. What was written stays in the folder.
 
     Cost:
-        One Spark job, and an object a task.
+        One Spark job, and one object per task.
     """
     given = schema_to_arrow(schema_from_spark(frame.schema.jsonValue()))
     schema = Conformer(given, descriptor, is_partial=True).target
@@ -66,13 +66,14 @@ def frame_of(
     schema: Schema,
     chosen: Callable[[int, HeldRows], Iterator[pa.RecordBatch]],
 ) -> DataFrame:
-    """Return some rows as a DataFrame, a task a part.
+    """Return some rows as a DataFrame, with one task per part.
 
     Args:
         spark: Session of the rows.
         rows: Rows to choose from.
         schema: Schema of the chosen columns.
-        chosen: Yields them; is given the number of a part and its rows.
+        chosen: Function that receives the number of a part and its rows, and yields the chosen
+            rows.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,19 +1,19 @@
-"""Few rows of a Spark frame: the driver writes them, and no Python need start for it.
+"""Small Spark frames: the driver writes their rows, without starting Python in the workers.
 
-A task of Python costs more than to write a hundred rows: its process starts and imports, and rows
-of many partitions travel once more. So rows come to the driver instead, in three cases:
+A Python task costs more than writing a hundred rows: its process starts and imports, and rows of
+many partitions are shuffled once more. So the driver receives the rows instead, in three cases:
 
 - The plan *proves* that there are few. Spark collects them, and no task of ours runs at all.
-- The plan is *quickly begun*: nothing but Spark's own operators, over files of a moderate size. So
-  the driver asks for a few rows, and for one more than it would write. If that comes too, or a row
-  is large, what came is thrown away, and tasks do all of it.
-- Otherwise each task sees how many rows it has: it gives few of them to the driver in its answer,
-  and writes more by itself.
+- The plan is *quickly begun*: only Spark's own operators, over files of a moderate size. So the
+  driver asks for one row more than it would write. If it receives that row too, or a row is large,
+  the received rows are dropped, and tasks write all rows.
+- Otherwise each task counts its rows: it sends a few rows to the driver in its answer, and writes
+  more rows itself.
 
-What is written is of one evaluation of the query, also if it gives other rows each time. It is
-evaluated once, but where the driver has begun it in vain; user code is never begun so. What the
-driver receives is bounded: by the rows that it asks for and the size that each may have, or by the
-number of tasks that may give rows times what each may give.
+The written rows are always those of one evaluation of the query, even if it returns other rows each
+time. The query is evaluated once, except when the driver has begun it in vain; that never happens
+with user code. The driver receives a bounded amount: the rows that it asks for times their maximal
+size, or the number of tasks that may send rows times the maximal size of their answers.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
-# A task of few rows imports this module of Lakebed and `jars`, and no other: the kernel takes longer
-# to load than to write them.
+# A task of few rows imports only this module of Lakebed and `jars`: loading the kernel takes longer
+# than writing the rows.
 
 FEW_ROWS = 2_000
-_FEW_BYTES = 256 * 2**10  # of a task
-_GIVING_TASKS = 64  # the first of them; so that the driver receives at most 16 MiB
+_FEW_BYTES = 256 * 2**10  # sent by a task
+_GIVING_TASKS = 64  # the first tasks; the driver receives at most 16 MiB
 
-DRIVER_ROWS = 2**14  # that the driver asks for, at most
-_ROW_BYTES = 4 * 2**10  # that each of them may have; so that it receives at most 64 MiB
-# Of the files that a query reads, so that what was begun in vain is little beside the write.
-_NARROW_BYTES = 256 * 2**20  # where each task stops as soon as it has enough rows
-_WIDE_BYTES = 16 * 2**20  # where it must come to an end before the first row is known
-_UNFILTERED_BYTES = 2**20  # larger files surely have more rows, where nothing is filtered
+DRIVER_ROWS = 2**14  # maximal number of rows that the driver asks for
+_ROW_BYTES = 4 * 2**10  # maximal size of such a row; the driver receives at most 64 MiB
+# Limits of the files that a query reads, which keep the cost of a query begun in vain small.
+_NARROW_BYTES = 256 * 2**20  # if each task stops as soon as it has enough rows
+_WIDE_BYTES = 16 * 2**20  # if tasks must end before the first row is known
+_UNFILTERED_BYTES = 2**20  # without a filter, larger files surely have more rows
 _MOST_NODES = 40
 
 _NARROW = frozenset({"GlobalLimit", "LocalLimit", "Project", "Filter", "Union"})
@@ -61,11 +61,11 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def rows_if_few(frame: DataFrame) -> pa.Table | None:
-    """Return the rows of a frame that has few; None of any other, and where it is not known.
+    """Return the rows of a frame that has few; None if it has many, or their number is unknown.
 
     Cost:
-        To look at the plan. Where it has few rows, the Spark job of the frame itself; where it
-        may have few and has not, some of that, see above.
+        A look at the plan. For few rows, the Spark job of the frame itself; if there turn out to be
+        many, a part of that job, see above.
     """
     bound = _bound(frame)
     if (bound is not None and bound > DRIVER_ROWS) or _has_required_parts(frame.schema):
@@ -88,10 +88,10 @@ def rows_if_few(frame: DataFrame) -> pa.Table | None:
 
 
 def _bound(frame: DataFrame) -> int | None:
-    """Return how many rows a frame has at most, as its plan proves it; None if it is not known.
+    """Return the upper limit of rows that the plan of a frame proves; None if unknown.
 
-    It is what lets Spark's optimizer take a limit out of a plan, and no estimate. Without a JVM in
-    this process, as on Spark Connect, that is not known.
+    This is not an estimate: Spark's optimizer removes limits from plans by it. It is unknown
+    without a JVM in this process, as on Spark Connect.
     """
     try:
         bound = frame._jdf.queryExecution().analyzed().maxRows()
@@ -118,13 +118,13 @@ def _has_required_parts(schema: StructType) -> bool:
 
 
 def _some_rows(frame: DataFrame) -> DataFrame | None:
-    """Return as many rows as the driver takes, and one more, none of which is large.
+    """Return as many rows as the driver writes, and one more, without the values of large rows.
 
-    Of a row that is larger than the driver takes, nothing comes but the mark that it is.
+    The driver receives only a mark instead of a row that is too large.
 
     Returns:
-        The rows, with a column `_IS_LARGE` if they may be large; None where rows may be large in
-        a way that a query cannot see.
+        The rows, with a column `_IS_LARGE` if they may be large; None if a query cannot measure
+        the size of the rows.
     """
     if len({name.casefold() for name in frame.columns}) < len(frame.columns):
         return None
@@ -139,7 +139,7 @@ def _some_rows(frame: DataFrame) -> DataFrame | None:
         return None
     sizes = [size for of_column in texts.values() for size in of_column]
     if sizes:
-        # As text, since each part of an expression would be a call to the JVM.
+        # As text, since each part of an expression object would be a call to the JVM.
         mark = _quoted(_IS_LARGE)
         marked = frame.selectExpr(
             "*", f"{' + '.join(sizes)} > {_ROW_BYTES - fixed_bytes} AS {mark}"
@@ -159,10 +159,10 @@ def _quoted(name: str) -> str:
 
 
 def _measured(kind: DataType, place: str) -> tuple[int, list[str]] | None:
-    """Return the bytes that a value has at least, and the sizes of its texts; None if unknown."""
+    """Return the minimal size of a value, and expressions for its texts; None if unknown."""
     from pyspark.sql import types
 
-    # Spark 4.0 has no name for all types of time together.
+    # Spark 4.0 has no common class for all types of time.
     times = (types.DateType, types.TimestampType, types.TimestampNTZType)
     fixed = (types.NumericType, *times, types.BooleanType, types.NullType)
     if isinstance(kind, fixed):
@@ -184,7 +184,7 @@ def _measured(kind: DataType, place: str) -> tuple[int, list[str]] | None:
 def _is_quickly_begun(frame: DataFrame) -> bool:
     """Return whether it costs little to begin the query of a frame, and to begin it again.
 
-    Without a JVM in this process, as on Spark Connect, that is not known.
+    False without a JVM in this process, as on Spark Connect.
     """
     try:
         names, size_bytes = _looked_at(frame._jdf.queryExecution().optimizedPlan())
@@ -198,7 +198,7 @@ def _is_quickly_begun(frame: DataFrame) -> bool:
 
 
 def _looked_at(plan: Any) -> tuple[set[str], int]:
-    """Return the operators of an optimized plan, and the bytes of what it reads."""
+    """Return the operators of an optimized plan, and the number of bytes that it reads."""
     if not plan.subqueriesAll().isEmpty():
         return {"a query within"}, 0
     names: set[str] = set()
@@ -218,14 +218,14 @@ def _looked_at(plan: Any) -> tuple[set[str], int]:
 
 
 def giving_few(task: Task, message: pa.Schema) -> Task:
-    """Return a task that gives few rows to the driver, and leaves more of them to another task.
+    """Return a task that sends few rows to the driver, and passes more rows to another task.
 
-    What the other task needs is loaded only where it runs.
+    The imports of the other task are loaded only where it runs.
 
     Args:
         task: Task for the remaining rows.
-        message: The columns of its messages. Rows come as the `answer` of one: as what
-            `lakebed.spark.tasks.TaskAnswer` is on the wire.
+        message: The columns of its messages. The rows are sent as the `answer` of a message, in
+            the form of `lakebed.spark.tasks.TaskAnswer`.
     """
     from pyspark import cloudpickle
 
@@ -243,7 +243,7 @@ def giving_few(task: Task, message: pa.Schema) -> Task:
 
 
 def _first(waiting: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:
-    """Return the first batches that hold rows, and whether they are all, and few."""
+    """Return the first batches that hold rows, and whether they hold all rows and are few."""
     first: list[pa.RecordBatch] = []
     if not _may_give():
         return first, False

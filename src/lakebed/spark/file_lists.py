@@ -1,12 +1,12 @@
 """Hand planned files to Spark's own reader: by path, or by a list with sizes.
 
-Both give the same rows; they differ in what Spark does before it reads. Given paths, it looks at
-each file. A prepared list it takes as it is, wherever the files lie. Whole directories, which it
-would list and read whatever lies there, are never faster than such a list; see bench/reading.py.
+Both return the same rows; they differ in the work of Spark before it reads. Spark looks at each of
+some paths, but uses a prepared list unchanged, wherever the files are. Whole directories, of which
+Spark would list and read all files, are never faster than such a list; see bench/reading.py.
 
-The sizes are those of the storage now. The file table knows sizes too, but from one that is too
-small Spark drops rows without a word. A listing gives those of a thousand files at a time, where the
-files lie together.
+The sizes are those of the storage now. The file table has sizes too, but Spark silently drops rows
+if a size is too small. One listing returns the sizes of a thousand files that are next to each
+other.
 """
 
 from __future__ import annotations
@@ -34,41 +34,40 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _THREADS = 32
-_FEW_SIZES = 32  # a look at each takes one round of requests, and a listing no less
-_FILES_A_FOLDER = 8  # on average, for which each folder is worth a request
-_PAGE = 1_000  # objects that one request lists
-_SHOWN_A_FILE = 4  # objects in a listing, before a look at each file costs less
+_FEW_SIZES = 32  # a HEAD of each takes one round of requests, as does a listing
+_FILES_A_FOLDER = 8  # files of a folder, on average, that make its listing worth a request
+_PAGE = 1_000  # objects per listing request
+_SHOWN_A_FILE = 4  # listed objects per file, above which a HEAD of each file costs less
 
 _log = logging.getLogger(__name__)
 
 NativeWay = Literal["paths", "prepared"]
-# Of 64 files Spark looks at each faster than a list is made, of 256 no longer surely; see
+# Spark looks at each of 64 files faster than a list is made; for 256 files this is not certain. See
 # bench/reading.py, action `create`.
 _FEW_FILES = 200
-# Whatever the session's settings are: a file that is missing or damaged is an error, which only checksums of
-# pages show for sure, and dates and times are those of one calendar, the Gregorian, as Arrow reads
-# them.
+# They override the settings of the session: a missing or damaged file is an error (only checksums
+# of pages detect damage reliably), and dates and times are Gregorian, as Arrow reads them.
 _STRICT = {
     "parquet.page.verify-checksum.enabled": "true",
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
 }
-# What a file sink of Spark's own streams leaves beside its files, and every read of them obeys.
+# A file sink of Spark's own streams writes it next to its files, and every read of them obeys it.
 _SINK_LOG, _SINK_LOG_VERSION = "_spark_metadata", "v1"
 _BLOCK_BYTES = 2**27  # only a hint on locality, which neither a directory nor a bucket has
-_UNQUOTED = "/:@"  # what parts a URI, whose path is text that is quoted here
+_UNQUOTED = "/:@"  # separators of a URI; other characters of the path are quoted
 
 
 def look_at(store: Store, keys: Sequence[str]) -> list[ObjectInfo]:
     """Return the stats of files in a store, in their order.
 
     Raises:
-        CorruptMetadataError: One is missing.
+        CorruptMetadataError: A file is missing.
 
     Cost:
-        In a directory a look at each file. Elsewhere a LIST for each 1,000 files that lie together,
-        and a HEAD, of which 32 run at once, for each that does not.
+        In a directory one stat of each file. Elsewhere a LIST for each 1,000 files that are next to
+        each other, and a HEAD for each other file, 32 at once.
     """
     if store.local_path(keys[0]) is not None:
         return [_look(store, key) for key in keys]
@@ -91,7 +90,7 @@ def _look(store: Store, key: str) -> ObjectInfo:
 
 
 def _listed(store: Store, keys: Sequence[str]) -> dict[str, ObjectInfo]:
-    """Return the stats of files from listings, as long as they show little else."""
+    """Return the stats of files from listings, unless these hold many other objects."""
     by_folder: dict[str, set[str]] = defaultdict(set)
     for key in keys:
         by_folder[key.rpartition("/")[0]].add(key)
@@ -134,18 +133,18 @@ class FileList:
     _looks: dict[str, ObjectInfo] = field(default_factory=dict, init=True, repr=False)
 
     def at(self, places: Sequence[int]) -> FileList:
-        """Return the list of some of the files; those that were looked at are not again."""
+        """Return the list of some of the files, which keeps the stats that are known."""
         return replace(self, keys=[self.keys[place] for place in places])
 
     @property
     def is_local(self) -> bool:
-        """Return whether the files lie in a local directory, where a look at one costs no request."""
+        """Return whether the files lie in a local directory, where a stat is not a request."""
         return self.store.local_path(self.keys[0]) is not None
 
     def ways(self, spark: SparkSession) -> tuple[NativeWay, ...]:
-        """Return the ways to read the files, the fastest first; the last one always can.
+        """Return the ways to read the files, the fastest first; the last one always works.
 
-        A session on Connect has no moment at which it is done with a prepared list.
+        A session on Connect never shows when it no longer needs a prepared list.
         """
         if not is_classic(spark) or (self.is_local and len(self.keys) <= _FEW_FILES):
             return ("paths",)
@@ -165,7 +164,7 @@ class FileList:
 
     def _uri(self, key: str) -> str:
         uri = self.store.hadoop_uri(key)
-        assert uri is not None  # find_obstacle has asked
+        assert uri is not None  # checked by find_obstacle
         return uri
 
     def _uris(self) -> list[str]:
@@ -174,7 +173,7 @@ class FileList:
     def _load(
         self, spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]
     ) -> DataFrame:
-        # Far away, a look at each file by the driver alone would take longer than a job does.
+        # On remote storage, a stat of each file by the driver alone would take longer than a job.
         by_driver = listing_by_driver() if self.is_local else {}
         with settings_for(spark, by_driver):
             reader = spark.read.schema(self.schema).options(**_STRICT, **options)
@@ -184,7 +183,7 @@ class FileList:
 
     def _read_prepared(self, spark: SparkSession) -> DataFrame | str:
         if not is_classic(spark):
-            return "a session on Connect takes no prepared list of files"
+            return "a session on Connect cannot use a prepared list of files"
         # Without a base path, Spark finds the levels above each file by itself.
         options = {"recursiveFileLookup": "true"} if self.root is None else {}
         with tempfile.TemporaryDirectory(prefix="lakebed-files-") as directory:
@@ -203,7 +202,7 @@ class FileList:
             look = self._looks[key]
             entry = {
                 "path": quote(uri, safe=_UNQUOTED),
-                # The true size: from one that is too small, Spark would lose rows.
+                # The true size: Spark would lose rows if it were too small.
                 "size": look.size_bytes,
                 "isDir": False,
                 "modificationTime": int(look.modified_at.timestamp() * 1000),
@@ -218,8 +217,8 @@ class FileList:
         listed = [unquote(uri) for uri in frame.inputFiles()]
         if len(listed) == len(self.keys) and set(listed) == set(self._uris()):
             return frame
-        reason = f"Spark found {len(listed)} files in place of {len(self.keys)}"
-        _log.warning("%s; another way is taken to read them", reason)
+        reason = f"Spark found {len(listed)} files instead of {len(self.keys)}"
+        _log.warning("%s; they are read in another way", reason)
         return reason
 
 

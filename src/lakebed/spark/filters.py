@@ -1,6 +1,6 @@
 """Filters that Spark pushes to a source, as predicates.
 
-They are known by the names of their classes: Spark 4.0 has them in the JVM alone.
+They are recognised by the names of their classes: Spark 4.0 has them only in the JVM.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ColumnFilter:
 
     Attributes:
         kind: The name of Spark's class.
-        column: With dots, if it is a field in a record.
-        value: It is compared with; the values of an `In`.
+        column: Name of the column; with dots for a field in a record.
+        value: Value that the column is compared with; the values of an `In`.
     """
 
     kind: str
@@ -55,11 +55,11 @@ class ColumnFilter:
 def predicate_of(filters: Iterable[Filter], types: Mapping[str, Type]) -> Predicate:
     """Return the conjunction of filters, as far as it can be expressed.
 
-    A row for which all filters are true is one for which the predicate is, too. It may be
-    weaker: Spark filters again.
+    The predicate is true for every row for which all filters are true. It may be weaker: Spark
+    filters again.
 
     Args:
-        filters: All of them hold.
+        filters: Filters that Spark pushes down.
         types: Types of the columns that a predicate may name.
     """
     said = (_said_by_filter(pushed, types) for pushed in filters)
@@ -78,14 +78,14 @@ def _said_by_filter(pushed: Any, types: Mapping[str, Type]) -> Predicate | None:
 def said_by(
     leaf: ColumnFilter, types: Mapping[str, Type], *, is_negated: bool = False
 ) -> Predicate | None:
-    """Return exactly one filter, or its negation, bound; None where that cannot be expressed."""
+    """Return the exact bound predicate of a filter or its negation; None if there is none."""
     predicate = _negation_of(leaf) if is_negated else _predicate_of(leaf)
     if predicate is None:
         return None
     try:
         return bind(predicate, types)
     except InvalidInputError:
-        return None  # a column of another kind, or by our lights a value of another type
+        return None  # a column of another kind, or a value of another type by our rules
 
 
 def _predicate_of(leaf: ColumnFilter) -> Predicate | None:

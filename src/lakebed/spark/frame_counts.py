@@ -33,13 +33,13 @@ def count_frame_by_partition(frame: DataFrame, store: Store, target: BatchTarget
         LakebedError: A row has no partition, or lies outside the view that is written.
 
     Cost:
-        One Spark job, and before it one over the sources of dimensions that have a cap. The driver
+        One Spark job, and before it one over the sources of dimensions with a cap. The driver
         receives a number for each partition of each task.
     """
     check_columns(tuple(frame.columns), target.descriptor)
     check_types(schema_from_spark(frame.schema.jsonValue()), target.descriptor)
     if not store.is_shared:
-        # A store in this process cannot be seen by tasks.
+        # Tasks cannot access a store in the memory of this process.
         return count_by_partition(store, target, frame.toArrow().to_batches())
     with described(frame.sparkSession, f"count rows by partition of {target.dataset}"):
         target = with_admitted(frame, target)

@@ -1,4 +1,4 @@
-"""The settings by which Spark's own reader opens what Lakebed was given keys for."""
+"""Hadoop settings that give Spark's own reader the credentials of a repository."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from lakebed.spark.attached_tables import HasStore
 def hadoop_options(repository: HasStore, *, prefix: str = "spark.hadoop.") -> dict[str, str]:
     """Return the settings by which Spark opens a repository as Lakebed does.
 
-    Lakebed never writes what it was given into the configuration of a session: code that runs
-    there could read it. To give Spark's own connector the same endpoint and the same keys, hand
-    them over by this:
+    Lakebed never writes its credentials into the configuration of a session: code that runs there
+    could read them. To give Spark's own connector the same endpoint and the same keys:
 
         settings = lakebed.spark.hadoop_options(repository)
         spark = lakebed.spark.session.local_session(settings=settings)
 
-    They are of the one bucket or account, so that others stay as they were. Connectors
-    find settings of the environment and of a profile of AWS by themselves.
+    The settings are those of the one bucket or account, so others are not affected. Connectors read
+    the environment and a profile of AWS themselves.
 
     Args:
         repository: A repository that was opened with storage options.
-        prefix: Start of the name of each setting: `spark.hadoop.` for a session that is to start,
-            empty for `spark.conf.set` of one that runs, before it has asked the bucket first.
+        prefix: Start of the name of each setting: `spark.hadoop.` for a new session,
+            empty for `spark.conf.set` of a running one, before it first accesses the bucket.
 
     Returns:
         Names and values; the display hides secrets. Empty for a directory.

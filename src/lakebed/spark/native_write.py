@@ -1,7 +1,8 @@
-"""Spark's own Parquet writer, where it is ahead of the kernel and gives the same files.
+"""Writing with Spark's own Parquet writer, where it is faster than the kernel for the same files.
 
-Rows need not travel to Python: for an unpartitioned dataset in a directory, Spark writes into a
-staging directory of the batch, and the driver takes the files over with the facts of their footers.
+Rows need not be sent to Python: for an unpartitioned dataset in a directory, Spark writes into a
+staging directory of the batch, and the driver moves the files and records the facts of their
+footers.
 """
 
 from __future__ import annotations
@@ -34,28 +35,27 @@ _SETTINGS = {
     # INT96, the default, has no statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
-    # The other calendar of Spark is known to Spark alone.
+    # Only Spark can read its other calendar.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
 _OPTIONS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # A file has one checksum, in its facts; Hadoop would write another beside it.
+    # The facts of a file hold its checksum; Hadoop would write another one next to the file.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
-    # As Spark does by itself, unless the session has switched it off.
+    # The default of Spark, which the session may have switched off.
     "parquet.page.write-checksum.enabled": "true",
 }
 
-# Spark's name for what Arrow calls lz4; its own lz4 is an older frame, of Hadoop.
+# Spark's name for Arrow's lz4; Spark's own lz4 is an older frame of Hadoop.
 _CODECS = {"lz4": "lz4_raw"}
 
 
 def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool:
-    """Return whether Spark's writer writes what the kernel would write.
+    """Return whether Spark's writer would write the same files as the kernel.
 
-    It cannot roll files at a size, so that it is not used where one is asked for; it writes the
-    layout of partitions in its own way; it does not look whether rows are in a view; and its files
-    must have the types of the schema.
+    It cannot roll files at a given size, has its own layout of partitions, and does not check that
+    rows are in a view. Its files must have the types of the schema.
 
     Args:
         store: The store that holds the dataset.
@@ -67,7 +67,7 @@ def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool
         descriptor.format == "parquet"
         and store.local_path(target.dataset) is not None
         and not len(descriptor.partition_by)
-        # Its rows never come by here, so their values would not be known.
+        # Lakebed never sees the rows, so their values would be unknown.
         and not descriptor.index
         and target.constraint == TRUE
         and options.target_bytes == WriteOptions().target_bytes
@@ -90,33 +90,33 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
     """Write a frame that `can_write_natively`.
 
     Raises:
-        SchemaMismatchError: A field that is not nullable holds null; what was written is deleted.
+        SchemaMismatchError: A field that is not nullable holds null; the new files are deleted.
 
     Cost:
-        One Spark job, a footer a file, and a checksum over all bytes on the driver.
+        One Spark job, one footer per file, and a checksum over all bytes on the driver.
     """
     staging = store.local_path(staging_folder(target.dataset, target.batch_id))
-    assert staging is not None  # can_write_natively has asked
+    assert staging is not None  # checked by can_write_natively
     columns = [_column(field, given.find(field.name)) for field in target.descriptor.schema]
     compression = target.descriptor.compression
     try:
         with settings_for(frame.sparkSession, _SETTINGS):
             writer = frame.select(*columns).write.options(**_OPTIONS)
             writer.parquet(f"file://{staging}", compression=_CODECS.get(compression, compression))
-        # Hashing computes while taking over waits for the disk.
+        # Hashes are computed while moves wait for the disk.
         with ThreadPoolExecutor() as hashing, ThreadPoolExecutor() as taking:
             paths = sorted(staging.glob("*.parquet"))
             results = taking.map(lambda path: _take(path, store, target, hashing), paths)
             taken = [facts for facts in results if facts is not None]
         _check_nulls(taken, target.descriptor.schema)
     except BaseException:
-        # All that lies there is of this batch, also files whose facts never came.
+        # All files there belong to this batch, including those whose facts were lost.
         directory = target.key(target.new_label("")).rpartition("/")[0]
         delete_or_leave(store, [info.key for info in store.list(directory)])
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-        with contextlib.suppress(OSError):  # another batch may be staged beside it
+        with contextlib.suppress(OSError):  # another batch may be staged there too
             staging.parent.rmdir()
     return Written(facts=facts_table(taken, target.descriptor.stored_schema))
 
@@ -132,7 +132,7 @@ def _column(declared: Field, given: Field | None) -> Column:
 
 
 def _take(path: Path, store: Store, target: BatchTarget, hashing: Executor) -> FileFacts | None:
-    """Move one file to its place, and return its facts; None if it has no rows.
+    """Move one file into the dataset, and return its facts; None if it has no rows.
 
     Spark writes an empty file for an empty frame.
     """

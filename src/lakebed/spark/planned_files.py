@@ -1,4 +1,4 @@
-"""Planned files as rows of a table, in which form they travel to tasks."""
+"""Planned files as rows of a table, the form in which tasks receive them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCHEMA = pa.schema(
 
 
 def files_table(files: Sequence[DataFile]) -> pa.Table:
-    """Return files as rows; the layout of their dataset gives the rest."""
+    """Return files as rows, without facts that the layout of their dataset holds."""
     return pa.table(
         [
             [file.label for file in files],
@@ -43,7 +43,7 @@ def files_table(files: Sequence[DataFile]) -> pa.Table:
 
 
 def planned_files(layout: Layout, rows: pa.RecordBatch | pa.Table) -> Iterator[DataFile]:
-    """Yield the files that rows name, as the plan had them."""
+    """Yield the planned files that rows describe."""
     for row in rows.to_pylist():
         number, checksum = row["schema_number"], row["checksum"]
         yield DataFile(

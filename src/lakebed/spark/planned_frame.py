@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 Way = Literal["auto", "native", "paths", "prepared", "arrow"]
 
-# On Connect, Spark looks at each path again at each action: for so many small files longer than its
-# own reader may save. A judgement; bench/reading.py measures sessions that are not of Connect.
+# On Connect, Spark looks at each path again in each action: for so many small files, this may take
+# longer than its own reader saves. An estimate; bench/reading.py measures only classic sessions.
 _MANY_FILES = 2_000
-_FEW_FAR_FILES = 32  # on an object store; more take a job of Spark at each action
+_FEW_FAR_FILES = 32  # on an object store; more need a Spark job in each action
 _LARGE_FILE_BYTES = 2**20
 
 
@@ -49,11 +49,12 @@ def read_frame(
 ) -> DataFrame:
     """Return the rows of a plan as a DataFrame.
 
-    `native` is Spark's own Parquet reader on the planned files. It gets them by `paths`, or by
-    a list that was `prepared`; `native` takes the faster of the two. `arrow` reads the files with
-    Arrow inside `mapInArrow`: it serves storage that the session does not reach by a connector of
-    Hadoop, files of other tools, and partition values that Spark garbles. `auto` takes `native` where it gives the right answer, and is not slower.
-    Files of older schemas are read apart where they differ, and united under the current one.
+    `native` is Spark's own Parquet reader on the planned files. It receives them as `paths`, or as
+    a `prepared` list; `native` uses the faster of the two. `arrow` reads the files with Arrow
+    inside `mapInArrow`: it supports storage that the session does not reach by a connector of
+    Hadoop, files of other tools, and partition values that Spark garbles. `auto` uses `native`
+    where its answer is right and it is not slower. Files of older schemas are read separately where
+    they differ, and united under the current schema.
 
     Args:
         spark: Session of the frame.
@@ -61,17 +62,17 @@ def read_frame(
         plan: Plan of the read.
         columns: Fields or partition fields, `batch_id` among them; None for all fields.
         way: Way of reading; None to choose it.
-        choose: Chooses while Spark plans a query which files it needs. It is asked where Spark reads
-            them itself, in a session that is not of Connect.
+        choose: Chooses the files that a query needs, while Spark plans it. Used if Spark itself
+            reads the files, in a classic session.
 
     Raises:
         SchemaMismatchError: A column is unknown or named twice, or there is none.
-        InvalidInputError: There is no such way, or it would give a wrong answer here.
-        CorruptMetadataError: A planned file is missing; noticed here only by `prepared`.
+        InvalidInputError: The way is unknown, or would give a wrong answer here.
+        CorruptMetadataError: A planned file is missing; only `prepared` detects this here.
 
     Cost:
-        No Spark job yet. `paths` looks once at each planned file on Spark's driver, `prepared` in
-        this process: on an object store by a LIST for 1,000 files that lie together.
+        No Spark job yet. `paths` stats each planned file once on Spark's driver, `prepared` in this
+        process: on an object store by a LIST for 1,000 files that are next to each other.
     """
     if way not in get_args(Way):
         raise InvalidInputError(
@@ -95,7 +96,7 @@ def _is_native(
     """Return whether Spark's own reader gives the right answer, and is not slower.
 
     Raises:
-        InvalidInputError: It was asked for by its name, and would not.
+        InvalidInputError: The caller asked for it by name, and its answer would be wrong.
     """
     obstacle = find_obstacle(store, plan, names) or find_unreachable(
         spark, store, plan.files[0].key, retry=is_named
@@ -115,7 +116,7 @@ def _is_slow_by_path(spark: SparkSession, store: Store, plan: Scan) -> bool:
         return True
     if len(plan.files) <= _MANY_FILES:
         return False
-    # The sizes of some files are known; a look at each would be what is to be spared.
+    # The sizes of some files are known; a stat of each file would cost what is to be saved.
     sample = plan.files[:: len(plan.files) // 100]
     paths = [store.local_path(file.key) for file in sample]
     sizes = [path.stat().st_size for path in paths if path is not None and path.exists()]
@@ -130,7 +131,7 @@ def _read_mixed(
     way: Way,
     choose: ChooseFiles | None,
 ) -> DataFrame:
-    """Read natively what Spark can, file by file of one kind, and the rest through Arrow."""
+    """Read files natively where Spark can, kind by kind, and the others through Arrow."""
     frames: list[DataFrame] = []
     through_arrow: list[DataFile] = []
     native_way = _native_way(way)
@@ -153,12 +154,12 @@ def _read_mixed(
 
 
 def _native_way(way: Way) -> NativeWay | None:
-    """Return the way in which Spark gets the files; None if that is left open."""
+    """Return the way in which Spark receives the files; None if it is not given."""
     return way if way in ("paths", "prepared") else None
 
 
 def _by_schema(plan: Scan, names: Sequence[str]) -> list[tuple[OlderFiles, Scan]]:
-    """Split a plan into files that are read alike, as far as some columns go."""
+    """Split a plan into groups of files that are read alike, judged by some columns."""
     needed = needed_columns(plan, names)
     by_number: dict[int | None, OlderFiles] = {}
     groups: list[tuple[OlderFiles, list[DataFile]]] = []

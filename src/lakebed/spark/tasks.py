@@ -1,14 +1,14 @@
-"""Work of Spark tasks that write: the kernel, and the exchange that brings rows of a partition together.
+"""Work of Spark tasks that write: the kernel, and the exchange that gathers rows of a partition.
 
-Rows of many partitions that lie scattered over many tasks would make as many small files as there
-are pairs of both. Only a task sees how its rows lie, so that the task decides: it writes its rows,
-or gives them on as Arrow streams, each with the rows of one *place*. Spark shuffles these by their
-place as bytes, and does not take the rows apart. All rows of a partition have the same place.
+Rows of many partitions that are scattered over many tasks would make one small file for each pair
+of partition and task. Only a task knows the order of its rows, so the task decides: it writes its
+rows, or passes them on as Arrow streams, each with the rows of one *place*. Spark shuffles the
+streams by place, as bytes, without decoding the rows. All rows of a partition have the same place.
 
-Where an executor dies after its tasks have given rows on, Spark runs these once more for those who
-have not fetched them yet. The rows may come in another order then, and the task may decide
-otherwise: its rows would be there twice, or not at all. So tasks report how many rows they gave on and
-how many they were given, and a write in which that differs fails; see `balanced`.
+If an executor dies after its tasks have passed rows on, Spark runs these tasks again for tasks that
+have not fetched the rows yet. The rows may be in another order then, and the task may decide
+otherwise: its rows would be written twice, or not at all. So tasks report how many rows they passed
+on and how many they received, and a write in which the sums differ fails; see `balanced`.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from lakebed.store.base import Store
 PLACED = f"place int, rows binary, {ANSWER}"
 PLACED_SCHEMA = pa.schema([("place", pa.int32()), ("rows", pa.binary()), *ANSWER_SCHEMA])
 
-# Of a message between the JVM and a task.
+# Rows of a message between the JVM and a task.
 ROWS_A_MESSAGE = 2_000
-# A task that writes into up to so many partitions may write for itself.
+# A task with rows of at most so many partitions may write them itself.
 FEW_PARTITIONS = 32
-# Rows in order of time stay in few partitions for so long; scattered ones do not.
+# So many rows in order of time are in few partitions; scattered rows are not.
 _ROWS_TO_DECIDE = 50_000
 _BYTES_TO_DECIDE = 32 * 2**20
 
-_PLACES = 256  # the most tasks that scattered rows are gathered by
-_BYTES_TO_SORT = 32 * 2**20  # of rows that a task holds before it gives them on
-# At most, unless a row is larger: a message to the gathering tasks holds `ROWS_A_MESSAGE` streams,
-# and Spark does not measure it.
+_PLACES = 256  # maximal number of tasks that gather scattered rows
+_BYTES_TO_SORT = 32 * 2**20  # of rows that a task holds before it passes them on
+# The limit, unless a row is larger: a message to the gathering tasks holds `ROWS_A_MESSAGE`
+# streams, and Spark does not measure it.
 _BYTES_A_STREAM = 16 * 2**10
-_BYTES_TO_WRITE = 2**20  # of streams that the kernel is given at once, for it works by batches
+_BYTES_TO_WRITE = 2**20  # of streams that the kernel receives at once, since it works by batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ class TaskAnswer:
 
     Attributes:
         written: Files that it has written.
-        rows: Rows that it leaves to the driver, as a stream of Arrow's format; see `giving_few`.
-        balance: Rows that it has given on, less those that it was given; 0 over all tasks.
+        rows: Rows that it sends to the driver, as an Arrow stream; see `giving_few`.
+        balance: Rows that it has passed on, minus those that it has received; 0 over all tasks.
     """
 
     written: Written | None = None
@@ -71,10 +71,10 @@ class TaskAnswer:
 
 
 def balanced(answers: Iterable[TaskAnswer]) -> Iterator[TaskAnswer]:
-    """Yield the answers of all tasks, and see at the end that each row was written once.
+    """Yield the answers of all tasks, and check at the end that each row was written once.
 
     Raises:
-        ConflictError: It was not: Spark has run a task twice, which gave other rows each time.
+        ConflictError: Spark has run a task twice, which produced other rows the second time.
     """
     balance = 0
     for one in answers:
@@ -82,15 +82,15 @@ def balanced(answers: Iterable[TaskAnswer]) -> Iterator[TaskAnswer]:
         yield one
     if balance:
         raise ConflictError(
-            "Executors have died, and Spark has run tasks again whose rows others had taken already. "
-            f"They gave other rows then: {abs(balance)} "
-            f"{'are missing' if balance > 0 else 'came twice'}.",
+            "Executors died, and Spark has repeated tasks after other tasks had received their "
+            f"rows. The repeated tasks produced other rows: {abs(balance)} "
+            f"{'are missing' if balance > 0 else 'appear twice'}.",
             hint="Nothing became visible. Write again.",
         )
 
 
 def writing_task(store: Store, target: BatchTarget) -> Task:
-    """Return the task that writes its rows and answers with what it has written."""
+    """Return the task that writes its rows and answers with its files."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -102,7 +102,7 @@ def writing_task(store: Store, target: BatchTarget) -> Task:
 
 
 def placing_task(store: Store, target: BatchTarget) -> Task:
-    """Return the task that writes its rows, or gives them on to `gathering_task`.
+    """Return the task that writes its rows, or passes them on to `gathering_task`.
 
     Its output has the columns of `PLACED`.
     """
@@ -129,7 +129,7 @@ def placing_task(store: Store, target: BatchTarget) -> Task:
 
 
 def gathering_task(store: Store, target: BatchTarget) -> Task:
-    """Return the task that writes the rows it is given, and passes answers on."""
+    """Return the task that writes the rows that it receives, and passes answers on."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         answers: list[pa.RecordBatch] = []
@@ -155,7 +155,7 @@ def gathering_task(store: Store, target: BatchTarget) -> Task:
             written = write_batches(store, target, rows)
             yield answer(TaskAnswer(written=written, balance=-taken))
         except LakebedError as exc:
-            # The driver must know all files to delete them: also of answers that come later.
+            # The driver must know all files to delete them, including those of later answers.
             deque(given, maxlen=0)
             yield refusal(exc)
         yield from answers
@@ -166,7 +166,7 @@ def gathering_task(store: Store, target: BatchTarget) -> Task:
 def _without_answers(
     batches: Iterable[pa.RecordBatch], answers: list[pa.RecordBatch]
 ) -> Iterator[pa.Array]:
-    """Yield streams of rows, and put what is already an answer aside."""
+    """Yield streams of rows, and set aside the answers of other tasks."""
     for batch in batches:
         mine = batch.filter(batch.column("place").is_null()).select(ANSWER_SCHEMA.names)
         # The session may have asked for large texts and bytes.
@@ -175,15 +175,15 @@ def _without_answers(
 
 
 class _Places:
-    """Names the task for rows, by the partitions that the kernel finds for them."""
+    """Assignment of rows to gathering tasks, by the partitions that the kernel computes."""
 
     def __init__(self, store: Store, target: BatchTarget) -> None:
-        # It writes nothing: it is asked for the partitions of rows.
+        # It writes nothing, and only computes the partitions of rows.
         self._kernel = KernelWriter(store, target)
         self._by_number = np.zeros(0, dtype=np.uint16)
 
     def are_scattered(self, waiting: Iterator[pa.RecordBatch], first: list[pa.RecordBatch]) -> bool:
-        """Look at the first rows, and keep them in `first`."""
+        """Return whether the first rows are scattered, and keep them in `first`."""
         row_count = size_bytes = 0
         while row_count < _ROWS_TO_DECIDE and size_bytes < _BYTES_TO_DECIDE:
             batch = next(waiting, None)
@@ -198,14 +198,14 @@ class _Places:
         return False
 
     def streams(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give rows on, in the columns of `PLACED`."""
+        """Pass rows on, in the columns of `PLACED`."""
         table = pa.Table.from_batches(batches)
         places = np.concatenate([self._of_rows(batch) for batch in batches])
         order = np.argsort(places, kind="stable")
         columns = [column.combine_chunks().take(pa.array(order)) for column in table.columns]
         rows = pa.Table.from_arrays(columns, schema=table.schema)
         distinct, starts = np.unique(places[order], return_index=True)
-        # A stream repeats its schema, which of hundreds of columns is longer than few rows.
+        # A stream repeats its schema, which with hundreds of columns is longer than few rows.
         size_bytes = max(_BYTES_A_STREAM, 4 * len(table_to_bytes(rows.slice(0, 0))))
         length = max(1, int(size_bytes * rows.num_rows / max(rows.nbytes, 1)))
         for place, start, end in zip(distinct, starts, [*starts[1:], len(order)], strict=True):
@@ -231,7 +231,7 @@ class _Places:
 
 
 def _chunks(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[list[pa.RecordBatch]]:
-    """Bring batches together, until they have a size."""
+    """Collect batches until they reach a size."""
     chunk: list[pa.RecordBatch] = []
     room_bytes = size_bytes
     for batch in batches:

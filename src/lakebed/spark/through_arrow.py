@@ -1,4 +1,4 @@
-"""Reading a plan with Arrow inside Spark tasks, each of which is given its own files as rows."""
+"""Reading a plan with Arrow inside Spark tasks, each of which receives its own files as rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# Up to so many files go to as many tasks as Spark takes by itself; more are shuffled to tasks of 32.
+# Up to so many files are read by the number of tasks that Spark chooses; more are shuffled to tasks
+# of 32 files.
 _FEW_FILES = 128
 _FILES_A_TASK = 32
 _MOST_TASKS = 4096
@@ -31,10 +32,10 @@ def read_through_arrow(
 ) -> DataFrame:
     """Return some columns of a plan, read by `mapInArrow`.
 
-    Files come to the tasks as rows, so that a task is sent only its own, however many there are.
+    Tasks receive files as rows, so each task receives only its own, for any number of files.
     """
     if find_reader(plan.layout.descriptor.format) is not None:
-        # Here, since tasks know nothing of the file table.
+        # Here, since tasks do not have the file table.
         plan = replace(plan, files=with_recorded(store, plan.file_table, plan.files))
     files, count = spark.createDataFrame(files_table(plan.files)), len(plan.files)
     if count > _FEW_FILES:
@@ -45,7 +46,7 @@ def read_through_arrow(
 def reading_task(
     store: Store, plan: Scan, names: Sequence[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the task that reads the files it is given as rows; it carries none itself."""
+    """Return the task that reads the files that it receives as rows; it holds none itself."""
     layout, residual = plan.layout, plan.residual
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,7 +61,7 @@ def reading_task(
 
 
 def to_spark_types(table: pa.Table) -> pa.Table:
-    """Spark knows no unsigned 64 bits; a decimal holds them."""
+    """Cast unsigned 64-bit integers, which Spark does not have, to decimals."""
     for position, field in enumerate(table.schema):
         if pa.types.is_uint64(field.type):
             column = table.column(position).cast(pa.decimal128(20, 0))

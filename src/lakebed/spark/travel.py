@@ -1,13 +1,13 @@
-"""Functions on their way to Spark's workers, which may run another Python than this process.
+"""Transport of functions to Spark's workers, which may run another Python than this process.
 
-What is pickled names modules. Where a worker lacks one of them it fails before a line of ours has
-run, and Spark reports a missing module, in a hundred lines. So what travels is packed in a
-function that needs nothing but Python. It looks whether Lakebed is there, in the release that packed
-it, before it unpacks the rest; else it reports what is wrong in which Python of which host, and what to
-do. Spark passes that on as text, of which `naming_worker_errors` makes an error again.
+A pickle names modules. If a worker lacks one of them, it fails before any code of Lakebed has run,
+and Spark reports a missing module in a hundred lines. So values are packed in a function that needs
+only Python. It checks that the worker has the same release of Lakebed before it unpacks the value;
+otherwise it reports the problem, the Python and host of the worker, and the remedy. Spark passes
+that on as text, which `naming_worker_errors` turns into an error again.
 
-Both releases must be equal: what is packed are values of the inside of Lakebed, which may change
-from one to the next.
+The releases must be equal: the packed values are internal to Lakebed, and may differ between
+releases.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakebed.spark.few import Task
 
 
-# By its name: to import the package would be to import all that it shows.
+# By its name: importing the package would import all its public names.
 _RELEASE: str = import_module("lakebed").__version__
 
 _Argument = TypeVar("_Argument")
@@ -39,22 +39,22 @@ _Result = TypeVar("_Result")
 
 
 def in_tasks(frame: DataFrame, task: Task, schema: str | StructType) -> DataFrame:
-    """Return what a function gives of the rows of a frame; tasks of Spark run it.
+    """Return the result of a function on the rows of a frame, run in Spark tasks.
 
     Args:
-        frame: Frame whose rows the tasks get, as record batches.
-        task: Takes those of a task, and yields batches.
+        frame: Frame whose rows the tasks receive, as record batches.
+        task: Function that receives the batches of a task, and yields batches.
         schema: Schema of the batches that the tasks yield.
     """
     return frame.mapInArrow(travelling(without_jars(task)), schema)
 
 
 def travelling(function: Callable[[_Argument], _Result]) -> Callable[[_Argument], _Result]:
-    """Return a function that a worker can load in any Python, and that reports what it lacks there."""
+    """Return a function that a worker can load in any Python, and that reports missing packages."""
     load = loading(function)
     loaded: list[Callable[[_Argument], _Result]] = []
 
-    # It travels by its code, and must name nothing of this module.
+    # It is pickled by its code, and must not name anything of this module.
     def run(argument: _Argument) -> _Result:
         if not loaded:
             loaded.append(load())
@@ -64,16 +64,17 @@ def travelling(function: Callable[[_Argument], _Result]) -> Callable[[_Argument]
 
 
 def loading(thing: object) -> Callable[[], Any]:
-    """Return a function that gives `thing` in a worker; it can be loaded in any Python.
+    """Return a function that returns `thing` in a worker; any Python can load it.
 
-    It raises there what `naming_worker_errors` knows. What the driver has of it is the object again.
+    If Lakebed is missing there or has another release, it raises an error that
+    `naming_worker_errors` recognises.
     """
     from pyspark import cloudpickle
 
     payload = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]  # of pyspark
     own, remedy = _RELEASE, remedy_of()
 
-    # It travels by its code: it must name nothing of this module, and nothing that is not Python's.
+    # It is pickled by its code: it must not name anything of this module or of other packages.
     def load() -> Any:
         import importlib
         import pickle
@@ -95,20 +96,20 @@ def loading(thing: object) -> Callable[[], Any]:
 
 
 class Travels:
-    """A value that Spark pickles for its workers, which report what they lack before they load it."""
+    """A value that workers load only after a check of their packages."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as a function that needs nothing but Python."""
+        """Pickle as a function that needs only Python."""
         return parcel(self)
 
 
 def parcel(value: object) -> tuple[Any, ...]:
-    """Return what `__reduce__` of a value gives that travels so; see `Travels`."""
+    """Return the result of `__reduce__` for a value that is sent to workers; see `Travels`."""
     return loading(_Itself(value)), ()
 
 
 class _Itself:
-    """Pickles as the value that it holds, by the ways of Python."""
+    """A wrapper that pickles as the value that it holds, in Python's own way."""
 
     def __init__(self, value: object) -> None:
         self._value = value
@@ -123,7 +124,7 @@ def _bare(kind: type[object]) -> object:
 
 
 def remedy_of() -> str:
-    """Return what to do where workers run a Python in which Lakebed cannot work."""
+    """Return the remedy if workers run a Python in which Lakebed cannot work."""
     return (
         f"Install 'lakebed[spark]=={_RELEASE}' there, ship an environment by spark.archives, or "
         "name a Python that has it by PYSPARK_PYTHON or spark.pyspark.python before the session "
@@ -135,7 +136,7 @@ _OURS = re.compile(r"lakebed\.errors\.WorkerEnvironmentError: (.+)")
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\D+?(\d[\d.]*)\D+?(\d[\d.]*\d)")
 _NO_PYTHON = re.compile(r'Cannot run program "([^"\n]*python[^"\n]*)"')
 _NO_WORKER = re.compile(r"Error from python worker:\s+(.+)")
-# What Spark itself, or what it loads before a function of ours, may miss.
+# Modules that Spark may miss before it loads a function of Lakebed.
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (No module named '(?:lakebed|pyarrow)\b.*')")
 _NO_PACKAGE = re.compile(r"\[(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\] (PyArrow.+)")
 
@@ -145,7 +146,7 @@ def naming_worker_errors() -> Iterator[None]:
     """Name the errors of a worker's Python in which Lakebed cannot work.
 
     Raises:
-        WorkerEnvironmentError: A worker reported it; from what Spark has raised.
+        WorkerEnvironmentError: A worker reported it; the cause is the error of Spark.
     """
     try:
         yield
@@ -157,7 +158,7 @@ def naming_worker_errors() -> Iterator[None]:
 
 
 def find_worker_error(exc: BaseException) -> WorkerEnvironmentError | None:
-    """Return what an exception of Spark reports of a worker's Python; None if that is not its reason."""
+    """Return the error for a Spark exception about a worker's Python; None for any other."""
     if not type(exc).__module__.startswith(("pyspark.", "py4j.")):
         return None
     remedy, problem = remedy_of(), _problem_in(str(exc))
@@ -184,12 +185,12 @@ def _problem_in(text: str) -> str:
 def without_jars(task: Task) -> Task:
     """Return a task after which the next one in its worker does not read the jars again.
 
-    What `spark.jars.packages` names comes to lie on `sys.path` of the workers, since a jar may hold
-    Python too. A worker forgets at the beginning of each task what it knows of its path, and Python
-    before 3.13 then reads the directory of each jar at once: a third of a second a task for the jars
-    of two table formats. A jar does not change while Spark runs.
+    Spark adds the jars of `spark.jars.packages` to `sys.path` of the workers, since a jar may hold
+    Python code too. A worker clears the caches of its path at the beginning of each task, and
+    Python before 3.13 then reads the directory of each jar at once: a third of a second per task
+    for the jars of two table formats. A jar does not change while Spark runs.
 
-    What looks for a module in a jar finds it as before: Python keeps their directories elsewhere.
+    Modules in a jar are found as before: Python keeps the directories of jars elsewhere.
     """
 
     @wraps(task)
@@ -203,7 +204,7 @@ def without_jars(task: Task) -> Task:
 
 
 def forget_jars() -> None:
-    """Take jars out of what Python asks to forget what it knows."""
+    """Remove the jars from the importers whose caches Python clears."""
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimport.zipimporter) and path.endswith(".jar"):
             sys.path_importer_cache.pop(path, None)

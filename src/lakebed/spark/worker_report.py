@@ -1,7 +1,7 @@
-"""Reports of Spark's workers: which Python they run, and what they reach.
+"""Reports of Spark's workers: the Python that they run, and their access to a store.
 
-A plain function of Python is asked for it, since that needs nothing on the workers but Spark itself.
-So they answer where Lakebed could not run, too.
+A plain Python function collects the report, since that needs only Spark on the workers. So workers
+report even if Lakebed cannot run there.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from lakebed.store.base import delete_or_leave, location_exists
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Kerberos refuses clocks that are further apart; services of object stores do at 15 minutes.
+# Kerberos refuses clocks that are further apart; object stores allow 15 minutes.
 MOST_CLOCK_S = 300.0
 
 _FOLDER = "lakebed-doctor"
 _UNKNOWN_HOST = "?"
-_TASKS_AN_EXECUTOR = 2  # Spark gives one to each in turn, if they are free
-_TASKS = 32  # where executors are not known
+_TASKS_AN_EXECUTOR = 2  # Spark assigns them in turn, if executors are free
+_TASKS = 32  # if the executors are unknown
 _SINGLE_TASKS = 16
-_HELD_S = 0.1  # a task keeps its place, so that others are taken for the next ones
+_HELD_S = 0.1  # a task occupies its executor, so that the next tasks use others
 _ROUNDS = 5
 _FAILED_ON = re.compile(r"\(TID \d+\) \((\S+) executor \S+\)")
 
@@ -46,14 +46,14 @@ class WorkerReport:
 
     Attributes:
         host: Host of the worker; `?` where Spark does not report it.
-        executable: Its path; None of one that could not be asked.
-        python: Its release; None as above.
-        lakebed: The release of Lakebed that it would import; None if it has none.
-        pyarrow: The same of pyarrow.
-        clock_s: Least difference between its clock and that of this process, in seconds: 0.0 where the
-            time that it took to ask may explain the distance; None of one that could not be asked.
-        store: Access to the location, `reads and writes` or `reads`; None if that was not
-            asked, or failed.
+        executable: Path of the Python; None if it could not answer.
+        python: Release of the Python; None if it could not answer.
+        lakebed: Release of Lakebed that it would import; None if there is none.
+        pyarrow: Release of pyarrow that it would import; None if there is none.
+        clock_s: Least difference between its clock and that of this process, in seconds: 0.0 if the
+            duration of the request may explain it; None if it could not answer.
+        store: Access to the location, `reads and writes` or `reads`; None if it was not tested, or
+            failed.
         problems: Reasons why Lakebed does not work there, in full sentences.
     """
 
@@ -74,27 +74,28 @@ def look_at_workers(
     storage_options: Mapping[str, str] | None = None,
     timeout_s: float = 120.0,
 ) -> tuple[WorkerReport, ...]:
-    """Ask the workers of a session which Python they run, and whether they reach a store.
+    """Check which Python the workers of a session run, and whether they reach a store.
 
     Args:
-        spark: The session, of Spark Connect, too; None for the one that runs, else a local one.
-        location: Location of the store, as of `lakebed.open_repository`; None to ask for none. A small object
-            is written there by this process and by each worker, read by the others, and removed.
-        storage_options: Options of the store, as of `lakebed.open_repository`.
+        spark: The session, also of Spark Connect; None for the running one, else a local one.
+        location: Location of the store, as for `lakebed.open_repository`; None to test none. This
+            process and each worker write a small object there, which the others read, and remove
+            it.
+        storage_options: Options of the store, as for `lakebed.open_repository`.
         timeout_s: Seconds to wait for a cluster that runs no task.
 
     Returns:
-        A report for each Python of each host that has executors now, in order of their names. Spark
-        chooses where tasks run: a session that is not of Connect reports which hosts it has, and one
-        that no task has come to is in the answer with that as its problem.
+        A report for each Python of each host that has executors now, ordered by name. Spark chooses
+        where tasks run: a classic session knows its hosts, and a host on which no task has run is
+        reported with that problem.
 
     Raises:
-        InvalidInputError: Only this process sees the store, as of one in memory.
+        InvalidInputError: Only this process can access the store, such as one in memory.
         StorageError: This process cannot reach the store.
         MissingDependencyError: pyspark, Java, or a client of the store is not installed.
 
     Cost:
-        Some Spark jobs of short tasks, a second or two; at the store about four requests a task.
+        Some Spark jobs of short tasks, a second or two; about four requests to the store per task.
     """
     session = get_session(spark)
     with _scratch(location, storage_options or {}) as scratch:
@@ -103,7 +104,7 @@ def look_at_workers(
 
 @dataclass(frozen=True, slots=True)
 class _Scratch:
-    """A few objects in a store, by which workers and this process see whether they see each other.
+    """A few objects in a store, by which workers and this process test whether they share it.
 
     Attributes:
         store: The store that holds the objects.
@@ -117,7 +118,7 @@ class _Scratch:
 
     @property
     def key(self) -> str:
-        """Return the key of the object that this process has written."""
+        """Return the key of the object of this process."""
         return f"{self.folder}/driver"
 
     def try_from_worker(self) -> dict[str, str]:
@@ -128,7 +129,7 @@ class _Scratch:
                 return {"store": "reads"}
             if not any(info.key == self.key for info in self.store.list(self.folder)):
                 return {
-                    "problem": f"It does not see what this process has written to {self.store.uri}: "
+                    "problem": f"It cannot read an object that this process wrote to {self.store.uri}: "
                     "a path must be the same mount on all hosts."
                 }
             key = f"{self.folder}/{uuid.uuid4().hex}"
@@ -138,7 +139,7 @@ class _Scratch:
         return {"store": "reads and writes", "key": key}
 
     def sees(self, key: str) -> bool:
-        """Return whether this process reads what a worker has written."""
+        """Return whether this process can read an object that a worker has written."""
         try:
             return self.store.get(key).data == self.store.get(self.key).data
         except LakebedError:
@@ -153,13 +154,13 @@ def _scratch(location: str | None, storage_options: Mapping[str, str]) -> Iterat
     store = open_store(location, storage_options=StorageOptions(storage_options))
     if not store.is_shared:
         raise InvalidInputError(
-            f"Workers do not see {store.uri}, which lies in the memory of this process.",
+            f"Workers cannot access {store.uri}, which is in the memory of this process.",
             hint="Name a directory that all hosts mount, or an object store.",
         )
     if not location_exists(store):
         raise InvalidInputError(
-            f"There is no directory {store.uri} yet, so that workers cannot be asked for it.",
-            hint="Make it, or leave it out.",
+            f"The directory {store.uri} does not exist, so workers cannot test it.",
+            hint="Create it, or leave it out.",
         )
     folder = f"{_FOLDER}/{uuid.uuid4().hex}"
     scratch = _Scratch(store, folder, is_writable=True)
@@ -180,7 +181,7 @@ class _Answer:
     """Report of a task.
 
     Attributes:
-        report: Result of its function; see `_asking`.
+        report: Result of the function of `_asking`.
         clock_s: Difference of the clocks, as in `WorkerReport`.
     """
 
@@ -193,15 +194,15 @@ class _Answer:
 
 
 class _Inspection:
-    """Asks until no new worker answers."""
+    """Requests of reports until no new worker answers."""
 
     def __init__(self, spark: SparkSession, scratch: _Scratch | None, timeout_s: float) -> None:
         self._spark = spark
         self._scratch = scratch
         self._timeout_s = timeout_s
         self._answers: dict[tuple[str, str], _Answer] = {}
-        self._directories: set[tuple[str, str]] = set()  # of executors, each with its host
-        self._problems: dict[str, str] = {}  # by host, of those that could not answer
+        self._directories: set[tuple[str, str]] = set()  # of executors, with their hosts
+        self._problems: dict[str, str] = {}  # by host, for hosts that could not answer
 
     def reports(self) -> tuple[WorkerReport, ...]:
         """Return all reports."""
@@ -227,21 +228,21 @@ class _Inspection:
         return len(self._answers) + len(self._problems)
 
     def _missing_hosts(self) -> str:
-        """Return that Spark has more hosts than have reported; empty if not."""
-        # Compared by their numbers: a host may have another name for Spark than for itself, and one
-        # host several.
+        """Return a problem if Spark has more hosts than have reported; empty otherwise."""
+        # Compared by number: Spark may use another name of a host than the host itself, and a host
+        # may have several names.
         executors = _executor_hosts(self._spark)
         count = len(set(executors))
         reported = {host for host, _ in self._answers} | set(self._problems)
         if len(reported) >= count or len(self._directories) >= len(executors):
             return ""
         return (
-            f"Spark has executors on {count} hosts, and has given tasks on {len(reported)} of them; "
+            f"Spark has executors on {count} hosts, but has run tasks on only {len(reported)} of them; "
             "the others may be busy."
         )
 
     def _ask_all(self) -> None:
-        """Ask by one job, which reaches all hosts; where a host fails it, by jobs of one task."""
+        """Run one job, which reaches all hosts; if a host fails it, run jobs of one task."""
         count = _TASKS
         if is_classic(self._spark):
             count = _TASKS_AN_EXECUTOR * max(1, len(_executor_hosts(self._spark)))
@@ -249,7 +250,7 @@ class _Inspection:
             list(at_once(lambda _: self._ask(1), range(min(count, _SINGLE_TASKS)), 4))
 
     def _ask(self, count: int) -> bool:
-        """Take answers of so many tasks; return whether the job came to its end."""
+        """Collect the answers of some tasks; return whether the job has finished."""
         from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
         ask = F.udf(_asking(self._scratch), "string", useArrow=False).asNondeterministic()
@@ -276,7 +277,7 @@ class _Inspection:
     def _failure(self, exc: BaseException, *, is_over: bool) -> tuple[str, str]:
         if is_over:
             return _UNKNOWN_HOST, (
-                f"No task came to its end within {self._timeout_s:.0f} s; the cluster may have no "
+                f"No task finished within {self._timeout_s:.0f} s; the cluster may have no "
                 "free executors."
             )
         error = find_worker_error(exc)
@@ -289,11 +290,13 @@ class _Inspection:
         store, key = report.get("store"), report.get("key")
         if key is not None and self._scratch is not None and not self._scratch.sees(key):
             problems.append(
-                f"This process does not see what it has written to {self._scratch.store.uri}."
+                f"This process cannot read an object that it wrote to {self._scratch.store.uri}."
             )
             store = None
         if answer.clock_s > MOST_CLOCK_S:
-            problems.append(f"Its clock is {answer.clock_s:.0f} s from that of this process.")
+            problems.append(
+                f"Its clock differs by {answer.clock_s:.0f} s from that of this process."
+            )
         return WorkerReport(
             host=report["host"],
             executable=report["executable"],
@@ -307,7 +310,7 @@ class _Inspection:
 
 
 def _asking(scratch: _Scratch | None) -> Callable[[int], str]:
-    """Return the function that tasks run: it reports what there is, as JSON."""
+    """Return the function of the tasks, which returns a report as JSON."""
     probe = None if scratch is None else scratch.try_from_worker
     load, held_s = loading(probe), _HELD_S
 
@@ -348,7 +351,7 @@ def _asking(scratch: _Scratch | None) -> Callable[[int], str]:
 
 @contextlib.contextmanager
 def _limited(spark: SparkSession, timeout_s: float) -> Iterator[threading.Event]:
-    """End the jobs of this thread after a while, and report that."""
+    """Cancel the jobs of this thread after a time limit, and set an event."""
     is_over, tag = threading.Event(), f"lakebed-doctor-{uuid.uuid4().hex}"
 
     def end() -> None:
@@ -366,9 +369,9 @@ def _limited(spark: SparkSession, timeout_s: float) -> Iterator[threading.Event]
 
 
 def _executor_hosts(spark: SparkSession) -> Sequence[str]:
-    """Return the host of each executor as Spark knows it; none where that is not known.
+    """Return the host of each executor by Spark's name for it; none if they are unknown.
 
-    So it is on Spark Connect, and where the driver does the work of executors.
+    They are unknown on Spark Connect, and if the driver does the work of executors.
     """
     if not is_classic(spark):
         return ()

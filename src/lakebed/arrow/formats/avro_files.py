@@ -71,7 +71,7 @@ class AvroWriter(FileWriter):
             content: Takes the bytes; None for memory.
 
         Raises:
-            MissingDependencyError: fastavro, or what it needs for the codec, is not installed.
+            MissingDependencyError: fastavro, or its package for the codec, is not installed.
         """
         super().__init__(content)
         self._row_count = 0
@@ -129,7 +129,7 @@ class AvroReader:
 
         Raises:
             CorruptMetadataError: The file is damaged, or does not fit `wanted`.
-            MissingDependencyError: fastavro, or what it needs for the codec, is not installed.
+            MissingDependencyError: fastavro, or its package for the codec, is not installed.
         """
         plain, target = _plain_schema(wanted), schema_to_arrow(wanted)
         with _translating():
@@ -142,7 +142,7 @@ class AvroReader:
 
         Raises:
             CorruptMetadataError: The file is damaged.
-            MissingDependencyError: fastavro, or what it needs for the codec, is not installed.
+            MissingDependencyError: fastavro, or its package for the codec, is not installed.
         """
         with _translating():
             return sum(

@@ -120,7 +120,7 @@ class Content(io.RawIOBase):
         return b"".join(self._pieces)
 
     def take(self) -> pa.NativeFile:
-        """Return what was written so far, for reading, and start again without bytes."""
+        """Return the bytes written so far, for reading, and start again without bytes."""
         self._gather()
         if self._file is None:
             source: pa.NativeFile = pa.BufferReader(self.getvalue())
@@ -216,7 +216,7 @@ class RunningFacts:
         bounds = pc.min_max(column)
         try:
             low, high = bounds["min"].as_py(), bounds["max"].as_py()
-        except (OverflowError, ValueError):  # a time outside the years that Python knows
+        except (OverflowError, ValueError):  # a time outside the years of Python
             self._is_known = False
             return
         if low is None or is_nan(low):  # only nulls and NaN

@@ -20,9 +20,9 @@ _MIN_SAMPLE, _MAX_SAMPLE = 1_024, 65_536
 class ParquetWriter(FileWriter):
     """Writes one row group per `write`; facts come from the footer and from the values it lacks.
 
-    Arrow's bounds leave NaN out, but NaN is greater than every number for Spark, Hive and other
+    Arrow's bounds ignore NaN, but NaN is greater than every number for Spark, Hive and other
     readers of bounds. So a column of floats that holds one has no bounds in the whole file, as if
-    they had not been computed. Our own facts hold what is known of it.
+    they had not been computed. Our own facts hold the bounds that are known.
     """
 
     def __init__(self, schema: pa.Schema, compression: str, content: Content | None = None) -> None:
@@ -221,6 +221,6 @@ def _merge_stats(stats: list[pq.Statistics | None], value_counts: list[int]) -> 
         return ColumnFacts(null_count=null_count)
     try:
         low, high = min(stat.min for stat in with_values), max(stat.max for stat in with_values)
-    except (OverflowError, ValueError):  # a time outside the years that Python knows
+    except (OverflowError, ValueError):  # a time outside the years of Python
         return ColumnFacts(null_count=null_count)
     return ColumnFacts(min=low, max=high, null_count=null_count)

@@ -107,7 +107,7 @@ def with_document_fields(batch: pa.RecordBatch, descriptor: DatasetDescriptor) -
         uuid = uuids.filter(broken)[0].as_py()
         raise SchemaMismatchError(
             f"Uuid {uuid[:80]!r} is empty, or holds a tab or a newline.",
-            hint="Give a uuid that can stand before the tab of a line.",
+            hint="Give a uuid without them: a tab follows it in the line.",
         )
     documents = pc.replace_substring_regex(documents, "[\r\n]", " ")
     fields = descriptor.document_fields

@@ -52,7 +52,7 @@ class _RowChunk(Chunk):
     def batch(self) -> pa.RecordBatch:
         if not self._left_out:
             return self._rows
-        # By position: what is left out may stand there twice.
+        # By position: a column that is left out may appear twice.
         columns = list(enumerate(self._rows.schema.names))
         self.ignored = values_of(
             (name, self._rows.column(i)) for i, name in columns if name in self._left_out

@@ -133,7 +133,7 @@ class Census:
 
 
 def _is_at_most(value: Any, levels: int) -> bool:
-    """Whether a value has no more levels of lists and objects than these."""
+    """Return whether a value has at most so many levels of lists and objects."""
     match value:
         case list():
             return levels > 0 and all(_is_at_most(inner, levels - 1) for inner in value)

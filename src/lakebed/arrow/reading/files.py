@@ -137,7 +137,7 @@ class RawFile:
         """Open the raw bytes for random access.
 
         Raises:
-            InvalidInputError: There is no such file.
+            InvalidInputError: The file does not exist.
         """
         if self.location == STDIN:
             return pa.PythonFile(sys.stdin.buffer, mode="r")
@@ -191,7 +191,7 @@ class StoredFile(RawFile):
         """Open the raw bytes for random access.
 
         Raises:
-            InvalidInputError: There is no such file.
+            InvalidInputError: The file does not exist.
         """
         if self.content is not None:
             return pa.BufferReader(self.content)
@@ -577,7 +577,7 @@ def check_header(names: tuple[str, ...], options: CsvOptions) -> tuple[str, ...]
     """Return the names of a header, which must be unique.
 
     Raises:
-        SchemaMismatchError: The header is missing, a column comes twice in it, or it uses another
+        SchemaMismatchError: The header is missing, a column appears twice in it, or it uses another
             delimiter.
     """
     if not names:
@@ -587,7 +587,7 @@ def check_header(names: tuple[str, ...], options: CsvOptions) -> tuple[str, ...]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise SchemaMismatchError(
-            f"Column {twice!r} comes twice in the header.", hint="Rename one of them."
+            f"Column {twice!r} appears twice in the header.", hint="Rename one of them."
         )
     # Field names hold none of these characters.
     between = next((delimiter for delimiter in _DELIMITERS if delimiter in names[0]), None)

@@ -1,4 +1,4 @@
-"""The hash that shows whether a content is what was stored."""
+"""The hash that shows whether a content equals the stored one."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Counts:
     Attributes:
         row_count: Rows that were staged.
         rejected_count: Lines, or rests of damaged files, that were rejected.
-        is_damaged: True if its content is not what was stored, so that no row of it was taken.
+        is_damaged: True if its content differs from the stored one, so no row of it was taken.
         rest_count: Number of rejects that are rests of the file, whose extent is unknown.
         unknown_count: Number of rejects for a field that the dataset lacks.
         reason: Reason of the first reject; empty if there is none.
@@ -182,7 +182,7 @@ def sift_all(
     `on_rows` is called where one worker reads in this process.
 
     Raises:
-        LakebedError: As of `sift`; what the workers wrote is deleted.
+        LakebedError: As of `sift`; the files of the workers are deleted.
 
     Cost:
         As `sift`. Each task of Spark returns some hundred bytes for each file that was written.
@@ -475,7 +475,7 @@ def read_rejects(store: Store, keys: Sequence[str]) -> Generator[pa.RecordBatch,
     """Yield the rejects that `sift` wrote: `REJECTS`, and for each its kind, rows and a hint.
 
     Raises:
-        CorruptMetadataError: A file is not what was written.
+        CorruptMetadataError: A file differs from the one that was written.
     """
     for key in keys:
         try:

@@ -1,4 +1,4 @@
-"""Fields of raw files that the dataset lacks: what becomes of them, and how they are left out."""
+"""Fields of raw files that the dataset lacks: rules for them, and their removal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Unknown = Literal["reject", "ignore", "keep"]
 out of the rows, and counted. `keep`: the field is added to the schema of the dataset, nullable.
 """
 
-LIST, MAP = "[]", "{}"  # in paths, of what a list or a map holds
+LIST, MAP = "[]", "{}"  # in paths, for the elements of a list or a map
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def _known_of(
 
 
 def holds_value(value: Any) -> bool:
-    """Return whether something but nulls, empty lists and empty objects stands in a JSON value.
+    """Return whether a JSON value holds anything except nulls, empty lists and empty objects.
 
     >>> holds_value([[], {"a": None}]), holds_value([0])
     (False, True)

@@ -1,4 +1,4 @@
-"""Partition functions and strategies: which partition an entity belongs to, and the reverse."""
+"""Partition functions and strategies, which map entities to partitions and back."""
 
 from lakebed.model.partition.calendar import CALENDAR_UNITS, CalendarPart, Date
 from lakebed.model.partition.date_format import DateFormat

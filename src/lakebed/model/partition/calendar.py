@@ -1,8 +1,8 @@
 """The calendar of a time: the day it falls on, and its year, month, day, hour and minute.
 
-All in UTC; of a timestamp without zone, what it shows. The calendar is the proleptic Gregorian
-one, in whole numbers, so that it goes on where Python's and Arrow's end. The same arithmetic
-serves Python numbers and NumPy columns.
+All in UTC; a timestamp without zone is taken as it is. The calendar is the proleptic Gregorian one,
+in integer arithmetic that extends beyond the years of Python and Arrow. It works on Python numbers
+and on NumPy columns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TimeFunction(PartitionFunction, ABC):
     """A function of a time: a date, a timestamp, or a number that counts from 1970 on.
 
     Attributes:
-        unit: What a number counts: s, ms, us or ns.
+        unit: Unit of a number: s, ms, us or ns.
     """
 
     unit: str = "ms"
@@ -53,19 +53,19 @@ class TimeFunction(PartitionFunction, ABC):
             )
 
     def check_unit(self, source: Type) -> None:
-        """Check that only a number has another unit than the default.
+        """Check that the unit is the default unless the source is a number.
 
         Raises:
-            PartitionSpecError: Another type has one.
+            PartitionSpecError: A source of another type has a unit.
         """
         if self.unit != "ms" and kind_of(source) not in _NUMBERS:
             raise PartitionSpecError(
-                f"{self.call} with unit {self.unit!r}: field {self.source!r} is a {source}.",
+                f"{self.call} cannot have unit {self.unit!r}: field {self.source!r} is a {source}.",
                 hint="Leave the unit out: only numbers have one.",
             )
 
     def ticks_a_day(self, source: Type) -> int:
-        """Return how many steps of the source make a day."""
+        """Return the number of steps of the source in a day."""
         kind = kind_of(source)
         if kind is Kind.DATE:
             return 1
@@ -89,7 +89,7 @@ class TimeFunction(PartitionFunction, ABC):
         return ticks.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow has no types
 
     def day_limits(self, source: Type, first: int, last: int) -> Limits | None:
-        """Return the limits of numbers that fall on days from the first to the last."""
+        """Return the limits of numbers that fall on some days; None for other types."""
         if kind_of(source) not in _NUMBERS:
             return None
         low, high = INTEGER_LIMITS[kind_of(source)]
@@ -110,11 +110,11 @@ class Date(TimeFunction):
         return Primitive(Kind.DATE)
 
     def limits(self, source: Type) -> Limits | None:
-        """Return the limits of numbers: other types end there by themselves."""
+        """Return the limits of numbers; other types cannot exceed them."""
         return self.day_limits(source, FIRST_DAY, LAST_DAY)
 
     def is_ordered(self, source: Type) -> bool:  # noqa: ARG002 - see PartitionFunction
-        """Later days are greater."""
+        """Return True: later days are greater."""
         return True
 
     def value(self, value: Scalar, source: Type) -> Scalar:
@@ -135,7 +135,7 @@ class Date(TimeFunction):
         return _with_nulls(days, array).cast(pa.date32())
 
     def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:
-        """Project as every function, but of a date as the identity that it is."""
+        """Project as other functions do; for a date, this function is the identity."""
         if kind_of(source) is Kind.DATE:
             return replace(leaf, column=self.name)
         return super(Date, self).project(leaf, source, strict=strict)
@@ -146,7 +146,7 @@ class CalendarPart(TimeFunction):
     """Year, month (1-12), day (1-31), hour (0-23) or minute (0-59) of a time.
 
     Attributes:
-        part: Which of them.
+        part: Name of the part, such as `year`.
     """
 
     part: str
@@ -165,7 +165,7 @@ class CalendarPart(TimeFunction):
     def from_parameters(
         cls, type_name: str, source: str, name: str | None, parameters: Any
     ) -> CalendarPart:
-        """Build the part that the type names."""
+        """Build the function of the part that the type names."""
         return cls(
             source=source, name=type_name if name is None else name, part=type_name, **parameters
         )
@@ -189,7 +189,8 @@ class CalendarPart(TimeFunction):
         """Return int.
 
         Raises:
-            PartitionSpecError: A date has no hour, or the type has no unit.
+            PartitionSpecError: The source is a date and the part hour or minute, or the type has no
+                unit.
         """
         self.check_unit(source)
         if kind_of(source) is Kind.DATE and self.part in ("hour", "minute"):
@@ -199,13 +200,13 @@ class CalendarPart(TimeFunction):
         return Primitive(Kind.INT)
 
     def limits(self, source: Type) -> Limits | None:
-        """Return the limits of numbers: a year is a number of 32 bits."""
+        """Return the limits of numbers; a year must fit in 32 bits."""
         if self.part != "year":
             return self.day_limits(source, -(2**63), 2**63)
         return self.day_limits(source, first_day_of(-(2**31)), first_day_of(2**31) - 1)
 
     def is_ordered(self, source: Type) -> bool:  # noqa: ARG002 - see PartitionFunction
-        """Later years are greater; the other parts begin anew."""
+        """Return True for years, which grow with time; the other parts repeat."""
         return self.part == "year"
 
     def value(self, value: Scalar, source: Type) -> Scalar:
@@ -224,8 +225,8 @@ class CalendarPart(TimeFunction):
             return ticks % a_day // (a_day // 24)
         if self.part == "minute":
             return ticks % a_day // (a_day // 1440) % 60
-        place = CALENDAR_UNITS.index(self.part)
-        return of_days(lambda days: civil(days)[place], ticks // a_day)
+        position = CALENDAR_UNITS.index(self.part)
+        return of_days(lambda days: civil(days)[position], ticks // a_day)
 
 
 def _with_nulls(values: np.ndarray[Any, Any], like: pa.Array) -> pa.Array:
@@ -234,7 +235,7 @@ def _with_nulls(values: np.ndarray[Any, Any], like: pa.Array) -> pa.Array:
 
 
 def of_days(compute: Callable[[Any], Any], days: Any) -> Any:
-    """Compute something of days: of a column that stays in few days, of each day once."""
+    """Apply a function to days; for a column that spans few days, once per day."""
     if isinstance(days, int) or not len(days):
         return compute(days)
     first, last = int(days.min()), int(days.max())
@@ -244,7 +245,7 @@ def of_days(compute: Callable[[Any], Any], days: Any) -> Any:
 
 
 def civil(days: Any) -> tuple[Any, Any, Any]:
-    """Return year, month and day of days since 1970-01-01: of a number, or of a NumPy column.
+    """Return year, month and day of days since 1970-01-01, a number or a NumPy column.
 
     Source:
         Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": years that begin in March,

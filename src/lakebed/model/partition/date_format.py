@@ -28,13 +28,18 @@ _MONTHS = (
 _DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 _LETTERS = "yYMwdDEuaHkKhmsS"
 
-# What order a field adds, after what: year 1, month 2, day 3, hour 4, minute 5, second 6, and 7.
+# Ranks of the letters by which texts are ordered, each after the one before: year 1 to fraction 7.
 _RANKS = {"y": 1, "M": 2, "d": 3, "D": 3, "H": 4, "m": 5, "s": 6, "S": 7}
-_WIDTHS = {"y": (4, 99), "M": (2, 2), "D": (3, 99), "S": (3, 99)}  # that sort as text; else (2, 99)
-# How often a day the number of a letter may change, for those that change within a day.
+_WIDTHS = {
+    "y": (4, 99),
+    "M": (2, 2),
+    "D": (3, 99),
+    "S": (3, 99),
+}  # widths that sort as text; else (2, 99)
+# Changes a day of the number of each letter that changes within a day.
 _HOURS = dict.fromkeys("aHkKh", 24)
 _STEPS_A_DAY = _HOURS | {"m": 1_440, "s": 86_400, "S": 86_400_000}
-# From where on a field says nothing new.
+# Rank from which on a letter is redundant.
 _KNOWN_FROM = _RANKS | {"Y": 3, "w": 3, "E": 3, "u": 3, "a": 4, "k": 4, "K": 4, "h": 4}
 
 
@@ -48,14 +53,14 @@ class _Field(NamedTuple):
 class DateFormat(TimeFunction):
     """The text of a time in UTC, by a pattern such as `yyyy-MM-dd`.
 
-    The pattern is one of Java's SimpleDateFormat, in English, with weeks that begin on Sunday and
-    the first of them that of January 1. Years are 1 to 9999, so that texts have one length.
+    The pattern is one of Java's SimpleDateFormat, in English. Weeks begin on Sunday, and week 1
+    is the one of January 1. Years are 1 to 9999, so texts have one length.
 
-    Comparisons prune where the order of the texts is that of the times.
+    Comparisons prune if the texts are ordered as the times are.
 
     Attributes:
-        format: The pattern: letters `y Y M w d D E u a H k K h m s S`, quoted text, and what is
-            no letter; no `/`.
+        format: The pattern: letters `y Y M w d D E u a H k K h m s S`, quoted text, and other
+            characters except `/`.
     """
 
     format: str
@@ -66,13 +71,14 @@ class DateFormat(TimeFunction):
     def __post_init__(self) -> None:
         if not isinstance(self.format, str) or not self.format:
             raise PartitionSpecError(
-                f"{self.call} with pattern {self.format!r}.", hint="Give one such as yyyy-MM-dd."
+                f"{self.call} cannot use the pattern {self.format!r}.",
+                hint="Give one such as yyyy-MM-dd.",
             )
         try:
             self._fields()
         except ValueError as exc:
             raise PartitionSpecError(
-                f"{self.call} with pattern {self.format!r}.", hint=str(exc)
+                f"{self.call} cannot use the pattern {self.format!r}.", hint=str(exc)
             ) from exc
         super(DateFormat, self).__post_init__()
 
@@ -101,7 +107,7 @@ class DateFormat(TimeFunction):
         return self.day_limits(source, FIRST_DAY, LAST_DAY)
 
     def is_ordered(self, source: Type) -> bool:  # noqa: ARG002 - see PartitionFunction
-        """Whether later texts are greater."""
+        """Return whether texts of later times are greater."""
         return self._rank() > 0
 
     def value(self, value: Scalar, source: Type) -> Scalar:
@@ -131,7 +137,7 @@ class DateFormat(TimeFunction):
                 f"{self.call}: a value is outside the years 1 to 9999.",
                 hint="Correct it, or give null.",
             )
-        # Times of one text are formatted once.
+        # Times with the same text are formatted once.
         finest = max((_STEPS_A_DAY.get(field.letter, 1) for field in self._fields()), default=1)
         step = max(1, a_day // finest)
         encoded = pa.array(ticks // step).dictionary_encode()
@@ -139,7 +145,7 @@ class DateFormat(TimeFunction):
         return pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
 
     def _texts(self, ticks: Any, source: Type) -> pa.Array:
-        """Return the texts of a NumPy column, made field by field."""
+        """Return the texts of a NumPy column, built field by field."""
         import pyarrow.compute as pc
 
         numbers = self._numbers(ticks, source)
@@ -156,7 +162,7 @@ class DateFormat(TimeFunction):
         return pc.binary_join_element_wise(*pieces, "")
 
     def _numbers(self, ticks: Any, source: Type) -> Mapping[str, Any]:
-        """Return the number of each letter, of a number or of a NumPy column."""
+        """Return the number of each letter, for a number or a NumPy column."""
         a_day = self.ticks_a_day(source)
         days, since_midnight = ticks // a_day, ticks % a_day
         year, month, day = civil(days)
@@ -200,7 +206,7 @@ def _names(letter: str, width: int) -> list[str] | None:
 
 
 def _cut(number: Any, letter: str, width: int) -> Any:
-    """Return the number to write: of a year in two letters the last two digits."""
+    """Return the number to write: for a year of two letters, its last two digits."""
     return number % 100 if letter in "yY" and width == 2 else number
 
 
@@ -209,7 +215,7 @@ def _read_pattern(pattern: str) -> tuple[_Field, ...]:
     """Return the pieces of a pattern.
 
     Raises:
-        ValueError: It is none; the message says what to do.
+        ValueError: The pattern is not valid; the message is a hint.
     """
     if "/" in pattern:
         raise ValueError("A partition is one directory: leave out '/'.")
@@ -243,7 +249,7 @@ def _read_pattern(pattern: str) -> tuple[_Field, ...]:
 
 
 def _rank(fields: tuple[_Field, ...]) -> int:
-    """Return how finely the texts order times, or 0 if in some place they do not."""
+    """Return the rank up to which the texts are ordered as times, or 0 if they are not."""
     rank = 0
     for letter, width, _ in fields:
         if not letter or rank >= _KNOWN_FROM[letter]:

@@ -1,4 +1,4 @@
-"""Dimensions: a partition for each allowed value, one for the rest, one for what is missing."""
+"""Dimensions: a partition for each allowed value, one for other values, one for missing values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from lakebed.model.values import INTEGERS, Scalar, format_value
 _NAMED = ("min", "max", "type", "regex")
 _STRING = Primitive(Kind.STRING)
 _TOKEN_LIKE = re.compile(r"~*(OTHER|UNKNOWN)")
-# Kinds of which a value has one text, the same in Python, Arrow and Spark.
+# Kinds whose values have the same single text in Python, Arrow and Spark.
 _KINDS = INTEGERS | {Kind.STRING, Kind.BOOLEAN, Kind.DATE}
 _ORDERED_AS_TEXT = frozenset({Kind.STRING, Kind.DATE})
 
@@ -53,14 +53,14 @@ _ORDERED_AS_TEXT = frozenset({Kind.STRING, Kind.DATE})
 class Dimension(PartitionFunction):
     """The value itself where it is allowed, else `OTHER`; `UNKNOWN` for null.
 
-    The result is text. A genuine text of the form `~*OTHER` or `~*UNKNOWN` gets a `~` in front, so
-    that it never meets the tokens. A value too long for a directory goes to `OTHER`.
+    The result is text. A genuine text of the form `~*OTHER` or `~*UNKNOWN` gets a leading `~`,
+    which keeps it apart from the tokens. A value too long for a directory goes to `OTHER`.
 
     Attributes:
         allowed: The values that have a partition of their own.
-        cap: How many may have one where `allowed` does not list them: `DEFAULT_CAP` if None.
-            Beyond it, values go to `OTHER` as they are written; which ones depends on what a
-            dataset holds, so that `value` and `array` know nothing of it.
+        cap: Upper limit of their number where `allowed` does not list them: `DEFAULT_CAP` if
+            None. Beyond it, writers send further values to `OTHER`. Which ones depends on the data
+            of a dataset, so `value` and `array` do not apply the cap.
     """
 
     allowed: AllowedValues
@@ -78,23 +78,23 @@ class Dimension(PartitionFunction):
         whole = isinstance(self.cap, int) and not isinstance(self.cap, bool)
         if self.cap is not None and (not whole or self.cap < 1):
             raise PartitionSpecError(
-                f"dimension({self.source}) with cap {self.cap!r}.",
+                f"dimension({self.source}) cannot have cap {self.cap!r}.",
                 hint="Give a whole number of at least 1.",
             )
         if self.cap is not None and isinstance(self.allowed, OneOf):
             raise PartitionSpecError(
-                f"dimension({self.source}) with a list and cap {self.cap}.",
-                hint="Leave out the cap: a list has a bound of its own.",
+                f"dimension({self.source}) has a list and cap {self.cap}.",
+                hint="Leave out the cap: a list is limited by itself.",
             )
 
     @classmethod
     def of(
         cls, source: str, allowed: object, *, name: str | None = None, cap: int | None = None
     ) -> Self:
-        """Build one from allowed values in any form that `read_allowed` takes.
+        """Build a dimension from allowed values in any form that `read_allowed` reads.
 
         Raises:
-            PartitionSpecError: The allowed values are of no known form, or the cap is none.
+            PartitionSpecError: The form of the allowed values is unknown, or the cap is not valid.
             InvalidNameError: The name of the partition field is not legal.
         """
         return cls(
@@ -110,14 +110,14 @@ class Dimension(PartitionFunction):
     ) -> Self:
         """Build the function from its parameters; see `PartitionFunction`.
 
-        In text, allowed values are arguments of their own, the ends of a range and a regular
-        expression have names, and without any, every value is allowed.
+        In text, each allowed value is an argument; the ends of a range and a regular expression are
+        named arguments. Without any of these, every value is allowed.
         """
         allowed = parameters["allowed_values"]
         named = {key: value for key, value in parameters.items() if key in _NAMED}
         if named and allowed:
             raise PartitionSpecError(
-                f"{type_name}({source}) with values and {next(iter(named))!r}.",
+                f"{type_name}({source}) has both values and {next(iter(named))!r}.",
                 hint="Give a list, or a range, or a regular expression.",
             )
         if named:
@@ -129,12 +129,12 @@ class Dimension(PartitionFunction):
         return cls.of(source, allowed, name=name, cap=parameters.get("cap"))
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters by name, as JSON has them."""
+        """Return the parameters by name, as in JSON."""
         parameters = {"allowed_values": self.allowed.to_document()}
         return parameters if self.cap is None else parameters | {"cap": self.cap}
 
     def argument_texts(self) -> list[str]:
-        """Return the arguments behind the source, as the short form has them."""
+        """Return the arguments after the source, as in the short form."""
         document = self.allowed.to_document()
         if isinstance(document, dict):
             texts = [f"{key}={sql_literal(value)}" for key, value in document.items()]
@@ -148,7 +148,7 @@ class Dimension(PartitionFunction):
 
     @property
     def cardinality(self) -> int | None:
-        """The number of partitions that it can make besides null's."""
+        """The number of possible partitions besides that of null."""
         listed = self.allowed.values if isinstance(self.allowed, OneOf) else None
         return (len(listed) if listed is not None else self.cap or DEFAULT_CAP) + 1
 
@@ -156,7 +156,7 @@ class Dimension(PartitionFunction):
         """Return string.
 
         Raises:
-            PartitionSpecError: An allowed value is not of the type of the source.
+            PartitionSpecError: An allowed value does not have the type of the source.
         """
         self.bound(source)
         return _STRING
@@ -166,14 +166,14 @@ class Dimension(PartitionFunction):
         return _bind(self.allowed, source, f"dimension({self.source})")
 
     def _listed(self, source: Type) -> tuple[Scalar, ...] | None:
-        """Return the allowed values if all of them have a partition whatever is written."""
+        """Return the allowed values if each always has a partition of its own; else None."""
         listed = self.bound(source).listed
         if listed is None or isinstance(self.allowed, OneOf):
             return listed
         return listed if len(listed) <= (self.cap or DEFAULT_CAP) else None
 
     def capped_at(self, source: Type) -> int | None:
-        """Return how many values may have a partition; None if a list says which."""
+        """Return how many values may have a partition; None if they are listed."""
         return (self.cap or DEFAULT_CAP) if self._listed(source) is None else None
 
     def value(self, value: Scalar, source: Type) -> Scalar:
@@ -193,11 +193,11 @@ class Dimension(PartitionFunction):
 
     @property
     def room_bytes(self) -> int:
-        """Bytes that a percent-encoded value may have in its directory."""
+        """The maximal number of bytes of a percent-encoded value in its directory."""
         return MAX_COMPONENT_BYTES - len(self.name) - 1
 
     def array(self, array: pa.Array, source: Type) -> pa.Array:
-        """Return the texts; each distinct value is looked at once."""
+        """Return the texts; each distinct value is converted once."""
         encoded = array.dictionary_encode()
         try:
             values = encoded.dictionary.to_pylist()
@@ -237,7 +237,7 @@ class Dimension(PartitionFunction):
         return self._one_of(own if strict else (*own, OTHER))
 
     def _own(self, values: tuple[Scalar, ...], source: Type) -> tuple[Scalar, ...]:
-        """Return the partitions of their own that some values have, or may have below the cap."""
+        """Return the own partitions of some values, which they have or, below the cap, may have."""
         images = dict.fromkeys(self.value(value, source) for value in values)
         return tuple(image for image in images if image != OTHER)
 
@@ -254,7 +254,7 @@ class Dimension(PartitionFunction):
         *,
         strict: bool,
     ) -> Predicate:
-        """Ask the condition of each allowed value; what is known of the others decides on OTHER."""
+        """Evaluate the condition for each allowed value; the values in it decide on OTHER."""
         own = self._own(
             tuple(value for value in listed if matches(leaf, {leaf.column: value})), source
         )
@@ -268,9 +268,9 @@ class Dimension(PartitionFunction):
         return self._one_of((*own, OTHER) if keeps_others else own)
 
     def _project_order(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:
-        """Project a comparison by order, where texts have the order of the values.
+        """Project a comparison by order, if texts are ordered as the values are.
 
-        What begins with `~` may be an escaped token, which has lost its place in the order.
+        A text that begins with `~` may be an escaped token, which is not in order.
         """
         assert isinstance(leaf, Comparison)
         if kind_of(source) not in _ORDERED_AS_TEXT:

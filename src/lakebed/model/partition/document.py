@@ -11,7 +11,7 @@ from lakebed.model.partition.function import PartitionFunction
 from lakebed.model.partition.registry import FUNCTIONS, build_function
 
 _HEAD = ("type", "source", "name")
-# Kite's names where they are not ours.
+# Kite's names that differ from ours.
 _KITE = {"dateFormat": "date_format"}
 
 
@@ -19,13 +19,13 @@ def functions_from_json(text: str) -> tuple[PartitionFunction, ...]:
     """Read Kite's JSON form.
 
     Raises:
-        PartitionSpecError: It is no JSON, or not of that form.
+        PartitionSpecError: The text is not JSON, or not of that form.
     """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as exc:
         raise PartitionSpecError(
-            f"A partition strategy that is no JSON: {text[:80]!r}.", hint=str(exc)
+            f"The partition strategy is not JSON: {text[:80]!r}.", hint=str(exc)
         ) from exc
     return functions_from_document(document)
 
@@ -34,7 +34,7 @@ def functions_from_document(document: object) -> tuple[PartitionFunction, ...]:
     """Read Kite's JSON form, parsed.
 
     Raises:
-        PartitionSpecError: It is not of that form; the message names the place.
+        PartitionSpecError: The document is not of that form; the message names the place.
     """
     if not isinstance(document, list):
         raise PartitionSpecError(
@@ -54,7 +54,7 @@ def _read(document: object, place: str) -> PartitionFunction:
     type_name = _type_name(document)
     name = document.get("name")
     if name is not None and not isinstance(name, str):
-        raise PartitionSpecError(f"{place}.name: {reprlib.repr(name)} is no text.")
+        raise PartitionSpecError(f"{place}.name: {reprlib.repr(name)} is not text.")
     if type_name in FUNCTIONS and not FUNCTIONS[type_name].takes_source:
         source = _source_of_provided(document, name, place)
     else:
@@ -75,7 +75,7 @@ def _type_name(document: Mapping[str, object]) -> str:
 
 def _source(document: Mapping[str, object], place: str) -> str:
     source = document.get("source")
-    # Kite takes a number for the text that it looks like.
+    # Kite reads a number as its text.
     if isinstance(source, bool) or not isinstance(source, str | int):
         raise PartitionSpecError(
             f"{place}.source: partition function {document['type']!r} has no source.",

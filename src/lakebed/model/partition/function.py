@@ -1,12 +1,12 @@
-"""What every partition function is, and the simplest of them, the value itself.
+"""The base class of partition functions, and the simplest one, the identity.
 
-Each function is one class with a Python face (`value`) and an Arrow face (`array`) that agree
-value by value; tasks of Spark use the latter. It projects predicates on its source to predicates
-on its result. The law is *strict ⊆ predicate ⊆ permissive*: a partition that the
-permissive projection drops holds no matching entity, and in one that the strict projection keeps,
-every entity matches.
+Each function is one class with a Python form (`value`) and an Arrow form (`array`) that agree
+value by value; Spark tasks use the latter. It projects predicates on its source to predicates on
+its result. The law is *strict ⊆ predicate ⊆ permissive*: a partition that the permissive projection
+drops holds no matching entity, and in a partition that the strict projection keeps, every entity
+matches.
 
-Null maps to null, but in a dimension to `UNKNOWN`.
+Null maps to null, except in a dimension, where it maps to `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -43,27 +43,29 @@ Limits = tuple[Scalar, Scalar]
 class PartitionFunction(ABC):
     """One level of a partition strategy.
 
-    A class names its further parameters, which are attributes of these names, in `required` and
+    A class lists the names of its other parameters, which are attributes, in `required` and
     `optional`: they are its arguments in text, in this order, and its keys in JSON. With
-    `gathers`, the last required one is a tuple of all further arguments.
+    `gathers`, the last required parameter is a tuple of all remaining arguments.
 
     Attributes:
-        source: The field that it is computed from; one in a record by dots.
-        name: The partition field that holds its result.
+        source: The field that the function is computed from; a nested one by dots.
+        name: The partition field that holds the result.
     """
 
     source: str
     name: str
 
     type_name: ClassVar[str]
-    kinds: ClassVar[frozenset[Kind]]  # of the sources that it takes
+    kinds: ClassVar[frozenset[Kind]]  # of supported sources
     required: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...]] = ()
     gathers: ClassVar[bool] = False
-    words: ClassVar[frozenset[str]] = frozenset()  # parameters that text has without quotes
+    words: ClassVar[frozenset[str]] = frozenset()  # parameters without quotes in text
     takes_source: ClassVar[bool] = True  # otherwise the value comes with each write
-    null_value: ClassVar[Scalar] = None  # of a source that is null or missing
-    refined_by: ClassVar[tuple[str, ...]] = ()  # calendar parts that order what is in one partition
+    null_value: ClassVar[Scalar] = None  # for a source that is null or missing
+    refined_by: ClassVar[
+        tuple[str, ...]
+    ] = ()  # calendar parts that order the rows of one partition
 
     def __post_init__(self) -> None:
         check_partition_name(self.name)
@@ -72,16 +74,16 @@ class PartitionFunction(ABC):
     def from_parameters(
         cls, type_name: str, source: str, name: str | None, parameters: Mapping[str, Any]
     ) -> Self:
-        """Build the function from its parameters, all of which the class knows.
+        """Build the function from its parameters, which the class must have.
 
         Args:
-            type_name: The one under which it is registered.
+            type_name: The name under which the function is registered.
             source: The field.
             name: The partition field, or None for the default.
-            parameters: By name.
+            parameters: Parameters by name.
 
         Raises:
-            PartitionSpecError: A parameter is not of its kind.
+            PartitionSpecError: A parameter is not valid.
             InvalidNameError: The name of the partition field is not legal.
         """
         default = cls.default_name(type_name, source)
@@ -89,11 +91,11 @@ class PartitionFunction(ABC):
 
     @classmethod
     def default_name(cls, type_name: str, source: str) -> str:
-        """Return the name of the partition field where none is given."""
+        """Return the default name of the partition field."""
         return f"{flat(source)}_{type_name}"
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters by name, without optional ones that have their default."""
+        """Return the parameters by name, without optional ones that have their default value."""
         fields = type(self).__dataclass_fields__
         parameters = {key: getattr(self, key) for key in self.required}
         for key in self.optional:
@@ -114,7 +116,7 @@ class PartitionFunction(ABC):
         """Return the partition value of one source value that is not None.
 
         Raises:
-            PartitionSpecError: The function has no partition for it.
+            PartitionSpecError: The value has no partition.
         """
 
     @abstractmethod
@@ -122,14 +124,14 @@ class PartitionFunction(ABC):
         """Return the partition values of a column, as an array of the result type.
 
         Raises:
-            PartitionSpecError: The function has no partition for one of them.
+            PartitionSpecError: A value has no partition.
         """
 
     def source_type(self, schema: Schema) -> Type:
         """Return the type of the source.
 
         Raises:
-            PartitionSpecError: It is not in the schema.
+            PartitionSpecError: The source is not in the schema.
         """
         kind = find_type(schema, self.source)
         if kind is None:
@@ -142,21 +144,21 @@ class PartitionFunction(ABC):
 
     @property
     def call(self) -> str:
-        """The function and its source, as errors name it."""
+        """The function and its source, as shown in errors."""
         return f"{self.type_name}({self.source})"
 
     @property
     def stores_source(self) -> bool:
-        """Whether the source stays in the data file; only a plain identity takes it out."""
+        """True if data files hold the source; only a plain identity removes it from them."""
         return True
 
     def capped_at(self, source: Type) -> int | None:  # noqa: ARG002 - dimensions have a cap
-        """Return how many values of it may have a partition; None without such a bound."""
+        """Return how many values may have a partition; None if unlimited."""
         return None
 
     @property
     def cardinality(self) -> int | None:
-        """The number of partitions that it can make besides null's; None if not known."""
+        """The number of possible partitions besides that of null; None if unknown."""
         return None
 
     def to_document(self) -> dict[str, Any]:
@@ -169,7 +171,7 @@ class PartitionFunction(ABC):
         return f"{self.type_name}({', '.join(arguments)}) as {self.name}"
 
     def argument_texts(self) -> list[str]:
-        """Return the arguments behind the source, as the short form has them."""
+        """Return the arguments after the source, as in the short form."""
         texts = []
         in_order = (*self.required, *(() if self.gathers else self.optional[:1]))
         for key, value in self.parameters().items():
@@ -180,27 +182,27 @@ class PartitionFunction(ABC):
         return texts
 
     def accepts(self, value: Scalar, source: Type) -> bool:
-        """Whether there is a partition for a source value that is not None.
+        """Return whether a source value that is not None has a partition.
 
-        No stored entity has another value, so that a condition on one matches nothing.
+        Stored entities have only such values, so a condition on any other value matches nothing.
         """
         low, high = self.limits(source) or (None, None)
         return (low is None or low <= value) and (high is None or value <= high)  # type: ignore[operator]  # of one type
 
     def check_value(self, value: Scalar, source: Type) -> None:
-        """Check that there is a partition for a value.
+        """Check that a value has a partition.
 
         Raises:
-            PartitionSpecError: There is none; the message names the value.
+            PartitionSpecError: It has none; the message names the value.
         """
         if not self.accepts(value, source):
             raise self.refusal(value, source)
 
     def check_array(self, array: pa.Array, source: Type) -> None:
-        """Check that there is a partition for each value of a column.
+        """Check that each value of a column has a partition.
 
         Raises:
-            PartitionSpecError: There is none for one of them; the message names the first.
+            PartitionSpecError: A value has none; the message names the first such value.
         """
         limits = self.limits(source)
         if limits is None or len(array) == array.null_count:
@@ -218,26 +220,26 @@ class PartitionFunction(ABC):
         low, high = self.limits(source) or ("any", "any")
         return PartitionSpecError(
             f"{self.call} has no partition for the value {value!r}.",
-            hint=f"It takes {low!s} to {high!s}; correct the value, or give null.",
+            hint=f"Values are {low!s} to {high!s}; correct the value, or give null.",
         )
 
     def limits(self, source: Type) -> Limits | None:  # noqa: ARG002 - for subclasses
-        """Return the least and the greatest source value that has a partition; None for no limits."""
+        """Return the least and the greatest source value with a partition; None for no limits."""
         return None
 
     def is_ordered(self, source: Type) -> bool:  # noqa: ARG002 - for subclasses
-        """Whether a greater source value never has a lesser partition value."""
+        """Return whether partition values never decrease as source values grow."""
         return False
 
     def count_of(self, image: Scalar, source: Type) -> int | None:  # noqa: ARG002 - for subclasses
-        """Return how many source values have this partition value; None for many."""
+        """Return how many source values have this partition value; None if many or unknown."""
         return None
 
     def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:
         """Project one condition on the source to one on the partition field.
 
         Returns:
-            The projection, or None if this function can tell nothing.
+            The projection, or None if the condition does not restrict this partition field.
         """
         match leaf:
             case NullCheck(_, negated):
@@ -262,7 +264,7 @@ class PartitionFunction(ABC):
         """Project several conditions on the source at once.
 
         Returns:
-            The projection, or None if it is no tighter than those of the single conditions.
+            The projection, or None if it is not tighter than those of the single conditions.
         """
         return None
 
@@ -272,13 +274,13 @@ class PartitionFunction(ABC):
         counts = Counter(self.value(v, source) for v in set(values) if self.accepts(v, source))
         images = tuple(counts)
         if strict is not negated:
-            # Only partitions that hold nothing but these values.
+            # Only partitions that hold no other values.
             images = tuple(p for p, count in counts.items() if self.count_of(p, source) == count)
         return is_in(self.name, images, negated=negated)
 
 
 def is_in(name: str, images: Sequence[Scalar], *, negated: bool = False) -> Predicate:
-    """Return the condition that a partition value is among some, or not null and not among them."""
+    """Return the condition that a partition value is in a list; negated: not null and not in it."""
     if not images:
         return NullCheck(name, negated=True) if negated else FALSE
     if len(images) == 1:
@@ -287,7 +289,7 @@ def is_in(name: str, images: Sequence[Scalar], *, negated: bool = False) -> Pred
 
 
 def flat(source: str) -> str:
-    """Return a source as part of a name: dots lead to fields of records, names have none."""
+    """Return a source as part of a name, with `_` for the dots of nested fields."""
     return source.replace(".", "_")
 
 
@@ -299,7 +301,7 @@ def kind_of(source: Type) -> Kind:
 
 
 def find_type(schema: Schema, path: str) -> Type | None:
-    """Return the type of a field, which may lie in records; None if there is no such field."""
+    """Return the type of a field, which may be nested; None if it is missing."""
     field = schema.find(path)
     if field is not None:
         return field.type
@@ -316,7 +318,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.]+")
 
 
 def field_text(source: str) -> str:
-    """Return the name of a field as the short form has it."""
+    """Return the name of a field as in the short form, quoted if necessary."""
     return source if _WORD.fullmatch(source) else f"`{source.replace('`', '``')}`"
 
 
@@ -332,19 +334,19 @@ def _argument(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity(PartitionFunction):
-    """The value itself. Under its own name the field leaves the data file for the path."""
+    """The value itself. If it keeps its name, the field is stored in the path only."""
 
     type_name = "identity"
     kinds = frozenset(Kind) - {Kind.BYTES}
 
     @classmethod
     def default_name(cls, type_name: str, source: str) -> str:  # noqa: ARG003 - see PartitionFunction
-        """Return the source's own name."""
+        """Return the name of the source."""
         return flat(source)
 
     @property
     def stores_source(self) -> bool:
-        """Whether the source stays in the data file."""
+        """True if data files hold the source."""
         return self.name != self.source
 
     def result_type(self, source: Type) -> Type:
@@ -360,5 +362,5 @@ class Identity(PartitionFunction):
         return array
 
     def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:  # noqa: ARG002 - exact both ways
-        """Return the same condition: it holds for a partition as for its entities."""
+        """Return the same condition on the partition field: it is exact."""
         return replace(leaf, column=self.name)

@@ -25,12 +25,12 @@ class Hash(PartitionFunction):
     required = ("buckets",)
 
     def __post_init__(self) -> None:
-        # The two-argument form, since slots=True makes a new class that bare super() misses.
+        # The two-argument form: slots=True creates a new class, which bare super() does not find.
         super(Hash, self).__post_init__()
         whole = isinstance(self.buckets, int) and not isinstance(self.buckets, bool)
         if not whole or not 1 <= self.buckets < 2**31:
             raise PartitionSpecError(
-                f"{self.call} into {self.buckets!r} buckets.",
+                f"{self.call} cannot have {self.buckets!r} buckets.",
                 hint="Give a whole number of at least 1.",
             )
 

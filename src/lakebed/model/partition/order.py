@@ -1,4 +1,4 @@
-"""Comparisons on partitions that are ordered as their source is."""
+"""Comparisons on partitions that have the order of their source."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ Chain = tuple[PartitionFunction, ...]
 
 
 def chains(functions: Sequence[PartitionFunction], source: Type) -> Iterator[Chain]:
-    """Yield the functions of one source whose values, as tuples, grow with it.
+    """Yield chains of functions of one source whose values, as tuples, grow with it.
 
-    A month without its year does not: it is in no chain. Below a date come hour and minute.
+    A month without its year does not grow, and is in no chain. A date is followed by hour and
+    minute.
     """
     for function in functions:
         if not function.is_ordered(source):
@@ -47,9 +48,9 @@ def project_order(
 ) -> Iterator[Predicate]:
     """Project `source < x` and its like to the tuple of a chain.
 
-    Values are discrete, so that `source < x` is `source <= x - 1 step`. The partition of the
-    last value that fits may match; it surely matches if the next value is in another partition.
-    Both projections are equal exactly where x lies on a boundary.
+    Values are discrete, so `source < x` is `source <= x - 1 step`. The partition of the last value
+    that fits may match; it surely matches if the next value is in another partition. The two
+    projections are equal exactly where x lies on a boundary.
     """
     upwards = leaf.op in (Op.GT, Op.GE)
     outwards = -1 if upwards else 1

@@ -1,4 +1,4 @@
-"""Partitions that the writer names."""
+"""Partitions whose value the writer provides."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _KINDS = {"string": Kind.STRING, "int": Kind.INT, "long": Kind.LONG}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provided(PartitionFunction):
-    """A value that comes with each write and is in no field of an entity.
+    """A value that is given with each write and is not in a field of an entity.
 
     Attributes:
-        values: Its type: string, int or long.
+        values: Type of the value: string, int or long.
     """
 
     source: str = ""
@@ -38,14 +38,15 @@ class Provided(PartitionFunction):
         super(Provided, self).__post_init__()
         if not isinstance(self.values, str) or self.values not in _KINDS:
             raise PartitionSpecError(
-                f"{self.call} of type {self.values!r}.", hint=f"Types are: {', '.join(_KINDS)}."
+                f"{self.call} cannot have type {self.values!r}.",
+                hint=f"Types are: {', '.join(_KINDS)}.",
             )
 
     @classmethod
     def from_parameters(
         cls, type_name: str, source: str, name: str | None, parameters: Mapping[str, Any]
     ) -> Self:
-        """Build it; what stands in the place of the source is the name.
+        """Build the function; the name is given in the position of the source.
 
         Raises:
             PartitionSpecError: Two names are given, or the type is unknown.
@@ -60,7 +61,7 @@ class Provided(PartitionFunction):
 
     @property
     def call(self) -> str:
-        """The function and its name, as errors name it."""
+        """The function and its name, as shown in errors."""
         return f"{self.type_name}({self.name})"
 
     def __str__(self) -> str:
@@ -71,21 +72,21 @@ class Provided(PartitionFunction):
         return {"type": self.type_name, "name": self.name, "values": self.values}
 
     def source_type(self, schema: Schema) -> Type:  # noqa: ARG002 - see PartitionFunction
-        """Return its type: it has no source."""
+        """Return the type of the value: a provided field has no source."""
         return Primitive(_KINDS[self.values])
 
     def result_type(self, source: Type) -> Type:  # noqa: ARG002 - see PartitionFunction
-        """Return its type."""
+        """Return the type of the value."""
         return Primitive(_KINDS[self.values])
 
     def value(self, value: Scalar, source: Type) -> Scalar:  # noqa: ARG002 - see PartitionFunction
-        """Return the value that was given."""
+        """Return the given value."""
         return value
 
     def array(self, array: pa.Array, source: Type) -> pa.Array:  # noqa: ARG002 - see PartitionFunction
-        """Return the values that were given."""
+        """Return the given values."""
         return array
 
     def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:  # noqa: ARG002 - no source
-        """Return None: no condition on a field says anything of it."""
+        """Return None: no condition on a field restricts the value."""
         return None

@@ -1,4 +1,4 @@
-"""Ranges: between given bounds, or of one size."""
+"""Ranges with given bounds, and ranges of one size."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from lakebed.model.schema import Kind, Primitive, Type
 from lakebed.model.values import INTEGER_LIMITS, Scalar
 
 _NUMBERS = frozenset({Kind.INT, Kind.LONG})
-_OTHER_ORDER = "[\ue000-\U0010ffff]"  # letters that UTF-16 orders otherwise than UTF-8
+_OTHER_ORDER = "[\ue000-\U0010ffff]"  # letters whose order differs between UTF-16 and UTF-8
 _LONGS = INTEGER_LIMITS[Kind.LONG]
 
 
 def is_long(value: object) -> bool:
-    """Whether a parameter is a whole number that a long holds."""
+    """Return whether a parameter is a whole number that fits in a long."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return whole and _LONGS[0] <= value <= _LONGS[1]  # type: ignore[operator]  # an int
 
 
 def is_text(value: object) -> bool:
-    """Whether a parameter is text that a column can hold: half a surrogate pair is not."""
+    """Return whether a parameter is text that a column can hold: half a surrogate pair is not."""
     if not isinstance(value, str):
         return False
     try:
@@ -47,13 +47,13 @@ def utf16(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range(PartitionFunction):
-    """The first bound that a value does not exceed: of numbers its index, of texts itself.
+    """The first bound that a value does not exceed: for numbers its index, for texts the bound.
 
-    Texts are ordered by their UTF-16 code units, as in Java. Above the last bound there is no
+    Texts are ordered by their UTF-16 code units, as in Java. Values above the last bound have no
     partition.
 
     Attributes:
-        bounds: Ascending, all numbers or all texts; each is the greatest value of its range.
+        bounds: Greatest values of the ranges, ascending, all numbers or all texts.
     """
 
     bounds: tuple[int, ...] | tuple[str, ...]
@@ -76,7 +76,7 @@ class Range(PartitionFunction):
         for position, (lower, upper) in enumerate(pairwise(keys)):
             if lower >= upper:
                 raise self._refuse_bounds(
-                    f"They must ascend, but {bounds[position]!r} stands before "
+                    f"They must ascend, but {bounds[position]!r} is before "
                     f"{bounds[position + 1]!r}."
                 )
 
@@ -86,7 +86,7 @@ class Range(PartitionFunction):
         return f"{flat(source)}_bound"
 
     def _refuse_bounds(self, hint: str) -> PartitionSpecError:
-        return PartitionSpecError(f"{self.call} with bounds {self.bounds!r}.", hint=hint)
+        return PartitionSpecError(f"{self.call} cannot have bounds {self.bounds!r}.", hint=hint)
 
     @property
     def _is_of_texts(self) -> bool:
@@ -104,7 +104,7 @@ class Range(PartitionFunction):
         """Return int for numbers, string for texts.
 
         Raises:
-            PartitionSpecError: The bounds are not of the type of the source.
+            PartitionSpecError: The bounds do not have the type of the source.
         """
         if self._is_of_texts is not (kind_of(source) is Kind.STRING):
             kind = "texts" if self._is_of_texts else "numbers"
@@ -115,14 +115,14 @@ class Range(PartitionFunction):
         return Primitive(Kind.STRING if self._is_of_texts else Kind.INT)
 
     def limits(self, source: Type) -> Limits | None:
-        """Return the limits of numbers: up to the last bound."""
+        """Return the limits of numbers, up to the last bound; None for texts."""
         if kind_of(source) not in _NUMBERS:
             return None
         low, high = INTEGER_LIMITS[kind_of(source)]
         return low, min(high, int(self.bounds[-1]))
 
     def accepts(self, value: Scalar, source: Type) -> bool:  # noqa: ARG002 - see PartitionFunction
-        """Whether a value is not above the last bound."""
+        """Return whether a value is not above the last bound."""
         return bool(_key(value) <= _key(self.bounds[-1]))
 
     def refusal(self, value: Scalar, source: Type) -> PartitionSpecError:  # noqa: ARG002 - see PartitionFunction
@@ -133,11 +133,11 @@ class Range(PartitionFunction):
         )
 
     def is_ordered(self, source: Type) -> bool:
-        """Greater numbers have greater indices; texts are compared in another order."""
+        """Return True for numbers, whose indices ascend; texts are compared in another order."""
         return kind_of(source) in _NUMBERS
 
     def count_of(self, image: Scalar, source: Type) -> int | None:
-        """Return how many numbers lie between two bounds."""
+        """Return how many numbers are in a range; None for texts."""
         if kind_of(source) not in _NUMBERS:
             return None
         index = int(image)  # type: ignore[arg-type]  # an index
@@ -152,7 +152,7 @@ class Range(PartitionFunction):
         return self.bounds[index] if self._is_of_texts else index
 
     def array(self, array: pa.Array, source: Type) -> pa.Array:
-        """Return the bounds, or their indices; each distinct text is looked at once."""
+        """Return the bounds, or their indices; each distinct text is converted once."""
         if self._is_of_texts:
             encoded = array.dictionary_encode()
             return self._bounds_of(encoded.dictionary, source).take(encoded.indices)
@@ -163,7 +163,7 @@ class Range(PartitionFunction):
         return pa.array(indices.astype(np.int32), mask=mask)
 
     def _bounds_of(self, texts: pa.Array, source: Type) -> pa.Array:
-        """Return the bounds of texts, as whole columns where UTF-8 has the order of UTF-16."""
+        """Return the bounds of texts; column by column if UTF-8 and UTF-16 order them alike."""
         import pyarrow.compute as pc
 
         if pc.any(pc.match_substring_regex(texts, _OTHER_ORDER)).as_py():
@@ -178,23 +178,23 @@ class Range(PartitionFunction):
         return pa.array(self.bounds, pa.string()).take(pa.array(below))
 
     def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:
-        """Project as every function; of texts also by order, range by range."""
+        """Project as other functions do; texts also by order, range by range."""
         if self._is_of_texts and isinstance(leaf, Comparison) and leaf.op not in (Op.EQ, Op.NE):
             return is_in(self.name, self._texts_that(leaf.op, str(leaf.value), strict=strict))
         return super(Range, self).project(leaf, source, strict=strict)
 
     def _texts_that(self, op: Op, text: str, *, strict: bool) -> tuple[Scalar, ...]:
-        """Return the bounds whose ranges may hold, or hold only, texts that compare so.
+        """Return the bounds whose ranges may hold (strict: hold only) texts that meet a comparison.
 
         Comparisons go by code points, ranges by UTF-16 code units. The two orders differ where a
-        surrogate pair meets U+E000 to U+FFFF, so that what follows such a letter in `text` counts
-        for anything.
+        surrogate pair is compared with U+E000 to U+FFFF, so `text` from the first such letter on is
+        treated as unknown.
         """
         plain = text[: next((i for i, c in enumerate(text) if c >= "\ue000"), len(text))]
         least = greatest = utf16(plain)
         if plain != text:
             longest = max(len(key) for key in self._keys())
-            greatest += b"\xff" * (longest + 4)  # after all that begin with `plain`
+            greatest += b"\xff" * (longest + 4)  # after all texts that begin with `plain`
         bounds: list[Scalar] = []
         low = b""
         for bound in self.bounds:
@@ -227,10 +227,10 @@ def _key(value: Any) -> Any:
 class FixedRange(PartitionFunction):
     """The start of a value's range: the greatest multiple of the size that is not above it.
 
-    The lowest range begins at -2^63, where a long begins, though that is no multiple.
+    The lowest range begins at -2^63, the least long, even if that is not a multiple.
 
     Attributes:
-        size: How many numbers a range holds.
+        size: The number of values in a range.
     """
 
     size: int
@@ -243,7 +243,8 @@ class FixedRange(PartitionFunction):
         super(FixedRange, self).__post_init__()
         if not is_long(self.size) or self.size < 1:
             raise PartitionSpecError(
-                f"{self.call} with size {self.size!r}.", hint="Give a whole number of at least 1."
+                f"{self.call} cannot have size {self.size!r}.",
+                hint="Give a whole number of at least 1.",
             )
 
     @classmethod
@@ -252,7 +253,7 @@ class FixedRange(PartitionFunction):
         return f"{flat(source)}_range"
 
     def to_document(self) -> dict[str, Any]:
-        """Return Kite's JSON form, in which `range` with a size is this one."""
+        """Return Kite's JSON form, in which this function is a `range` with a size."""
         return super(FixedRange, self).to_document() | {"type": "range"}
 
     def result_type(self, source: Type) -> Type:  # noqa: ARG002 - see PartitionFunction
@@ -260,18 +261,18 @@ class FixedRange(PartitionFunction):
         return Primitive(Kind.LONG)
 
     def limits(self, source: Type) -> Limits | None:
-        """Return the limits of the type: beyond them there is nothing to find."""
+        """Return the limits of the type: no stored value exceeds them."""
         return INTEGER_LIMITS[kind_of(source)]
 
     def is_ordered(self, source: Type) -> bool:  # noqa: ARG002 - see PartitionFunction
-        """Greater numbers are in greater ranges."""
+        """Return True: greater numbers are in greater ranges."""
         return True
 
     def count_of(self, image: Scalar, source: Type) -> int | None:
         """Return how many numbers of the type are in a range."""
         low, high = INTEGER_LIMITS[kind_of(source)]
         start = int(image)  # type: ignore[arg-type]  # the start of a range
-        multiple = start // self.size * self.size  # the lowest start is no multiple
+        multiple = start // self.size * self.size  # the lowest start may not be a multiple
         return min(high, multiple + self.size - 1) - max(low, start) + 1
 
     def value(self, value: Scalar, source: Type) -> Scalar:  # noqa: ARG002 - see PartitionFunction

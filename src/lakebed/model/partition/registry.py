@@ -1,4 +1,4 @@
-"""All partition functions by the names that text and `lakebed.by` know them by."""
+"""All partition functions by their names in text and in `lakebed.by`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def build_function(
     arguments: Sequence[object] | Mapping[str, object] = (),
     name: str | None = None,
 ) -> PartitionFunction:
-    """Build a function from its parts, with its default name where none is given.
+    """Build a function from its parts; without a name it gets the default one.
 
     Args:
         type_name: One of `FUNCTIONS`.
         source: The field.
-        arguments: What stands behind the source in the text form, in order; or by name.
+        arguments: The arguments after the source in the text form, in order; or by name.
         name: The partition field, or None for the default.
 
     Raises:
@@ -68,7 +68,7 @@ def arguments_by_name(
     """Return the arguments of the text form by the names of the parameters.
 
     Raises:
-        PartitionSpecError: The type is unknown, or there are too many.
+        PartitionSpecError: The type is unknown, or there are too many arguments.
     """
     function_type = _find(type_name)
     keys = (*function_type.required, *function_type.optional)
@@ -78,7 +78,7 @@ def arguments_by_name(
         return dict(zip(keys[:alone], arguments, strict=False)) | gathered
     if len(arguments) > len(keys):
         raise PartitionSpecError(
-            f"{type_name}({source}) with {len(arguments)} further arguments.",
+            f"{type_name}({source}) has {len(arguments)} further arguments, which are too many.",
             hint=_usage(function_type, type_name),
         )
     return dict(zip(keys, arguments, strict=False))

@@ -1,7 +1,7 @@
-"""Partitions that come again: parts of a time without the coarser ones.
+"""Partitions that repeat: parts of a time without the coarser parts.
 
 `hour(ts)` alone has one partition for that hour of all days. An overwrite replaces whole
-partitions, so that one row of one day takes out the rows of every day.
+partitions, so one row of one day would replace the rows of all days.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakebed.model.partition.strategy import PartitionStrategy
 from lakebed.model.schema import Kind, Primitive, Schema, Type
 from lakebed.model.values import TIMES, Scalar
 
-# Early, so that a number of 32 bits that counts milliseconds holds it; a day that each month has.
+# Early enough for 32-bit milliseconds, and on a day that every month has.
 _FIRST = dt.datetime(1970, 1, 5, 3, 4, 5, tzinfo=dt.UTC)
 _SECOND, _MINUTE, _HOUR = (dt.timedelta(seconds=seconds) for seconds in (1, 60, 3600))
 _DAY, _WEEK, _MONTH = (dt.timedelta(days=days) for days in (1, 7, 31))
@@ -32,7 +32,8 @@ _PERIODS = {
     "month": (_MONTH, dt.timedelta(days=273)),
     "year": (dt.timedelta(days=365), dt.timedelta(days=2191)),
 }
-# Least differences of times in different partitions, and partitions as fine that keep times apart.
+# The least difference between times in different partitions, and partitions of that granularity
+# that do not repeat.
 _APART = {
     _SECOND: "date({0}), hour({0}), minute({0})",
     _MINUTE: "date({0}), hour({0}), minute({0})",
@@ -46,12 +47,12 @@ _APART = {
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """Functions of one time whose partitions come again.
+    """Functions of one time whose partitions repeat.
 
     Attributes:
         functions: The functions, as text.
-        period: After which unit of time they come again, such as day.
-        is_sure: False if a partition field of another source may keep the times apart.
+        period: The unit of time after which they repeat, such as day.
+        is_sure: False if a partition field of another source may separate the times.
         remedy: Functions to use instead, as text.
     """
 
@@ -62,31 +63,33 @@ class Repetition:
 
 
 def warn_of_repetition(name: str, strategy: PartitionStrategy, schema: Schema) -> None:
-    """Warn the caller that creates a dataset whose partitions come again.
+    """Warn about a new dataset whose partitions repeat.
 
     Args:
-        name: Of the dataset.
-        strategy: Its functions, which fit the schema.
-        schema: Its fields.
+        name: The name of the dataset.
+        strategy: The partition functions, which fit the schema.
+        schema: The fields of the dataset.
     """
     found = find_repetition(strategy, schema)
     if found is None:
         return
-    unless = "" if found.is_sure else f", unless another partition field tells the {found.period}"
+    unless = (
+        "" if found.is_sure else f", unless another partition field separates the {found.period}s"
+    )
     warn(
-        f"Partitions of {name!r} by {found.functions} come again every {found.period}{unless}: "
+        f"Partitions of {name!r} by {found.functions} repeat every {found.period}{unless}: "
         f"an overwrite with rows of one {found.period} also replaces rows of all others. "
         f"Partition by {found.remedy} instead."
     )
 
 
 def find_repetition(strategy: PartitionStrategy, schema: Schema) -> Repetition | None:
-    """Return the functions of a time whose partitions come again, or None.
+    """Return the functions of a time whose partitions repeat, or None.
 
-    A partition field that is a date keeps days apart, whatever its source is.
+    A partition field of type date separates days, for every source.
 
     Args:
-        strategy: The functions, which fit the schema.
+        strategy: The partition functions, which fit the schema.
         schema: The fields of the dataset.
     """
     sources = dict.fromkeys(f.source for f in strategy if isinstance(f, TimeFunction))
@@ -115,7 +118,7 @@ def find_repetition(strategy: PartitionStrategy, schema: Schema) -> Repetition |
 def _find_period(
     functions: Sequence[PartitionFunction], source: Type, *, has_date: bool
 ) -> tuple[str, dt.timedelta] | None:
-    """Return after what partitions come again, and the least difference between two of them."""
+    """Return the period after which partitions repeat, and the least difference between two."""
     unit = next(f.unit for f in functions if isinstance(f, TimeFunction))
 
     def partition(after: dt.timedelta) -> tuple[Scalar, ...] | None:

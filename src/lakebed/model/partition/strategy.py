@@ -1,4 +1,4 @@
-"""The partition functions of a dataset, in order, as one value."""
+"""Partition strategies: the ordered partition functions of a dataset."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PartitionStrategy:
         for function in self.functions:
             if not isinstance(function, PartitionFunction):
                 raise PartitionSpecError(
-                    f"A strategy was given {shown(function)} as a partition function.",
+                    f"{shown(function)} is not a partition function.",
                     hint="Make functions with lakebed.by, or write text such as "
                     "'date(time_hour) as dt, carrier'.",
                 )
@@ -63,12 +63,12 @@ class PartitionStrategy:
         for name in names:
             if names.count(name) > 1:
                 raise PartitionSpecError(
-                    f"Partition field {name!r} stands twice.",
+                    f"Partition field {name!r} appears twice.",
                     hint="Give one of them another name, as in 'date(ts) as dt'.",
                 )
             if name == BATCH_ID:
                 raise PartitionSpecError(
-                    f"Partition field {name!r} is taken: every batch has one of that name.",
+                    f"Partition field {name!r} is reserved: every batch adds it.",
                     hint="Choose another name.",
                 )
 
@@ -79,7 +79,7 @@ class PartitionStrategy:
         return len(self.functions)
 
     def __str__(self) -> str:
-        """Return the short form; `parse` gives the strategy back."""
+        """Return the short form, which `parse` reads."""
         return ", ".join(str(function) for function in self.functions)
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class PartitionStrategy:
 
         Raises:
             PartitionSpecError: A source is missing or of a type that its function does not
-                take, a partition field has the name of a data field, or no field is left
+                support, a partition field has the name of a data field, or no field is left
                 for the data files.
         """
         for function in self.functions:
@@ -110,16 +110,17 @@ class PartitionStrategy:
             if function.stores_source and function.name in schema:
                 raise PartitionSpecError(
                     f"Partition field {function.name!r} of {call} has the name of a data field.",
-                    hint=f"Name it otherwise, as in '{call} as {flat(function.source)}_{function.type_name}'.",
+                    hint="Give it another name, as in "
+                    f"'{call} as {flat(function.source)}_{function.type_name}'.",
                 )
         if all(name in self._taken_out() for name in schema.names):
             raise PartitionSpecError(
-                "Every field is a partition field, so that nothing is left for data files.",
+                "Every field is a partition field, so no field is left for data files.",
                 hint="Partition by fewer fields.",
             )
         if BATCH_ID in schema:
             raise PartitionSpecError(
-                f"The schema has a field {BATCH_ID!r}, which every batch adds by itself.",
+                f"The schema has a field {BATCH_ID!r}, which every batch adds.",
                 hint="Rename the field.",
             )
 
@@ -131,7 +132,7 @@ class PartitionStrategy:
         return {f.name: f.result_type(f.source_type(schema)) for f in self.functions}
 
     def stored_names(self, schema: Schema) -> tuple[str, ...]:
-        """Return the fields that data files hold; the others stand in the path."""
+        """Return the fields that data files hold; the others are in the path."""
         taken_out = self._taken_out()
         return tuple(name for name in schema.names if name not in taken_out)
 
@@ -142,7 +143,7 @@ class PartitionStrategy:
 
     @property
     def cardinality(self) -> int | None:
-        """The number of partitions that there can be besides those of nulls; None if not known."""
+        """The number of possible partitions besides those of nulls; None if unknown."""
         counts = [function.cardinality for function in self.functions]
         known = [count for count in counts if count is not None]
         return prod(known) if len(known) == len(counts) else None
@@ -156,13 +157,12 @@ class PartitionStrategy:
         """Return the partition of one entity; a missing source counts as null.
 
         Args:
-            entity: Its values, in mappings inside each other where there are records.
-            schema: The dataset's.
+            entity: The values of the entity, with records as nested mappings.
+            schema: The schema of the dataset.
             provided: The values of provided partition fields.
 
         Raises:
-            PartitionSpecError: A provided value is missing, or a function has no partition for
-                a value.
+            PartitionSpecError: A provided value is missing, or a value has no partition.
             InvalidInputError: A provided value is not of its type.
         """
         given = self.check_provided(provided)
@@ -183,16 +183,15 @@ class PartitionStrategy:
         schema: Schema,
         provided: Mapping[str, Scalar] = NOTHING_PROVIDED,
     ) -> list[pa.Array]:
-        """Return the partition fields of a record batch, a column a function.
+        """Return the partition fields of a record batch, one column per function.
 
         Args:
-            batch: With the columns of the schema.
-            schema: The dataset's.
+            batch: A record batch with the columns of the schema.
+            schema: The schema of the dataset.
             provided: The values of provided partition fields.
 
         Raises:
-            PartitionSpecError: A provided value is missing, or a function has no partition for
-                a value.
+            PartitionSpecError: A provided value is missing, or a value has no partition.
             InvalidInputError: A provided value is not of its type.
         """
         given = self.check_provided(provided)
@@ -208,17 +207,17 @@ class PartitionStrategy:
         return arrays
 
     def check_provided(self, provided: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Return the values of provided partition fields as values of their types.
+        """Return the values of provided partition fields, converted to their types.
 
         Raises:
-            PartitionSpecError: One is missing, or is for something else.
-            InvalidInputError: One is not of its type.
+            PartitionSpecError: A value is missing, or is not for a provided partition field.
+            InvalidInputError: A value does not have the type of its field.
         """
         wanted = {f.name: f for f in self.functions if not f.takes_source}
         for name in provided:
             if name not in wanted:
                 raise PartitionSpecError(
-                    f"A value was provided for {name!r}, which is no provided partition field.",
+                    f"A value was given for {name!r}, which is not a provided partition field.",
                     hint=nearest(name, wanted)
                     or f"Provided fields are: {', '.join(wanted) or 'none'}.",
                 )
@@ -226,7 +225,7 @@ class PartitionStrategy:
         for name, function in wanted.items():
             if name not in provided:
                 raise PartitionSpecError(
-                    f"Partition field {name!r} gets its value with each write, and has none.",
+                    f"Partition field {name!r} needs a value with each write.",
                     hint=f"Write through a view that sets it, as in with_({name!r}, …).",
                 )
             value = provided[name]
@@ -240,10 +239,10 @@ class PartitionStrategy:
         """Project a predicate on entities to one on partition fields.
 
         Args:
-            predicate: Bound to the schema and the partition fields.
-            schema: The dataset's.
-            own: The partition fields; conditions on them stay as they are.
-            strict: False for what may match, True for what surely matches.
+            predicate: A predicate that is bound to the schema and the partition fields.
+            schema: The schema of the dataset.
+            own: The partition fields; conditions on them are kept unchanged.
+            strict: Select partitions that surely match, instead of those that may match.
         """
         if isinstance(predicate, And | Or):
             parts = [self.project(part, schema, own, strict=strict) for part in predicate.parts]
@@ -258,10 +257,10 @@ class PartitionStrategy:
     def _jointly(
         self, predicate: And | Or, schema: Schema, own: Collection[str]
     ) -> Iterator[Predicate]:
-        """Project the conditions on one source together, where that is tighter than one by one.
+        """Project the conditions on one source together, if that is tighter than one by one.
 
-        What may match all of some conditions is less than what may match each of them, and what
-        surely matches any of them is more.
+        A partition that may match each of several conditions need not be able to match all of them
+        at once, and a partition can surely match an OR without surely matching one of its parts.
         """
         columns = [columns_of(part) for part in predicate.parts]
         for function in self.functions:
@@ -279,8 +278,8 @@ class PartitionStrategy:
     def exact(self, predicate: Predicate, schema: Schema, own: Collection[str]) -> Predicate | None:
         """Return the condition on partitions that is equal to the predicate, or None.
 
-        It exists where every condition falls on partition boundaries: then whole partitions
-        belong to the predicate, and no others do.
+        It exists if every condition falls on partition boundaries: then each partition matches the
+        predicate as a whole or not at all.
         """
         unaligned: list[Leaf] = []
 
@@ -311,7 +310,7 @@ class PartitionStrategy:
                 yield from project_order(chain, leaf, kind, strict=strict)
 
     def to_json(self) -> str:
-        """Return Kite's JSON form; `from_json` gives the strategy back."""
+        """Return Kite's JSON form, which `from_json` reads."""
         return json.dumps(self.to_document())
 
     def to_document(self) -> list[dict[str, Any]]:
@@ -323,7 +322,7 @@ class PartitionStrategy:
         """Read Kite's JSON form.
 
         Raises:
-            PartitionSpecError: It is no JSON, or not of that form.
+            PartitionSpecError: The text is not JSON, or not of that form.
         """
         return cls(functions_from_json(text))
 
@@ -332,19 +331,19 @@ class PartitionStrategy:
         """Read Kite's JSON form, parsed.
 
         Raises:
-            PartitionSpecError: It is not of that form.
+            PartitionSpecError: The document is not of that form.
         """
         return cls(functions_from_document(document))
 
     @classmethod
     def of(cls, source: object) -> Self:
-        """Read a strategy from any of the forms that a descriptor takes.
+        """Read a strategy from any form that a descriptor accepts.
 
         Args:
             source: A strategy, a function, text, or any number of functions and texts.
 
         Raises:
-            PartitionSpecError: It is none of them, or the text is not of the short form.
+            PartitionSpecError: The source has another form, or the text is not of the short form.
         """
         if isinstance(source, cls):
             return source
@@ -354,7 +353,7 @@ class PartitionStrategy:
             return cls((source,))
         if not isinstance(source, Iterable) or isinstance(source, Mapping | bytes):
             raise PartitionSpecError(
-                f"A strategy cannot be read from {shown(source)}.",
+                f"Cannot read a partition strategy from {shown(source)}.",
                 hint="Give functions of lakebed.by, or text such as "
                 "'date(time_hour) as dt, carrier'.",
             )
@@ -370,7 +369,7 @@ class PartitionStrategy:
     def parse(cls, text: str) -> Self:
         """Read the short form: `date(time_hour) as dt, hash(user_id, 64), carrier`.
 
-        A bare field name is its identity, and no text is no function.
+        A bare field name is its identity; empty text is an empty strategy.
 
         Raises:
             PartitionSpecError: The text is not of that form; the message names the part.
@@ -379,7 +378,7 @@ class PartitionStrategy:
 
 
 def _column(batch: pa.RecordBatch, source: str) -> pa.Array:
-    """Return a column, or a field of its records; null where a record is."""
+    """Return a column, which may be nested; null if the record that holds it is null."""
     if source in batch.schema.names:
         return batch.column(source)
     import pyarrow.compute as pc

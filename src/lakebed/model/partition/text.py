@@ -77,7 +77,7 @@ class _Parser:
         return self._tokens[self._position]
 
     def _take(self, *wanted: str) -> _Token:
-        """Return the next token, which must be of a kind, or this sign."""
+        """Return the next token, which must be of one of these kinds, or one of these signs."""
         token = self._next
         if token.kind not in wanted and not (token.kind == "sign" and token.text in wanted):
             raise self._error(token.start)
@@ -85,7 +85,7 @@ class _Parser:
         return token
 
     def _find(self, sign: str) -> bool:
-        """Take this sign if it comes next."""
+        """Consume a sign if it is next, and return whether it was."""
         is_next = self._next == ("sign", sign, self._next.start)
         self._position += is_next
         return is_next

@@ -1,4 +1,4 @@
-"""Sets of values, of which each is a partition."""
+"""Sets of values, each of which is a partition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Values(PartitionFunction):
     """The index of the first set that holds the value; a value in no set has no partition.
 
     Attributes:
-        sets: None empty, all of numbers or all of texts. They may overlap: the first one wins.
+        sets: Sets of values, none of them empty, all numbers or all texts. If sets overlap, the
+            first one wins.
     """
 
     sets: tuple[tuple[int, ...], ...] | tuple[tuple[str, ...], ...]
@@ -58,7 +59,7 @@ class Values(PartitionFunction):
         return f"{flat(source)}_set"
 
     def _refuse_sets(self, hint: str) -> PartitionSpecError:
-        return PartitionSpecError(f"{self.call} with sets {self.sets!r}.", hint=hint)
+        return PartitionSpecError(f"{self.call} cannot have sets {self.sets!r}.", hint=hint)
 
     @property
     def cardinality(self) -> int:
@@ -69,7 +70,7 @@ class Values(PartitionFunction):
         """Return int.
 
         Raises:
-            PartitionSpecError: The values are not of the type of the source.
+            PartitionSpecError: The values do not have the type of the source.
         """
         is_of_texts = isinstance(self.sets[0][0], str)
         if is_of_texts is not (kind_of(source) is Kind.STRING):
@@ -81,11 +82,11 @@ class Values(PartitionFunction):
         return Primitive(Kind.INT)
 
     def _own(self, source: Type) -> dict[Scalar, int]:
-        """Return the index of each value that a source of this type can have."""
+        """Return the set index of each value that a source of this type can have."""
         return _first_sets(self.sets, kind_of(source))
 
     def accepts(self, value: Scalar, source: Type) -> bool:
-        """Whether a set holds the value."""
+        """Return whether a set holds the value."""
         return value in self._own(source)
 
     def refusal(self, value: Scalar, source: Type) -> PartitionSpecError:  # noqa: ARG002 - see PartitionFunction
@@ -108,14 +109,14 @@ class Values(PartitionFunction):
 
         own = self._own(source)
         members = pa.array(list(own), type_to_arrow(source))
-        places = pc.index_in(array, members)
-        missing = array.filter(pc.and_(places.is_null(), array.is_valid()))
+        positions = pc.index_in(array, members)
+        missing = array.filter(pc.and_(positions.is_null(), array.is_valid()))
         if len(missing):
             raise self.refusal(missing[0].as_py(), source)
-        return pa.array(np.array(list(own.values()), np.int32)).take(places)
+        return pa.array(np.array(list(own.values()), np.int32)).take(positions)
 
     def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:
-        """Ask the condition of each value."""
+        """Project the condition by evaluating it for each value."""
         if isinstance(leaf, NullCheck):
             return NullCheck(self.name, leaf.negated)
         if isinstance(leaf, Membership) and not leaf.values:
@@ -123,7 +124,7 @@ class Values(PartitionFunction):
         return self._ask(leaf, source, strict=strict)
 
     def project_jointly(self, predicate: Predicate, source: Type, *, strict: bool) -> Predicate:
-        """Ask all conditions of each value, and of null."""
+        """Project the conditions by evaluating them for each value, and for null."""
         projection = self._ask(predicate, source, strict=strict)
         if matches(predicate, {self.source: None}):
             return any_of([projection, NullCheck(self.name)])

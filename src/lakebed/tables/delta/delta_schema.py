@@ -224,7 +224,7 @@ def widens(_have: Type, _wanted: Type) -> bool:
 
 
 def partition_text(value: Scalar, name: str) -> str | None:
-    """Return the text that stands for a partition value in the log.
+    """Return the text of a partition value in the log.
 
     Raises:
         InvalidInputError: The value is the empty text, which Delta reads as null.

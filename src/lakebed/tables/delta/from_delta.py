@@ -43,7 +43,7 @@ def read_table(store: Store, name: str) -> ForeignTable:
     """Read the newest version of the Delta table in a directory.
 
     The last checkpoint and all later commits are copied to a temporary directory, so that deltalake
-    can read them whatever the store is.
+    can read them for every store.
 
     Args:
         store: The store that holds the table.

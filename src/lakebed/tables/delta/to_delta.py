@@ -122,8 +122,8 @@ class _Plan:
         foreign: Commits of other writers.
         damaged: Reasons why the log cannot be read.
         number: Number of the commit to make.
-        is_beginning: True if the log begins with this commit, because what was there before was
-            given up, belongs to another dataset, or cannot be read.
+        is_beginning: True if the log begins with this commit, because an earlier log was given up,
+            belongs to another dataset, or cannot be read.
     """
 
     state: State

@@ -1,7 +1,7 @@
 """Publication as text: statements that bring a Hive table into step, for another tool to run.
 
-No metastore is asked, and Spark is not started. So the statements are right whatever the table
-shows now, and can be run again.
+No metastore is accessed, and Spark is not started. The statements are right for every present state
+of the table, and can be run again.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from lakebed.model.schema import (
 from lakebed.model.values import Scalar, format_value
 from lakebed.state.state import State
 
-# A metastore stores partition values as text. Values of these types read back unchanged, whatever
-# the time zone of the session is.
+# A metastore stores partition values as text. Values of these types are read back unchanged, in
+# every time zone of the session.
 _PARTITION_KINDS = {
     Kind.BOOLEAN: "boolean",
     Kind.INT: "int",
@@ -210,7 +210,7 @@ class Spec:
 
         Raises:
             InvalidInputError: A metastore cannot hold a value: the empty text, or the text that
-                stands for null.
+                means null.
         """
         return cls("/".join(f"{key.name.lower()}={_level(values[key.name], key)}" for key in keys))
 

@@ -2,8 +2,8 @@
 
 The table records the version that it shows, so a publication updates only the partitions that later
 commits have changed. The record is trusted only if the note on storage, in which publishers announce
-what they will show, names no other publisher. After a crash, and beside other publishers, the whole
-table is compared. The rounds of a publication are those of `lakebed.tables.engine`.
+their changes, names no other publisher. After a crash, and with other publishers, the whole table
+is compared. The rounds of a publication are those of `lakebed.tables.engine`.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def commit(
     kept, missing = writer.remove(kept, removed)
     if missing:
         raise CorruptMetadataError(
-            f"Table {home.table!r} does not name {min(missing)!r}, which is to be removed.",
+            f"Table {home.table!r} does not name {min(missing)!r}, which should be removed.",
             hint="Publish with repair, which compares all files.",
         )
     manifests = [

@@ -5,7 +5,7 @@ files that are not shown yet. An export
 
 1. claims the note, so that one of two concurrent exports fails;
 2. writes all files out of sight;
-3. records in the note what it is about to show;
+3. records in the note the files that it is about to show;
 4. moves the files to their directories, and removes those that they replace;
 5. records that it is done.
 
