@@ -1,9 +1,11 @@
-"""The pages use one spelling and plain words; each entry says what to write instead."""
+"""Pages and source use one spelling and plain words; each entry has the words to write instead."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from plain_words import CONSTRUCTIONS, uses, uses_in_page, uses_in_source
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -78,3 +80,50 @@ def test_what_a_page_says_otherwise_is_found():
     found = [(line, word) for line, word, _ in wrong_words(page)]
 
     assert sorted(found) == [(1, "data set"), (5, "Dataframes"), (5, "Github"), (5, "e.g.")]
+
+
+MOST_USES = 20  # of each construction, where the plain word does not serve
+WRITTEN = {
+    "src": [ROOT / "src"],
+    "docs": [page for page in [*PAGES, *(DOCS / "design").glob("*.md")] if page != QUOTING],
+}
+
+
+@pytest.mark.parametrize("part", WRITTEN)
+def test_sentences_are_plain(part: str):
+    found = [use for path in WRITTEN[part] for use in uses(path)]
+
+    counts = Counter(use.construction for use in found)
+
+    listed = "\n".join(f"{use.path}:{use.line}: {use.construction}: {use.text}" for use in found)
+    assert all(count < MOST_USES for count in counts.values()), f"{counts}\n{listed}"
+    assert not counts["headless summary"] + counts["stub argument"], listed
+
+
+def test_sentences_that_are_not_plain_are_found(tmp_path: Path):
+    module, page = tmp_path / "module.py", tmp_path / "page.md"
+    module.write_text(
+        '''"""Who asks a service."""
+
+
+def load(store: object, limit: int = 5) -> str:
+    """Load what was stored.
+
+    Args:
+        store: Where it is.
+        limit: The number of rows to load.
+    """
+    # Nobody else is told.
+    return f"{store.told} is no store."
+''',
+        encoding="utf-8",
+    )
+    page.write_text("It says so. There is no head. `5 is no name`\n", encoding="utf-8")
+
+    in_source = Counter(use.construction for use in uses_in_source(module))
+    in_page = [(use.construction, use.line) for use in uses_in_page(page)]
+
+    assert in_source == {"headless summary": 1, "stub argument": 1} | dict.fromkeys(
+        CONSTRUCTIONS, 1
+    )
+    assert in_page == [("tell/say", 1)]

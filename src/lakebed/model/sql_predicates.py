@@ -366,7 +366,7 @@ class _Reader:
             fitting = self._fits(self._column(node.this), pattern, whole, ignores_case=True)
         else:
             fitting = self._fits(self._column(node.this), pattern, whole)
-        # In newer releases of sqlglot, NOT LIKE is no negation around LIKE.
+        # In newer releases of sqlglot, NOT LIKE is not a negation around LIKE.
         return negate(fitting) if node.args.get("negate") else fitting
 
     def _fits_cased(self, node: exp.Expr, pattern: str, whole: exp.Expr) -> Predicate:

@@ -108,7 +108,7 @@ def write_first(
         store: The store of the repository.
         first: The first state of the dataset.
         stage: Writes the rows.
-        scope: What they replace, if another writer was first.
+        scope: The rows to replace, if another writer was first.
         run: Name of the run; None for a plain append.
 
     Raises:
