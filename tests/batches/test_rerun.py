@@ -232,7 +232,7 @@ def test_older_state_and_nameless_run_are_refused(dataset: Dataset) -> None:
     with pytest.raises(ReadOnlyError):
         dataset.at(version=1).rerun([], "daily")
     for run in ("", None, 7):
-        with pytest.raises(InvalidInputError, match="Name it"):
+        with pytest.raises(InvalidInputError, match="not a valid name of a run"):
             dataset.rerun([], run)  # type: ignore[arg-type]
     assert dataset.version == 1
 

@@ -250,7 +250,7 @@ def test_rows_of_a_view_are_those_of_a_full_scan(parts: list[list[tuple]], wante
         (["plane", "plane"], InvalidInputError, "twice"),
         (["many"], InvalidInputError, "list<long>"),
         (["record.part"], InvalidInputError, "lies in a record"),
-        (["partition"], InvalidInputError, "column of that name"),
+        (["partition"], InvalidInputError, "use that name for the column"),
         ([7], InvalidInputError, "7"),
     ],
 )
