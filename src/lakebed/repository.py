@@ -522,6 +522,7 @@ class Repository:
         *,
         names: str | Iterable[str] | None = None,
         view: View | None = None,
+        rows: int = 0,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Path:
         """Write what the lake holds and what happened in it to one HTML page.
@@ -536,6 +537,8 @@ class Repository:
             path: Of the HTML file; one that is there is replaced.
             names: Of the datasets; None for all.
             view: Whose plan is shown: what keeps its files and drops the others.
+            rows: Number of first rows to show of each dataset that is told in detail, up to 200;
+                0 for none.
             on_progress: Is told how many datasets have been read.
 
         Returns:
@@ -543,11 +546,12 @@ class Repository:
 
         Raises:
             DatasetNotFoundError: There is no dataset of a name.
-            InvalidInputError: A name is not legal, or the file cannot be written.
+            InvalidInputError: A name is not legal, the number of rows is not, or the file cannot be
+                written.
 
         Cost:
             For each dataset the head, the history, the file table, and a LIST of what it has on
-            storage. Memory: the files of the 40 largest datasets, as `Dataset.files`.
+            storage; with `rows` also data files, until there are enough rows. Memory: the files of the 40 largest datasets, as `Dataset.files`.
         """
         from lakebed.web.build import write_report
 
@@ -559,7 +563,7 @@ class Repository:
             # A name that somebody gives must be of a dataset, before anything is read.
             datasets = {name: self.open(name) for name in given_names("names", names)}
             chosen, opened = list(datasets), datasets.__getitem__
-        write_report(self.uri, chosen, opened, page, view=view, on_progress=on_progress)
+        write_report(self.uri, chosen, opened, page, view=view, rows=rows, on_progress=on_progress)
         return page
 
     def follow_metadata(self, names: str | Iterable[str] | None = None) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def test_whatever_a_lake_holds_stays_text(page):
         *("html", "head", "meta", "title", "style", "body", "main", "header", "section"),
         *("h1", "h2", "h3", "p", "a", "ul", "li", "code", "pre", "span", "div", "dl", "dt", "dd"),
         *("table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary"),
-        *("svg", "rect", "circle", "line", "text"),
+        *("svg", "rect", "circle", "line", "text", "nav"),
     }
     assert page.rows("Protected from cleanup")[0]["reason"] == HOSTILE
 
