@@ -17,6 +17,7 @@ class ShownPage(html.parser.HTMLParser):
         links: What leads elsewhere, in order.
         turns: Those of the links that only show the same in another order.
         targets: What a browser would open or load.
+        actions: Where forms lead.
         inputs: What the fields of forms hold, by name.
         tables: Rows of cells, the first of them the head; of two with one caption, the first.
         facts: Names and values of lists of these, in order.
@@ -30,6 +31,7 @@ class ShownPage(html.parser.HTMLParser):
         self.links: list[str] = []
         self.turns: list[str] = []
         self.targets: list[str] = []
+        self.actions: list[str] = []
         self.inputs: dict[str, str] = {}
         self.tables: dict[str, list[list[str]]] = {}
         self.facts: list[tuple[str, str]] = []
@@ -52,6 +54,8 @@ class ShownPage(html.parser.HTMLParser):
             self.links.append(known["href"])
             if known.get("rel") == "nofollow":
                 self.turns.append(known["href"])
+        if tag == "form":
+            self.actions.append(known["action"])
         if tag == "input":
             self.inputs[known["name"]] = known["value"]
         if tag not in _EMPTY:

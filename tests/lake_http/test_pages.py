@@ -29,6 +29,7 @@ from lakebed.web.routes import disposition
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 SCHEMA = pa.schema([("day", pa.date32()), ("name", pa.string()), ("n", pa.int64())])
+FORM = ("where", "sort", "order", "version", "rows", "columns")
 HTML = b"<script>alert('mine')</script>"
 
 
@@ -308,6 +309,13 @@ def test_whatever_is_held_stays_text(client) -> None:
         "/datasets/d",
         "/archive/files/hostile",
         f"/archive?what={quote(HOSTILE)}&work_id=x",
+        "/datasets/d/rows?version=4&rows=200",
+        "/datasets/d/compare?from=3&to=4",
+        f"/datasets/d/rows?{'&'.join(f'{name}={quote(HOSTILE)}' for name in FORM)}",
+        f"/datasets/d/compare?from={quote(HOSTILE)}&to={quote(HOSTILE)}",
+        next(
+            link for link in shown(client, "/datasets/d/rows?version=4").links if "/file?" in link
+        ),
     ]
     for address in [*pages, f"/datasets/d/plan?where=name+%3D+{quote(repr(HOSTILE))}"]:
         answer = client.get(address)

@@ -75,9 +75,9 @@ class ShownRows:
 class Deadline:
     """A time after which a read stops."""
 
-    def __init__(self, seconds: float = READ_SECONDS) -> None:
-        """Begin to count."""
-        self._end = time.monotonic() + seconds
+    def __init__(self) -> None:
+        """Begin to count READ_SECONDS."""
+        self._end = time.monotonic() + READ_SECONDS
 
     @property
     def is_over(self) -> bool:
