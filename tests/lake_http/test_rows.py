@@ -22,7 +22,7 @@ from click.testing import CliRunner
 import lakebed
 from lakebed import by
 from lakebed.cli import main
-from lakebed.web import create_app, downloads, limits, routes, rows
+from lakebed.web import create_app, downloads, first_rows, limits, routes
 from lakebed.web.comparison import condition_of
 from lakebed.web.downloads import KINDS
 
@@ -530,7 +530,7 @@ def wait_for(is_so, seconds: float = 30) -> bool:
 
 
 def test_search_ends_after_its_time_and_says_so(client, monkeypatch) -> None:
-    monkeypatch.setattr(rows, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(first_rows, "READ_SECONDS", 0.0)
 
     page = shown(client, "/datasets/d/rows?where=x+%3E+1e9+or+tags+is+null")
     in_order = shown(client, "/datasets/d/rows?sort=n")

@@ -13,8 +13,8 @@ from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.view import View
 from lakebed.web.dataset_facts import DatasetFacts, gather
+from lakebed.web.first_rows import ShownRows, checked_count, first_rows
 from lakebed.web.lake_page import Lake, names_in_detail, render
-from lakebed.web.rows import ShownRows, checked_count, first_rows
 
 _log = logging.getLogger(__name__)
 

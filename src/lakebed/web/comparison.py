@@ -17,6 +17,7 @@ from lakebed.model.keys import decode_path
 from lakebed.model.predicate import Comparison, NullCheck, Op, Predicate, all_of
 from lakebed.model.schema import Type
 from lakebed.view import View
+from lakebed.web.first_rows import Deadline
 from lakebed.web.limits import (
     MAX_COLUMNS,
     MAX_COMPARED_BYTES,
@@ -25,7 +26,6 @@ from lakebed.web.limits import (
     MAX_ROWS,
     READ_SECONDS,
 )
-from lakebed.web.rows import Deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,10 @@ from lakebed.plan.plan import Explanation
 from lakebed.state.sources import SourceFile
 from lakebed.web import charts, dataset_facts
 from lakebed.web.dataset_facts import DatasetFacts
+from lakebed.web.first_rows import ShownRows
 from lakebed.web.markup import Markup, element, folded, joined, table
 from lakebed.web.markup import facts as pairs
 from lakebed.web.row_table import caption_of, table_of
-from lakebed.web.rows import ShownRows
 from lakebed.work.defaults import READ_BEST_BYTES
 
 MAX_DETAILED = 40  # datasets with their own section

@@ -44,6 +44,8 @@ from lakebed.web import pages
 from lakebed.web.comparison import compare
 from lakebed.web.dataset_facts import DatasetFacts, Datasets, gather
 from lakebed.web.downloads import KINDS, Download, FileKind
+from lakebed.web.file_lineage import find_file
+from lakebed.web.first_rows import Order, ShownRows, checked_count, first_rows
 from lakebed.web.lake_page import (
     Lake,
     dataset_part,
@@ -55,10 +57,8 @@ from lakebed.web.lake_page import (
     whole,
 )
 from lakebed.web.limits import FEW_ROWS, MAX_DOWNLOADS, MAX_READS, MAX_ROWS, WAIT_SECONDS
-from lakebed.web.lineage import find_file
 from lakebed.web.markup import Markup, element, joined
 from lakebed.web.pages import PageAddresses, Use, Uses
-from lakebed.web.rows import Order, ShownRows, checked_count, first_rows
 from lakebed.web.rows_page import (
     Question,
     compare_form,

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from lakebed.arrow.as_python import plain_columns
 from lakebed.common.shown import counted
+from lakebed.web.first_rows import ShownRows
 from lakebed.web.markup import Markup, data_cell, data_head, data_table, element, row_head
-from lakebed.web.rows import ShownRows
 
 
 def table_of(

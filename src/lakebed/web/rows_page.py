@@ -11,6 +11,8 @@ from lakebed.model.schema import Decimal, Primitive, Type
 from lakebed.state.sources import SourceFile
 from lakebed.web.comparison import Compared, condition_of, shown_columns
 from lakebed.web.downloads import KINDS
+from lakebed.web.file_lineage import FileFacts
+from lakebed.web.first_rows import ShownRows
 from lakebed.web.lake_page import linked, moment, plan_lines
 from lakebed.web.limits import (
     FEW_ROWS,
@@ -20,7 +22,6 @@ from lakebed.web.limits import (
     MAX_VERSIONS,
     READ_SECONDS,
 )
-from lakebed.web.lineage import FileFacts
 from lakebed.web.markup import (
     Markup,
     element,
@@ -31,7 +32,6 @@ from lakebed.web.markup import (
 from lakebed.web.markup import facts as pairs
 from lakebed.web.pages import PageAddresses, choice, form_of, hidden, text_field
 from lakebed.web.row_table import caption_of, table_of
-from lakebed.web.rows import ShownRows
 
 _MAX_OFFERED = 200  # columns of the list to sort by
 ADDED, REMOVED = "added", "removed"
