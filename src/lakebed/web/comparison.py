@@ -17,7 +17,7 @@ from lakebed.model.keys import decode_path
 from lakebed.model.predicate import Comparison, NullCheck, Op, Predicate, all_of
 from lakebed.model.schema import Type
 from lakebed.view import View
-from lakebed.web.first_rows import Deadline
+from lakebed.web.first_rows import Deadline, unhurried
 from lakebed.web.limits import (
     MAX_COLUMNS,
     MAX_COMPARED_BYTES,
@@ -110,7 +110,7 @@ def _held(view: View) -> pa.Table | None:
     deadline = Deadline()
     held: list[pa.RecordBatch] = []
     row_count = size = 0
-    with closing(view.record_batches()) as batches:
+    with closing(unhurried(view)) as batches:
         for batch in batches:
             held.append(batch)
             row_count += batch.num_rows

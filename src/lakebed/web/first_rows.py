@@ -10,6 +10,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.arrow.scan import scan
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.schema import Decimal, Primitive
@@ -300,9 +301,19 @@ def _in_order(rows: pa.Table, order: Order) -> pa.Table:
 def _batches_of(
     plan: ReadPlan, file: DataFile, names: Sequence[str], *, limit: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    alone = replace(plan, files=(file,), columns=tuple(names), limit=limit)
-    with alone.record_batches() as batches:
+    alone = replace(plan, files=(file,))
+    with scan(plan.store, alone, names, limit=limit, is_frugal=True) as batches:
         yield from batches
+
+
+def unhurried(view: View, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+    """Return the rows of a view for a reader that may stop or pause.
+
+    Raises:
+        SchemaMismatchError: A column is unknown or given twice.
+    """
+    plan = view.plan()
+    return scan(plan.store, plan, columns, is_frugal=True)
 
 
 def _within(rows: pa.Table) -> pa.Table:

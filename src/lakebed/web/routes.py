@@ -45,7 +45,7 @@ from lakebed.web.comparison import compare
 from lakebed.web.dataset_facts import DatasetFacts, Datasets, gather
 from lakebed.web.downloads import KINDS, Download, FileKind
 from lakebed.web.file_lineage import find_file
-from lakebed.web.first_rows import Order, ShownRows, checked_count, first_rows
+from lakebed.web.first_rows import Order, ShownRows, checked_count, first_rows, unhurried
 from lakebed.web.lake_page import (
     Lake,
     dataset_part,
@@ -334,7 +334,7 @@ class _Pages:
             view, columns, order = _asked_view(self._repository.open(name), question)
             view = view.snapshot()
             if is_all:
-                rows = view.record_batches(columns)
+                rows = unhurried(view, columns)
             else:
                 with self._reading():
                     read = first_rows(view, columns, order, _row_count(question))
