@@ -616,3 +616,20 @@ def test_page_says_which_part_the_server_was_not_given(repository, tmp_path) -> 
     for path in ("/archive", "/archive/files/x", "/archive?what=log"):
         assert "started without --archive" in shown(lake, path, 404).text
     assert "started without a location" in shown(archive, "/datasets/d", 404).text
+
+
+def test_version_and_file_that_a_cleanup_deleted_are_not_found(tmp_path) -> None:
+    repository = lakebed.open_repository(str(tmp_path / "lake"))
+    schema = pa.schema([("n", pa.int64())])
+    dataset = repository.create("d", lakebed.DatasetDescriptor(schema=schema))
+    for n in range(3):
+        dataset.overwrite([{"n": n}])
+    key = dataset.history()[1].files_added[0]
+    dataset.cleanup("0s", dry_run=False)
+    client = Client(create_app(repository))
+
+    for path in ("rows?version=1", "compare?from=1&to=3", "download?version=1"):
+        assert "1" in shown(client, f"/datasets/d/{path}", 404).text
+    page = shown(client, f"/datasets/d/file?key={quote(key, safe='')}", 404)
+
+    assert "cleanup may have deleted it" in page.text
