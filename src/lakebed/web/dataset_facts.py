@@ -344,7 +344,7 @@ def heat_map(files: Sequence[File], partitions: Sequence[Partition]) -> HeatMap:
     for (path, batch_id), size in written.items():
         column = min((began[batch_id] - first) * count // span, count - 1)
         sizes[chosen[path], column] += size
-    is_exact = span < count * 60_000  # minutes would not tell the columns apart
+    is_exact = span < count * 60_000  # in minutes, columns would have equal labels
     moments = tuple(
         _moment(first + span * position // max(count - 1, 1), is_exact=is_exact)
         for position in range(count)

@@ -109,7 +109,7 @@ class Download(StreamingResponse):
             kind: Format of the file.
             rows: The rows, which are closed at the end.
             headers: Headers of the answer.
-            on_end: Called at the end, whatever the outcome.
+            on_end: Called at the end, also after a failure.
         """
         self._rows = rows
         self._on_end = on_end

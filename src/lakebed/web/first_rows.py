@@ -172,7 +172,7 @@ class _Found:
 
 @dataclass(slots=True)
 class _Part:
-    """Rows of one file; `is_cut` says that some were left out because they are too large."""
+    """Rows of one file; `is_cut` is True if some were left out because they are too large."""
 
     rows: pa.Table
     is_late: bool = False

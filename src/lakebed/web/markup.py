@@ -120,7 +120,7 @@ def data_head(text: str, *, is_number: bool = False, sorted_: str | None = None)
 
 
 def data_cell(value: object) -> Markup:
-    """Return a cell with a plain value; null is told apart from the text null."""
+    """Return a cell with a plain value; null looks different from the text null."""
     if value is None:
         return element("td", element("i", "null"))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -39,7 +39,7 @@ ADDED, REMOVED = "added", "removed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a page of rows was asked for, as the texts of its form.
+    """The question to a page of rows, as the texts of its form.
 
     Attributes:
         where: Condition; empty for all rows.
@@ -80,7 +80,7 @@ def rows_form(
     Args:
         addresses: Addresses of all pages.
         name: Name of the dataset.
-        question: What was asked.
+        question: Texts of the form.
         types: Types of the columns by name.
         history: Commits of the dataset, oldest first.
     """
