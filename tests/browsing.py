@@ -184,6 +184,8 @@ def _refuse(found: Opened, dialog: Any) -> None:
 def crawled(browser: Any, start: str, *, beside: Collection[str] = ()) -> dict[str, int]:
     """Follow every link of a server from some pages on, as the browser reads them.
 
+    Links that only show the same in another order, which have `rel=nofollow`, are left out.
+
     Returns:
         The status of each address; anchors that are not there have 0.
     """
@@ -267,7 +269,7 @@ _LOST_ANCHORS = """() => [...document.querySelectorAll("a[href^='#']")]
 _LINKS = """({text, base}) => {
   const page = new DOMParser().parseFromString(text, "text/html");
   return {
-    links: [...page.querySelectorAll("[href], [src]")]
+    links: [...page.querySelectorAll("[href]:not([rel=nofollow]), [src]")]
       .map(each => new URL(each.getAttribute("href") ?? each.getAttribute("src"), base).href)
       .filter(each => each.startsWith("http")),
     ids: [...page.querySelectorAll("[id]")].map(each => each.id),

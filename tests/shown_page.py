@@ -15,7 +15,9 @@ class ShownPage(html.parser.HTMLParser):
         elements: Names of all.
         ids: Of those that can be linked to.
         links: What leads elsewhere, in order.
+        turns: Those of the links that only show the same in another order.
         targets: What a browser would open or load.
+        actions: Where forms lead.
         inputs: What the fields of forms hold, by name.
         tables: Rows of cells, the first of them the head; of two with one caption, the first.
         facts: Names and values of lists of these, in order.
@@ -27,7 +29,9 @@ class ShownPage(html.parser.HTMLParser):
         self.elements: set[str] = set()
         self.ids: set[str] = set()
         self.links: list[str] = []
+        self.turns: list[str] = []
         self.targets: list[str] = []
+        self.actions: list[str] = []
         self.inputs: dict[str, str] = {}
         self.tables: dict[str, list[list[str]]] = {}
         self.facts: list[tuple[str, str]] = []
@@ -48,6 +52,10 @@ class ShownPage(html.parser.HTMLParser):
             self.ids.add(known["id"])
         if tag == "a":
             self.links.append(known["href"])
+            if known.get("rel") == "nofollow":
+                self.turns.append(known["href"])
+        if tag == "form":
+            self.actions.append(known["action"])
         if tag == "input":
             self.inputs[known["name"]] = known["value"]
         if tag not in _EMPTY:

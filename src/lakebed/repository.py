@@ -618,6 +618,7 @@ class Repository:
         *,
         names: str | Iterable[str] | None = None,
         view: View | None = None,
+        rows: int = 0,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Path:
         """Write a report of the content and history of the lake to one HTML page.
@@ -631,6 +632,8 @@ class Repository:
             path: Path of the HTML file; an existing one is replaced.
             names: Names of the datasets; None for all.
             view: A view whose plan is shown: why files are kept and dropped.
+            rows: Number of first rows to show of each dataset shown in detail, up to 200; 0 for
+                none.
             on_progress: Callback for progress; receives the number of datasets read.
 
         Returns:
@@ -638,11 +641,13 @@ class Repository:
 
         Raises:
             DatasetNotFoundError: There is no dataset of a name.
-            InvalidInputError: A name is not legal, or the file cannot be written.
+            InvalidInputError: A name is not legal, the number of rows is not, or the file cannot be
+                written.
 
         Cost:
-            For each dataset the head, the history, the file table, and a LIST of its objects.
-            Memory: the files of the 40 largest datasets, as `Dataset.files`.
+            For each dataset the head, the history, the file table, and a LIST of its objects; with
+            `rows` also data files, until there are enough rows. Memory: the files of the 40 largest
+            datasets, as `Dataset.files`.
         """
         from lakebed.web.build import write_report
 
@@ -654,7 +659,7 @@ class Repository:
             # Check that every given name is a dataset before anything is read.
             datasets = {name: self.open(name) for name in given_names("names", names)}
             chosen, opened = list(datasets), datasets.__getitem__
-        write_report(self.uri, chosen, opened, page, view=view, on_progress=on_progress)
+        write_report(self.uri, chosen, opened, page, view=view, rows=rows, on_progress=on_progress)
         return page
 
     def follow_metadata(self, names: str | Iterable[str] | None = None) -> tuple[str, ...]:

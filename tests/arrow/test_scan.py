@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+import time
 import uuid
 from dataclasses import replace
 
@@ -120,6 +121,13 @@ def test_view_holds_the_rows_that_its_predicate_selects(
     }
     assert view.count() == view.arrow(columns=["k"]).num_rows == len(expected)
     assert sorted(view.arrow(columns=["row"])["row"].to_pylist()) == sorted(expected)
+    for columns in (["row"], None):
+        assert frugal(view, columns)["row"].to_pylist() == view.arrow(columns)["row"].to_pylist()
+
+
+def frugal(view, columns: list[str] | None = None) -> pa.Table:
+    plan = view.plan()
+    return scan.scan(plan.store, plan, columns, is_frugal=True).read_all()
 
 
 def shown(row: dict) -> dict:
@@ -320,8 +328,9 @@ def test_file_with_a_damaged_page_is_corrupt() -> None:
     data[100 : len(data) // 2] = b"\xff" * (len(data) // 2 - 100)
     replace_file(dataset, bytes(data))
 
-    with pytest.raises(CorruptMetadataError, match="damaged"):
-        dataset.arrow()
+    for read in (Dataset.arrow, frugal):
+        with pytest.raises(CorruptMetadataError, match="damaged"):
+            read(dataset)
 
 
 @pytest.mark.parametrize("kind", ["memory", "posix"])
@@ -370,6 +379,28 @@ def test_one_row_group_of_many_is_read() -> None:
 
     assert found["n"].to_pylist() == [123456]
     assert store.reset().bytes_read < file.size_bytes / 5
+
+
+@pytest.mark.parametrize("where", ["n >= 0", "n >= 0 AND x < 2"])
+def test_frugal_read_holds_little_more_than_what_was_taken(where: str, tmp_path) -> None:
+    dataset = create(store=PosixStore(tmp_path))
+    count = 400_000
+    for _ in range(4):
+        rows = pa.table(
+            {"k": ["a"] * count, "n": range(count), "x": np.random.default_rng(0).random(count)}
+        )
+        dataset.with_options(write=WriteOptions(row_group_bytes=rows.nbytes // 8)).append(rows)
+    plan = dataset.where(where).plan()
+    size_bytes = rows.nbytes
+    del rows
+    before = pa.total_allocated_bytes()
+
+    with scan.scan(plan.store, plan, is_frugal=True) as batches:
+        batches.read_next_batch()
+        time.sleep(0.5)  # for threads that would read ahead
+        held = pa.total_allocated_bytes() - before
+
+    assert held < size_bytes  # of four such files
 
 
 def test_counting_reads_footers_alone() -> None:

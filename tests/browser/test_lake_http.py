@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -17,6 +18,11 @@ PAGES = {
     "dataset": "/datasets/flights",
     "dataset of raw files": "/datasets/weather",
     "plan": "/datasets/flights/plan?where=" + quote("day > '2013-06-20'"),
+    "rows": "/datasets/flights/rows?where="
+    + quote("carrier = 'UA'")
+    + "&sort=dep_delay&order=desc",
+    "versions": "/datasets/flights/compare?from=23&to=26&where=" + quote("day = '2013-06-09'"),
+    "versions to choose": "/datasets/flights/compare",
     "search": "/archive?what=weather&start=2013-06-01&end=2013-07-01",
     "empty search": "/archive",
     "record": "/archive/files/weather-2013-06-03",
@@ -25,6 +31,8 @@ HOSTILE_PAGES = {
     "lake": "/",
     "dataset": "/datasets/d",
     "plan": "/datasets/d/plan?where=" + quote("name = '<script>alert(1)</script>'"),
+    "rows": "/datasets/d/rows?sort=text&where=" + quote("name != '<script>alert(1)</script>'"),
+    "versions": "/datasets/d/compare?from=0&to=3",
     "search": "/archive?what=log&start=2013-06-01&end=2013-06-02",
     "script": "/archive/files/hostile-0",
     "long": "/archive/files/hostile-1",
@@ -33,6 +41,9 @@ HOSTILE_PAGES = {
 REFUSED = {
     "/nothing": 404,
     "/datasets/flights/plan?where=" + quote("<script>alert(1)</script> =" + "x" * 3_000): 400,
+    "/datasets/flights/rows?where=" + quote("<script>alert(1)</script> =" + "x" * 3_000): 400,
+    "/datasets/flights/rows?version=99": 404,
+    "/datasets/flights/file?key=" + "x" * 3_000: 404,
 }
 
 
@@ -68,7 +79,7 @@ def hostile_server(hostile_lake, hostile_archive) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("address", "look"), looked_at(PAGES, "dataset", "plan", "search", "record")
+    ("address", "look"), looked_at(PAGES, "dataset", "plan", "rows", "versions", "record")
 )
 def test_nothing_is_wrong_with_a_page(browser, server, address, look):
     with opened(browser, server + address, look) as page:
@@ -77,7 +88,7 @@ def test_nothing_is_wrong_with_a_page(browser, server, address, look):
 
 
 @pytest.mark.parametrize(
-    ("address", "look"), looked_at(HOSTILE_PAGES, "dataset", "search", "script")
+    ("address", "look"), looked_at(HOSTILE_PAGES, "dataset", "rows", "versions", "script")
 )
 def test_whatever_is_held_stays_text(browser, hostile_server, address, look):
     with opened(browser, hostile_server + address, look) as page:
@@ -88,7 +99,9 @@ def test_whatever_is_held_stays_text(browser, hostile_server, address, look):
         assert "\u202e" not in page.page.content()
 
 
-@pytest.mark.parametrize(("address", "status"), REFUSED.items(), ids=["page", "plan"])
+@pytest.mark.parametrize(
+    ("address", "status"), REFUSED.items(), ids=["page", "plan", "rows", "version", "file"]
+)
 def test_page_of_an_error_is_a_page_too(browser, server, address, status):
     with opened(browser, server + address, Look(360, "dark")) as page:
         faults = page.faults()
@@ -102,13 +115,14 @@ def test_every_link_of_every_page_answers(browser, server):
     statuses = crawled(browser, f"{server}/", beside=PAGES.values())
 
     assert set(statuses.values()) == {200}
+    assert f"{server}/datasets/flights/rows?version=3" in statuses
     assert f"{server}/archive/contents/weather-2013-06-08" in statuses
     assert len(statuses) > 20
 
 
-@pytest.mark.parametrize("address", [PAGES["dataset of raw files"], PAGES["search"]])
-def test_nothing_is_cut_on_paper(browser, server, address):
-    with opened(browser, server + address, Look(718, "dark")) as page:
+@pytest.mark.parametrize("page", ["dataset of raw files", "search", "rows", "versions"])
+def test_nothing_is_cut_on_paper(browser, server, page):
+    with opened(browser, server + PAGES[page], Look(718, "dark")) as page:
         page.page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
         page.page.emulate_media(media="print")
         assert page.cut() == []
@@ -124,6 +138,43 @@ def test_a_plan_is_asked_for_by_keys_alone(browser, server):
 
         assert "Plan of flights" in page.page.inner_text("main")
         assert page.page.input_value("input[name=where]") == "carrier = 'UA'"
+
+
+def test_rows_are_asked_for_by_keys_alone_and_lead_to_their_file(browser, server):
+    with opened(browser, f"{server}/datasets/flights/rows", Look(360, "dark")) as page:
+        while page.page.evaluate("document.activeElement.localName") != "input":
+            page.page.keyboard.press("Tab")
+        page.page.keyboard.type("carrier = 'WN' and day = '2013-06-10'")
+        page.page.keyboard.press("Tab")
+        page.page.keyboard.type("dep")  # chooses dep_delay
+        page.page.keyboard.press("Tab")
+        page.page.keyboard.type("desc")
+        page.page.focus("button:has-text('Show')")
+        page.page.keyboard.press("Enter")
+        page.page.wait_for_url("**/rows?where=*")
+        delays = page.page.eval_on_selector_all(
+            "tbody td:last-child", "all => all.map(each => Number(each.textContent))"
+        )
+        page.page.focus("tbody a >> nth=0")
+        page.page.keyboard.press("Enter")
+        page.page.wait_for_url("**/file?key=*")
+
+        assert delays == sorted(delays, reverse=True)
+        assert len(delays) == 9
+        assert page.faults() == []
+        assert "load-2013-06-10" in page.page.inner_text("main")
+
+
+def test_rows_are_saved_as_a_file(browser, server):
+    with opened(browser, server + PAGES["rows"], Look(360, "light")) as page:
+        page.page.select_option("select[name=format]", "jsonl")
+        with page.page.expect_download() as waiting:
+            page.page.click("button:has-text('Download')")
+        lines = Path(waiting.value.path()).read_text("utf-8").splitlines()
+
+    assert waiting.value.suggested_filename == "flights-v27.jsonl"
+    assert len(lines) == 50
+    assert '"dep_delay": 41.0' in lines[0]
 
 
 def test_a_file_is_saved_and_never_shown(browser, hostile_server):
@@ -144,6 +195,10 @@ def test_a_page_that_is_asked_for_again_is_asked_for_by_what_the_browser_has(bro
     assert asked["if-none-match"] == answered["etag"]
 
 
-def test_the_server_has_its_picture(browser, server, keep_picture):
+def test_the_server_has_its_pictures(browser, server, keep_picture):
     with opened(browser, server + PAGES["search"], Look(1000, "light")) as page:
         keep_picture("serve-archive.png", page, "nav")
+    with opened(browser, server + PAGES["rows"], Look(1000, "light")) as page:
+        keep_picture("serve-rows.png", page, "body > nav")
+    with opened(browser, server + PAGES["versions"], Look(1000, "dark")) as page:
+        keep_picture("serve-versions.png", page, "body > nav")

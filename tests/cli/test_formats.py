@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakebed.cli import main
-from lakebed.cli.output import OutputFormat, to_plain
+from lakebed.cli.output import OutputFormat
+from lakebed.common.plain import to_plain
 
 AVRO = json.dumps(
     {"type": "record", "name": "planes", "fields": [{"name": "seats", "type": "int"}]}

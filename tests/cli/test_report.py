@@ -12,6 +12,7 @@ import lakebed
 from lakebed import by
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.keys import BATCH_IDS, BatchIds
+from lakebed.web.charts import axis_labels
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 SCHEMA = pa.schema([("day", pa.date32()), ("name", pa.string()), ("n", pa.int64())])
@@ -91,7 +92,7 @@ def test_whatever_a_lake_holds_stays_text(page):
         *("html", "head", "meta", "title", "style", "body", "main", "header", "section"),
         *("h1", "h2", "h3", "p", "a", "ul", "li", "code", "pre", "span", "div", "dl", "dt", "dd"),
         *("table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary"),
-        *("svg", "rect", "circle", "line", "text"),
+        *("svg", "rect", "circle", "line", "text", "nav"),
     }
     assert page.rows("Protected from cleanup")[0]["reason"] == HOSTILE
 
@@ -253,3 +254,125 @@ def test_form_of_a_result_is_not_taken_for_the_name_of_the_page(
 
     assert "HTML" in json.loads(answer.stderr)["error"]["message"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_contents_lead_to_each_part_and_what_needs_attention_comes_first(repository, page):
+    assert page.targets[:2] == ["#attention", "#datasets"]
+    assert {"#dataset-d", "#dataset-empty", "#plan"} <= {*page.targets}
+    captions = list(page.tables)
+    assert captions.index("Needs attention") < captions.index("Datasets")
+
+
+def test_plan_follows_its_dataset(repository, tmp_path):
+    view = repository["d"].where("n > 3")
+
+    text = repository.report(tmp_path / "x.html", view=view).read_text("utf-8")
+
+    places = [text.index(f'id="{anchor}"') for anchor in ("dataset-d", "plan", "dataset-empty")]
+    assert places == sorted(places)
+
+
+def test_lake_is_called_by_its_name_and_tells_its_uri(tmp_path):
+    repository = lakebed.open_repository(str(tmp_path / "my-lake"))
+    repository.create("d", lakebed.DatasetDescriptor(schema=SCHEMA))
+
+    text = repository.report(tmp_path / "x.html").read_text("utf-8")
+
+    assert "<title>Lakebed: my-lake</title>" in text
+    assert "<h1>my-lake</h1>" in text
+    assert f"<code>{repository.uri}</code>" in text
+
+
+def test_rows_are_shown_on_request_only(repository, cli, tmp_path):
+    location = repository.uri.removeprefix("file://")
+
+    cli("report", location, "--rows", "20", "-o", tmp_path / "x.html")
+    cli("report", location, "-o", tmp_path / "without.html")
+
+    page = ShownPage((tmp_path / "x.html").read_text("utf-8"))
+    without = ShownPage((tmp_path / "without.html").read_text("utf-8"))
+    dataset = repository["d"]
+    rows = page.rows(f"First rows of d: 20 of {dataset.count()} rows")
+    assert [(each["n"], each["name"]) for each in rows] == [
+        (str(each["n"]), each["name"]) for each in dataset.head(20).to_pylist()
+    ]
+    assert page.tables["First rows of empty: 0 rows"][1] == ["none"]
+    assert not [caption for caption in without.tables if caption.startswith("First rows")]
+
+
+@pytest.mark.parametrize("count", [-1, 201])
+def test_number_of_rows_has_a_limit(repository, cli, tmp_path, count):
+    location = repository.uri.removeprefix("file://")
+
+    cli("report", location, "--rows", str(count), "-o", tmp_path / "x.html", exit_code=2)
+    with pytest.raises(InvalidInputError, match="1 to 200"):
+        repository.report(tmp_path / "x.html", rows=count)
+
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_rows_that_cannot_be_read_are_told_beside_the_rest(tmp_path):
+    repository = lakebed.open_repository(str(tmp_path / "lake"))
+    dataset = repository.create("d", lakebed.DatasetDescriptor(schema=SCHEMA))
+    dataset.append([{"day": None, "name": "a", "n": 1}])
+    (tmp_path / "lake" / dataset.files()[0].key).unlink()
+
+    page = ShownPage(repository.report(tmp_path / "x.html", rows=5).read_text("utf-8"))
+
+    assert "The rows cannot be read: " in page.text
+    assert page.rows("Datasets")[0]["rows"] == "1"
+
+
+def small_files(days, per_day):
+    repository = lakebed.open_repository(f"memory://small-files-{days}-{per_day}")
+    descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("day")])
+    dataset = repository.create("d", descriptor)
+    first = dt.date(2013, 1, 1)
+    for _ in range(per_day):
+        dataset.append(
+            [{"day": first + dt.timedelta(days=n), "name": "x", "n": n} for n in range(days)]
+        )
+    return repository
+
+
+@pytest.mark.parametrize(
+    ("days", "per_day", "finding", "command"),
+    [
+        (123, 1, "123 small files of about", "lakebed show"),
+        (30, 4, "120 small files of about", "lakebed compact"),
+        (30, 1, "", ""),
+    ],
+)
+def test_many_small_files_need_attention_even_if_no_partition_has_many(
+    tmp_path, days, per_day, finding, command
+):
+    page = ShownPage(
+        small_files(days, per_day).report(tmp_path / "x.html").read_text(encoding="utf-8")
+    )
+
+    told = page.tables["Needs attention"][1]
+    if not finding:
+        assert told == ["none"]
+        return
+    assert told[0] == "d"
+    assert told[1].startswith(finding)
+    assert told[2].startswith(command)
+
+
+def test_both_ends_of_a_time_axis_have_labels_that_differ():
+    noon = dt.datetime(2026, 9, 1, 12, tzinfo=dt.UTC)
+    steps = ["days=1", "minutes=1", "seconds=1", "milliseconds=1", "microseconds=1"]
+    for step in steps:
+        unit, count = step.split("=")
+        first, last = axis_labels(noon, noon + dt.timedelta(**{unit: int(count)}))
+        assert first != last
+        assert len(first) == len(last)
+
+
+def test_timeline_of_one_moment_has_one_label(tmp_path):
+    repository = lakebed.open_repository("memory://one-moment")
+    repository.create("d", lakebed.DatasetDescriptor(schema=SCHEMA))
+
+    text = repository.report(tmp_path / "x.html").read_text("utf-8")
+
+    assert len(re.findall(r"<text[^>]*>\d{4}-\d\d-\d\d \d\d:\d\d[^<]*UTC</text>", text)) == 1

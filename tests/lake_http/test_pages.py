@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import datetime as dt
 import gzip
 import hashlib
@@ -13,18 +12,13 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
 from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 import pytest
-import uvicorn
+from asking import Client, shown
 from shown_page import ShownPage
 
 import lakebed
@@ -35,56 +29,8 @@ from lakebed.web.routes import disposition
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 SCHEMA = pa.schema([("day", pa.date32()), ("name", pa.string()), ("n", pa.int64())])
+FORM = ("where", "sort", "order", "version", "rows", "columns")
 HTML = b"<script>alert('mine')</script>"
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def text(self) -> str:
-        return self.body.decode("utf-8")
-
-
-class Client:
-    """A server on a free port, and a way to ask it without a library that mends requests."""
-
-    running: ClassVar[list[Client]] = []
-
-    def __init__(self, app) -> None:
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.place = f"127.0.0.1:{listener.getsockname()[1]}"
-        options = {"log_config": None, "lifespan": "off", "ws": "none", "http": "h11"}
-        self._server = uvicorn.Server(uvicorn.Config(app, loop="asyncio", **options))
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
-        self._thread.start()
-        self.running.append(self)
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(30)
-
-    def ask(self, path: str, method: str = "GET", headers: Mapping = {}) -> Answer:
-        with contextlib.closing(http.client.HTTPConnection(self.place, timeout=30)) as connection:
-            connection.request(method, path, headers=dict(headers))
-            answer = connection.getresponse()
-            found = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, found, answer.read())
-
-    def get(self, path: str, headers: Mapping = {}) -> Answer:
-        """Ask, and go where the answer leads."""
-        answer = self.ask(path, headers=headers)
-        return self.get(answer.headers["location"]) if answer.status == 307 else answer
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _stopped():
-    yield
-    while Client.running:
-        Client.running.pop().stop()
 
 
 @pytest.fixture(scope="module")
@@ -141,15 +87,8 @@ def client(repository, archive, ingested):
     return Client(create_app(repository, archive=archive))
 
 
-def shown(client, address: str, status: int = 200) -> ShownPage:
-    answer = client.get(address)
-    assert answer.status == status, answer.text
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    return ShownPage(answer.text)
-
-
 def followed(client, *starts: str) -> dict[str, ShownPage]:
-    """Follow every link from some pages on, and every link of those."""
+    """Follow every link from some pages on, and every link of those, but for other orders."""
     waiting, pages = list(starts), {}
     while waiting:
         address = waiting.pop()
@@ -159,7 +98,11 @@ def followed(client, *starts: str) -> dict[str, ShownPage]:
         assert answer.status == 200, address
         is_page = answer.headers["content-type"].startswith("text/html")
         pages[address] = ShownPage(answer.text if is_page else "")
-        waiting += pages[address].links
+        anchors = {link[1:] for link in pages[address].links if link.startswith("#")}
+        assert anchors <= pages[address].ids, address
+        waiting += set(pages[address].links) - {f"#{anchor}" for anchor in anchors}.union(
+            pages[address].turns
+        )
     return pages
 
 
@@ -366,6 +309,13 @@ def test_whatever_is_held_stays_text(client) -> None:
         "/datasets/d",
         "/archive/files/hostile",
         f"/archive?what={quote(HOSTILE)}&work_id=x",
+        "/datasets/d/rows?version=4&rows=200",
+        "/datasets/d/compare?from=3&to=4",
+        f"/datasets/d/rows?{'&'.join(f'{name}={quote(HOSTILE)}' for name in FORM)}",
+        f"/datasets/d/compare?from={quote(HOSTILE)}&to={quote(HOSTILE)}",
+        next(
+            link for link in shown(client, "/datasets/d/rows?version=4").links if "/file?" in link
+        ),
     ]
     for address in [*pages, f"/datasets/d/plan?where=name+%3D+{quote(repr(HOSTILE))}"]:
         answer = client.get(address)
@@ -582,7 +532,8 @@ def test_addresses_follow_the_path_of_a_proxy(repository, archive) -> None:
 
     page = shown(Client(app), "/")
 
-    assert page.links[0] == "/lake/"
+    assert page.links[0] == "/lake/archive"
+    assert "/lake/datasets/d" in page.links
     assert all(link.startswith("/lake/") for link in page.links)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from lakebed.common.plain import to_plain
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
 
@@ -27,6 +28,34 @@ def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
         return list(rows.to_pylist(maps_as_pydicts="strict"))
     except OverflowError as exc:
         raise _out_of_range(rows, lambda column: column.to_pylist()) from exc
+
+
+def plain_columns(rows: pa.RecordBatch | pa.Table) -> list[list[Any]]:
+    """Return the values of each column in the forms of `lakebed.common.plain`.
+
+    Dates and times outside the years 1 to 9999 are texts, too, unless they are inside a list or a
+    record.
+
+    Raises:
+        InvalidInputError: A list or a record holds such a date or time.
+
+    >>> plain_columns(pa.table({"n": [1, 2], "x": [0.5, float("nan")]}))
+    [[1, 2], [0.5, 'NaN']]
+    """
+    return [_plain(rows, place) for place in range(rows.num_columns)]
+
+
+def _plain(rows: pa.RecordBatch | pa.Table, place: int) -> list[Any]:
+    column, kind = rows.column(place), rows.schema.field(place).type
+    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind):
+        return list(column.to_pylist())
+    try:
+        values = column.to_pylist(maps_as_pydicts="strict")
+    except OverflowError as exc:
+        if pa.types.is_nested(kind):
+            raise _out_of_range(rows, lambda each: each.to_pylist()) from exc
+        values = column.cast(pa.string()).to_pylist()
+    return [to_plain(value) for value in values]
 
 
 DtypeBackend = Literal["numpy_nullable", "pyarrow"]

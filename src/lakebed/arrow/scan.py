@@ -74,7 +74,12 @@ def _check_columns(names: tuple[str, ...]) -> None:
 
 
 def scan(
-    store: Store, plan: Scan, columns: Sequence[str] | None = None, *, limit: int | None = None
+    store: Store,
+    plan: Scan,
+    columns: Sequence[str] | None = None,
+    *,
+    limit: int | None = None,
+    is_frugal: bool = False,
 ) -> pa.RecordBatchReader:
     """Read the rows of a plan.
 
@@ -85,6 +90,8 @@ def scan(
         plan: Scan whose rows are read.
         columns: See `output_schema`.
         limit: Maximum number of rows, from as few files as possible; None for all.
+        is_frugal: True reads a row group of Parquet only when it is needed, for a reader that may
+            stop or pause. Otherwise Arrow reads up to 1 GiB ahead, which is faster.
 
     Returns:
         Batches of the output schema, in the order of the plan, except that files without a filter
@@ -107,7 +114,11 @@ def scan(
         again up to it, to name it.
     """
     schema = output_schema(plan.layout, columns)
-    batches = _batches(store, plan, schema) if limit is None else _first(store, plan, schema, limit)
+    batches = (
+        _batches(store, plan, schema, is_frugal)
+        if limit is None
+        else _first(store, plan, schema, limit, is_frugal)
+    )
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
@@ -126,17 +137,28 @@ def count(store: Store, plan: Scan) -> int:
     return row_count
 
 
-def _batches(store: Store, plan: Scan, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+def _batches(
+    store: Store,
+    plan: Scan,
+    schema: pa.Schema,
+    is_frugal: bool,  # noqa: FBT001 - passed on
+) -> Generator[pa.RecordBatch, None, None]:
     name = plan.layout.name
     with translating(name):
-        for part in _parts(store, plan, schema.names):
+        for part in _parts(store, plan, schema.names, is_frugal=is_frugal):
             with translating(name, part.find_damaged):
                 for batch in part.batches():
                     if batch.num_rows:
                         yield batch.cast(schema) if batch.schema != schema else batch
 
 
-def _first(store: Store, plan: Scan, schema: pa.Schema, limit: int) -> Iterator[pa.RecordBatch]:
+def _first(
+    store: Store,
+    plan: Scan,
+    schema: pa.Schema,
+    limit: int,
+    is_frugal: bool,  # noqa: FBT001 - passed on
+) -> Iterator[pa.RecordBatch]:
     """Yield the first rows; double the number of files while they are not enough."""
     waiting = sorted(plan.files, key=lambda file: file.is_filtered)
     remaining, at_once = limit, 1
@@ -144,7 +166,7 @@ def _first(store: Store, plan: Scan, schema: pa.Schema, limit: int) -> Iterator[
         count = _enough(waiting, remaining) or at_once
         part, waiting = replace(plan, files=tuple(waiting[:count])), waiting[count:]
         at_once *= 2
-        with closing(_batches(store, part, schema)) as batches:
+        with closing(_batches(store, part, schema, is_frugal)) as batches:
             for batch in batches:
                 yield batch.slice(0, remaining)
                 remaining -= batch.num_rows
@@ -220,6 +242,7 @@ class _Part(_Filtered):
         is_countable: True if Arrow may count by the bounds of row groups.
         is_single: True if only one column of the files is read. Then `row_groups` filters no rows,
             so that a missing row can be detected; see `_check_count`.
+        is_frugal: True if row groups are read one after the other.
     """
 
     dataset: ds.Dataset
@@ -230,6 +253,7 @@ class _Part(_Filtered):
     rows_need: tuple[str, ...] = ()
     is_countable: bool = True
     is_single: bool = False
+    is_frugal: bool = False
 
     def count(self) -> int:
         if self.is_countable:
@@ -240,8 +264,19 @@ class _Part(_Filtered):
         return _Filtered.count(self)
 
     def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        for batch in self._scan(list(self.dataset.get_fragments()), self.older.held(names)):
-            yield self.older.complete(batch, names)
+        for fragments in self._steps():
+            for batch in self._scan(fragments, self.older.held(names)):
+                yield self.older.complete(batch, names)
+
+    def _steps(self) -> Iterator[list[ds.ParquetFileFragment]]:
+        """Yield the fragments to scan at once."""
+        fragments = list(self.dataset.get_fragments())
+        if not self.is_frugal:
+            yield fragments
+            return
+        for fragment in fragments:
+            for row_group in fragment.split_by_row_group(self.row_groups, self.dataset.schema):
+                yield [row_group]
 
     def _scanner(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> ds.Scanner:
         import pyarrow.dataset as ds  # loaded already, by `dataset_of`
@@ -381,7 +416,9 @@ class _FilePart(_Filtered):
         return pa.repeat(value, row_count)
 
 
-def _parts(store: Store, plan: Scan, names: Sequence[str]) -> Iterator[_Part | _FilePart]:
+def _parts(
+    store: Store, plan: Scan, names: Sequence[str], *, is_frugal: bool = False
+) -> Iterator[_Part | _FilePart]:
     """Yield the files without a filter, then those with one."""
     layout = plan.layout
     reader = find_reader(layout.descriptor.format)
@@ -394,7 +431,9 @@ def _parts(store: Store, plan: Scan, names: Sequence[str]) -> Iterator[_Part | _
         # Arrow counts a part of a file as the whole file, if it need not read it.
         is_whole = all(file.share is None for file in group.files)
         if residual == TRUE:
-            yield _Part(dataset, group.older, tuple(names), is_countable=is_whole)
+            yield _Part(
+                dataset, group.older, tuple(names), is_countable=is_whole, is_frugal=is_frugal
+            )
             continue
         types = layout.predicate_types
         weaker = for_row_groups(_without(residual, group.older.reading.rebuilt), types)
@@ -410,6 +449,7 @@ def _parts(store: Store, plan: Scan, names: Sequence[str]) -> Iterator[_Part | _
             rows_need=roots_of(residual, types),
             is_countable=is_whole and is_exact and has_truthful_bounds(residual, types),
             is_single=is_single,
+            is_frugal=is_frugal,
         )
 
 

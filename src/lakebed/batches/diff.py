@@ -120,15 +120,8 @@ class Diff:
         """
         added, removed = self._added.arrow(columns), self._removed.arrow(columns)
         _check_names(added.column_names)
-        both = pa.concat_tables([added, removed]).combine_chunks()
-        side = np.repeat([1, -1], [added.num_rows, removed.num_rows])
-        numbers, firsts = _numbered(both)
-        surplus = np.bincount(numbers, weights=side, minlength=len(firsts)).astype(np.int64)
-        rows = np.repeat(firsts, np.abs(surplus))
-        words = np.repeat(np.where(surplus > 0, ADDED, REMOVED), np.abs(surplus))
-        order = np.lexsort((rows, words))
-        table = both.take(pa.array(rows[order]))
-        return table.add_column(0, OPERATION, pa.array(words[order], pa.string()))
+        table, words = rows_apart(added, removed)
+        return table.add_column(0, OPERATION, pa.array(words, pa.string()))
 
     def spark(
         self, spark: SparkSession | None = None, columns: str | Sequence[str] | None = None
@@ -202,6 +195,25 @@ def _check_names(names: Sequence[str]) -> None:
         )
 
 
+def rows_apart(added: pa.Table, removed: pa.Table) -> tuple[pa.Table, Sequence[str]]:
+    """Return the rows that only one of two tables has, and for each `added` or `removed`.
+
+    Equal rows cancel each other out, one against one.
+
+    Args:
+        added: Rows of the second version.
+        removed: Rows of the first version, with the same columns.
+    """
+    both = pa.concat_tables([added, removed]).combine_chunks()
+    side = np.repeat([1, -1], [added.num_rows, removed.num_rows])
+    numbers, firsts = _numbered(both)
+    surplus = np.bincount(numbers, weights=side, minlength=len(firsts)).astype(np.int64)
+    rows = np.repeat(firsts, np.abs(surplus))
+    words = np.repeat(np.where(surplus > 0, ADDED, REMOVED), np.abs(surplus))
+    order = np.lexsort((rows, words))
+    return both.take(pa.array(rows[order])), words[order].tolist()
+
+
 def _numbered(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Return a number for each row, the same for equal rows, and the first row of each number."""
     numbers = np.zeros(table.num_rows, dtype=np.int64)
@@ -273,8 +285,8 @@ def difference(store: Store, one: State, other: State) -> Diff:
             for path in sorted({*rows_added, *rows_removed})
         ),
         # Both sides are read with one schema, that of the newer state.
-        _added=_view_of(store, newer, added),
-        _removed=_view_of(store, newer, removed),
+        _added=view_of_files(store, newer, added),
+        _removed=view_of_files(store, newer, removed),
     )
 
 
@@ -288,6 +300,7 @@ def _by_partition(
     return by_path
 
 
-def _view_of(store: Store, state: State, labels: tuple[str, ...]) -> View:
+def view_of_files(store: Store, state: State, labels: tuple[str, ...]) -> View:
+    """Return the rows of some data files of a state, as a pinned view."""
     narrowed = replace(state, labels=labels)
     return View(Source(store, state.name, Snapshot(narrowed, 0)))

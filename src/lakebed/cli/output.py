@@ -1,12 +1,8 @@
 """Output of results as tables, JSON, JSON lines, CSV or plain lines.
 
-Results go to stdout, everything else to stderr. Values look the same in every format:
+Results go to stdout, everything else to stderr. Values look the same in every format, as
+`lakebed.common.plain` describes; and
 
-- times are ISO 8601, in UTC with a final `Z`; a wall clock without zone has no `Z`; dates are ISO;
-- decimals are text, so that no digits are lost; bytes are base64;
-- `NaN`, `Infinity` and `-Infinity` are text, since JSON has no such numbers;
-- null is `null` in JSON and an empty cell in CSV, where the empty text is `""`;
-- lists and records in a cell of CSV or of a table are JSON;
 - plain is only the first column, a line each and without a header, for `xargs` and the like;
 - all formats except tables are UTF-8, on every terminal.
 
@@ -15,24 +11,20 @@ Results go to stdout, everything else to stderr. Values look the same in every f
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import decimal
 import io
 import itertools
 import json
-import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import click
 
 from lakebed.cli.folding import cells_of, folded, terminal_width
+from lakebed.common.plain import to_cell, to_json, to_plain, to_text
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.shown import visible
 
@@ -89,14 +81,14 @@ class Output:
                 _write_array(plain)
             case OutputFormat.JSONL:
                 for row in plain:
-                    _write_line(_to_json(row))
+                    _write_line(to_json(row))
             case OutputFormat.CSV:
-                _write_line(",".join(_to_cell(name) for name in columns))
+                _write_line(",".join(to_cell(name) for name in columns))
                 for row in plain:
-                    _write_line(",".join(_to_cell(row[name]) for name in columns))
+                    _write_line(",".join(to_cell(row[name]) for name in columns))
             case OutputFormat.PLAIN:
                 for row in plain:
-                    _write_line("" if row[columns[0]] is None else _to_text(row[columns[0]]))
+                    _write_line("" if row[columns[0]] is None else to_text(row[columns[0]]))
 
     def record(
         self, record: Mapping[str, object], *, facts: Mapping[str, object] | None = None
@@ -162,64 +154,6 @@ def echo_folded(text: str) -> None:
     click.echo(folded(text, terminal_width(sys.stderr)), err=True)
 
 
-def to_plain(value: object) -> Any:
-    """Convert a value for JSON, in the forms that the module describes."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else _name_of(value)
-        case decimal.Decimal():
-            return str(value)
-        case dt.datetime():
-            return _format_time(value)
-        case dt.date():
-            return value.isoformat()
-        case bytes():
-            return base64.b64encode(value).decode("ascii")
-        case Mapping():
-            return {str(key): to_plain(entry) for key, entry in value.items()}
-        case list() | tuple():
-            return [to_plain(entry) for entry in value]
-    return str(value)
-
-
-def _name_of(number: float) -> str:
-    if math.isnan(number):
-        return "NaN"
-    return "Infinity" if number > 0 else "-Infinity"
-
-
-def _format_time(moment: dt.datetime) -> str:
-    if moment.tzinfo is None:
-        return moment.isoformat()
-    return moment.astimezone(dt.UTC).replace(tzinfo=None).isoformat() + "Z"
-
-
-def _to_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _to_text(value: object) -> str:
-    """Return a plain value as a cell."""
-    match value:
-        case str():
-            return value
-        case bool() | None | Mapping() | list():
-            return _to_json(value)
-    return str(value)
-
-
-def _to_cell(value: object) -> str:
-    """Return a plain value as CSV; the csv module would write null and empty text alike."""
-    if value is None:
-        return ""
-    text = _to_text(value)
-    if text and not any(letter in text for letter in ',"\r\n'):
-        return text
-    return '"' + text.replace('"', '""') + '"'
-
-
 def _write_line(text: str) -> None:
     sys.stdout.write(text + "\n")
 
@@ -230,7 +164,7 @@ def _write_array(rows: Iterable[object]) -> None:
     for row in rows:
         _write_line(opening if opening == "[" else opening + ",")
         sys.stdout.write("  ")
-        sys.stdout.write(_to_json(row))
+        sys.stdout.write(to_json(row))
         opening = ""
     _write_line("[]" if opening == "[" else "\n]")
 
@@ -243,7 +177,7 @@ def _print_table(
 
     return print_table(
         columns,
-        ([null if row[name] is None else _to_text(row[name]) for name in columns] for row in rows),
+        ([null if row[name] is None else to_text(row[name]) for name in columns] for row in rows),
         are_numbers=[_are_numbers(row[name] for row in rows) for name in columns],
     )
 
@@ -260,7 +194,7 @@ def _print_facts(facts: Mapping[str, object]) -> None:
     for name, value in facts.items():
         items = list(value) if isinstance(value, list | tuple) else [value]
         for item, label in zip(items, itertools.chain([name], itertools.repeat("")), strict=False):
-            text = "-" if item is None else _to_text(to_plain(item))
+            text = "-" if item is None else to_text(to_plain(item))
             lines.append((visible(label), visible(text)))
     width = max((cells_of(label) for label, _ in lines), default=0)
     for label, text in lines:

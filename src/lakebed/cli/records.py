@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lakebed.cli.output import to_plain
 from lakebed.commit import Commit, File
+from lakebed.common.plain import to_plain
 from lakebed.dataset import Dataset
 from lakebed.model import publishing
 from lakebed.model.avro import schema_to_avro

@@ -17,6 +17,7 @@ from lakebed.cli.shared_options import (
 )
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
+from lakebed.web.limits import MAX_ROWS
 
 
 @click.command(
@@ -33,6 +34,15 @@ from lakebed.errors import InvalidInputError
     help="The HTML file; an existing one is replaced.",
 )
 @click.option("--where", help="With one dataset: also show which files match this predicate.")
+@click.option(
+    "--rows",
+    "row_count",
+    type=click.IntRange(min=0, max=MAX_ROWS),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help=f"Also show the first N rows of each dataset, up to {MAX_ROWS}.",
+)
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Leave out notes.")
 @storage_option
 def report(
@@ -40,6 +50,7 @@ def report(
     location: str,
     path: Path,
     where: str | None,
+    row_count: int,
     is_quiet: bool,
     storage_options: Mapping[str, str],
 ) -> None:
@@ -68,6 +79,7 @@ def report(
                 path,
                 names=None if name is None else names,
                 view=view,
+                rows=row_count,
                 on_progress=on_progress,
             )
         output.note(f"Wrote {counted(len(names), 'dataset')} to {path}.")

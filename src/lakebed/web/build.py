@@ -13,6 +13,7 @@ from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.view import View
 from lakebed.web.dataset_facts import DatasetFacts, gather
+from lakebed.web.first_rows import ShownRows, checked_count, first_rows
 from lakebed.web.lake_page import Lake, names_in_detail, render
 
 _log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ def write_report(
     path: Path,
     *,
     view: View | None = None,
+    rows: int = 0,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Lake:
     """Write the report of some datasets; an existing file is replaced at the end.
@@ -35,15 +37,18 @@ def write_report(
         open_dataset: Opens a dataset.
         path: Path of the HTML file.
         view: A view whose plan is shown; None for no plan.
+        rows: Number of first rows to show of each dataset with a section of its own.
         on_progress: Callback for progress; receives the number of datasets read so far.
 
     Returns:
         The contents of the page.
 
     Raises:
-        InvalidInputError: The file cannot be written.
+        InvalidInputError: The file cannot be written, or the number of rows is not valid.
         PredicateError: The view uses a field that its dataset does not have.
     """
+    if rows:
+        checked_count(rows)
     chosen = list(names)
     known: list[DatasetFacts] = []
     detailed: set[str] = set()
@@ -69,6 +74,7 @@ def write_report(
         datasets=known,
         failures=sorted(failures),
         plan=None if view is None else view.plan().explain(),
+        rows={each.name: _rows_of(each, rows) for each in known if each.name in detailed and rows},
     )
     unfinished = path.with_name(path.name + ".unfinished")
     try:
@@ -83,3 +89,12 @@ def write_report(
             hint="Name a file in a directory that exists and that you may write to.",
         ) from exc
     return lake
+
+
+def _rows_of(facts: DatasetFacts, row_count: int) -> ShownRows | str:
+    """Return the first rows of the version that the facts describe, or why they cannot be read."""
+    try:
+        dataset = facts.dataset.at(version=facts.version)
+        return first_rows(dataset, dataset.schema.names, row_count=row_count)
+    except LakebedError as error:
+        return error.message

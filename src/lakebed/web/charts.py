@@ -149,11 +149,33 @@ def timeline(title: str, events: Sequence[Event]) -> Markup:
             )
         )
     bottom = len(lanes) * _ROW + 16
-    parts += [
-        _text(_LABELS, bottom, f"{first:%Y-%m-%d %H:%M}"),
-        _text(WIDTH - 10, bottom, f"{last:%Y-%m-%d %H:%M} UTC", anchor="end"),
-    ]
+    begin, end = axis_labels(first, last)
+    parts.append(_text(_LABELS, bottom, begin if end else f"{begin} UTC"))
+    if end:
+        parts.append(_text(WIDTH - 10, bottom, f"{end} UTC", anchor="end"))
     return _picture(title, bottom + 6, parts)
+
+
+def axis_labels(first: dt.datetime, last: dt.datetime) -> tuple[str, str]:
+    """Return the labels of both ends of a time axis, as exact as they need to be to differ.
+
+    The second label is empty if both ends are the same time.
+
+    >>> noon = dt.datetime(2026, 9, 1, 12, tzinfo=dt.UTC)
+    >>> axis_labels(noon, noon + dt.timedelta(hours=1))
+    ('2026-09-01 12:00', '2026-09-01 13:00')
+    >>> axis_labels(noon, noon + dt.timedelta(seconds=1))
+    ('2026-09-01 12:00:00', '2026-09-01 12:00:01')
+    >>> axis_labels(noon, noon)
+    ('2026-09-01 12:00', '')
+    """
+    if first == last:
+        return f"{first:%Y-%m-%d %H:%M}", ""
+    for exactness in ("minutes", "seconds", "milliseconds"):
+        begin, end = (each.replace(tzinfo=None).isoformat(" ", exactness) for each in (first, last))
+        if begin != end:
+            return begin, end
+    return f"{first:%Y-%m-%d %H:%M:%S.%f}", f"{last:%Y-%m-%d %H:%M:%S.%f}"
 
 
 def heat_map(
@@ -164,7 +186,8 @@ def heat_map(
     Args:
         title: Title of the chart.
         rows: Labels from top to bottom.
-        columns: Labels from left to right; only the first and the last are shown.
+        columns: Labels from left to right; only the first and the last are shown, the last if it
+            differs.
         values: Values by positions of row and column.
     """
     most = max(values.values(), default=0) or 1
@@ -186,7 +209,7 @@ def heat_map(
     bottom = len(rows) * 16 + 14
     if columns:
         parts.append(_text(_LABELS, bottom, columns[0]))
-        if len(columns) > 1:
+        if columns[-1] != columns[0]:
             parts.append(_text(WIDTH - 10, bottom, columns[-1], anchor="end"))
     return _picture(title, bottom + 6, parts)
 

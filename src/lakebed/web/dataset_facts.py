@@ -34,6 +34,7 @@ MAX_SOURCES = 100
 MAX_MOMENTS = 48  # columns of the heat map
 _SKEW = 10  # times the median partition
 _FEW = 8  # files of a partition that need no compaction
+_MANY = 64  # small files of a dataset that need attention, even if no partition has many
 
 
 class Datasets(Protocol):
@@ -219,6 +220,8 @@ def _of_files(address: str, files: Sequence[File], partitions: Sequence[Partitio
                 command=f"lakebed compact {address}",
             )
         )
+    elif (count := sum(small.values())) >= _MANY and count * 2 > len(files):
+        warnings.append(_of_small_files(address, files, partitions, count))
     sizes = [partition.size_bytes for partition in partitions if partition.size_bytes]
     if len(sizes) >= 4 and max(sizes) > _SKEW * median(sizes) and max(sizes) > READ_BEST_BYTES[1]:
         largest = max(partitions, key=lambda partition: partition.size_bytes or 0)
@@ -230,6 +233,23 @@ def _of_files(address: str, files: Sequence[File], partitions: Sequence[Partitio
             )
         )
     return warnings
+
+
+def _of_small_files(
+    address: str, files: Sequence[File], partitions: Sequence[Partition], count: int
+) -> Advice:
+    """Return the advice on many small files of which no partition has many."""
+    typical = human_size(int(median(file.size_bytes or 0 for file in files)))
+    text = (
+        f"{counted(count, 'small file')} of about {typical} each, in {len(partitions):,} partitions"
+    )
+    if count > 2 * len(partitions):
+        return Advice(text=f"{text}.", command=f"lakebed compact {address}")
+    return Advice(
+        text=f"{text}: the partitions are too small. Coarser ones, such as months for days, have "
+        "larger files.",
+        command=f"lakebed show {address} --partitions",
+    )
 
 
 def _of_indices(address: str, indices: Sequence[InvertedIndex]) -> list[Advice]:
@@ -324,15 +344,18 @@ def heat_map(files: Sequence[File], partitions: Sequence[Partition]) -> HeatMap:
     for (path, batch_id), size in written.items():
         column = min((began[batch_id] - first) * count // span, count - 1)
         sizes[chosen[path], column] += size
+    is_exact = span < count * 60_000  # in minutes, columns would have equal labels
     moments = tuple(
-        _moment(first + span * position // max(count - 1, 1)) for position in range(count)
+        _moment(first + span * position // max(count - 1, 1), is_exact=is_exact)
+        for position in range(count)
     )
     return HeatMap(partitions=tuple(chosen), moments=moments, sizes=dict(sizes))
 
 
-def _moment(epoch_ms: int) -> str:
+def _moment(epoch_ms: int, *, is_exact: bool) -> str:
     try:
-        return f"{dt.datetime.fromtimestamp(epoch_ms / 1000, dt.UTC):%Y-%m-%d %H:%M}"
+        time = dt.datetime.fromtimestamp(epoch_ms / 1000, dt.UTC).replace(tzinfo=None)
+        return time.isoformat(" ", "milliseconds" if is_exact else "minutes")
     except (OverflowError, ValueError, OSError):
         return f"batch {epoch_ms}"
 

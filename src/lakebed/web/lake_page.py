@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 
 from lakebed.common.shown import counted, human_size
@@ -14,14 +14,17 @@ from lakebed.plan.plan import Explanation
 from lakebed.state.sources import SourceFile
 from lakebed.web import charts, dataset_facts
 from lakebed.web.dataset_facts import DatasetFacts
+from lakebed.web.first_rows import ShownRows
 from lakebed.web.markup import Markup, element, folded, joined, table
 from lakebed.web.markup import facts as pairs
+from lakebed.web.row_table import caption_of, table_of
 from lakebed.work.defaults import READ_BEST_BYTES
 
 MAX_DETAILED = 40  # datasets with their own section
 
 Link = Callable[[str], str | None]  # from a name to an address, if it has one
 SourceLink = Callable[[SourceFile], str | None]
+VersionLink = Callable[[int], str | None]
 
 
 def style() -> str:
@@ -39,6 +42,7 @@ class Lake:
         datasets: Facts of the datasets, ordered by name.
         failures: Datasets that could not be read, with the reasons.
         plan: Plan of a view, if one was requested.
+        rows: First rows by name of the dataset, or the reason why they could not be read.
     """
 
     uri: str
@@ -46,11 +50,26 @@ class Lake:
     datasets: Sequence[DatasetFacts]
     failures: Sequence[tuple[str, str]] = ()
     plan: Explanation | None = None
+    rows: Mapping[str, ShownRows | str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Short name: the last part of the URI."""
+        return title_of(self.uri)
+
+
+def title_of(uri: str) -> str:
+    """Return a short name of a repository: the last part of its URI.
+
+    >>> title_of("s3://bucket/lake/"), title_of("file:///")
+    ('lake', 'file:///')
+    """
+    return uri.rstrip("/").rpartition("/")[2].rstrip(":") or uri
 
 
 def render(lake: Lake) -> Iterator[str]:
     """Return the page, piece by piece."""
-    return whole(f"Lakebed: {lake.uri}", _report(lake))
+    return whole(f"Lakebed: {lake.title}", _report(lake))
 
 
 def whole(
@@ -84,7 +103,12 @@ def whole(
 
 def _report(lake: Lake) -> Iterator[Markup]:
     detailed = names_in_detail(lake.datasets)
-    yield from lake_part(lake, lambda name: f"#{_anchor(name)}" if name in detailed else None)
+    shown = [each for each in lake.datasets if each.name in detailed]
+    yield from lake_part(
+        lake,
+        lambda name: f"#{_anchor(name)}" if name in detailed else None,
+        contents=_contents(lake, shown),
+    )
     left_out = len(lake.datasets) - len(detailed)
     if left_out:
         yield element(
@@ -92,11 +116,24 @@ def _report(lake: Lake) -> Iterator[Markup]:
             f"The {len(detailed)} largest datasets follow. {counted(left_out, 'other')} can be "
             "shown one by one: lakebed report LOCATION/NAME.",
         )
-    if lake.plan is not None:
+    for each in shown:
+        yield from dataset_part(each, rows=rows_part(each.name, lake.rows.get(each.name)))
+        if lake.plan is not None and lake.plan.dataset == each.name:
+            yield plan_part(lake.plan)
+    if lake.plan is not None and lake.plan.dataset not in detailed:
         yield plan_part(lake.plan)
-    for each in lake.datasets:
-        if each.name in detailed:
-            yield from dataset_part(each)
+
+
+def _contents(lake: Lake, shown: Sequence[DatasetFacts]) -> Markup:
+    """Return the table of contents."""
+    links = [("Needs attention", "attention"), ("Datasets", "datasets")]
+    if lake.failures:
+        links.append(("Not read", "not-read"))
+    links += [(each.name, _anchor(each.name)) for each in shown]
+    if lake.plan is not None:
+        links.append((f"Plan of {lake.plan.dataset}", "plan"))
+    items = (element("li", element("a", text, href=f"#{anchor}")) for text, anchor in links)
+    return element("nav", element("ul", *items), aria_label="Contents", class_="contents")
 
 
 def names_in_detail(datasets: Sequence[DatasetFacts]) -> set[str]:
@@ -108,16 +145,18 @@ def names_in_detail(datasets: Sequence[DatasetFacts]) -> set[str]:
     return {each.name for each in by_size[:MAX_DETAILED]}
 
 
-def lake_part(lake: Lake, link: Link) -> Iterator[Markup]:
+def lake_part(lake: Lake, link: Link, *, contents: Markup | None = None) -> Iterator[Markup]:
     """Yield the overview of a lake.
 
     Args:
         lake: The facts to show.
         link: Returns the address of a dataset's section or page, by name.
+        contents: Table of contents.
     """
     yield element(
         "header",
-        element("h1", lake.uri),
+        element("h1", lake.title),
+        element("p", element("code", lake.uri)),
         element(
             "p",
             f"{counted(len(lake.datasets), 'dataset')}, as they were at "
@@ -135,13 +174,22 @@ def lake_part(lake: Lake, link: Link) -> Iterator[Markup]:
             "protected": sum(len(each.protections) for each in lake.datasets),
         }
     )
-    yield _datasets(lake.datasets, link)
+    if contents is not None:
+        yield contents
     advice = [
-        (each.name, piece.text, piece.command) for each in lake.datasets for piece in each.advice
+        (linked(each.name, link(each.name)), piece.text, piece.command)
+        for each in lake.datasets
+        for piece in each.advice
     ]
-    yield table("Needs attention", ("dataset", "finding", "command"), advice)
+    yield _marked("attention", table("Needs attention", ("dataset", "finding", "command"), advice))
     if lake.failures:
-        yield table("Not read", ("dataset", "reason"), lake.failures)
+        yield _marked("not-read", table("Not read", ("dataset", "reason"), lake.failures))
+    yield _marked("datasets", _datasets(lake.datasets, link))
+
+
+def _marked(anchor: str, part: Markup) -> Markup:
+    """Return a part of a page that links can lead to."""
+    return element("div", part, id=anchor)
 
 
 def _datasets(datasets: Sequence[DatasetFacts], link: Link) -> Markup:
@@ -156,7 +204,7 @@ def _datasets(datasets: Sequence[DatasetFacts], link: Link) -> Markup:
                 each.size_bytes,
                 each.file_count,
                 each.version,
-                f"{last.operation}, {_moment(last.committed_at)}" if last else None,
+                f"{last.operation}, {moment(last.committed_at)}" if last else None,
                 len(each.protections),
             ]
         )
@@ -172,23 +220,41 @@ def _anchor(name: str) -> str:
     return f"dataset-{name}"
 
 
-def _moment(moment: dt.datetime | None) -> str | None:
-    return None if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+def moment(time: dt.datetime | None) -> str | None:
+    """Return a time as text, to the second."""
+    return None if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
 
 
 def dataset_part(
-    dataset: DatasetFacts, *, source_link: SourceLink | None = None
+    dataset: DatasetFacts,
+    *,
+    source_link: SourceLink | None = None,
+    version_link: VersionLink | None = None,
+    rows: Markup | None = None,
 ) -> Iterator[Markup]:
     """Yield the section of a dataset.
 
     Args:
         dataset: Facts of the dataset.
         source_link: Returns the address of a raw file's page.
+        version_link: Returns the address of a version's page.
+        rows: First rows of the dataset.
     """
     descriptor = dataset.dataset.descriptor
     last = dataset.last_commit
+    anchor = _anchor(dataset.name)
+    parts = {
+        **({} if rows is None else {"Rows": [rows]}),
+        "Schema": [_schema(dataset)],
+        "Commits": _commits(dataset, version_link),
+        "Sizes of data files": _files(dataset),
+        "Partitions": _partitions(dataset),
+        "Batches": _batches(dataset, source_link),
+        **({"Indices": [_indices(dataset)]} if dataset.indices else {}),
+        "Dead files": _dead(dataset),
+    }
     # Names need no escaping: they have only letters, digits and + - _.
-    yield Markup(f'<section id="{_anchor(dataset.name)}">')
+    yield Markup(f'<section id="{anchor}">')
     yield element("h2", dataset.name)
     yield pairs(
         {
@@ -198,7 +264,7 @@ def dataset_part(
             "size": human_size(dataset.size_bytes),
             "data files": dataset.file_count,
             "partitions": len(dataset.partitions),
-            "last commit": f"{last.operation}, {_moment(last.committed_at)}" if last else None,
+            "last commit": f"{last.operation}, {moment(last.committed_at)}" if last else None,
             "format": f"{descriptor.format}, {descriptor.compression}",
         }
     )
@@ -211,14 +277,36 @@ def dataset_part(
             ),
             class_="advice",
         )
-    yield _schema(dataset)
-    yield from _commits(dataset)
-    yield from _files(dataset)
-    yield from _partitions(dataset)
-    yield from _batches(dataset, source_link)
-    yield _indices(dataset)
-    yield from _dead(dataset)
+    yield element(
+        "nav",
+        *(
+            element("a", title, href=f"#part-{number}-of-{dataset.name}")
+            for number, title in enumerate(parts, 1)
+        ),
+        aria_label=f"Sections of {dataset.name}",
+    )
+    for number, (title, inner) in enumerate(parts.items(), 1):
+        yield element("h3", title, id=f"part-{number}-of-{dataset.name}")
+        yield from inner
     yield Markup("</section>")
+
+
+def rows_part(of: str, read: ShownRows | str | None) -> Markup | None:
+    """Return the first rows of a dataset or a file, or the reason why they could not be read.
+
+    Args:
+        of: Name of the dataset, or words for the file.
+        read: The rows or the reason; None if no rows were requested.
+    """
+    if read is None:
+        return None
+    if isinstance(read, str):
+        return element("p", f"The rows cannot be read: {read}", class_="note")
+    parts = [table_of(read.rows, f"First rows of {of}: {caption_of(read)}")]
+    left_out = len(read.plan.layout.descriptor.schema.names) - read.rows.num_columns
+    if left_out > 0:
+        parts.append(element("p", f"{counted(left_out, 'other column')} are not shown."))
+    return joined(parts)
 
 
 def _schema(dataset: DatasetFacts) -> Markup:
@@ -244,7 +332,6 @@ def _schema(dataset: DatasetFacts) -> Markup:
     strategy = ", ".join(map(str, descriptor.partition_by)) or "nothing"
     return joined(
         [
-            element("h3", "Schema"),
             element("p", "Partitioned by ", element("code", strategy), "."),
             table(
                 f"Fields: {len(dataset.fields)}",
@@ -255,10 +342,9 @@ def _schema(dataset: DatasetFacts) -> Markup:
     )
 
 
-def _commits(dataset: DatasetFacts) -> Iterator[Markup]:
+def _commits(dataset: DatasetFacts, version_link: VersionLink | None) -> Iterator[Markup]:
     history = dataset.history
     shown = history[-dataset_facts.MAX_COMMITS :]
-    yield element("h3", "Commits")
     yield charts.timeline("Commits by operation, over time", dataset_facts.events(history))
     yield folded(
         f"The newest {len(shown)} of {counted(len(history), 'commit')}",
@@ -267,9 +353,11 @@ def _commits(dataset: DatasetFacts) -> Iterator[Markup]:
             ("version", "operation", "at", "run", "batch", "rows", "files +", "files -"),
             [
                 (
-                    commit.version,
+                    commit.version
+                    if version_link is None
+                    else linked(str(commit.version), version_link(commit.version)),
                     commit.operation,
-                    _moment(commit.committed_at),
+                    moment(commit.committed_at),
                     commit.run,
                     None if commit.batch_id is None else str(commit.batch_id),
                     commit.rows_in_words(),
@@ -285,7 +373,6 @@ def _commits(dataset: DatasetFacts) -> Iterator[Markup]:
 def _files(dataset: DatasetFacts) -> Iterator[Markup]:
     bins = dataset_facts.size_bins(dataset.files)
     low, high = map(human_size, READ_BEST_BYTES)
-    yield element("h3", "Sizes of data files")
     yield element("p", f"Files from {low} to {high} (shaded) are read fastest.")
     yield charts.histogram("Data files by size", bins)
     yield folded(
@@ -296,8 +383,7 @@ def _files(dataset: DatasetFacts) -> Iterator[Markup]:
 
 def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
     largest = dataset_facts.largest(dataset.partitions)
-    field = dataset_facts.heat_map(dataset.files, largest)
-    yield element("h3", "Partitions")
+    written = dataset_facts.heat_map(dataset.files, largest)
     if len(largest) < len(dataset.partitions):
         yield element("p", f"The {len(largest)} largest of {len(dataset.partitions):,}.")
     yield charts.bars("Bytes by partition", dataset_facts.partition_bars(largest))
@@ -317,19 +403,19 @@ def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
             ],
         ),
     )
-    if len(field.moments) > 1:
+    if len(written.moments) > 1:
         yield element(
             "p", "Live bytes by time of writing: the stronger the colour, the more bytes."
         )
         yield charts.heat_map(
             "Live bytes by partition and time of writing",
-            field.partitions,
-            field.moments,
-            field.sizes,
+            written.partitions,
+            written.moments,
+            written.sizes,
         )
         cells = [
-            (field.partitions[row], field.moments[column], int(size))
-            for (row, column), size in sorted(field.sizes.items())
+            (written.partitions[row], written.moments[column], int(size))
+            for (row, column), size in sorted(written.sizes.items())
         ]
         yield folded(
             "The numbers",
@@ -339,7 +425,6 @@ def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
 
 def _batches(dataset: DatasetFacts, source_link: SourceLink | None) -> Iterator[Markup]:
     shown = dataset.batches[-dataset_facts.MAX_BATCHES :]
-    yield element("h3", "Batches")
     yield table(
         f"The newest {len(shown)} of {counted(len(dataset.batches), 'batch', 'batches')}",
         ("batch", "run", "operation", "version", "committed", "superseded", "rows", "live files"),
@@ -349,8 +434,8 @@ def _batches(dataset: DatasetFacts, source_link: SourceLink | None) -> Iterator[
                 batch.run,
                 batch.operation,
                 "staged" if batch.is_staged else batch.version,
-                _moment(batch.committed_at),
-                _moment(batch.superseded_at),
+                moment(batch.committed_at),
+                moment(batch.superseded_at),
                 batch.row_count,
                 f"{batch.live_file_count:,} of {batch.file_count:,}",
             )
@@ -361,7 +446,7 @@ def _batches(dataset: DatasetFacts, source_link: SourceLink | None) -> Iterator[
         yield table(
             "Raw files held back from ingests until they are released",
             ("raw file", "held", "reason"),
-            [(hold.location, _moment(hold.held_at), hold.reason) for hold in dataset.holds],
+            [(hold.location, moment(hold.held_at), hold.reason) for hold in dataset.holds],
         )
     if dataset.sources:
         versions = {batch.batch_id: batch.version for batch in dataset.batches}
@@ -390,34 +475,26 @@ def _batches(dataset: DatasetFacts, source_link: SourceLink | None) -> Iterator[
 
 
 def _indices(dataset: DatasetFacts) -> Markup:
-    if not dataset.indices:
-        return Markup("")
     live = dataset.file_count
-    return joined(
+    return table(
+        "Costs and savings",
+        ("column", "bytes", "files known", "values", "files read for a value, about"),
         [
-            element("h3", "Indices"),
-            table(
-                "Costs and savings",
-                ("column", "bytes", "files known", "values", "files read for a value, about"),
-                [
-                    (
-                        index.column,
-                        index.size_bytes,
-                        f"{index.covered_count:,} of {index.file_count:,}",
-                        index.value_count,
-                        None
-                        if index.files_per_value is None
-                        else f"{index.files_per_value:,.1f} instead of {live:,}",
-                    )
-                    for index in dataset.indices
-                ],
-            ),
-        ]
+            (
+                index.column,
+                index.size_bytes,
+                f"{index.covered_count:,} of {index.file_count:,}",
+                index.value_count,
+                None
+                if index.files_per_value is None
+                else f"{index.files_per_value:,.1f} instead of {live:,}",
+            )
+            for index in dataset.indices
+        ],
     )
 
 
 def _dead(dataset: DatasetFacts) -> Iterator[Markup]:
-    yield element("h3", "Dead files")
     if dataset.dead_bytes is None:
         yield element("p", f"A cleanup is not possible: {dataset.dead_note}")
     else:
@@ -433,7 +510,7 @@ def _dead(dataset: DatasetFacts) -> Iterator[Markup]:
             "Protected from cleanup",
             ("protected", "reason", "by", "until"),
             [
-                (each.target, each.reason, each.by, _moment(each.until) or "for ever")
+                (each.target, each.reason, each.by, moment(each.until) or "for ever")
                 for each in dataset.protections
             ],
         )
@@ -459,6 +536,11 @@ def plan_part(explanation: Explanation) -> Markup:
         element("p", element("code", explanation.predicate)),
         charts.bars("Files kept and dropped", records),
         table("Files", ("outcome", "files"), parts),
-        element("pre", *(element("span", line) for line in str(explanation).splitlines())),
+        *plan_lines(explanation),
         id="plan",
     )
+
+
+def plan_lines(explanation: Explanation) -> Sequence[Markup]:
+    """Return a plan as the command line prints it."""
+    return [element("pre", *(element("span", line) for line in str(explanation).splitlines()))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from lakebed.common.plain import to_text
 from lakebed.common.shown import visible
 
 MAX_TEXT = 120  # letters of a cell or a label
@@ -81,6 +82,54 @@ def table(
             element("tbody", *body),
         ),
     )
+
+
+def data_table(caption: str, columns: Sequence[Markup], rows: Iterable[Sequence[Markup]]) -> Markup:
+    """Return a table of data, whose values are shown as they are.
+
+    Args:
+        caption: Caption of the table.
+        columns: Heads of the columns, from `data_head`.
+        rows: Cells of the rows: the first of each from `row_head`, the others from `data_cell`.
+    """
+    body = [element("tr", *cells) for cells in rows]
+    if not body:
+        body = [element("tr", element("td", "none", colspan=len(columns)))]
+    return wide(
+        caption,
+        element(
+            "table",
+            element("caption", caption),
+            element("thead", element("tr", *columns)),
+            element("tbody", *body),
+            class_="data",
+        ),
+    )
+
+
+def data_head(text: str, *, is_number: bool = False, sorted_: str | None = None) -> Markup:
+    """Return the head of a column of data.
+
+    Args:
+        text: The name of the column, or a link.
+        is_number: True for a column of numbers, which are aligned to the right.
+        sorted_: Direction if the rows are sorted by this column: ascending or descending.
+    """
+    class_ = "number" if is_number else None
+    return element("th", text, scope="col", class_=class_, aria_sort=sorted_)
+
+
+def data_cell(value: object) -> Markup:
+    """Return a cell with a plain value; null looks different from the text null."""
+    if value is None:
+        return element("td", element("i", "null"))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return element("td", to_text(value), class_="number" if is_number else None)
+
+
+def row_head(text: str) -> Markup:
+    """Return the cell that names a row of data: text, or a link."""
+    return element("th", text, scope="row")
 
 
 def wide(label: str, *inner: Markup) -> Markup:

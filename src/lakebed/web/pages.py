@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from lakebed.archive import ArchiveRecord
 from lakebed.archive.query import Page
@@ -38,9 +38,25 @@ class PageAddresses:
         """Return the address of a dataset."""
         return f"{self.base}/datasets/{quote(name, safe='')}"
 
-    def plan(self, name: str) -> str:
-        """Return the address of a dataset's plans."""
-        return f"{self.dataset(name)}/plan"
+    def plan(self, name: str, where: str = "") -> str:
+        """Return the address of a dataset's plans, or of one plan."""
+        return f"{self.dataset(name)}/plan{_arguments({'where': where})}"
+
+    def rows(self, name: str, **question: str) -> str:
+        """Return the address of a dataset's rows."""
+        return f"{self.dataset(name)}/rows{_arguments(question)}"
+
+    def download(self, name: str) -> str:
+        """Return the address that downloads rows of a dataset."""
+        return f"{self.dataset(name)}/download"
+
+    def compare(self, name: str, **question: str) -> str:
+        """Return the address of a comparison of versions; `from_` stands for `from`."""
+        return f"{self.dataset(name)}/compare{_arguments(question)}"
+
+    def data_file(self, name: str, key: str) -> str:
+        """Return the address of a data file's page."""
+        return f"{self.dataset(name)}/file{_arguments({'key': key})}"
 
     def search(self, arguments: str = "") -> str:
         """Return the address of the archive's search."""
@@ -53,6 +69,12 @@ class PageAddresses:
     def content(self, file_id: str) -> str:
         """Return the address of a file's download."""
         return f"{self.base}/archive/contents/{_quoted(file_id)}"
+
+
+def _arguments(question: Mapping[str, str]) -> str:
+    given = {name.rstrip("_"): value for name, value in question.items() if value}
+    text = urlencode(given, quote_via=quote, safe="", errors="surrogatepass")
+    return f"?{text}" if text else ""
 
 
 def _quoted(file_id: str) -> str:
@@ -99,9 +121,18 @@ class Uses:
     unread: Sequence[str]
 
 
-def navigation(label: str, links: Mapping[str, str]) -> Markup:
-    """Return links to other pages, with a label that distinguishes them from other links."""
-    anchors = (element("a", text, href=to) for text, to in links.items())
+def navigation(label: str, links: Mapping[str, str], *, current: str = "") -> Markup:
+    """Return links to other pages, with a label that distinguishes them from other links.
+
+    Args:
+        label: Label of the navigation.
+        links: Addresses by text.
+        current: Address of this page, which needs no link.
+    """
+    anchors = (
+        element("a", text, href=to) if to != current else element("span", text, aria_current="page")
+        for text, to in links.items()
+    )
     return element("nav", *anchors, aria_label=label)
 
 
@@ -135,17 +166,43 @@ def form(action: str, fields: Mapping[str, str], given: Mapping[str, str], butto
         given: Values of the fields by name.
         button: Text of the button.
     """
-    inputs = [
-        element(
-            "label",
-            label,
-            element("input", type="text", name=name, value=given.get(name, ""), autocomplete="off"),
-        )
-        for name, label in fields.items()
-    ]
+    inputs = [text_field(name, label, given.get(name, "")) for name, label in fields.items()]
+    return form_of(action, inputs, button)
+
+
+def form_of(action: str, controls: Sequence[Markup], button: str) -> Markup:
+    """Return a form of some controls that is sent by GET."""
     return element(
-        "form", *inputs, element("button", button, type="submit"), method="get", action=action
+        "form", *controls, element("button", button, type="submit"), method="get", action=action
     )
+
+
+def text_field(name: str, label: str, value: str) -> Markup:
+    """Return a field for text, with its label; the field of a condition is long."""
+    field = element("input", type="text", name=name, value=value, autocomplete="off")
+    return element("label", label, field, class_="long" if name == "where" else None)
+
+
+def choice(name: str, label: str, options: Mapping[str, str], chosen: str) -> Markup:
+    """Return a field for one of several values, with its label.
+
+    Args:
+        name: Name of the field.
+        label: Label of the field.
+        options: Texts of the options by value.
+        chosen: Value that is chosen at first; an unknown one is offered, too.
+    """
+    known = options if chosen in options else {**options, chosen: chosen}
+    items = [
+        element("option", text, value=value, selected="" if value == chosen else None)
+        for value, text in known.items()
+    ]
+    return element("label", label, element("select", *items, name=name))
+
+
+def hidden(name: str, value: str) -> Markup:
+    """Return a value that is sent with a form."""
+    return element("input", type="hidden", name=name, value=value)
 
 
 def plan_form(addresses: PageAddresses, name: str, where: str = "") -> Markup:

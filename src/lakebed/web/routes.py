@@ -7,7 +7,9 @@ import datetime as dt
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from urllib.parse import quote, urlsplit
 
 from starlette.applications import Starlette
@@ -24,20 +26,47 @@ from lakebed.archive.http.application import build_open
 from lakebed.archive.http.content_answers import content_answer, find_record
 from lakebed.archive.http.gate import Gate
 from lakebed.archive.query import ArchiveQuery
+from lakebed.common.shown import shown
+from lakebed.dataset import Dataset
 from lakebed.errors import (
     InvalidInputError,
     InvalidNameError,
     LakebedError,
     NotFoundError,
     StorageError,
+    VersionNotFoundError,
 )
+from lakebed.selection import HEAD_ROWS
 from lakebed.state.sources import SourceFile
 from lakebed.store.at_once import at_once
+from lakebed.view import View
 from lakebed.web import pages
+from lakebed.web.comparison import compare
 from lakebed.web.dataset_facts import DatasetFacts, Datasets, gather
-from lakebed.web.lake_page import Lake, dataset_part, lake_part, plan_part, style, whole
-from lakebed.web.markup import Markup, element
+from lakebed.web.downloads import KINDS, Download, FileKind
+from lakebed.web.file_lineage import find_file
+from lakebed.web.first_rows import Order, ShownRows, checked_count, first_rows, unhurried
+from lakebed.web.lake_page import (
+    Lake,
+    dataset_part,
+    lake_part,
+    plan_part,
+    rows_part,
+    style,
+    title_of,
+    whole,
+)
+from lakebed.web.limits import FEW_ROWS, MAX_DOWNLOADS, MAX_READS, MAX_ROWS, WAIT_SECONDS
+from lakebed.web.markup import Markup, element, joined
 from lakebed.web.pages import PageAddresses, Use, Uses
+from lakebed.web.rows_page import (
+    Question,
+    compare_form,
+    compared_part,
+    file_part,
+    rows_form,
+    shown_rows,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +76,7 @@ _THREADS = 8  # that read datasets
 
 _API = frozenset({"v0", "spec"})  # first parts of paths that the archive answers
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
+_VERSION = re.compile(r"[0-9]{1,9}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _ICON = element("link", rel="icon", href="data:,")  # keeps browsers from requesting one
 _STYLE_HASH = base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()
@@ -136,6 +166,8 @@ class _Pages:
         self._archive = archive
         self._addresses = addresses
         self._may_be_kept = may_be_kept
+        self._reads = threading.BoundedSemaphore(MAX_READS)
+        self._downloads = threading.BoundedSemaphore(MAX_DOWNLOADS)
 
     def routes(self) -> list[Route]:
         """Return the routes; all answer GET and HEAD."""
@@ -144,13 +176,24 @@ class _Pages:
             routes += [
                 Route("/datasets/{name}", self._dataset),
                 Route("/datasets/{name}/plan", self._plan),
+                Route("/datasets/{name}/rows", self._rows),
+                Route("/datasets/{name}/download", self._download),
+                Route("/datasets/{name}/compare", self._compare),
+                Route("/datasets/{name}/file", self._data_file),
             ]
+        else:
+            routes.append(Route("/datasets/{rest:path}", self._no_lake))
         if self._archive is not None:
             routes += [
                 Route("/archive", self._search),
                 # Ids of old archives may hold a slash, which arrives decoded.
                 Route("/archive/files/{file_id:path}", self._file),
                 Route("/archive/contents/{file_id:path}", self._content),
+            ]
+        else:
+            routes += [
+                Route("/archive", self._no_archive),
+                Route("/archive/{rest:path}", self._no_archive),
             ]
         return routes
 
@@ -176,7 +219,7 @@ class _Pages:
         parts = [*lake_part(lake, self._addresses.dataset)]
         if count > 1:
             parts += [element("p", summary), pages.navigation("Pages", links)]
-        return self._page(request, f"Lakebed: {self._repository.uri}", parts)
+        return self._page(request, f"Lakebed: {title_of(self._repository.uri)}", parts)
 
     def _gathered(self, names: Sequence[str]) -> Lake:
         assert self._repository is not None  # or there is no such route
@@ -205,12 +248,184 @@ class _Pages:
         except LakebedError as error:
             return self._failed(request, f"Dataset {name}", error)
         parts = [
-            element("h1", self._repository.uri),
-            *dataset_part(facts, source_link=self._source_address),
+            element("h1", title_of(self._repository.uri)),
+            self._views(request, name),
+            *dataset_part(
+                facts,
+                source_link=self._source_address,
+                version_link=lambda version: self._addresses.rows(name, version=str(version)),
+                rows=self._preview(facts),
+            ),
             element("h3", "Plan"),
             pages.plan_form(self._addresses, name),
         ]
         return self._page(request, f"Lakebed: {name}", parts)
+
+    def _views(self, request: Request, name: str) -> Markup:
+        """Return links to the pages of a dataset."""
+        links = {
+            "Overview": self._addresses.dataset(name),
+            "Rows": self._addresses.rows(name),
+            "Compare versions": self._addresses.compare(name),
+            "Plan": self._addresses.plan(name),
+        }
+        here = self._here(request)
+        return pages.navigation(f"Dataset {name}", links, current=here)
+
+    def _preview(self, facts: DatasetFacts) -> Markup:
+        """Return the first rows of the version that the facts describe."""
+        read: ShownRows | str
+        try:
+            with self._reading():
+                dataset = facts.dataset.at(version=facts.version)
+                read = first_rows(dataset, dataset.schema.names, row_count=HEAD_ROWS)
+        except LakebedError as error:
+            read = error.message
+        preview = rows_part(facts.name, read)
+        assert preview is not None  # it was read
+        more = element("a", "All rows", href=self._addresses.rows(facts.name))
+        return joined([preview, element("p", more)])
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Wait until fewer than MAX_READS pages with rows are being read."""
+        if not self._reads.acquire(timeout=WAIT_SECONDS):
+            raise _TOO_MANY
+        try:
+            yield
+        finally:
+            self._reads.release()
+
+    def _rows(self, request: Request) -> Response:
+        name = self._known_name(request)
+        assert self._repository is not None  # or there is no such route
+        question = Question.of(request.query_params)
+        parts = [element("h1", f"Rows of {name}"), self._views(request, name)]
+        status = 200
+        try:
+            dataset = self._repository.open(name)
+            types = dataset._source.load().state.layout.column_types
+            form = rows_form(self._addresses, name, question, types, dataset.history())
+            parts.append(form)
+            try:
+                view, columns, order = _asked_view(dataset, question)
+                with self._reading():
+                    read = first_rows(view, columns, order, _row_count(question))
+                types = read.plan.layout.column_types
+                parts += [
+                    element("h2", f"Version {read.version}"),
+                    shown_rows(self._addresses, name, question, types, read),
+                ]
+            except (InvalidInputError, VersionNotFoundError) as error:
+                parts.append(pages.alert(error))
+                status = 404 if isinstance(error, NotFoundError) else 400
+        except LakebedError as error:
+            return self._failed(request, f"Rows of {name}", error)
+        return self._page(request, f"Lakebed: rows of {name}", parts, status=status)
+
+    def _download(self, request: Request) -> Response:
+        name = self._known_name(request)
+        assert self._repository is not None  # or there is no such route
+        question = Question.of(request.query_params)
+        title = f"Download of {name}"
+        try:
+            kind = _kind_of(request)
+            is_all = _is_all(request)
+            view, columns, order = _asked_view(self._repository.open(name), question)
+            view = view.snapshot()
+            if is_all:
+                rows = unhurried(view, columns)
+            else:
+                with self._reading():
+                    read = first_rows(view, columns, order, _row_count(question))
+                rows = read.rows.to_reader()
+        except InvalidInputError as error:
+            return self._failed(request, title, error, status=400)
+        except LakebedError as error:
+            return self._failed(request, title, error)
+        headers = {
+            **_HEADERS,
+            "content-disposition": disposition(f"{name}-v{view.version}.{kind.suffix}"),
+        }
+        if request.method == "HEAD":
+            return Response(headers=headers, media_type=kind.media_type)
+        if not self._downloads.acquire(blocking=False):
+            raise _TOO_MANY
+        return Download(kind, rows, headers, on_end=self._downloads.release)
+
+    def _compare(self, request: Request) -> Response:
+        name = self._known_name(request)
+        assert self._repository is not None  # or there is no such route
+        given = {key: request.query_params.get(key, "").strip() for key in ("from", "to", "where")}
+        parts = [element("h1", f"Versions of {name}"), self._views(request, name)]
+        status = 200
+        try:
+            dataset = self._repository.open(name).snapshot()
+            is_asked = bool(given["from"] or given["to"])
+            given["to"] = given["to"] or str(dataset.version)
+            given["from"] = given["from"] or str(max(dataset.version - 1, 0))
+            parts.append(compare_form(self._addresses, name, given, dataset.history()))
+            try:
+                if is_asked:
+                    ends = (checked_version(given["from"]), checked_version(given["to"]))
+                    with self._reading():
+                        compared = compare(dataset, *ends, given["where"])
+                    levels = dataset._source.load().state.layout.partition_level_types
+                    parts.append(compared_part(self._addresses, name, compared, levels))
+            except (InvalidInputError, VersionNotFoundError) as error:
+                parts.append(pages.alert(error))
+                status = 404 if isinstance(error, NotFoundError) else 400
+        except LakebedError as error:
+            return self._failed(request, f"Versions of {name}", error)
+        return self._page(request, f"Lakebed: versions of {name}", parts, status=status)
+
+    def _data_file(self, request: Request) -> Response:
+        name = self._known_name(request)
+        assert self._repository is not None  # or there is no such route
+        key = request.query_params.get("key", "")
+        try:
+            facts = find_file(self._repository.open(name), key)
+        except LakebedError as error:
+            return self._failed(request, f"A data file of {name}", error)
+        read: ShownRows | str
+        try:
+            with self._reading():
+                columns = facts.view._source.cached().descriptor.schema.names
+                read = first_rows(facts.view, columns)
+        except LakebedError as error:
+            read = error.message
+        rows = rows_part("the file", read)
+        assert rows is not None  # it was read
+        parts = [
+            element("h1", key),
+            self._views(request, name),
+            file_part(self._addresses, name, facts, self._source_address, rows),
+        ]
+        return self._page(request, f"Lakebed: file of {name}", parts)
+
+    def _no_archive(self, request: Request) -> Response:
+        return self._not_given(
+            request,
+            "No archive",
+            "This server shows no archive, because it was started without --archive.",
+            "lakebed serve LOCATION --archive URL",
+        )
+
+    def _no_lake(self, request: Request) -> Response:
+        return self._not_given(
+            request,
+            "No lake",
+            "This server shows no datasets, because it was started without a location.",
+            "lakebed serve LOCATION --archive URL",
+        )
+
+    def _not_given(self, request: Request, title: str, text: str, command: str) -> Response:
+        parts = [
+            element("h1", title),
+            element("p", text),
+            element("p", "To show both: ", element("code", command)),
+        ]
+        return self._page(request, f"Lakebed: {title.lower()}", parts, status=404)
 
     def _plan(self, request: Request) -> Response:
         name = self._known_name(request)
@@ -218,7 +433,7 @@ class _Pages:
         where = request.query_params.get("where", "")
         parts = [
             element("h1", f"Plans of {name}"),
-            pages.navigation("Dataset", {f"Dataset {name}": self._addresses.dataset(name)}),
+            self._views(request, name),
             pages.plan_form(self._addresses, name, where),
         ]
         status = 200
@@ -344,7 +559,8 @@ class _Pages:
             links["Lake"] = self._addresses.lake()
         if self._archive is not None:
             links["Archive"] = self._addresses.search()
-        answer = _html(title, parts, status, top=pages.navigation("Lakebed", links))
+        top = pages.navigation("Lakebed", links, current=self._here(request))
+        answer = _html(title, parts, status, top=top)
         if status != 200 or not self._may_be_kept:
             return answer
         digest = hashlib.blake2b(bytes(answer.body), digest_size=16).hexdigest()
@@ -353,9 +569,84 @@ class _Pages:
             return Response(status_code=304, headers=_without_body(answer.headers))
         return answer
 
-    def _failed(self, request: Request, title: str, error: LakebedError) -> Response:
+    def _here(self, request: Request) -> str:
+        """Return the address of the page, without what was asked; empty if something was."""
+        if request.url.query:
+            return ""
+        return f"{self._addresses.base}{quote(request.scope['path'], safe='/')}"
+
+    def _failed(
+        self, request: Request, title: str, error: LakebedError, *, status: int | None = None
+    ) -> Response:
         parts = [element("h1", title), pages.alert(error)]
-        return self._page(request, title, parts, status=_status(error))
+        return self._page(
+            request, f"Lakebed: {title}", parts, status=_status(error) if status is None else status
+        )
+
+
+def _asked_view(dataset: Dataset, question: Question) -> tuple[View, Sequence[str], Order]:
+    """Return what a question asks for: rows of one version, columns and order.
+
+    Raises:
+        InvalidInputError: A part of the question is not valid.
+        VersionNotFoundError: There is no such version.
+    """
+    pinned = (
+        dataset.at(version=checked_version(question.version))
+        if question.version
+        else dataset.snapshot()
+    )
+    view = pinned.where(question.where) if question.where else pinned
+    columns = [name.strip() for name in question.columns.split(",")] if question.columns else []
+    if question.order not in ("", "desc"):
+        raise InvalidInputError(
+            f"There is no direction {shown(question.order)}.",
+            hint="Give desc for the greatest first, or leave it out.",
+        )
+    order = Order(column=question.sort, is_descending=question.order == "desc")
+    return view, columns or pinned.schema.names, order
+
+
+def _row_count(question: Question) -> int:
+    if not question.rows:
+        return FEW_ROWS
+    if _NUMBER.fullmatch(question.rows):
+        return checked_count(int(question.rows))
+    raise InvalidInputError(
+        f"{shown(question.rows)} is not a number of rows.",
+        hint=f"Give a number from 1 to {MAX_ROWS}.",
+    )
+
+
+def checked_version(text: str) -> int:
+    """Return the number of a version.
+
+    Raises:
+        InvalidInputError: The text is not the number of a version.
+    """
+    if _VERSION.fullmatch(text):
+        return int(text)
+    raise InvalidInputError(
+        f"{shown(text)} is not a version.", hint="Give a number, such as 7, or leave it out."
+    )
+
+
+def _kind_of(request: Request) -> FileKind:
+    asked = request.query_params.get("format", "csv")
+    if asked in KINDS:
+        return KINDS[asked]
+    raise InvalidInputError(
+        f"There is no download in the format {shown(asked)}.", hint=f"Give {', '.join(KINDS)}."
+    )
+
+
+def _is_all(request: Request) -> bool:
+    asked = request.query_params.get("which", "shown")
+    if asked in ("shown", "all"):
+        return asked == "all"
+    raise InvalidInputError(
+        f"There is no download of the rows {shown(asked)}.", hint="Give shown or all."
+    )
 
 
 def disposition(path: str) -> str:
@@ -415,7 +706,8 @@ def _answer_error(request: Request, error: Exception) -> Response:
 
 def _answer_refusal(_request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    page = _short_page("Not here", error.status, error.message)
+    title = "Busy" if error.status == 503 else "Not here"
+    page = _short_page(title, error.status, error.message)
     page.headers.update(error.headers)
     return page
 
@@ -433,6 +725,12 @@ def _answer_defect(_request: Request, _error: Exception) -> Response:
     return _short_page("The server failed", 500, "The reason is in its log.")
 
 
+_TOO_MANY = Refusal(
+    503,
+    "TooManyReads",
+    "The server is reading as many rows as it may at once. Try again in a moment.",
+    headers={"retry-after": "5"},
+)
 _MISDIRECTED = Refusal(
     421,
     "MisdirectedRequest",
