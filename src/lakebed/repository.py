@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakebed.model.dimensions import DimensionSchema
+    from lakebed.state.reader import Head
     from lakebed.work.adoption import Adoption
 
 
@@ -179,6 +180,7 @@ class Repository:
         kite: bool = False,
         delta: bool = False,
         iceberg: bool | str | os.PathLike[str] = False,
+        kartothek: bool = False,
         head_format: Literal["json", "msgpack.zstd"] = "json",
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Dataset:
@@ -217,7 +219,11 @@ class Repository:
             iceberg: The files are an Iceberg table: those of its current snapshot become the
                 dataset. True for the newest metadata in `<name>/metadata`; or the file of the
                 metadata that its catalog knows.
-            head_format: As for `create`.
+            kartothek: The files are a dataset of Kartothek or plateau, `<name>.by-dataset-metadata.…`:
+                those that its head names become the dataset, with the indices of its columns. The
+                head is replaced by one put, in its own format: a dataset that was adopted is
+                written by Lakebed alone.
+            head_format: As for `create`; a dataset of Kartothek keeps its format.
             on_progress: Is told how many files have been read.
 
         Raises:
@@ -241,7 +247,7 @@ class Repository:
             docs/design/006-hive.md
         """
         if isinstance(source, work.adoption.Adoption):
-            self._check_adoptable(name)
+            self._check_adoptable(name, is_kartothek=source.head is not None)
             if source.name != name:
                 raise InvalidInputError(
                     f"The adoption of {source.name!r} cannot make a dataset {name!r}.",
@@ -260,8 +266,11 @@ class Repository:
                 kite=kite,
                 delta=delta,
                 iceberg=iceberg,
+                kartothek=kartothek,
                 on_progress=on_progress,
             )
+        if adoption.head is not None:
+            return self._take_over(adoption, adoption.head, _head_format(head_format))
         if adoption.log is not None:
             adoption.log.check_unmoved(self._store)
         # An earlier adoption may have come as far as this.
@@ -273,6 +282,20 @@ class Repository:
             work.adoption.commit_adoption(self._store, created.name, adoption)
         created._source.invalidate()
         return created
+
+    def _take_over(self, adoption: Adoption, head: Head, head_format: HeadFormat) -> Dataset:
+        if head_format not in (HeadFormat.JSON, head.state.head_format):
+            raise InvalidInputError(
+                f"Dataset {adoption.name!r} keeps its head in {head.state.head_format}, when it is "
+                f"adopted; {head_format} was asked for.",
+                hint="Leave head_format out, and move the head afterwards: lakebed compact --head.",
+            )
+        taken = work.adoption.take_over_kartothek(self._store, adoption, head)
+        if self._told is not None:
+            remedy = "Update it with the same descriptor to tell the provider again."
+            with telling(adoption.name, "adopted", remedy):
+                self._told.save(adoption.name, taken.descriptor)
+        return self._dataset(taken)
 
     def find_adoption(
         self,
@@ -287,6 +310,7 @@ class Repository:
         kite: bool = False,
         delta: bool = False,
         iceberg: bool | str | os.PathLike[str] = False,
+        kartothek: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Adoption:
         """Return what `adopt` would take for what; nothing is written.
@@ -302,6 +326,7 @@ class Repository:
             kite: As for `adopt`.
             delta: As for `adopt`.
             iceberg: As for `adopt`.
+            kartothek: As for `adopt`.
             on_progress: As for `adopt`.
 
         Raises:
@@ -316,15 +341,15 @@ class Repository:
             Two LISTs of the directory, or one of it and one a partition; up to five LISTs for each
             directory above it; one HEAD and two GETs a file; of a table of Delta or Iceberg its log.
         """
-        self._check_adoptable(name)
-        alone = (telemetry, kite or None, delta or None, iceberg or None)
+        self._check_adoptable(name, is_kartothek=kartothek)
+        alone = (telemetry, kite or None, delta or None, iceberg or None, kartothek or None)
         kinds = sum(one is not None for one in alone)
         others = (source, metastore, partition_by, batch_level != BATCH_ID)
         if kinds and kinds + sum(map(bool, others)) > 1:
             raise InvalidInputError(
-                "A tree of telemetry or of Kite, and a table of Delta or Iceberg, say by themselves "
-                "what they are.",
-                hint="Give `telemetry`, `kite`, `delta` or `iceberg` alone.",
+                "A tree of telemetry or of Kite, a table of Delta or Iceberg, and a dataset of "
+                "Kartothek say by themselves what they are.",
+                hint="Give `telemetry`, `kite`, `delta`, `iceberg` or `kartothek` alone.",
             )
         known = TableFormat.DELTA if delta else TableFormat.ICEBERG if iceberg else None
         check_plain(self._store, name, self._opened, known)
@@ -333,6 +358,8 @@ class Repository:
         if iceberg:
             metadata_file = None if iceberg is True else os.fspath(iceberg)
             return trees.log_tables.find_iceberg(self._store, name, metadata_file, on_progress)
+        if kartothek:
+            return trees.kartothek.find_kartothek(self._store, name, on_progress)
         if telemetry is not None:
             return trees.telemetry.find_telemetry(
                 self._store, name, telemetry, on_progress=on_progress
@@ -358,14 +385,16 @@ class Repository:
         """Open another location with the options of this one."""
         return open_store(uri, storage_options=self._storage_options)
 
-    def _check_adoptable(self, name: str) -> None:
+    def _check_adoptable(self, name: str, *, is_kartothek: bool) -> None:
         check_dataset_name(name)
         existing = self._find(name)
         if existing is not None and not existing._source.load().state.is_ours:
+            if is_kartothek:
+                return
             raise DatasetExistsError(
-                f"Dataset {name!r} in {self.uri} was created by Kartothek or plateau, whose readers "
-                "would lose it with the first batch: all files must lie equally deep for them.",
-                hint="Read it as it is; or create another dataset, and append its rows to that.",
+                f"Dataset {name!r} in {self.uri} was created by Kartothek or plateau.",
+                hint="Take over the files that its head names: adopt(…, kartothek=True), on the "
+                "command line --kartothek. Or read it as it is.",
             )
         if existing is not None and existing.version:
             raise DatasetExistsError(

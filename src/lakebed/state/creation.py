@@ -179,8 +179,17 @@ def _create(store: Store, state: State) -> State:
         raise
 
 
-def _with_history(store: Store, state: State, written: dict[str, State]) -> State:
-    """Return a first state with the entry of its creation, which is stored and recorded."""
+def with_history(store: Store, state: State, written: dict[str, State]) -> State:
+    """Return a first state with the entry of its creation, which is stored.
+
+    Args:
+        store: The store that will hold the dataset.
+        state: The first state of the dataset, without history.
+        written: Receives the state by its time of creation, before its history is written.
+
+    Cost:
+        One PUT.
+    """
     entry = Entry(
         version=0,
         commit_id=state.commit_id,
@@ -207,14 +216,14 @@ def _as_another(state: State) -> State:
 
 def _create_head(store: Store, state: State, written: dict[str, State]) -> State:
     key = state.head_format.key(state.name)
-    first = _with_history(store, state, written)
+    first = with_history(store, state, written)
     trouble: StorageError | None = None
     for wait_s in _CREATE_WAITS_S:
         time.sleep(wait_s)
         etag = None
         try:
             if trouble is not None:
-                first = _with_history(store, _as_another(first), written)
+                first = with_history(store, _as_another(first), written)
             document = to_document(replace(first, moved_from=CREATION))
             etag = store.create(key, encode_head(document, state.head_format))
         except ObjectExistsError:

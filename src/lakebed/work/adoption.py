@@ -8,6 +8,7 @@ more than its footer.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import os
 import re
@@ -52,9 +53,10 @@ from lakebed.model.values import Scalar, parse_value
 from lakebed.state import file_table
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.lists import Lists
-from lakebed.state.reader import read_own_head
+from lakebed.state.reader import Head, read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
 from lakebed.state.state import Change, State
+from lakebed.state.taking_over import take_over
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store, is_listed
 from lakebed.store.root import key_at, plain_location
@@ -93,6 +95,8 @@ class Adoption:
         facts: Of these files; see `lakebed.state.facts`.
         batch_id: Of files whose directories name none.
         log: Of the table that the files are of, if another format has one.
+        head: Of the dataset of Kartothek that the files are of, if they are; it is replaced.
+        indices: Index files of that dataset under the labels of the new one, by column.
         notes: What a person should know of it.
     """
 
@@ -103,6 +107,8 @@ class Adoption:
     facts: pa.Table
     batch_id: int
     log: ForeignLog | None = None
+    head: Head | None = None
+    indices: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def taken_for(self, taken: Taken) -> tuple[AdoptedBatch, ...]:
@@ -420,6 +426,9 @@ def proven(
     schema_of: Callable[[Footers], Schema],
     check_file: Callable[[str, pq.FileMetaData], None] = lambda _key, _footer: None,
     on_progress: OnProgress = NO_PROGRESS,
+    *,
+    differs: Callable[[pq.FileMetaData, Schema], str] = difference,
+    index: Sequence[str] = (),
 ) -> Adoption:
     """Read the footers of Parquet files, prove that they are of one schema, and return the adoption.
 
@@ -431,6 +440,8 @@ def proven(
         schema_of: Returns the schema of the dataset by the footers of the current files.
         check_file: Raises an error if a current file is not what its table says.
         on_progress: Is told how many footers have been read.
+        differs: Returns why a file does not fit the fields that files hold; empty if it does.
+        index: Indexed columns of the dataset.
 
     Raises:
         NotFoundError: No file is current.
@@ -462,18 +473,19 @@ def proven(
     descriptor = DatasetDescriptor(
         schema=schema_of(live),
         partition_by=strategy,
+        index=index,
         properties={} if form is BatchIds.MILLISECONDS else {BATCH_IDS: str(form)},
     )
     stored = descriptor.stored_schema
     for key, footer in live.items():
         check_file(key, footer)
-        reason = difference(footer, stored)
+        reason = differs(footer, stored)
         if reason:
             raise SchemaMismatchError(
                 f"{key!r} does not fit the schema of the others: {reason}.",
                 hint="Nothing was written. Read the files in with append, which converts them.",
             )
-    judged = tuple(_counted(one, footers, stored) for one in batches)
+    judged = tuple(_counted(one, footers, stored, differs) for one in batches)
     newest = max(one.batch_id or 0 for one in batches)
     batch_id = max(form.of(dt.datetime.now(dt.UTC)), form.after(newest))
     taken = sorted(
@@ -522,6 +534,7 @@ def _counted(
     one: AdoptedBatch,
     footers: Mapping[str, pq.FileMetaData | SchemaMismatchError],
     stored: Schema,
+    differs: Callable[[pq.FileMetaData, Schema], str],
 ) -> AdoptedBatch:
     """Return a batch with its rows; an older one that cannot be read as the others are is left."""
     if one.taken_for == "left":
@@ -531,7 +544,7 @@ def _counted(
         footer = footers[file.key]
         if isinstance(footer, SchemaMismatchError):
             return one.left(f"{footer.message.rstrip('.')}")
-        reason = difference(footer, stored)
+        reason = differs(footer, stored)
         if reason:
             return one.left(f"{file.key!r} is of another schema: {reason}")
         rows += footer.num_rows
@@ -539,7 +552,12 @@ def _counted(
 
 
 # Bounds of these may be those of another writer's notion of order.
-_UNCERTAIN = (Primitive(Kind.STRING), Primitive(Kind.BYTES))
+# Bounds of unsigned numbers are those of signed ones, in files of old releases of Arrow.
+_UNCERTAIN = (
+    Primitive(Kind.STRING),
+    Primitive(Kind.BYTES),
+    Primitive(Kind.UNSIGNED_LONG),
+)
 
 
 def _schema_of(footers: Mapping[str, pq.FileMetaData], keys: Mapping[str, Type]) -> Schema:
@@ -605,6 +623,28 @@ def commit_adoption(store: Store, dataset: str, adoption: Adoption) -> None:
             adoption.log.check_unmoved(store)
         edits = Lists(files=(segment,)).additions()
         transaction.commit(msgspec.structs.replace(last, edits=edits, earlier=tuple(earlier)))
+
+
+def take_over_kartothek(store: Store, adoption: Adoption, head: Head) -> State:
+    """Make a dataset of Kartothek one of ours, by one put of its head.
+
+    Raises:
+        CommitConflictError: The dataset was written to meanwhile; nothing was adopted.
+        CommitUnknownError: The store stopped answering.
+    """
+    partitions = {file.key: one.partition for one in adoption.batches for file in one.files}
+    labels = tuple(
+        label_of(file, partitions[file.key], adoption.batch_id) for file in adoption.files
+    )
+    return take_over(
+        store,
+        head,
+        adoption.descriptor,
+        labels=labels,
+        facts=adoption.facts,
+        batch_id=adoption.batch_id,
+        indices=adoption.indices,
+    )
 
 
 def _changes(created: State, adoption: Adoption) -> list[Change]:
