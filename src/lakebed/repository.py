@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -143,6 +144,17 @@ class Repository:
             Three PUTs, two conditional PUTs, and up to ten GETs; before the first write of a process
             to an object store one request more, see `Store.check_writable`.
         """
+        return self._create(name, descriptor, if_exists, head_format, None)
+
+    def _create(
+        self,
+        name: str,
+        descriptor: DatasetDescriptor | None,
+        if_exists: Literal["error", "open"],
+        head_format: Literal["json", "msgpack.zstd"],
+        committed_at: dt.datetime | None,
+    ) -> Dataset:
+        """Create a dataset; `committed_at` is the time of its version 0, None for now."""
         check_dataset_name(name)
         if if_exists not in ("error", "open"):
             raise InvalidInputError(f"if_exists is {if_exists!r}.", hint="Give 'error' or 'open'.")
@@ -157,7 +169,11 @@ class Repository:
             )
         BatchIds.named_by(descriptor.properties)
         try:
-            created = create(self._store, name, lambda: first_state(name, descriptor, format_))
+            created = create(
+                self._store,
+                name,
+                lambda: first_state(name, descriptor, format_, committed_at=committed_at),
+            )
         except ObjectExistsError:
             return self._existing(self.open(name), descriptor, if_exists)
         if self._told is not None:
@@ -181,6 +197,7 @@ class Repository:
         delta: bool = False,
         iceberg: bool | str | os.PathLike[str] = False,
         kartothek: bool = False,
+        history: bool = False,
         head_format: Literal["json", "msgpack.zstd"] = "json",
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Dataset:
@@ -223,6 +240,9 @@ class Repository:
                 those that its head names become the dataset, with the indices of its columns. The
                 head is replaced by one put, in its own format: a dataset that was adopted is
                 written by Lakebed alone.
+            history: Take over the older versions of a Delta or Iceberg table too, as far back as the
+                log holds them and all of their files can be read: each becomes a version with its own
+                time, so that `at(time=…)` answers as the table does.
             head_format: As for `create`; a dataset of Kartothek keeps its format.
             on_progress: Is told how many files have been read.
 
@@ -267,6 +287,7 @@ class Repository:
                 delta=delta,
                 iceberg=iceberg,
                 kartothek=kartothek,
+                history=history,
                 on_progress=on_progress,
             )
         if adoption.head is not None:
@@ -274,7 +295,10 @@ class Repository:
         if adoption.log is not None:
             adoption.log.check_unmoved(self._store)
         # An earlier adoption may have come as far as this.
-        created = self.create(name, adoption.descriptor, "open", head_format=head_format)
+        first_at = min((version.made_at for version in adoption.versions), default=None)
+        created = self._create(name, adoption.descriptor, "open", head_format, first_at)
+        if first_at is not None:
+            self._check_begins(created, first_at)
         with noting(
             f"Dataset {name!r} was created for it, and may be empty: adopt the files again, or "
             "drop it, which leaves them where they are."
@@ -282,6 +306,17 @@ class Repository:
             work.adoption.commit_adoption(self._store, created.name, adoption)
         created._source.invalidate()
         return created
+
+    def _check_begins(self, created: Dataset, first_at: dt.datetime) -> None:
+        """Check that a dataset is not younger than the versions that it takes over."""
+        created_at = created._source.load().state.committed_at
+        if created_at is not None and created_at > first_at:
+            raise DatasetExistsError(
+                f"Dataset {created.name!r} was created at {created_at.isoformat()}, after the first "
+                f"version of the table, of {first_at.isoformat()}.",
+                hint="It is empty, from an adoption that came to nothing: drop it, which leaves the "
+                "files of the table where they are, and adopt the table again.",
+            )
 
     def _take_over(self, adoption: Adoption, head: Head, head_format: HeadFormat) -> Dataset:
         if head_format not in (HeadFormat.JSON, head.state.head_format):
@@ -311,6 +346,7 @@ class Repository:
         delta: bool = False,
         iceberg: bool | str | os.PathLike[str] = False,
         kartothek: bool = False,
+        history: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Adoption:
         """Return what `adopt` would take for what; nothing is written.
@@ -327,6 +363,7 @@ class Repository:
             delta: As for `adopt`.
             iceberg: As for `adopt`.
             kartothek: As for `adopt`.
+            history: As for `adopt`.
             on_progress: As for `adopt`.
 
         Raises:
@@ -351,13 +388,20 @@ class Repository:
                 "Kartothek say by themselves what they are.",
                 hint="Give `telemetry`, `kite`, `delta`, `iceberg` or `kartothek` alone.",
             )
+        if history and not (delta or iceberg):
+            raise InvalidInputError(
+                "Only tables of Delta and Iceberg have a history that can be adopted.",
+                hint="Leave `history` out, or give `delta` or `iceberg` with it.",
+            )
         known = TableFormat.DELTA if delta else TableFormat.ICEBERG if iceberg else None
         check_plain(self._store, name, self._opened, known)
         if delta:
-            return trees.log_tables.find_delta(self._store, name, on_progress)
+            return trees.log_tables.find_delta(self._store, name, on_progress, with_history=history)
         if iceberg:
             metadata_file = None if iceberg is True else os.fspath(iceberg)
-            return trees.log_tables.find_iceberg(self._store, name, metadata_file, on_progress)
+            return trees.log_tables.find_iceberg(
+                self._store, name, metadata_file, on_progress, with_history=history
+            )
         if kartothek:
             return trees.kartothek.find_kartothek(self._store, name, on_progress)
         if telemetry is not None:

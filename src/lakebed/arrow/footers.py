@@ -125,9 +125,9 @@ def _reads_as(have: pa.DataType, wanted: pa.DataType) -> bool:
         have = have.value_type
     if have.equals(wanted):
         return True
-    if pat.is_large_string(have):
+    if pat.is_large_string(have) or pat.is_string_view(have):
         return bool(pat.is_string(wanted))
-    if pat.is_large_binary(have):
+    if pat.is_large_binary(have) or pat.is_binary_view(have):
         return bool(pat.is_binary(wanted))
     if pat.is_int8(have) or pat.is_int16(have):
         return bool(pat.is_int32(wanted))  # Parquet holds them in 32 bits

@@ -65,6 +65,12 @@ _NEWEST = "newest"  # metadata of an Iceberg table
     is_flag=True,
     help="A dataset of Kartothek or plateau, by its head.",
 )
+@click.option(
+    "--history",
+    "with_history",
+    is_flag=True,
+    help="With --delta or --iceberg: its older versions too, as far as their files exist.",
+)
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be adopted.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 def adopt(
@@ -82,6 +88,7 @@ def adopt(
     is_delta: bool,
     iceberg: str | None,
     is_kartothek: bool,
+    with_history: bool,
     is_dry_run: bool,
     is_sure: bool,
 ) -> None:
@@ -108,6 +115,7 @@ def adopt(
             delta=is_delta,
             iceberg=iceberg == _NEWEST or iceberg or False,
             kartothek=is_kartothek,
+            history=with_history,
             on_progress=on_progress,
         )
     output.note(f"Would adopt: {adoption}" if is_dry_run else str(adoption))

@@ -38,8 +38,21 @@ from lakebed.store.segments import Segment
 _SUFFIX = f".first{history.SUFFIX}"
 
 
-def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadFormat) -> State:
-    """Return the state of a dataset before its first commit."""
+def first_state(
+    name: str,
+    descriptor: DatasetDescriptor,
+    head_format: HeadFormat,
+    *,
+    committed_at: dt.datetime | None = None,
+) -> State:
+    """Return the state of a dataset before its first commit.
+
+    Args:
+        name: Name of the dataset.
+        descriptor: Descriptor of the dataset.
+        head_format: Format of the head.
+        committed_at: Time of version 0, for a dataset that takes over older versions; None for now.
+    """
     now = dt.datetime.now(dt.UTC)
     return State(
         layout=Layout.of_ours(name, descriptor),
@@ -47,7 +60,7 @@ def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadForma
         labels=(),
         created_at=now.isoformat(),
         commit_id=uuid.uuid4().hex,
-        committed_at=now,
+        committed_at=now if committed_at is None else min(now, committed_at),
         digest=digest_of(()),
         annotations={},
         indices={},

@@ -13,7 +13,7 @@ import datetime as dt
 import os
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -84,6 +84,25 @@ _REASONS = 3  # that a summary names; the batches have them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptedVersion:
+    """A version of a table that becomes one of the dataset.
+
+    Attributes:
+        operation: What made it, such as `delta delete`.
+        made_at: When, as the log of the table has it.
+        batch_id: The batch of the files that no earlier version has; None if there are none.
+        added: Keys of the files that it added.
+        removed: Keys of the files that it removed.
+    """
+
+    operation: str
+    made_at: dt.datetime
+    batch_id: int | None
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
     """What was found to adopt, and what it is taken for; `Repository.find_adoption` gives it.
 
@@ -97,6 +116,7 @@ class Adoption:
         log: Of the table that the files are of, if another format has one.
         head: Of the dataset of Kartothek that the files are of, if they are; it is replaced.
         indices: Index files of that dataset under the labels of the new one, by column.
+        versions: The versions of that table, oldest first, if they are taken over.
         notes: What a person should know of it.
     """
 
@@ -109,6 +129,7 @@ class Adoption:
     log: ForeignLog | None = None
     head: Head | None = None
     indices: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    versions: tuple[AdoptedVersion, ...] = ()
     notes: tuple[str, ...] = ()
 
     def taken_for(self, taken: Taken) -> tuple[AdoptedBatch, ...]:
@@ -119,7 +140,12 @@ class Adoption:
         """Return what it takes for what, in a few sentences."""
         lines = [f"{_total(self.taken_for('current'))} become the dataset."]
         older, left = self.taken_for("history"), self.taken_for("left")
-        if older:
+        if self.versions:
+            lines.append(
+                f"{_total(older)} that its newest version has no more become its history, of which a "
+                "cleanup takes what is older than its retention."
+            )
+        elif older:
             lines.append(
                 f"{_total(older)}, of {len({one.batch_id for one in older}):,} older batches, become "
                 "its history, of which a cleanup takes what is older than its retention."
@@ -429,6 +455,7 @@ def proven(
     *,
     differs: Callable[[pq.FileMetaData, Schema], str] = difference,
     index: Sequence[str] = (),
+    known: Mapping[str, pq.FileMetaData] | None = None,
 ) -> Adoption:
     """Read the footers of Parquet files, prove that they are of one schema, and return the adoption.
 
@@ -442,6 +469,7 @@ def proven(
         on_progress: Is told how many footers have been read.
         differs: Returns why a file does not fit the fields that files hold; empty if it does.
         index: Indexed columns of the dataset.
+        known: Footers that have been read already, by key.
 
     Raises:
         NotFoundError: No file is current.
@@ -454,7 +482,10 @@ def proven(
         for file in one.files
     }
     tally = Tally(on_progress, f"adopt {name}", sizes)
-    footers = read_footers(store, sorted(sizes), tally.add)
+    footers = {
+        **read_footers(store, sorted(sizes.keys() - (known or {}).keys()), tally.add),
+        **(known or {}),
+    }
     live = sound_footers(
         {
             file.key: footers[file.key]
@@ -651,6 +682,8 @@ def _changes(created: State, adoption: Adoption) -> list[Change]:
     """Return the change that makes each version, the current one last."""
     # Two adoptions at once find the same files.
     alone = Unchanged(TRUE, created.layout.partition_level_types)
+    if adoption.versions:
+        return [*_changes_of_log(adoption), Change(scope=alone)]
     steps = steps_of(adoption.batches)
     live: dict[str, tuple[str, ...]] = {}
     counts: dict[str, int | None] = {}  # of the entities that are live, by partition
@@ -681,3 +714,23 @@ def _changes(created: State, adoption: Adoption) -> list[Change]:
             for path in added
         }
     return changes
+
+
+def _changes_of_log(adoption: Adoption) -> Iterator[Change]:
+    """Yield the change for each version of the table, with its own time."""
+    partitions = {file.key: one.partition for one in adoption.batches for file in one.files}
+    labels = {
+        file.key: label_of(file, partitions[file.key], adoption.batch_id) for file in adoption.files
+    }
+    counts = dict(zip(labels, adoption.facts.column("row_count").to_pylist(), strict=True))
+    for version in adoption.versions:
+        gone = frozenset(labels[key] for key in version.removed)
+        yield Change(
+            operation=version.operation,
+            made_at=version.made_at,
+            batch_id=version.batch_id,
+            added=tuple(labels[key] for key in version.added),
+            row_count=sum(counts[key] for key in version.added),
+            removed_row_count=sum(counts[key] for key in version.removed) if gone else None,
+            scope=TheseFiles.of(gone) if gone else Nothing(),
+        )
