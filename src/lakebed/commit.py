@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _REARRANGING = frozenset({"compact", "promote"})
 # Added files may hold rows of the removed ones; the entry records how many.
 _MIXED = frozenset({"ingest", "transaction"})
+# Operations of adopted tables, whose logs do not name the rows that were only rewritten.
+_OF_LOGS = ("delta ", "iceberg ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,8 @@ class ChangedRows:
         """Read the counts from an entry of any release."""
         added = entry.row_count
         removed = entry.removed_row_count if entry.removed else 0
-        if entry.operation == FOREIGN:
+        is_of_log = entry.operation.startswith(_OF_LOGS)
+        if entry.operation == FOREIGN or (is_of_log and entry.added and entry.removed):
             return cls()
         if entry.operation in _REARRANGING:
             return cls(inserted=0, updated=0, deleted=0, rewritten=added)

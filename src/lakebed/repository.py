@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakebed.model.dimensions import DimensionSchema
+    from lakebed.state.reader import Head
     from lakebed.work.adoption import Adoption
 
 
@@ -159,14 +161,29 @@ class Repository:
             to an object store one request more, see `Store.check_writable`.
         """
         check_dataset_name(name)
+        options = {"partition_by": partition_by, "index": index, "properties": properties}
+        descriptor = self._described(name, schema, options)
+        return self._create(name, descriptor, if_exists, head_format, None)
+
+    def _create(
+        self,
+        name: str,
+        descriptor: DatasetDescriptor,
+        if_exists: Literal["error", "open"],
+        head_format: Literal["json", "msgpack.zstd"],
+        committed_at: dt.datetime | None,
+    ) -> Dataset:
+        """Create a dataset; `committed_at` is the time of its version 0, None for now."""
         if if_exists not in ("error", "open"):
             raise InvalidInputError(f"if_exists is {if_exists!r}.", hint="Give 'error' or 'open'.")
         format_ = _head_format(head_format)
-        options = {"partition_by": partition_by, "index": index, "properties": properties}
-        descriptor = self._described(name, schema, options)
         BatchIds.named_by(descriptor.properties)
         try:
-            created = create(self._store, name, lambda: first_state(name, descriptor, format_))
+            created = create(
+                self._store,
+                name,
+                lambda: first_state(name, descriptor, format_, committed_at=committed_at),
+            )
         except ObjectExistsError:
             return self._existing(self.open(name), descriptor, if_exists)
         self._save_created(name, descriptor)
@@ -270,6 +287,8 @@ class Repository:
         kite: bool = False,
         delta: bool = False,
         iceberg: bool | str | os.PathLike[str] = False,
+        kartothek: bool = False,
+        history: bool = False,
         head_format: Literal["json", "msgpack.zstd"] = "json",
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Dataset:
@@ -310,7 +329,14 @@ class Repository:
             iceberg: The files are an Iceberg table: those of its current snapshot become the
                 dataset. True for the newest metadata in `<name>/metadata`; or the current metadata
                 file according to its catalog.
-            head_format: As for `create`.
+            kartothek: The files are a dataset of Kartothek or plateau, `<name>.by-dataset-metadata.…`:
+                those that its head names become the dataset, with the indices of its columns. The
+                head is replaced by one put, in its own format: only Lakebed writes an adopted
+                dataset.
+            history: Also adopt the older versions of a Delta or Iceberg table, as far back as the log
+                holds them and all of their files can be read: each becomes a version with its own
+                time, so that `at(time=…)` answers as the table does.
+            head_format: As for `create`; a dataset of Kartothek keeps its format.
             on_progress: Callback for progress; receives the number of files read.
 
         Raises:
@@ -334,7 +360,7 @@ class Repository:
             docs/design/006-hive.md
         """
         if isinstance(source, work.adoption.Adoption):
-            self._check_adoptable(name)
+            self._check_adoptable(name, is_kartothek=source.head is not None)
             if source.name != name:
                 raise InvalidInputError(
                     f"The adoption of {source.name!r} cannot make a dataset {name!r}.",
@@ -353,12 +379,19 @@ class Repository:
                 kite=kite,
                 delta=delta,
                 iceberg=iceberg,
+                kartothek=kartothek,
+                history=history,
                 on_progress=on_progress,
             )
+        if adoption.head is not None:
+            return self._take_over(adoption, adoption.head, _head_format(head_format))
         if adoption.log is not None:
             adoption.log.check_unmoved(self._store)
         # An earlier adoption may have failed after this step.
-        created = self.create(name, adoption.descriptor, "open", head_format=head_format)
+        first_at = min((version.made_at for version in adoption.versions), default=None)
+        created = self._create(name, adoption.descriptor, "open", head_format, first_at)
+        if first_at is not None:
+            self._check_begins(created, first_at)
         with noting(
             f"Dataset {name!r} was created for it, and may be empty: adopt the files again, or "
             "drop it, which leaves the files in place."
@@ -366,6 +399,28 @@ class Repository:
             work.adoption.commit_adoption(self._store, created.name, adoption)
         created._source.invalidate()
         return created
+
+    def _check_begins(self, created: Dataset, first_at: dt.datetime) -> None:
+        """Check that a dataset is not younger than the versions that it takes over."""
+        created_at = created._source.load().state.committed_at
+        if created_at is not None and created_at > first_at:
+            raise DatasetExistsError(
+                f"Dataset {created.name!r} was created at {created_at.isoformat()}, after the first "
+                f"version of the table, of {first_at.isoformat()}.",
+                hint="It is empty, from an adoption that came to nothing: drop it, which leaves the "
+                "files of the table where they are, and adopt the table again.",
+            )
+
+    def _take_over(self, adoption: Adoption, head: Head, head_format: HeadFormat) -> Dataset:
+        if head_format not in (HeadFormat.JSON, head.state.head_format):
+            raise InvalidInputError(
+                f"Dataset {adoption.name!r} keeps its head in {head.state.head_format}, when it is "
+                f"adopted; {head_format} was asked for.",
+                hint="Leave head_format out, and move the head afterwards: lakebed compact --head.",
+            )
+        taken = work.adoption.take_over_kartothek(self._store, adoption, head)
+        self._save_created(adoption.name, taken.descriptor)
+        return self._dataset(taken)
 
     def find_adoption(
         self,
@@ -380,6 +435,8 @@ class Repository:
         kite: bool = False,
         delta: bool = False,
         iceberg: bool | str | os.PathLike[str] = False,
+        kartothek: bool = False,
+        history: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Adoption:
         """Return the interpretation of the files that `adopt` would use; nothing is written.
@@ -395,6 +452,8 @@ class Repository:
             kite: As for `adopt`.
             delta: As for `adopt`.
             iceberg: As for `adopt`.
+            kartothek: As for `adopt`.
+            history: As for `adopt`.
             on_progress: As for `adopt`.
 
         Raises:
@@ -410,23 +469,32 @@ class Repository:
             directory above it; one HEAD and two GETs a file; for a table of Delta or Iceberg its
             log.
         """
-        self._check_adoptable(name)
-        alone = (telemetry, kite or None, delta or None, iceberg or None)
+        self._check_adoptable(name, is_kartothek=kartothek)
+        alone = (telemetry, kite or None, delta or None, iceberg or None, kartothek or None)
         kinds = sum(one is not None for one in alone)
         others = (source, metastore, partition_by, batch_level != BATCH_ID)
         if kinds and kinds + sum(map(bool, others)) > 1:
             raise InvalidInputError(
-                "A tree of telemetry or of Kite, and a table of Delta or Iceberg, cannot be combined "
-                "with other arguments: they define schema and partitions themselves.",
-                hint="Give `telemetry`, `kite`, `delta` or `iceberg` alone.",
+                "A tree of telemetry or of Kite, a table of Delta or Iceberg, and a dataset of Kartothek "
+                "cannot be combined with other arguments: they define schema and partitions themselves.",
+                hint="Give `telemetry`, `kite`, `delta`, `iceberg` or `kartothek` alone.",
+            )
+        if history and not (delta or iceberg):
+            raise InvalidInputError(
+                "Only tables of Delta and Iceberg have a history that can be adopted.",
+                hint="Leave `history` out, or give `delta` or `iceberg` with it.",
             )
         known = TableFormat.DELTA if delta else TableFormat.ICEBERG if iceberg else None
         check_plain(self._store, name, self._opened, known)
         if delta:
-            return trees.log_tables.find_delta(self._store, name, on_progress)
+            return trees.log_tables.find_delta(self._store, name, on_progress, with_history=history)
         if iceberg:
             metadata_file = None if iceberg is True else os.fspath(iceberg)
-            return trees.log_tables.find_iceberg(self._store, name, metadata_file, on_progress)
+            return trees.log_tables.find_iceberg(
+                self._store, name, metadata_file, on_progress, with_history=history
+            )
+        if kartothek:
+            return trees.kartothek.find_kartothek(self._store, name, on_progress)
         if telemetry is not None:
             return trees.telemetry.find_telemetry(
                 self._store, name, telemetry, on_progress=on_progress
@@ -452,14 +520,16 @@ class Repository:
         """Open another location with the storage options of this one."""
         return open_store(uri, storage_options=self._storage_options)
 
-    def _check_adoptable(self, name: str) -> None:
+    def _check_adoptable(self, name: str, *, is_kartothek: bool) -> None:
         check_dataset_name(name)
         existing = self._find(name)
         if existing is not None and not existing._source.load().state.is_ours:
+            if is_kartothek:
+                return
             raise DatasetExistsError(
-                f"Dataset {name!r} in {self.uri} was created by Kartothek or plateau, whose readers "
-                "could not read it after the first batch: they need all files at the same depth.",
-                hint="Read it as it is; or create another dataset, and append its rows to that.",
+                f"Dataset {name!r} in {self.uri} was created by Kartothek or plateau.",
+                hint="Take over the files that its head names: adopt(…, kartothek=True), on the "
+                "command line --kartothek. Or read it as it is.",
             )
         if existing is not None and existing.version:
             raise DatasetExistsError(

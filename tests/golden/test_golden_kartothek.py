@@ -178,24 +178,6 @@ def test_writing_to_a_dataset_of_another_tool_is_refused_and_leaves_no_trace(cop
     assert files_of(copied_store) == before
 
 
-def test_adoption_of_a_dataset_of_another_tool_is_refused_with_the_way_that_works(copied_store):
-    repository = lakebed.open_repository(copied_store)
-    before = files_of(copied_store)
-
-    for options in ({"partition_by": "region"}, {"delta": True}):
-        with pytest.raises(
-            DatasetExistsError, match="was created by Kartothek or plateau"
-        ) as caught:
-            repository.adopt("indexed", **options)
-    assert "append its rows" in caught.value.hint
-    assert files_of(copied_store) == before
-
-    rows = repository["indexed"].arrow()
-    new = repository.create("new", lakebed.DatasetDescriptor(schema=rows.schema))
-    new.append(rows)
-    assert new.count() == repository["indexed"].count()
-
-
 @pytest.mark.parametrize("if_exists", ["error", "open"])
 def test_creating_over_a_dataset_of_another_tool_is_refused(copied_store, if_exists):
     repository = lakebed.open_repository(copied_store)

@@ -59,6 +59,18 @@ _NEWEST = "newest"  # metadata of an Iceberg table
     flag_value=_NEWEST,
     help="The live files of an Iceberg table, by this metadata file, or by the newest.",
 )
+@click.option(
+    "--kartothek",
+    "is_kartothek",
+    is_flag=True,
+    help="A dataset of Kartothek or plateau, by its head.",
+)
+@click.option(
+    "--history",
+    "with_history",
+    is_flag=True,
+    help="With --delta or --iceberg: its older versions too, as far as their files exist.",
+)
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be adopted.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 def adopt(
@@ -75,6 +87,8 @@ def adopt(
     is_kite: bool,
     is_delta: bool,
     iceberg: str | None,
+    is_kartothek: bool,
+    with_history: bool,
     is_dry_run: bool,
     is_sure: bool,
 ) -> None:
@@ -84,7 +98,7 @@ def adopt(
     read and must have one schema. If a partition has several batch_id=… directories, the newest is
     current and the older ones become its history; the command then asks for confirmation, unless
     --yes is given. A Delta or Iceberg table is refused without --delta or --iceberg, which adopt its
-    live files.
+    live files, and a dataset of Kartothek without --kartothek.
 
     --dry-run lists every file with its role and the reason.
     """
@@ -100,6 +114,8 @@ def adopt(
             kite=is_kite,
             delta=is_delta,
             iceberg=iceberg == _NEWEST or iceberg or False,
+            kartothek=is_kartothek,
+            history=with_history,
             on_progress=on_progress,
         )
     output.note(f"Would adopt: {adoption}" if is_dry_run else str(adoption))

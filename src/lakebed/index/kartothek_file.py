@@ -204,6 +204,27 @@ def extended(
     return data if len(data) <= max(SMALL_BYTES, _BYTES_OF_PAIR * most) else None
 
 
+def relabelled(
+    index_file: IndexFile, column: str, kind: Type, labels: Mapping[str, str], texts: pa.DataType
+) -> bytes | None:
+    """Return an index file under other labels of its data files; None if it cannot be represented.
+
+    Args:
+        index_file: The index file.
+        column: Name of the indexed column.
+        kind: Type of the column.
+        labels: New labels by old ones; data files without a new label are left out.
+        texts: Arrow type of texts in the file.
+    """
+    types = _Types.of(kind, texts)
+    if types is None or _has_specials(index_file.values.combine_chunks()):
+        return None
+    gone = [label for label in index_file.labels.to_pylist() if label not in labels]
+    values, files, names = _kept_pairs(index_file, gone, types.made)
+    values, files = sorted_pairs(values, files, len(names))
+    return _encode(column, values, files, [labels[name] for name in names], types.stored)
+
+
 def _kept_pairs(
     base: IndexFile | None, removed: Sequence[str], kind: pa.DataType
 ) -> tuple[pa.Array, np.ndarray, list[str]]:

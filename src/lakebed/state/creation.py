@@ -38,8 +38,21 @@ from lakebed.store.segments import Segment
 _SUFFIX = f".first{history.SUFFIX}"
 
 
-def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadFormat) -> State:
-    """Return the state of a dataset before its first commit."""
+def first_state(
+    name: str,
+    descriptor: DatasetDescriptor,
+    head_format: HeadFormat,
+    *,
+    committed_at: dt.datetime | None = None,
+) -> State:
+    """Return the state of a dataset before its first commit.
+
+    Args:
+        name: Name of the dataset.
+        descriptor: Descriptor of the dataset.
+        head_format: Format of the head.
+        committed_at: Time of version 0, for a dataset that takes over older versions; None for now.
+    """
     now = dt.datetime.now(dt.UTC)
     return State(
         layout=Layout.of_ours(name, descriptor),
@@ -47,7 +60,7 @@ def first_state(name: str, descriptor: DatasetDescriptor, head_format: HeadForma
         labels=(),
         created_at=now.isoformat(),
         commit_id=uuid.uuid4().hex,
-        committed_at=now,
+        committed_at=now if committed_at is None else min(now, committed_at),
         digest=digest_of(()),
         annotations={},
         indices={},
@@ -179,8 +192,17 @@ def _create(store: Store, state: State) -> State:
         raise
 
 
-def _with_history(store: Store, state: State, written: dict[str, State]) -> State:
-    """Return a first state with the entry of its creation, which is stored and recorded."""
+def with_history(store: Store, state: State, written: dict[str, State]) -> State:
+    """Return a first state with the entry of its creation, which is stored.
+
+    Args:
+        store: The store that will hold the dataset.
+        state: The first state of the dataset, without history.
+        written: Receives the state by its time of creation, before its history is written.
+
+    Cost:
+        One PUT.
+    """
     entry = Entry(
         version=0,
         commit_id=state.commit_id,
@@ -207,14 +229,14 @@ def _as_another(state: State) -> State:
 
 def _create_head(store: Store, state: State, written: dict[str, State]) -> State:
     key = state.head_format.key(state.name)
-    first = _with_history(store, state, written)
+    first = with_history(store, state, written)
     trouble: StorageError | None = None
     for wait_s in _CREATE_WAITS_S:
         time.sleep(wait_s)
         etag = None
         try:
             if trouble is not None:
-                first = _with_history(store, _as_another(first), written)
+                first = with_history(store, _as_another(first), written)
             document = to_document(replace(first, moved_from=CREATION))
             etag = store.create(key, encode_head(document, state.head_format))
         except ObjectExistsError:

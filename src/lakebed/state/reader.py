@@ -381,6 +381,7 @@ def read_own_head(store: Store, dataset: str) -> Head:
     if not head.state.is_ours:
         raise ReadOnlyError(
             f"Dataset {dataset!r} was not created by Lakebed, so it has no batches.",
-            hint="It can be read; create a dataset of your own and append its rows there.",
+            hint="It can be read. To write to it, take it over: adopt(…, kartothek=True), on the "
+            "command line --kartothek.",
         )
     return head

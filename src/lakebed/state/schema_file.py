@@ -51,6 +51,18 @@ def follow_head(store: Store, dataset: str) -> None:
         _put_in_step(store, dataset, read_head(store, dataset).state.descriptor)
 
 
+def follow_own_head(store: Store, dataset: str) -> None:
+    """Write the schema file for the current head if it is one of ours; log a failure.
+
+    Cost:
+        As `follow_head`; a read of the head if it is not.
+    """
+    with _leaving(dataset):
+        state = read_head(store, dataset).state
+        if state.is_ours:
+            _put_in_step(store, dataset, state.descriptor)
+
+
 def _put_in_step(store: Store, dataset: str, descriptor: DatasetDescriptor) -> None:
     written = None
     while written != descriptor:

@@ -414,6 +414,7 @@ class Change(Entry, frozen=True, kw_only=True):
         lost_indices: Columns whose Kartothek index files are wrong.
         moves_to: Format that the head moves to; see `lakebed.state.handover`.
         earlier: Changes that make the versions right before it, by the same put.
+        made_at: When another tool has made the version that an adoption takes over; None for now.
     """
 
     version: int = 0
@@ -435,6 +436,7 @@ class Change(Entry, frozen=True, kw_only=True):
     lost_indices: frozenset[str] = frozenset()
     moves_to: HeadFormat | None = None
     earlier: tuple[Change, ...] = ()
+    made_at: dt.datetime | None = None
 
     @property
     def brought_keys(self) -> tuple[str, ...]:
@@ -466,6 +468,8 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
     kept = (label for label in state.labels if label not in gone) if gone else state.labels
     labels = (*kept, *change.added)
     touched = dict.fromkeys(partition_of_label(label) for label in (*removed, *change.added))
+    if change.made_at is not None:
+        now = min(now, change.made_at)  # the clock of its writer may have been ahead
     committed_at = max(now, state.committed_at) if state.committed_at else now
     computed: dict[str, Any] = {
         "version": state.version + 1,

@@ -8,11 +8,12 @@ the footers of files are read.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import os
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -52,9 +53,10 @@ from lakebed.model.values import Scalar, parse_value
 from lakebed.state import file_table
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.lists import Lists
-from lakebed.state.reader import read_own_head
+from lakebed.state.reader import Head, read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
 from lakebed.state.state import Change, State
+from lakebed.state.taking_over import take_over
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store, is_listed
 from lakebed.store.root import key_at, plain_location
@@ -82,6 +84,25 @@ _REASONS = 3  # that a summary names; the batches list them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptedVersion:
+    """A version of a table that becomes one of the dataset.
+
+    Attributes:
+        operation: The operation that made it, such as `delta delete`.
+        made_at: When, as the log of the table has it.
+        batch_id: The batch of the files that no earlier version has; None if there are none.
+        added: Keys of the files that it added.
+        removed: Keys of the files that it removed.
+    """
+
+    operation: str
+    made_at: dt.datetime
+    batch_id: int | None
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
     """Files to adopt, and the role of each; returned by `Repository.find_adoption`.
 
@@ -93,6 +114,9 @@ class Adoption:
         facts: Facts about these files; see `lakebed.state.facts`.
         batch_id: Batch id of files whose directories do not name one.
         log: Log of the table, if the files belong to one of another format.
+        head: Head of the dataset of Kartothek, if the files belong to one; it is replaced.
+        indices: Index files of that dataset under the labels of the new one, by column.
+        versions: The versions of that table, oldest first, if they are adopted.
         notes: Remarks for the user.
     """
 
@@ -103,6 +127,9 @@ class Adoption:
     facts: pa.Table
     batch_id: int
     log: ForeignLog | None = None
+    head: Head | None = None
+    indices: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    versions: tuple[AdoptedVersion, ...] = ()
     notes: tuple[str, ...] = ()
 
     def taken_for(self, taken: Taken) -> tuple[AdoptedBatch, ...]:
@@ -113,7 +140,12 @@ class Adoption:
         """Return a summary in a few sentences."""
         lines = [f"{_total(self.taken_for('current'))} become the dataset."]
         older, left = self.taken_for("history"), self.taken_for("left")
-        if older:
+        if self.versions:
+            lines.append(
+                f"{_total(older)} that its newest version has no more become its history, of which a "
+                "cleanup takes what is older than its retention."
+            )
+        elif older:
             lines.append(
                 f"{_total(older)}, of {len({one.batch_id for one in older}):,} older batches, become "
                 "its history; a cleanup deletes the part that is older than its retention."
@@ -420,6 +452,10 @@ def proven(
     schema_of: Callable[[Footers], Schema],
     check_file: Callable[[str, pq.FileMetaData], None] = lambda _key, _footer: None,
     on_progress: OnProgress = NO_PROGRESS,
+    *,
+    differs: Callable[[pq.FileMetaData, Schema], str] = difference,
+    index: Sequence[str] = (),
+    known: Mapping[str, pq.FileMetaData] | None = None,
 ) -> Adoption:
     """Read the footers of Parquet files, prove that their schemas match, and return the adoption.
 
@@ -431,6 +467,9 @@ def proven(
         schema_of: Returns the schema of the dataset for the footers of the current files.
         check_file: Raises an error if a current file differs from the log of its table.
         on_progress: Callback for progress; receives the number of footers read so far.
+        differs: Returns why a file does not fit the fields that files hold; empty if it does.
+        index: Indexed columns of the dataset.
+        known: Footers that were read before, by key.
 
     Raises:
         NotFoundError: No file is current.
@@ -443,7 +482,10 @@ def proven(
         for file in one.files
     }
     tally = Tally(on_progress, f"adopt {name}", sizes)
-    footers = read_footers(store, sorted(sizes), tally.add)
+    footers = {
+        **read_footers(store, sorted(sizes.keys() - (known or {}).keys()), tally.add),
+        **(known or {}),
+    }
     live = sound_footers(
         {
             file.key: footers[file.key]
@@ -461,18 +503,19 @@ def proven(
     descriptor = DatasetDescriptor(
         schema=schema_of(live),
         partition_by=strategy,
+        index=index,
         properties={} if form is BatchIds.MILLISECONDS else {BATCH_IDS: str(form)},
     )
     stored = descriptor.stored_schema
     for key, footer in live.items():
         check_file(key, footer)
-        reason = difference(footer, stored)
+        reason = differs(footer, stored)
         if reason:
             raise SchemaMismatchError(
                 f"{key!r} does not fit the schema of the others: {reason}.",
                 hint="Nothing was written. Read the files in with append, which converts them.",
             )
-    judged = tuple(_counted(one, footers, stored) for one in batches)
+    judged = tuple(_counted(one, footers, stored, differs) for one in batches)
     newest = max(one.batch_id or 0 for one in batches)
     batch_id = max(form.of(dt.datetime.now(dt.UTC)), form.after(newest))
     taken = sorted(
@@ -521,6 +564,7 @@ def _counted(
     one: AdoptedBatch,
     footers: Mapping[str, pq.FileMetaData | SchemaMismatchError],
     stored: Schema,
+    differs: Callable[[pq.FileMetaData, Schema], str],
 ) -> AdoptedBatch:
     """Return a batch with its row count; an older one of another schema gets the role `left`."""
     if one.taken_for == "left":
@@ -530,15 +574,20 @@ def _counted(
         footer = footers[file.key]
         if isinstance(footer, SchemaMismatchError):
             return one.left(f"{footer.message.rstrip('.')}")
-        reason = difference(footer, stored)
+        reason = differs(footer, stored)
         if reason:
             return one.left(f"{file.key!r} is of another schema: {reason}")
         rows += footer.num_rows
     return replace(one, row_count=rows)
 
 
-# Another writer may order values of these types differently, so their bounds are not used.
-_UNCERTAIN = (Primitive(Kind.STRING), Primitive(Kind.BYTES))
+# Another writer may order values of these types differently, so their bounds are not used. Old
+# releases of Arrow wrote the bounds of unsigned numbers as those of signed ones.
+_UNCERTAIN = (
+    Primitive(Kind.STRING),
+    Primitive(Kind.BYTES),
+    Primitive(Kind.UNSIGNED_LONG),
+)
 
 
 def _schema_of(footers: Mapping[str, pq.FileMetaData], keys: Mapping[str, Type]) -> Schema:
@@ -607,10 +656,34 @@ def commit_adoption(store: Store, dataset: str, adoption: Adoption) -> None:
         transaction.commit(msgspec.structs.replace(last, edits=edits, earlier=tuple(earlier)))
 
 
+def take_over_kartothek(store: Store, adoption: Adoption, head: Head) -> State:
+    """Make a dataset of Kartothek one of ours, by one put of its head.
+
+    Raises:
+        CommitConflictError: The dataset was written to meanwhile; nothing was adopted.
+        CommitUnknownError: The store stopped answering.
+    """
+    partitions = {file.key: one.partition for one in adoption.batches for file in one.files}
+    labels = tuple(
+        label_of(file, partitions[file.key], adoption.batch_id) for file in adoption.files
+    )
+    return take_over(
+        store,
+        head,
+        adoption.descriptor,
+        labels=labels,
+        facts=adoption.facts,
+        batch_id=adoption.batch_id,
+        indices=adoption.indices,
+    )
+
+
 def _changes(created: State, adoption: Adoption) -> list[Change]:
     """Return the change that makes each version, the current one last."""
     # Two concurrent adoptions find the same files; only one of them may commit.
     alone = Unchanged(TRUE, created.layout.partition_level_types)
+    if adoption.versions:
+        return [*_changes_of_log(adoption), Change(scope=alone)]
     steps = steps_of(adoption.batches)
     live: dict[str, tuple[str, ...]] = {}
     counts: dict[str, int | None] = {}  # of the entities that are live, by partition
@@ -641,3 +714,23 @@ def _changes(created: State, adoption: Adoption) -> list[Change]:
             for path in added
         }
     return changes
+
+
+def _changes_of_log(adoption: Adoption) -> Iterator[Change]:
+    """Yield the change for each version of the table, with its own time."""
+    partitions = {file.key: one.partition for one in adoption.batches for file in one.files}
+    labels = {
+        file.key: label_of(file, partitions[file.key], adoption.batch_id) for file in adoption.files
+    }
+    counts = dict(zip(labels, adoption.facts.column("row_count").to_pylist(), strict=True))
+    for version in adoption.versions:
+        gone = frozenset(labels[key] for key in version.removed)
+        yield Change(
+            operation=version.operation,
+            made_at=version.made_at,
+            batch_id=version.batch_id,
+            added=tuple(labels[key] for key in version.added),
+            row_count=sum(counts[key] for key in version.added),
+            removed_row_count=sum(counts[key] for key in version.removed) if gone else None,
+            scope=TheseFiles.of(gone) if gone else Nothing(),
+        )

@@ -6,9 +6,10 @@ module, so one proof serves all formats.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
 
@@ -82,6 +83,27 @@ class ForeignLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignVersion:
+    """A version of a table, as the difference from the version before it.
+
+    Attributes:
+        name: Name or number of the version in its format.
+        operation: The operation that made it, such as `delta delete`.
+        made_at: When, as its log has it.
+        added: The files that it added, by key.
+        removed: Keys of the files that it removed.
+        obstacle: Why the rows of this version cannot be read from its files; empty if they can.
+    """
+
+    name: str
+    operation: str
+    made_at: dt.datetime
+    added: Mapping[str, ForeignFile]
+    removed: frozenset[str]
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignTable:
     """The newest version of a table of another format.
 
@@ -94,6 +116,7 @@ class ForeignTable:
         log: The versions that were there when the table was read.
         check_footer: Check for the footer of each live file.
         notes: Differences between the table and the dataset.
+        history: The versions of its log, oldest first, up to this one; empty if not requested.
     """
 
     title: str
@@ -104,6 +127,42 @@ class ForeignTable:
     log: ForeignLog
     check_footer: CheckFooter
     notes: tuple[str, ...] = ()
+    history: tuple[ForeignVersion, ...] = ()
+
+
+def readable_history(
+    history: Sequence[ForeignVersion], unfit: Mapping[str, str]
+) -> tuple[tuple[ForeignVersion, ...], str]:
+    """Return the longest end of a history in which every version can be read.
+
+    A gap would make a question for a time in it find the wrong version.
+
+    Args:
+        history: Versions, oldest first.
+        unfit: Files that cannot be read, by key, each with the reason.
+
+    Returns:
+        The versions, of which the first adds all of its files, and why the version before them
+        cannot be read; empty if they are all.
+    """
+    live: dict[str, ForeignFile] = {}
+    unfit_live: dict[str, str] = {}
+    first, reason, held = 0, "", live
+    for number, version in enumerate(history):
+        for key in version.removed:
+            live.pop(key, None)
+            unfit_live.pop(key, None)
+        live.update(version.added)
+        unfit_live.update((key, unfit[key]) for key in version.added if key in unfit)
+        obstacle = version.obstacle or next(iter(unfit_live.values()), "")
+        if obstacle:
+            first, reason = number + 1, f"version {version.name}: {obstacle}"
+        elif number == first:
+            held = dict(live)
+    if first == len(history):
+        return (), reason
+    start = replace(history[first], added=held, removed=frozenset())
+    return (start, *history[first + 1 :]), reason
 
 
 def cannot_adopt(title: str, reason: str, remedy: str) -> InvalidInputError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import tempfile
-import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -24,7 +24,8 @@ from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.layout import DELTA_LOG
 from lakebed.model.partition import PartitionStrategy
 from lakebed.store.base import Store
-from lakebed.work.foreign import ForeignFile, ForeignLog, ForeignTable, cannot_adopt
+from lakebed.tables.delta.live_files import files_of, read_history
+from lakebed.work.foreign import ForeignLog, ForeignTable, cannot_adopt
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -39,7 +40,7 @@ _PLAIN_FEATURES = frozenset(
 )
 
 
-def read_table(store: Store, name: str) -> ForeignTable:
+def read_table(store: Store, name: str, *, with_history: bool = False) -> ForeignTable:
     """Read the newest version of the Delta table in a directory.
 
     The last checkpoint and all later commits are copied to a temporary directory, so that deltalake
@@ -48,6 +49,7 @@ def read_table(store: Store, name: str) -> ForeignTable:
     Args:
         store: The store that holds the table.
         name: The directory of the table.
+        with_history: Whether to read all versions that the log holds.
 
     Raises:
         MissingDependencyError: deltalake is not installed.
@@ -56,7 +58,8 @@ def read_table(store: Store, name: str) -> ForeignTable:
         InvalidInputError: The rows of the table are not just those of its live files.
 
     Cost:
-        One LIST of the log, and one GET for each object of it since the last checkpoint.
+        One LIST of the log, and one GET for each object of it since the last checkpoint; for the
+        history one for each object.
     """
     try:
         from deltalake import DeltaTable
@@ -70,17 +73,23 @@ def read_table(store: Store, name: str) -> ForeignTable:
             hint="Adopt a plain directory of Parquet files without delta.",
         )
     with tempfile.TemporaryDirectory() as copy, _reading(folder):
-        _copy_log(store, folder, Path(copy, DELTA_LOG))
+        log_copy = Path(copy, DELTA_LOG)
+        first = 0 if with_history else _last_checkpoint(store, folder)
+        times = _copy_log(store, folder, log_copy, first)
         table = DeltaTable(copy)
-        _check_protocol(table, title)
+        check_protocol(table, title)
+        files = dict(files_of(table, name, title))
         return ForeignTable(
             title=title,
             version=str(table.version()),
             schema=schema_from_arrow(pa.schema(table.schema().to_arrow())),
             strategy=PartitionStrategy(tuple(map(by.identity, table.metadata().partition_columns))),
-            files=dict(_files(table, name, title)),
+            files=files,
             log=log,
             check_footer=lambda _: "",
+            history=read_history(table, log_copy, times, title, name, check_protocol)
+            if with_history
+            else (),
         )
 
 
@@ -97,15 +106,20 @@ def _reading(folder: str) -> Iterator[None]:
         ) from exc
 
 
-def _copy_log(store: Store, folder: str, target: Path) -> None:
-    first = _last_checkpoint(store, folder)
+def _copy_log(store: Store, folder: str, target: Path, first: int) -> dict[int, dt.datetime]:
+    """Copy the log from a version on; return when the storage stored each commit."""
+    times: dict[int, dt.datetime] = {}
     for info in store.list(f"{folder}/"):
         path = info.key[len(folder) + 1 :]
         number = _NUMBER.match(path)
         if number is None or int(number[1]) >= first:
             copied = target / path
             copied.parent.mkdir(parents=True, exist_ok=True)
-            copied.write_bytes(store.get(info.key).data)
+            stored = store.get(info.key)
+            copied.write_bytes(stored.data)
+            if re.fullmatch(_COMMIT, path) and stored.modified_at is not None:
+                times[int(path[:20])] = stored.modified_at
+    return times
 
 
 def _last_checkpoint(store: Store, folder: str) -> int:
@@ -117,7 +131,12 @@ def _last_checkpoint(store: Store, folder: str) -> int:
         return 0
 
 
-def _check_protocol(table: DeltaTable, title: str) -> None:
+def check_protocol(table: DeltaTable, title: str) -> None:
+    """Check that the live files of a version hold exactly its rows, under plain column names.
+
+    Raises:
+        InvalidInputError: They do not, or a reader must support a feature that Lakebed does not.
+    """
     features = set(table.protocol().reader_features or ())
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     if mode != "none":
@@ -150,31 +169,3 @@ def _check_no_vectors(table: DeltaTable, title: str) -> None:
         raise cannot_adopt(title, reason.rstrip("."), remedy) from exc
     if count:
         raise cannot_adopt(title, f"{count:,} live files have deletion vectors", remedy)
-
-
-def _files(table: DeltaTable, name: str, title: str) -> Iterator[tuple[str, ForeignFile]]:
-    columns = table.metadata().partition_columns
-    actions = pa.table(table.get_add_actions())
-    wanted = [*("path", "size_bytes", "num_records"), *(["partition"] if columns else [])]
-    held = [name for name in wanted if name in actions.column_names]
-    for action in actions.select(held).to_pylist():
-        values: Mapping[str, Any] = action.get("partition") or {}
-        yield (
-            _key(action["path"], name, title),
-            ForeignFile(
-                size_bytes=action["size_bytes"],
-                row_count=action.get("num_records"),
-                values={column: values.get(column) for column in columns},
-            ),
-        )
-
-
-def _key(path: str, name: str, title: str) -> str:
-    decoded = urllib.parse.unquote(path)
-    if ":" in path.partition("/")[0] or path.startswith("/") or ".." in decoded.split("/"):
-        raise cannot_adopt(
-            title,
-            f"its file {decoded!r} lies outside of the table's directory",
-            "Let its own tool write a deep clone, which holds all its files itself.",
-        )
-    return f"{name}/{decoded}"

@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import DayTransform, IdentityTransform, VoidTransform
 
 from lakebed import by
@@ -44,7 +46,7 @@ from lakebed.store.base import Store, validate_key
 from lakebed.store.root import key_at
 from lakebed.tables.iceberg.library_errors import reading
 from lakebed.tables.iceberg.store_io import StoreIO
-from lakebed.work.foreign import ForeignFile, ForeignLog, ForeignTable, cannot_adopt
+from lakebed.work.foreign import ForeignFile, ForeignLog, ForeignTable, ForeignVersion, cannot_adopt
 
 FOLDER = "metadata"
 METADATA = r"(?:v([0-9]{1,18})|([0-9]{1,18})-[^/]*?)(?:\.gz)?\.metadata\.json(?:\.gz)?"
@@ -66,7 +68,9 @@ _KINDS: Mapping[type[iceberg.IcebergType], Kind] = {
 }
 
 
-def read_table(store: Store, name: str, metadata: str | None) -> ForeignTable:
+def read_table(
+    store: Store, name: str, metadata: str | None, *, with_history: bool = False
+) -> ForeignTable:
     """Read the current snapshot of the Iceberg table in a directory.
 
     Args:
@@ -74,6 +78,7 @@ def read_table(store: Store, name: str, metadata: str | None) -> ForeignTable:
         name: The directory of the table.
         metadata: The table's metadata file, as a location or relative to the directory; None for
             the newest in its folder `metadata`.
+        with_history: Whether to read all snapshots that led to the current one.
 
     Raises:
         NotFoundError: There is no metadata, or no snapshot.
@@ -82,7 +87,8 @@ def read_table(store: Store, name: str, metadata: str | None) -> ForeignTable:
             metadata files are the newest.
 
     Cost:
-        One LIST, one GET of the metadata, one of the list of manifests, and one for each manifest.
+        One LIST, one GET of the metadata, one of the list of manifests, and one for each manifest;
+        for the history those of the other snapshots, each manifest once.
     """
     title = f"Iceberg table {name!r}"
     log = ForeignLog.read(store, title, f"{name}/{FOLDER}", METADATA)
@@ -90,7 +96,14 @@ def read_table(store: Store, name: str, metadata: str | None) -> ForeignTable:
     key = _newest(store, log) if metadata is None else _given(store, name, metadata)
     try:
         found = FromInputFile.table_metadata(io.input_of(key))
-        files, notes = dict(_files(found, io, title)), tuple(_left_out(found))
+        current = found.current_snapshot()
+        if current is None:
+            raise NotFoundError(
+                f"{title} cannot be adopted: it has no snapshot.", hint="Create a dataset instead."
+            )
+        manifests = _Manifests(found, io, title)
+        files, notes = manifests.files(current), tuple(_left_out(found))
+        history = _history(manifests, current) if with_history else ()
     except (ValueError, ValidationError, EOFError, NotImplementedError) as exc:
         if isinstance(exc, LakebedError):
             raise
@@ -108,6 +121,7 @@ def read_table(store: Store, name: str, metadata: str | None) -> ForeignTable:
         log=log,
         check_footer=lambda footer: _difference(footer, schema.fields, mapping),
         notes=notes,
+        history=history,
     )
 
 
@@ -181,39 +195,95 @@ class _ForeignIO(StoreIO):
         return self.new_input(self._store.hadoop_uri(key) or f"{self._store.uri}/{key}")
 
 
-def _files(
-    metadata: TableMetadata, io: _ForeignIO, title: str
-) -> Iterator[tuple[str, ForeignFile]]:
-    snapshot = metadata.current_snapshot()
-    if snapshot is None:
-        raise NotFoundError(
-            f"{title} cannot be adopted: it has no snapshot.",
-            hint="Create a dataset instead.",
-        )
-    with reading(snapshot.manifest_list, "a list of manifests", hint=_LOOK):
-        manifests = snapshot.manifests(io)
-    for manifest in manifests:
-        with reading(manifest.manifest_path, "a manifest", hint=_LOOK):
-            entries = manifest.fetch_manifest_entry(io)
-        if manifest.content == ManifestContent.DELETES:
-            if entries:
-                raise cannot_adopt(title, f"{len(entries):,} files mark rows as deleted", _REWRITE)
-            continue
-        _check_spec(metadata, manifest, title)
-        for entry in entries:
-            file = entry.data_file
-            if file.file_format != FileFormat.PARQUET:
-                raise cannot_adopt(
-                    title, f"{file.file_path!r} has format {file.file_format}", _REWRITE
-                )
-            yield (
-                io.key(file.file_path),
-                ForeignFile(
-                    size_bytes=file.file_size_in_bytes,
-                    row_count=file.record_count,
-                    values=dict(_values(metadata, file.partition)),
-                ),
+@dataclass(frozen=True, slots=True)
+class _Manifests:
+    """The manifests of a table, each of which is read once.
+
+    Attributes:
+        metadata: Metadata of the table.
+        io: The store that holds them.
+        title: Title of the table in messages.
+        known: The live files of the manifests that were read.
+    """
+
+    metadata: TableMetadata
+    io: _ForeignIO
+    title: str
+    known: dict[str, dict[str, ForeignFile]] = field(default_factory=dict)
+
+    def files(self, snapshot: Snapshot) -> dict[str, ForeignFile]:
+        """Return the live files of a snapshot by key.
+
+        Raises:
+            InvalidInputError: Its rows are not just those of its live files.
+        """
+        files: dict[str, ForeignFile] = {}
+        with reading(snapshot.manifest_list, "a list of manifests", hint=_LOOK):
+            manifests = snapshot.manifests(self.io)
+        for manifest in manifests:
+            path = manifest.manifest_path
+            if path not in self.known:
+                self.known[path] = dict(_files(self.metadata, manifest, self.io, self.title))
+            files |= self.known[path]
+        return files
+
+
+def _history(manifests: _Manifests, current: Snapshot) -> tuple[ForeignVersion, ...]:
+    """Return the snapshots that led to the current one, oldest first, as far as they are kept."""
+    metadata = manifests.metadata
+    line, snapshot = [], current
+    while True:
+        line.append(snapshot)
+        parent = snapshot.parent_snapshot_id
+        before = None if parent is None else metadata.snapshot_by_id(parent)
+        if before is None:
+            break
+        snapshot = before
+    versions, live = [], dict[str, ForeignFile]()
+    for snapshot in reversed(line):
+        obstacle = ""
+        try:
+            files = manifests.files(snapshot)
+        except (LakebedError, OSError) as exc:
+            obstacle = exc.message.rstrip(".") if isinstance(exc, LakebedError) else str(exc)
+            files = {}
+        summary = snapshot.summary
+        versions.append(
+            ForeignVersion(
+                name=str(snapshot.snapshot_id),
+                operation=f"iceberg {summary.operation.value if summary else 'commit'}",
+                made_at=dt.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, dt.UTC),
+                added={key: file for key, file in files.items() if key not in live},
+                removed=frozenset(live.keys() - files.keys()),
+                obstacle=obstacle,
             )
+        )
+        live = files
+    return tuple(versions)
+
+
+def _files(
+    metadata: TableMetadata, manifest: ManifestFile, io: _ForeignIO, title: str
+) -> Iterator[tuple[str, ForeignFile]]:
+    with reading(manifest.manifest_path, "a manifest", hint=_LOOK):
+        entries = manifest.fetch_manifest_entry(io)
+    if manifest.content == ManifestContent.DELETES:
+        if entries:
+            raise cannot_adopt(title, f"{len(entries):,} files mark rows as deleted", _REWRITE)
+        return
+    _check_spec(metadata, manifest, title)
+    for entry in entries:
+        file = entry.data_file
+        if file.file_format != FileFormat.PARQUET:
+            raise cannot_adopt(title, f"{file.file_path!r} has format {file.file_format}", _REWRITE)
+        yield (
+            io.key(file.file_path),
+            ForeignFile(
+                size_bytes=file.file_size_in_bytes,
+                row_count=file.record_count,
+                values=dict(_values(metadata, file.partition)),
+            ),
+        )
 
 
 def _parts(spec: PartitionSpec) -> list[PartitionField]:
@@ -388,7 +458,7 @@ def _id_of(column: pa.Field, mapping: NameMapping | None, path: tuple[str, ...])
 def _mapped(fields: Iterable[MappedField], path: tuple[str, ...]) -> int | None:
     """Return the field id that a table maps a path of names to; None if the path is not mapped."""
     name, *inner = path
-    for field in fields:
-        if name in field.names:
-            return _mapped(field.fields, tuple(inner)) if inner else field.field_id
+    for mapped in fields:
+        if name in mapped.names:
+            return _mapped(mapped.fields, tuple(inner)) if inner else mapped.field_id
     return None
