@@ -125,13 +125,7 @@ class RowChanges:
         bucket_count = max(1, -(-row_count // HELD_ROWS))
         for bucket in range(bucket_count):
             hashed = [
-                list(
-                    at_once(
-                        lambda file, bucket=bucket: self._hashed(held, file, bucket, bucket_count),
-                        side,
-                        min(_THREADS, os.cpu_count() or 1),
-                    )
-                )
+                self._hashed_side(held, side, bucket, bucket_count)
                 for side in (step.removed, step.added)
             ]
             chosen = _differing(*hashed)
@@ -148,6 +142,14 @@ class RowChanges:
                         words = _words(len(positions[number]), is_update, plain, updated)
                         for rows, some in held.taken(file, positions[number], self.columns):
                             yield self._marked(rows, step, words.take(pa.array(some)))
+
+    def _hashed_side(
+        self, held: _Held, files: Sequence[DataFile], bucket: int, count: int
+    ) -> list[_Hashed]:
+        def of_file(file: DataFile) -> _Hashed:
+            return self._hashed(held, file, bucket, count)
+
+        return list(at_once(of_file, files, min(_THREADS, os.cpu_count() or 1)))
 
     def _hashed(self, held: _Held, file: DataFile, bucket: int, count: int) -> _Hashed:
         """Return the hashes of the rows of a bucket: equal rows, and equal keys, are in one."""
