@@ -17,7 +17,7 @@ from lakebed.model.values import Scalar
 from lakebed.state.after import NotPublished
 from lakebed.state.caught import Caught
 from lakebed.state.history import Entry
-from lakebed.state.runs import MERGE
+from lakebed.state.runs import MERGE, UPDATE_ROWS
 from lakebed.state.state import FOREIGN, State
 from lakebed.store.base import Store, validate_key
 
@@ -63,7 +63,7 @@ class ChangedRows:
             return cls(
                 inserted=0, updated=0, deleted=entry.deleted_row_count or None, rewritten=added
             )
-        if entry.operation == MERGE:
+        if entry.operation in (MERGE, UPDATE_ROWS):
             if not (entry.inserted_row_count or entry.updated_row_count or entry.deleted_row_count):
                 return cls()
             return cls(

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakebed.arrow.reading.files import FileFormat
+    from lakebed.batches.changes import Changes
     from lakebed.batches.dataset_transaction import DatasetTransaction
     from lakebed.batches.diff import Diff
     from lakebed.batches.listing import Batch
@@ -391,6 +392,61 @@ class Dataset(View):
         """
         states = [self._state_of(side) for side in (a, self if b is None else b)]
         return batches.diff.difference(self._source.store, *states)
+
+    def changes(
+        self,
+        from_version: int | Commit | Batch | Dataset,
+        to_version: int | Commit | Batch | Dataset | None = None,
+        *,
+        on: str | Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
+        net: bool = False,
+    ) -> Changes:
+        """Return the rows that the commits after one version, up to another, changed.
+
+        The changes of each commit come in the order of the commits. A row that was only rewritten,
+        such as by a compaction, is left out. An update is a deleted and an inserted row, unless
+        `on` names the key by which both are matched.
+
+        ```
+        for batch in flights.changes(3, 5, on="id").record_batches():
+            ...
+        ```
+
+        Args:
+            from_version: The version before the first change, given as for `diff`; 0 for the empty
+                dataset as it was created.
+            to_version: The version after the last change, given likewise; None for the current one.
+            on: Key fields. A deleted and an inserted row of one commit with equal keys are the two
+                images of an update: `update_before` and `update_after`. Null equals nothing.
+            columns: Fields to return, and to compare rows by; None for all of the last version.
+            net: True to compare the two versions alone: a row that came and went between them is no
+                change, and the versions between them need not exist any more.
+
+        Returns:
+            The changes, which are read on demand: as Arrow, pandas, Polars or Spark.
+
+        Raises:
+            VersionNotFoundError: There is no such version; or a cleanup took it, or one between them.
+            InvalidInputError: `to_version` is before `from_version`, a side belongs to another
+                dataset, a key is not a plain field, or the dataset has a column such as `_change`.
+            SchemaMismatchError: A column is unknown or named twice.
+
+        Cost:
+            The head, the history and the file table. No data file; see `Changes.record_batches`.
+        """
+        before = self._state_of(from_version)
+        after = self._state_of(self if to_version is None else to_version)
+        return batches.changes.find_changes(
+            self._source.store,
+            before,
+            after,
+            current=self._source.load().state,
+            entries=self._entries(),
+            on=() if on is None else given_names("on", on),
+            columns=None if columns is None else given_names("columns", columns),
+            is_net=net,
+        )
 
     def _state_of(self, side: int | Commit | Batch | Dataset) -> State:
         match side:

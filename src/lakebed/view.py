@@ -25,7 +25,7 @@ from lakebed.errors import (
 )
 from lakebed.model.dataclass_types import builder, constructor_arguments, declared_fields
 from lakebed.model.evaluate import matches, value_of
-from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses
+from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses, RowUpdate
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
     TRUE,
@@ -99,6 +99,7 @@ class View(Readable):
             "merge",
             "overwrite",
             "signal_ready",
+            "update_rows",
             "upsert",
             "writer",
         )
@@ -901,6 +902,76 @@ class View(Readable):
             spark=spark,
             dry_run=dry_run,
         )
+
+    def update_rows(
+        self,
+        values: Mapping[str, object],
+        *,
+        run: str | None = None,
+        base: Base | None = None,
+        spark: SparkSession | Literal[True] | None = None,
+    ) -> Commit | None:
+        """Set fields of the entities of the view, in one commit: an UPDATE … WHERE.
+
+        ```
+        flights.where("carrier = 'ua'").update_rows({"carrier": "upper(carrier)", "checked": True})
+        ```
+
+        A text is SQL over the columns of the entity as it was before; so text itself stands in
+        quotes, as in `"'UA'"`. Any other value is taken as it is; None is null. SQL can have
+        columns, literals, `+`, `-`, `*`, `/`, `||`, CASE, IF, CAST, COALESCE, GREATEST, LEAST,
+        UPPER, LOWER, TRIM, LTRIM, RTRIM, CONCAT, ABS and ROUND; see `docs/merge.md`.
+
+        The view only selects: an entity need not be in it afterwards. If the source of a partition
+        changes, the entity moves to its new partition. It stays with the run that wrote it. Files
+        without an entity of the view stay as they are.
+
+        Args:
+            values: New value of each field, by its name.
+            run: Name of the run, for the history.
+            base: The version that the decision was based on, as for `append`: a later commit that
+                has touched a partition of the view is a conflict. Without it, the update applies to
+                the state that it is committed to, and is repeated if another writer was faster.
+            spark: A session whose tasks do the work; True for the active one.
+
+        Returns:
+            The commit, or None if the view is empty: then there is no new version.
+
+        Raises:
+            PredicateError: A value cannot be parsed, or names an unknown column.
+            SchemaMismatchError: A field is unknown, or a value does not fit it, such as null in a
+                field that is not nullable; nothing became visible.
+            InvalidInputError: No field is given; nothing became visible.
+            CommitConflictError: A commit since the base touched one of the partitions; or other
+                writers were repeatedly faster. Nothing became visible.
+            ReadOnlyError: The dataset cannot be written.
+            CommitUnknownError: The store stopped answering; see the error.
+
+        Cost:
+            As `merge`: of the files that may hold an entity of the view, the columns of the
+            condition are read, and files with such an entity are rewritten.
+        """
+        from lakebed.state.runs import UPDATE_ROWS
+        from lakebed.work.merge import MergeTarget, update_rows
+
+        self._check_writable()
+        target = MergeTarget(
+            store=self._source.store,
+            name=self._source.name,
+            constraint=self._constraint,
+            operation=UPDATE_ROWS,
+            provided=self._supplied,
+            read=self._base_of(base),
+            run=run,
+        )
+        report = update_rows(
+            target,
+            RowUpdate(values),
+            spark=spark,
+            options=self._write_options,
+            commit_options=self._commit_options,
+        )
+        return report.commit
 
     def export_telemetry(
         self,

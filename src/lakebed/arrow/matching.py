@@ -284,7 +284,9 @@ class Matcher:
         """Columns of data files that decide the changes to their rows."""
         types = self.layout.predicate_types
         named = self.rules.looked_at(Side.TARGET)
-        return tuple(dict.fromkeys(path_of(name, types)[0] for name in named))
+        roots = tuple(dict.fromkeys(path_of(name, types)[0] for name in named))
+        # Without any, a table of the rows of a file would lose their number.
+        return roots or self.layout.descriptor.schema.names[:1]
 
     def key_values(self, most: int) -> KeyValues:
         """Return a summary of the keys.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,18 @@ import pyarrow.compute as pc
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.assignments import Computed, Constant, Function, OfColumn, Term
-from lakebed.model.merging import Assignment, PairCondition, Side
+from lakebed.model.assignments import (
+    Choice,
+    Computed,
+    Constant,
+    Converted,
+    Function,
+    OfColumn,
+    PairCondition,
+    Rounded,
+    Term,
+)
+from lakebed.model.merging import Assignment, Side
 from lakebed.model.predicate import Op, Predicate
 from lakebed.model.schema import Type
 from lakebed.plan.expression import to_arrow_expression
@@ -116,6 +126,56 @@ def _computed(term: Term, kind: pa.DataType, sides: Pairs, count: int) -> pa.Arr
         case Computed(function, parts):
             columns = [_computed(part, kind, sides, count) for part in parts]
             return _applied(function, columns).cast(kind)
+        case Rounded(part, places):
+            # As in SQL, 2.5 becomes 3 and -2.5 becomes -3.
+            column = _computed(part, kind, sides, count)
+            return pc.round(column, places, "half_towards_infinity").cast(kind)
+        case Converted(part, own, _):
+            return _converted(_computed(part, type_to_arrow(own), sides, count), kind)
+        case Choice(branches, otherwise):
+            return _first_true(branches, otherwise, kind, sides, count)
+
+
+def _first_true(
+    branches: Sequence[tuple[PairCondition, Term]],
+    otherwise: Term,
+    kind: pa.DataType,
+    sides: Pairs,
+    count: int,
+) -> pa.Array:
+    """Evaluate each term for the pairs that it is for, so that others cannot raise its errors."""
+    left, places, values = np.arange(count), [], []
+    for condition, part in branches:
+        is_met = met_by(condition, _taken(sides, left))
+        rows, left = left[is_met], left[~is_met]
+        places.append(rows)
+        values.append(_computed(part, kind, _taken(sides, rows), len(rows)))
+    places.append(left)
+    values.append(_computed(otherwise, kind, _taken(sides, left), len(left)))
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return pa.concat_arrays(values).take(pa.array(order))
+
+
+def _taken(sides: Pairs, rows: np.ndarray) -> Pairs:
+    return {side: batch.take(pa.array(rows)) for side, batch in sides.items()}
+
+
+def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Convert values to another type; raise for a value that the type cannot hold exactly."""
+    if pa.types.is_decimal(kind) and pa.types.is_integer(column.type):
+        column = column.cast(pa.decimal128(38, kind.scale))  # Arrow judges by the type alone
+    converted = column.cast(kind)
+    if pa.types.is_float32(kind) and pa.types.is_float64(column.type):
+        _check_same(column, converted.cast(column.type), kind)
+    return converted
+
+
+def _check_same(before: pa.Array, after: pa.Array, kind: pa.DataType) -> None:
+    differs = pc.and_(pc.not_equal(before, after), pc.is_finite(before))
+    if pc.any(differs).as_py():
+        value = before.filter(differs)[0].as_py()
+        msg = f"{value} is not exactly a value of type {kind}"
+        raise pa.ArrowInvalid(msg)
 
 
 def _applied(function: Function, columns: list[pa.Array]) -> pa.Array:
@@ -126,12 +186,28 @@ def _applied(function: Function, columns: list[pa.Array]) -> pa.Array:
             return pc.subtract_checked(*columns)
         case Function.MULTIPLY:
             return pc.multiply_checked(*columns)
+        case Function.DIVIDE:
+            return pc.divide_checked(*columns)
         case Function.COALESCE:
             return pc.coalesce(*columns)
         case Function.GREATEST:
             return functools.reduce(lambda one, two: _chosen(one, Op.GE, two), columns)
         case Function.LEAST:
             return functools.reduce(lambda one, two: _chosen(one, Op.LE, two), columns)
+        case Function.ABS:
+            return pc.abs_checked(*columns)
+        case Function.UPPER:
+            return pc.utf8_upper(*columns)
+        case Function.LOWER:
+            return pc.utf8_lower(*columns)
+        case Function.TRIM:
+            return pc.utf8_trim(*columns, " ")
+        case Function.LTRIM:
+            return pc.utf8_ltrim(*columns, " ")
+        case Function.RTRIM:
+            return pc.utf8_rtrim(*columns, " ")
+        case Function.CONCAT:
+            return pc.binary_join_element_wise(*columns, "")
 
 
 def _chosen(one: pa.Array, op: Op, two: pa.Array) -> pa.Array:

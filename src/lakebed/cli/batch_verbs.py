@@ -1,4 +1,4 @@
-"""Verbs on batches: batches, rerun, diff, rollback, stage, staged, commit, discard."""
+"""Verbs on batches: batches, rerun, diff, changes, rollback, stage, staged, commit, discard."""
 
 from __future__ import annotations
 
@@ -158,6 +158,48 @@ def diff(
     wanted = None if columns is None else split_names(columns)
     rows = difference.rows(wanted)
     output.rows(rows.column_names, python_rows(rows), null="null")
+
+
+@verb("changes", example="lakebed changes lake/flights 3 5 --on flight,time_hour -o jsonl")
+@takes_dataset
+@click.argument("from_version", type=int)
+@click.argument("to_version", type=int, required=False)
+@click.option(
+    "--on",
+    "keys",
+    metavar="A,B",
+    help="Key fields, by which a deleted and an inserted row are an update.",
+)
+@click.option("--columns", metavar="A,B", help="Compare and show these fields.  [default: all]")
+@click.option(
+    "--net", "is_net", is_flag=True, help="Compare the two versions alone, not each commit."
+)
+def changes(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    from_version: int,
+    to_version: int | None,
+    keys: str | None,
+    columns: str | None,
+    is_net: bool,
+) -> None:
+    """List the rows that commits inserted, deleted and updated.
+
+    FROM_VERSION is the version before the first change, TO_VERSION the one after the last, by default
+    the current one. Rows that were only rewritten are not listed. The last columns are _change
+    (insert, delete, update_before, update_after), _version and _committed_at.
+    """
+    found = repository.open(name).changes(
+        from_version,
+        to_version,
+        on=None if keys is None else split_names(keys),
+        columns=None if columns is None else split_names(columns),
+        net=is_net,
+    )
+    rows = (row for batch in found.record_batches() for row in python_rows(batch))
+    output.rows(found.schema.names, rows, null="null")
 
 
 def _in_words(difference: Diff) -> str:

@@ -50,7 +50,7 @@ def delete(
 
     --dry-run lists the files concerned, with the number of rows that would be deleted.
     """
-    store, view = _open(target, storage_options, where)
+    store, view = open_rows(target, storage_options, where)
     basis: Base | None = base
     if is_dry_run or not is_sure:
         with output.progress("Looking for the rows"):
@@ -80,7 +80,10 @@ def delete(
     output.record(record, facts=facts_of(record))
 
 
-def _open(target: str, storage_options: Mapping[str, str], where: str | None) -> tuple[Store, View]:
+def open_rows(
+    target: str, storage_options: Mapping[str, str], where: str | None
+) -> tuple[Store, View]:
+    """Return the view of a view: URI, or of the rows of a dataset that meet a condition."""
     if target.startswith("view:"):
         if where is not None:
             message = "A view: URI already selects the rows; leave --where out."

@@ -29,6 +29,11 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "merge",
             "Update, delete and insert rows by keys, in one commit.",
         ),
+        "update": Home(
+            "lakebed.cli.update_verb",
+            "update",
+            "Set fields of the rows of a view, in one commit.",
+        ),
         "delete": Home("lakebed.cli.delete", "delete", "Delete the rows of a view, in one commit."),
         "query": Home("lakebed.cli.data", "query", "Read rows."),
         "sql": Home("lakebed.cli.data", "sql", "Query datasets in SQL with DuckDB; read-only."),
@@ -69,6 +74,11 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         ),
         "diff": Home(
             "lakebed.cli.batch_verbs", "diff", "Compare two versions, partition by partition."
+        ),
+        "changes": Home(
+            "lakebed.cli.batch_verbs",
+            "changes",
+            "List the rows that commits inserted, deleted and updated.",
         ),
         "rollback": Home(
             "lakebed.cli.batch_verbs",

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from lakebed.common.given import check_given
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, PredicateError, SchemaMismatchError
-from lakebed.model.assignments import Constant, OfColumn, Term, columns_in
+from lakebed.model.assignments import Constant, OfColumn, PairCondition, Term, columns_in
 from lakebed.model.names import nearest
 from lakebed.model.predicate import (
     TRUE,
@@ -30,13 +30,10 @@ from lakebed.model.predicate import (
     leaves,
     map_leaves,
 )
-from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Struct, Type
-from lakebed.model.sql_predicates import Compared, parse_sql, parse_term
+from lakebed.model.schema import Decimal, Primitive, Schema, Type
+from lakebed.model.sql_predicates import Compared, parse_sql
+from lakebed.model.sql_terms import pair_condition, parse_term
 from lakebed.model.values import Scalar, check_value
-
-# The type of the two rows, which are records when a condition is evaluated; their columns are typed
-# separately.
-_RECORD = Struct((Field(name="row", type=Primitive(Kind.BOOLEAN)),))
 
 IfMatched = Literal["update", "delete", "ignore"]
 IfNotMatched = Literal["insert", "ignore"]
@@ -57,32 +54,6 @@ class Side(StrEnum):
         """Return the names that belong to this side, without the prefix."""
         prefix = f"{self}."
         return tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairCondition:
-    """A condition on a pair of matching rows, or on one row of the data.
-
-    Attributes:
-        predicate: A predicate on columns `target.x` and `source.x`, and on comparisons of two of
-            them.
-        compared: These comparisons, by their names in the predicate.
-        types: Types of all columns that the predicate names, and of the two rows as records.
-    """
-
-    predicate: Predicate
-    compared: Mapping[str, Compared]
-    types: Mapping[str, Type]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns that the condition reads."""
-        named = dict.fromkeys(
-            name for name in columns_of(self.predicate) if name not in self.compared
-        )
-        for pair in self.compared.values():
-            named.update(dict.fromkeys((pair.left, pair.right)))
-        return tuple(named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +142,24 @@ class MergeClauses:
                 f"{name} is given, but {by} is {getattr(self, by)!r}.",
                 hint=f"Give {by} as {needed}, or leave {name} out.",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class RowUpdate:
+    """Arguments of `update_rows`; see `View.update_rows`.
+
+    Attributes:
+        values: New value of each field, as SQL text over the columns of the row or as a value.
+    """
+
+    values: Mapping[str, object]
+
+    def __post_init__(self) -> None:
+        remedy = 'Give values by field, such as {"delay": "delay + 1"}.'
+        if not isinstance(self.values, Mapping):
+            raise InvalidInputError(f"update_rows() with {shown(self.values)}.", hint=remedy)
+        if not self.values:
+            raise InvalidInputError("update_rows() with no field to set.", hint=remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +270,32 @@ def bind_clauses(
     return rules
 
 
+def bind_update(
+    update: RowUpdate, schema: Schema, columns: Mapping[str, Type], where: Predicate
+) -> MergeRules:
+    """Return an update of rows as a merge without data.
+
+    Args:
+        update: The fields to set, and their values.
+        schema: Schema of the dataset.
+        columns: Types of all its columns that may stand in a predicate.
+        where: Condition of the rows, bound.
+
+    Raises:
+        InvalidInputError: A value does not fit its field.
+        PredicateError: A value cannot be read, or names an unknown column.
+        SchemaMismatchError: A field is unknown.
+    """
+    return MergeRules(
+        on=(),
+        matched="ignore",
+        not_matched="ignore",
+        missing="update",
+        missing_updates=_set(update.values, schema, columns, prefix=f"{Side.TARGET}."),
+        missing_where=where,
+    )
+
+
 def _check_keys(on: Sequence[str], data: Mapping[str, Type], schema: Schema) -> None:
     for name in on:
         if name not in schema and "," in name:
@@ -319,20 +334,7 @@ def _condition(text: str | None, types: Mapping[str, Type]) -> PairCondition | N
     if text is None:
         return None
     compared: dict[str, Compared] = {}
-    predicate = _parsed(text, types, compared)
-    boolean = Primitive(Kind.BOOLEAN)
-    all_types: dict[str, Type] = {
-        **dict.fromkeys(map(str, Side), _RECORD),
-        **types,
-        **dict.fromkeys(compared, boolean),
-    }
-    named = {
-        *columns_of(predicate),
-        *(n for pair in compared.values() for n in (pair.left, pair.right)),
-    }
-    # Tasks receive only the types that the condition needs.
-    kept = {name: kind for name, kind in all_types.items() if name in named or name in set(Side)}
-    return PairCondition(predicate=bind(predicate, kept), compared=compared, types=kept)
+    return pair_condition(_parsed(text, types, compared), compared, types)
 
 
 def _parsed(
@@ -394,20 +396,20 @@ def _assignments(
 
 
 def _set(
-    values: Mapping[str, object], schema: Schema, types: Mapping[str, Type]
+    values: Mapping[str, object], schema: Schema, types: Mapping[str, Type], prefix: str = ""
 ) -> tuple[Assignment, ...]:
     return tuple(
-        Assignment(name, _term(value, schema.get(name).type, name, types))
+        Assignment(name, _term(value, schema.get(name).type, name, types, prefix))
         for name, value in values.items()
     )
 
 
-def _term(value: object, kind: Type, name: str, types: Mapping[str, Type]) -> Term:
+def _term(value: object, kind: Type, name: str, types: Mapping[str, Type], prefix: str) -> Term:
     if isinstance(value, str):
         try:
-            return parse_term(value, types, kind, name)
+            return parse_term(value, types, kind, name, prefix=prefix)
         except PredicateError as exc:
-            raise _naming_sides(exc, value, types) from exc
+            raise exc if prefix else _naming_sides(exc, value, types) from exc
     return Constant(_constant(value, kind, name))
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from lakebed.common.shown import counted, shown
 from lakebed.errors import InvalidInputError, PredicateError
-from lakebed.model.assignments import Computed, Constant, Function, OfColumn, Term
 from lakebed.model.names import nearest
 from lakebed.model.predicate import (
     FALSE,
@@ -87,27 +86,6 @@ def parse_sql(
         predicate = _Reader(text, types, compared, given).read(tree)
         given.check_all_used()
         return predicate
-    except RecursionError as exc:
-        raise _unreadable(text, "it is nested too deeply") from exc
-
-
-def parse_term(text: str, types: Mapping[str, Type], kind: Type, column: str) -> Term:
-    """Read the term that a field is set to from SQL text; literals get the type of the field.
-
-    Supported are columns, literals, NULL, `+`, `-` and `*`, COALESCE, GREATEST and LEAST.
-
-    Args:
-        text: The term, as after `SET x =`.
-        types: Types of the columns that the text may name.
-        kind: The type of the field.
-        column: The name of the field.
-
-    Raises:
-        PredicateError: As for `parse_sql`.
-    """
-    tree = _tree_of(text)
-    try:
-        return _TermReader(text, types, kind, column).read(tree)
     except RecursionError as exc:
         raise _unreadable(text, "it is nested too deeply") from exc
 
@@ -561,67 +539,30 @@ class _Reader:
         )
 
 
-class _TermReader:
-    def __init__(self, text: str, types: Mapping[str, Type], kind: Type, column: str) -> None:
-        from sqlglot import expressions as exp
+def read_tree(text: str) -> exp.Expr:
+    """Return the tree of SQL text that stands behind WHERE, or behind `SET x =`.
 
-        self._exp = exp
-        self._text = text
-        self._kind = kind
-        self._column = column
-        # Literals have the type of the field, even if a column has the same name.
-        self._reader = _Reader(text, {**types, column: kind})
-        self._types = types
-        self._functions: dict[type[exp.Expr], Function] = {
-            exp.Add: Function.ADD,
-            exp.Sub: Function.SUBTRACT,
-            exp.Mul: Function.MULTIPLY,
-            exp.Coalesce: Function.COALESCE,
-            exp.Greatest: Function.GREATEST,
-            exp.Least: Function.LEAST,
-        }
+    Raises:
+        PredicateError: The text does not parse.
+    """
+    return _tree_of(text)
 
-    def read(self, node: exp.Expr) -> Term:
-        exp = self._exp
-        match node:
-            case exp.Paren():
-                return self.read(node.this)
-            case exp.Null():
-                return Constant(None)
-            case exp.Column() | exp.Dot():
-                name = self._reader._column(node)
-                check_columns(NullCheck(name), self._types)
-                return OfColumn(name)
-        function = self._functions.get(type(node))
-        if function is None:
-            return self._constant(node)
-        if function in (Function.COALESCE, Function.GREATEST, Function.LEAST):
-            parts = [node.this, *node.expressions]
-        else:
-            parts = [node.args["this"], node.args["expression"]]
-            if (
-                not isinstance(self._kind, Decimal)
-                and _kind_of(self._kind) not in INTEGERS | FLOATS
-            ):
-                raise PredicateError(
-                    f"{shown(node.sql(dialect='spark'))} is computed for column {self._column!r}, "
-                    f"which is of type {self._kind}.",
-                    hint="Compute with numbers only.",
-                )
-        return Computed(function, tuple(map(self.read, parts)))
 
-    def _constant(self, node: exp.Expr) -> Term:
-        try:
-            return Constant(self._reader._literal(node, self._column))
-        except PredicateError as exc:
-            if not exc.message.startswith("Cannot use "):
-                raise
-            raise PredicateError(
-                f"Cannot use {shown(node.sql(dialect='spark'))} for column {self._column!r} in "
-                f"{shown(self._text)}.",
-                hint="Give source.x, target.x, a literal, +, -, *, COALESCE, GREATEST or LEAST of "
-                "them; compute anything else in the data beforehand.",
-            ) from exc
+def read_predicate(
+    node: exp.Expr, text: str, types: Mapping[str, Type], compared: dict[str, Compared]
+) -> Predicate:
+    """Read a predicate from a part of a tree; see `parse_sql`."""
+    return _Reader(text, types, compared).read(node)
+
+
+def read_column(node: exp.Expr, text: str, types: Mapping[str, Type]) -> str:
+    """Read the name of a known column from a part of a tree."""
+    return _Reader(text, types)._column(node)
+
+
+def read_literal(node: exp.Expr, text: str, types: Mapping[str, Type], column: str) -> Scalar:
+    """Read a literal from a part of a tree, in the type of a column."""
+    return _Reader(text, types)._literal(node, column)
 
 
 def _bytes(digits: str, column: str) -> bytes:

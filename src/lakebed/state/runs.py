@@ -30,9 +30,10 @@ from lakebed.store.segments import Segment, read_segment
 
 SUFFIX = ".json.zst"
 MERGE = "merge"
+UPDATE_ROWS = "update_rows"
 NO_RUN = ""  # for a file that was carried into the batch of a run, but whose rows have no run
 # Files that these operations rewrite belong to other runs than the one that rewrites them.
-REWRITING = frozenset({"compact", "delete", MERGE, "promote"})
+REWRITING = frozenset({"compact", "delete", MERGE, "promote", UPDATE_ROWS})
 _LOSS = "Data files are not affected; only the record of the runs that wrote them is."
 
 

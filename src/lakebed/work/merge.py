@@ -28,10 +28,17 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import field_to_arrow, type_from_arrow
-from lakebed.model.assignments import columns_in
+from lakebed.model.assignments import columns_of_type
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import staging_folder
-from lakebed.model.merging import MergeClauses, MergeRules, Side, bind_clauses
+from lakebed.model.merging import (
+    MergeClauses,
+    MergeRules,
+    RowUpdate,
+    Side,
+    bind_clauses,
+    bind_update,
+)
 from lakebed.model.predicate import (
     FALSE,
     TRUE,
@@ -69,6 +76,7 @@ _THREADS = 4
 _FILES_AT_ONCE = 32  # that one task inspects
 # Rows whose keys are looked up together: each lookup builds a table of all keys of the data.
 _ROWS_AT_ONCE, _MOST_ROWS_AT_ONCE = 2**20, 2**22
+MOST_KEPT = 2**25  # changed rows whose positions stay in memory between inspection and rewriting
 _FEW_ROWS = 100_000  # of the data; this process handles them faster than a Spark job
 # Values of a key column that are listed to find files; for more, the range of the values is used.
 _MOST_VALUES = 100_000
@@ -125,6 +133,7 @@ class MergeTarget:
         store: The store that holds the dataset.
         name: Name of the dataset.
         constraint: Predicate of the view: no row outside can match, be missing or be inserted.
+        operation: Operation of the commit.
         provided: Returns the values of provided partition fields in the view, for a state.
         read: The state that the data was made from; None for the state at the start.
         run: Name of the run.
@@ -133,6 +142,7 @@ class MergeTarget:
     store: Store
     name: str
     constraint: Predicate = TRUE
+    operation: str = MERGE
     provided: Callable[[State], Mapping[str, Scalar]] = lambda _: {}
     read: State | None = None
     run: str | None = None
@@ -173,18 +183,52 @@ def merge(
         if not rows.schema.names:
             rows, clauses = _no_rows(clauses, state.descriptor.schema)
         work = _Merge(target, clauses, rows, workers, options, spark if is_distributed else None)
-        if is_dry_run:
-            return work.dry_run(state)
-        for round_ in range(_ROUNDS):
-            try:
-                with Transaction.begin(
-                    store, target.name, MERGE, run=target.run, options=commit_options
-                ) as transaction:
-                    return work.run(transaction)
-            except CommitConflictError:
-                # At the last moment, others rewrote or added a file with matching rows.
-                if target.read is not None or round_ == _ROUNDS - 1:
-                    raise
+        return work.dry_run(state) if is_dry_run else _in_rounds(work, target, commit_options)
+
+
+def update_rows(
+    target: MergeTarget,
+    update: RowUpdate,
+    *,
+    spark: SparkSession | Literal[True] | None = None,
+    options: WriteOptions | None = None,
+    commit_options: CommitOptions | None = None,
+) -> MergeReport:
+    """Set fields of the rows of a view; see `View.update_rows`.
+
+    It is a merge without data, in which all rows of the view are missing. Unlike that of a merge,
+    the view only selects rows: they may leave it, as in SQL.
+    """
+    store, state = target.store, read_own_head(target.store, target.name).state
+    if state.descriptor.format == "submissions":
+        raise InvalidInputError(
+            f"Dataset {target.name!r} is of submissions, whose fields cannot be set.",
+            hint="Their fields stand in the document: rerun what wrote them, or delete and append.",
+        )
+    workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
+    is_distributed = spark is not None and store.is_shared
+    rows = HeldRows(pa.schema([]), [])
+    work = _Merge(target, update, rows, workers, options, spark if is_distributed else None)
+    return _in_rounds(work, target, commit_options)
+
+
+def _in_rounds(
+    work: _Merge, target: MergeTarget, commit_options: CommitOptions | None
+) -> MergeReport:
+    for round_ in range(_ROUNDS):
+        try:
+            with Transaction.begin(
+                target.store,
+                target.name,
+                target.operation,
+                run=target.run,
+                options=commit_options,
+            ) as transaction:
+                return work.run(transaction)
+        except CommitConflictError:
+            # Others rewrote a file with matching rows, or added one at the last moment.
+            if target.read is not None or round_ == _ROUNDS - 1:
+                raise
     raise AssertionError  # the last round returns or raises
 
 
@@ -300,6 +344,14 @@ class _Outcome:
         self.changes: dict[str, FileChanges] = {}
         self.is_matched = np.zeros(row_count, dtype=bool)
         self.known: frozenset[str] = frozenset()
+        self._kept_count = 0
+
+    def keep(self, changes: FileChanges) -> None:
+        """Keep the changes of a file, unless there are very many: it is looked at again then."""
+        count = changes.updated_count + len(changes.deleted)
+        if self._kept_count + count <= MOST_KEPT:
+            self._kept_count += count
+            self.changes[changes.label] = changes
 
     def add(self, results: Sequence[_Inspected]) -> bool:
         """Add results, and return whether more rows of the data match than before."""
@@ -324,7 +376,7 @@ class _Merge:
     def __init__(
         self,
         target: MergeTarget,
-        clauses: MergeClauses,
+        clauses: MergeClauses | RowUpdate,
         rows: HeldRows | StoredRows,
         workers: Workers,
         options: WriteOptions | None,
@@ -438,13 +490,27 @@ class _Merge:
         schema = state.descriptor.schema
         data, columns = _types_of(self._rows.schema, schema), state.layout.predicate_types
         constraint = bind(self._target.constraint, columns)
-        rules = bind_clauses(self._clauses, data, schema, columns, constraint)
+        if isinstance(self._clauses, RowUpdate):
+            rules = bind_update(self._clauses, schema, columns, constraint)
+        else:
+            rules = bind_clauses(self._clauses, data, schema, columns, constraint)
         for assignment in (*rules.updates, *rules.missing_updates):
-            for name in columns_in(assignment.term):
+            for name in columns_of_type(assignment.term):
                 side, _, column = name.partition(".")
                 kind = data[column] if side == Side.SOURCE else columns[column]
                 given = Schema(fields=(Field(name=assignment.name, type=kind),))
-                check_types(given, state.descriptor)
+                try:
+                    check_types(given, state.descriptor)
+                except SchemaMismatchError as exc:
+                    if column == assignment.name:
+                        raise
+                    wanted = schema.get(assignment.name).type
+                    raise SchemaMismatchError(
+                        f"Field {assignment.name!r} of type {wanted} is set by column {column!r} "
+                        f"of type {kind}.",
+                        hint="Convert it by CAST where the value stays the same, or widen the "
+                        "field.",
+                    ) from exc
         return rules
 
     def _predicate(self, matcher: Matcher, state: State) -> Predicate:
@@ -477,7 +543,8 @@ class _Merge:
         def of_chunk(chunk: Sequence[DataFile]) -> list[_Inspected]:
             changes = matcher.look(store, chunk)
             if keeps is not None:
-                keeps.update((change.label, change) for change in changes)
+                for change in changes:
+                    outcome.keep(change)
             return [_Inspected.of(change) for change in changes]
 
         chunks = self._chunks(files, state)
