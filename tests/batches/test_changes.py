@@ -190,7 +190,7 @@ def test_older_files_are_read_with_the_last_schema(dataset: Dataset) -> None:
         ((0,), {"on": "ID"}, SchemaMismatchError, "Did you mean 'id'?"),
         ((0,), {"on": ["id", "id"]}, InvalidInputError, "twice"),
         ((0,), {"columns": ["w"]}, SchemaMismatchError, "'w'"),
-        ((0,), {"columns": ["batch_id"]}, InvalidInputError, "says where a row lies"),
+        ((0,), {"columns": ["batch_id"]}, InvalidInputError, "it locates a row"),
         ((0,), {"columns": []}, LakebedError, ""),
     ],
 )

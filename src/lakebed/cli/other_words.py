@@ -26,7 +26,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "history": "log commits versions snapshots describe-history refs",
         "list": "ls dir tables datasets show-tables list-tables",
         "schema show": "columns fields",
-        "schema update": "alter alter-table add-column evolve update",
+        "schema update": "alter alter-table add-column evolve",
         "drop": "drop-table drop-dataset destroy rm remove",
         "rerun": "replay retry",
         "diff": "compare",
