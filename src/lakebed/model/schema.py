@@ -214,6 +214,24 @@ def _type_text(field: Field) -> str:
     return f"{field.type}" if field.nullable else f"{field.type}, not null"
 
 
+def walk(fields: Iterable[Field], place: str = "") -> Iterator[tuple[str, Field]]:
+    """Yield all fields with their paths, such as `a`, `a.b`, `a[].b` and `a{}.b`.
+
+    Args:
+        fields: Of a record.
+        place: What their paths begin with.
+    """
+    for member in fields:
+        path = f"{place}{member.name}"
+        yield path, member
+        kind, inner = member.type, path
+        while isinstance(kind, ListOf | MapOf):
+            inner += "[]" if isinstance(kind, ListOf) else "{}"
+            kind = kind.element if isinstance(kind, ListOf) else kind.value
+        if isinstance(kind, Struct):
+            yield from walk(kind.fields, f"{inner}.")
+
+
 def dotted_types(fields: Iterable[Field]) -> dict[str, Type]:
     """Return the types of fields and of all that lies in their records, as in `position.latitude`.
 

@@ -143,7 +143,7 @@ class PartitionFunction(ABC):
     @property
     def call(self) -> str:
         """The function and its source, as errors name it."""
-        return f"{self.type_name}({self.source})"
+        return f"{self.type_name}({field_text(self.source)})"
 
     @property
     def stores_source(self) -> bool:
@@ -166,7 +166,7 @@ class PartitionFunction(ABC):
 
     def __str__(self) -> str:
         arguments = [field_text(self.source), *self.argument_texts()]
-        return f"{self.type_name}({', '.join(arguments)}) as {self.name}"
+        return f"{self.type_name}({', '.join(arguments)}) as {field_text(self.name)}"
 
     def argument_texts(self) -> list[str]:
         """Return the arguments behind the source, as the short form has them."""
@@ -312,7 +312,7 @@ def find_type(schema: Schema, path: str) -> Type | None:
     return None if field is None else field.type
 
 
-_WORD = re.compile(r"[A-Za-z0-9_.]+")
+_WORD = re.compile(r"[\w.]+")
 
 
 def field_text(source: str) -> str:

@@ -20,6 +20,7 @@ from lakebed.model.schema import (
     Primitive,
     Struct,
     Type,
+    walk,
 )
 from lakebed.model.values import Scalar
 from lakebed.state.state import State
@@ -31,6 +32,7 @@ from lakebed.tables import shown_facts
 # names. Readers ignore the feature.
 WRITER_FEATURE = "lakebed"
 _NTZ = "timestampNtz"
+_REFUSED = frozenset(" ,;{}()\n\t=")  # in names of columns, by Delta's protocol
 
 _KINDS = {
     Kind.BOOLEAN: "boolean",
@@ -109,6 +111,7 @@ def table_metadata(state: State) -> TableMetadata:
     )
     fields = (*declared, *derived)
     shown_facts.check_cases(state, fields, "Delta")
+    _check_names(state, fields)
     used = {kind for field in fields for kind in _kinds(field)}
     return TableMetadata(
         schema=_struct(fields, ""),
@@ -116,6 +119,18 @@ def table_metadata(state: State) -> TableMetadata:
         protocol=_protocol([_NTZ] if Kind.TIMESTAMP_NTZ in used else []),
         properties=_PROPERTIES | _skipping(state),
     )
+
+
+def _check_names(state: State, fields: Sequence[Field]) -> None:
+    for path, field in walk(fields):
+        signs = sorted(_REFUSED.intersection(field.name))
+        if signs:
+            raise InvalidInputError(
+                f"Field {path!r} of dataset {state.name!r} has {' and '.join(map(repr, signs))} in "
+                "its name, which Delta refuses in tables without column mapping.",
+                hint=f"Rename it, such as to {''.join('_' if c in _REFUSED else c for c in field.name)!r}"
+                ", or publish an Iceberg table, which can hold the name.",
+            )
 
 
 def _skipping(state: State) -> dict[str, str]:
