@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from lakebed.common.html import MAX_ITEMS, facts_to_html, shortened
+from lakebed.common.shown import cut
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.names import find_alike, nearest
 
@@ -120,7 +121,7 @@ class Field:
         nullable: Whether it may be null.
         default: Value for data that lacks the field, of the field's type; or `MISSING`. Of a
             list or map only the empty one.
-        doc: What it means.
+        doc: The comment on it: what it means.
     """
 
     name: str
@@ -163,7 +164,10 @@ class Schema:
 
     def _repr_html_(self) -> str:
         rows = [*self.fields][: MAX_ITEMS * 5]
-        facts: dict[str, object] = {field.name: _type_text(field) for field in rows}
+        facts: dict[str, object] = {
+            field.name: _type_text(field) + (f" · {cut(field.doc)}" if field.doc else "")
+            for field in rows
+        }
         if len(rows) < len(self.fields):
             facts["…"] = f"{len(self.fields) - len(rows):,} more"
         return facts_to_html(f"Schema {self.name}", facts)
