@@ -47,7 +47,7 @@ def test_rows_bounds_what_is_looked_at(cli, write) -> None:
 
 
 def test_bad_name_comes_with_a_legal_one(cli, write) -> None:
-    error = cli.error("schema", "infer", write("a.csv", "dep delay\n1\n"))
+    error = cli.error("schema", "infer", write("a.csv", "dep.delay\n1\n"))
 
     assert error["code"] == "invalid-name"
     assert "'dep_delay'" in error["hint"]

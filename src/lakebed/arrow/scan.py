@@ -22,7 +22,7 @@ from lakebed.errors import (
     DamagedFileError,
     SchemaMismatchError,
 )
-from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.arrow_types import commented, type_to_arrow
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate, map_leaves, roots_of
@@ -55,7 +55,7 @@ def output_schema(layout: Layout, columns: Sequence[str] | None) -> pa.Schema:
     for name in names:
         if name not in types:
             layout.descriptor.schema.get(name)  # raises an error that names the nearest field
-    return pa.schema([pa.field(name, type_to_arrow(types[name])) for name in names])
+    return pa.schema(map(commented, layout.fields_of(names)))
 
 
 def _check_columns(names: tuple[str, ...]) -> None:

@@ -19,7 +19,6 @@ from lakebed.cli.data import (
     rows_of,
     run_option,
     show_commit,
-    split_names,
     takes_files,
 )
 from lakebed.cli.inputs import Inputs
@@ -29,6 +28,7 @@ from lakebed.cli.shared_options import parse_time, takes_dataset, verb
 from lakebed.common.shown import counted, facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import ChecksFailedError
+from lakebed.model.names import split_names
 from lakebed.repository import Repository
 from lakebed.work.rollback import Restoration
 

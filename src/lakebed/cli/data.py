@@ -33,6 +33,7 @@ from lakebed.commit import Commit
 from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, LakebedError
+from lakebed.model.names import split_names
 from lakebed.repository import Repository, open_repository
 from lakebed.state.committing import CommitOptions
 from lakebed.view import View
@@ -287,11 +288,6 @@ def query(
             output.note(f"First {limit} rows; --limit shows more, -o jsonl all.")
         return
     output.rows(_names(dataset, wanted), _rows(view, wanted, limit), null="null")
-
-
-def split_names(text: str) -> list[str]:
-    """Return the names of a comma-separated list."""
-    return [name.strip() for name in text.split(",")]
 
 
 def _names(dataset: Dataset, wanted: list[str] | None) -> list[str]:

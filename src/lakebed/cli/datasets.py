@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -36,6 +38,7 @@ from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.keys import BATCH_ID, BATCH_IDS, BatchIds
 from lakebed.model.locations import shell_address
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.partition.function import field_text
 from lakebed.model.partition.repeating import warn_of_repetition
 from lakebed.model.schema import Schema
 from lakebed.model.totals import known_total
@@ -129,7 +132,8 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
     if levels := _levels(inputs.locations, path):
         output.note(
             f"Directory names ({', '.join(levels)}) do not become fields. To keep the files in place, "
-            f"with these partitions: lakebed adopt {path} --partition-by {','.join(levels)}"
+            f"with these partitions: lakebed adopt {path} --partition-by "
+            f"{shlex.quote(','.join(map(field_text, levels)))}"
         )
     return schema
 
@@ -141,7 +145,7 @@ def _levels(locations: Sequence[str], folder: Path) -> tuple[str, ...]:
         for level in Path(location).parts[len(folder.parts) : -1]:
             name, sign, _ = level.partition("=")
             if sign and name and name != BATCH_ID:
-                names[visible(name)] = None
+                names[visible(urllib.parse.unquote(name))] = None
     return tuple(names)
 
 

@@ -20,7 +20,6 @@ from lakebed.cli.data import (
     begun_on,
     begun_option,
     run_option,
-    split_names,
     takes_files,
 )
 from lakebed.cli.inputs import Inputs, find_inputs
@@ -31,6 +30,7 @@ from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched
+from lakebed.model.names import split_names
 from lakebed.model.schema import Schema
 from lakebed.repository import Repository
 from lakebed.view import View

@@ -16,7 +16,7 @@ from lakebed.arrow.kernel import WriteOptions as FileOptions
 from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
 from lakebed.model.moments import to_moment
-from lakebed.model.names import nearest
+from lakebed.model.names import nearest, split_names
 from lakebed.model.uri import KINDS, Address, parse_uri
 
 STORAGE_PREFIX = "storage."
@@ -183,7 +183,7 @@ class OptionTexts:
         )
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Take an option that names columns: `a, b`, or as JSON `["a", "b"]`.
+        """Take an option that names columns: ``a, `b, c` ``, or as JSON `["a", "b, c"]`.
 
         Raises:
             InvalidInputError: The value names no column, or is not such a list.
@@ -191,7 +191,7 @@ class OptionTexts:
         text = self.text(name)
         if text is None:
             return None
-        names: object = [part.strip() for part in text.split(",")]
+        names: object = split_names(text)
         if text.lstrip().startswith("["):
             try:
                 names = json.loads(text)

@@ -21,6 +21,8 @@ from lakebed.model.schema import (
     Type,
 )
 
+COMMENT = b"comment"  # key of a field's metadata, as deltalake and others have it
+
 _TO_ARROW = {
     Kind.BOOLEAN: pa.bool_(),
     Kind.INT: pa.int32(),
@@ -61,7 +63,8 @@ _FROM_ARROW = (
 def schema_from_arrow(schema: pa.Schema, *, strict_names: bool = True) -> Schema:
     """Read a schema from Arrow.
 
-    Narrow types become the next wider type of `Kind`; dictionaries become their value type.
+    Narrow types become the next wider type of `Kind`; dictionaries become their value type. The value
+    of `comment` in the metadata of a field becomes its comment.
 
     Raises:
         SchemaMismatchError: A type is not supported or nested too deep, or a column has the null
@@ -136,10 +139,12 @@ def _field(field: pa.Field, place: str, strict_names: bool) -> Field:  # noqa: F
     if strict_names:
         check_field_name(field.name)
     here = f"{place}.{field.name}" if place else field.name
+    comment = (field.metadata or {}).get(COMMENT, b"")
     return Field(
         name=field.name,
         type=type_from_arrow(field.type, place=here, strict_names=strict_names),
         nullable=field.nullable,
+        doc=comment.decode(errors="replace"),
     )
 
 
@@ -181,8 +186,14 @@ def schema_to_arrow(schema: Schema) -> pa.Schema:
 
 
 def field_to_arrow(field: Field) -> pa.Field:
-    """Return one field as an Arrow field."""
+    """Return one field as an Arrow field, without its comment, which is not part of the data."""
     return pa.field(field.name, type_to_arrow(field.type), nullable=field.nullable)
+
+
+def commented(field: Field) -> pa.Field:
+    """Return one field as Arrow, with its comment in the metadata."""
+    metadata = {COMMENT: field.doc.encode(errors="replace")} if field.doc else None
+    return field_to_arrow(field).with_metadata(metadata)
 
 
 def type_to_arrow(kind: Type) -> pa.DataType:

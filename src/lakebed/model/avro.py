@@ -8,8 +8,8 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from lakebed.errors import InvalidInputError, SchemaMismatchError
-from lakebed.model.names import check_field_name
+from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
+from lakebed.model.names import check_field_name, is_avro_name
 from lakebed.model.schema import (
     MISSING,
     Decimal,
@@ -22,6 +22,7 @@ from lakebed.model.schema import (
     Struct,
     Type,
     avro_name,
+    walk,
 )
 from lakebed.model.values import EPOCH, check_value, to_micros
 
@@ -312,6 +313,21 @@ def check_depth(schema: Schema, *, is_parquet: bool) -> None:
                 groups = 0
         if depth > MAX_DEPTH or (is_parquet and groups > _MAX_GROUPS):
             raise _too_deep(place)
+
+
+def check_avro_names(schema: Schema) -> None:
+    """Check that files of Avro can hold the names of all fields.
+
+    Raises:
+        InvalidNameError: One is no name to Avro; the message has its path.
+    """
+    for path, field in walk(schema.fields):
+        if not is_avro_name(field.name):
+            raise InvalidNameError(
+                f"Files of Avro cannot hold the field name {path!r}.",
+                hint="Avro takes letters of ASCII, digits and '_', and no digit first: rename the "
+                f"field, such as to {avro_name(field.name)!r}, or use the format parquet.",
+            )
 
 
 def schema_to_avro(schema: Schema) -> dict[str, Any]:

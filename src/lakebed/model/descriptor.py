@@ -17,11 +17,11 @@ from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.shown import cut
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import find_arrow_schema, schema_from_arrow
-from lakebed.model.avro import check_depth, schema_from_avro, schema_to_avro
+from lakebed.model.avro import check_avro_names, check_depth, schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import declared_fields, schema_from_dataclass
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.kite_forms import MAPPING, find_mapping, find_strategy
-from lakebed.model.names import nearest
+from lakebed.model.names import MAX_COMPONENT_BYTES, check_encoded_length, nearest
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Type, dotted_types
 from lakebed.model.spark_types import schema_from_spark
@@ -190,6 +190,8 @@ class DatasetDescriptor:
             )
         check_depth(self.schema, is_parquet=self.format == "parquet")
         self.partition_by.check(self.schema)
+        if self.format == "avro":
+            check_avro_names(self.schema)
         if self.format == "submissions":
             self._check_submissions()
         self._check_index()
@@ -239,6 +241,7 @@ class DatasetDescriptor:
                 or f"Columns are: {', '.join(self.schema.names)}. Drop the index of a column "
                 "together with the column.",
             )
+        check_encoded_length(name, MAX_COMPONENT_BYTES, "the indexed column")
         kind = self.schema.get(name).type
         if not isinstance(kind, Primitive | Decimal):
             raise InvalidInputError(

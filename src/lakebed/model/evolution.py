@@ -276,8 +276,10 @@ def changes(old: Schema, new: Schema) -> tuple[str, ...]:
         if was is None:
             differences.append(f"+{field.name}: {field.type}")
             continue
-        if was.type != field.type:
+        if str(was.type) != str(field.type):
             differences.append(f"{field.name}: {was.type} to {field.type}")
+        elif was.type != field.type:
+            differences.append(f"{field.name}: fields inside")
         if was.nullable != field.nullable:
             differences.append(f"{field.name}: nullable")
         if was.default != field.default:

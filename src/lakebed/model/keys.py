@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CorruptMetadataError, InvalidInputError, PartitionSpecError
+from lakebed.model.names import MAX_COMPONENT_BYTES
 from lakebed.model.schema import Type
 from lakebed.model.values import Scalar, format_value, parse_value
 
@@ -41,7 +42,6 @@ _HEX_DIGITS = 32  # of a UUID
 _OWN_FILE_NAME = re.compile(
     rf"(?:^|/){OWN_FILE_PREFIX}(?:{_SCHEMA_NUMBER.pattern}-)?([0-9a-f]{{{_HEX_DIGITS}}})$"
 )
-MAX_COMPONENT_BYTES = 255  # longest file name on POSIX systems
 
 BATCH_IDS = "batch.ids"
 """The property of a dataset that names the form of its batch ids."""

@@ -32,7 +32,7 @@ from lakebed.model.keys import (
 )
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition import PartitionStrategy
-from lakebed.model.schema import Schema, Type, dotted_types
+from lakebed.model.schema import Field, Schema, Type, dotted_types
 from lakebed.model.values import Scalar
 
 TABLE = "data"  # Kartothek's table name; gives Kite's /data/users/data/userId_hash=15
@@ -229,6 +229,21 @@ class Layout:
         """All columns that can be read, with their types."""
         fields = {field.name: field.type for field in self.descriptor.schema}
         return {**fields, **self.partition_types}
+
+    def fields_of(self, names: Sequence[str]) -> Schema:
+        """Return columns as what a read gives: nullable, with their comments.
+
+        Args:
+            names: Of columns that there are.
+        """
+        types = self.column_types
+        declared = map(self.descriptor.schema.find, names)
+        return Schema(
+            fields=tuple(
+                Field(name=name, type=types[name], doc=field.doc if field else "")
+                for name, field in zip(names, declared, strict=True)
+            )
+        )
 
     @property
     def predicate_types(self) -> dict[str, Type]:

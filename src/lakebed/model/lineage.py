@@ -8,7 +8,8 @@ older files hold under that name are never read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -28,8 +29,12 @@ from lakebed.model.schema import (
     Schema,
     Struct,
     Type,
+    walk,
 )
 from lakebed.model.values import check_value
+
+# What leads from a field to one in it; no name of a field holds it.
+_DEEPER = re.compile(r"\.|\[\]|\{\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +144,9 @@ class Lineage:
         if old.schema.fields == new.schema.fields and old.partition_by == new.partition_by:
             return self
         number = self.number + 1
-        before = dict(_walk(old.schema.fields, ""))
+        before = dict(walk(old.schema.fields))
         additions: dict[str, Addition] = {}
-        for path, member in _walk(new.schema.fields, ""):
+        for path, member in walk(new.schema.fields):
             was = self.additions.get(path)
             if path not in before:
                 initial = None if member.default is MISSING else member.default
@@ -171,7 +176,7 @@ class Lineage:
         Args:
             schema: The current schema.
         """
-        fields = dict(_walk(schema.fields, ""))
+        fields = dict(walk(schema.fields))
         additions: dict[str, dict[str, Any]] = {}
         for path, addition in self.additions.items():
             additions[path] = {"since": addition.since}
@@ -202,7 +207,7 @@ class Lineage:
         """
         try:
             number = _number(document["number"], at_least=2)
-            fields = dict(_walk(schema.fields, ""))
+            fields = dict(walk(schema.fields))
             additions = {
                 path: Addition(
                     since=_number(addition["since"], at_least=2, at_most=number),
@@ -252,20 +257,7 @@ def simplify(predicate: Predicate, constants: Mapping[str, Any]) -> Predicate:
 
 def _root(path: str) -> str:
     """Return the top-level field that a path begins with."""
-    return path.partition(".")[0].partition("[")[0].partition("{")[0]
-
-
-def _walk(fields: tuple[Field, ...], place: str) -> Iterator[tuple[str, Field]]:
-    """Yield all fields with their paths, including those of nested records."""
-    for member in fields:
-        path = f"{place}{member.name}"
-        yield path, member
-        kind, inner = member.type, path
-        while isinstance(kind, ListOf | MapOf):
-            inner += "[]" if isinstance(kind, ListOf) else "{}"
-            kind = kind.element if isinstance(kind, ListOf) else kind.value
-        if isinstance(kind, Struct):
-            yield from _walk(kind.fields, f"{inner}.")
+    return _DEEPER.split(path, maxsplit=1)[0]
 
 
 def _form(kind: Type) -> Type:

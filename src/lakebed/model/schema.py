@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from lakebed.common.html import MAX_ITEMS, facts_to_html, shortened
+from lakebed.common.shown import cut
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.names import find_alike, nearest
 
@@ -120,7 +121,7 @@ class Field:
         nullable: Whether values may be null.
         default: Value for data that lacks the field, of the field's type; or `MISSING`. A list or
             map can only default to an empty one.
-        doc: Meaning of the field, for readers of the schema.
+        doc: The comment on the field: its meaning, for readers of the schema.
     """
 
     name: str
@@ -163,7 +164,10 @@ class Schema:
 
     def _repr_html_(self) -> str:
         rows = [*self.fields][: MAX_ITEMS * 5]
-        facts: dict[str, object] = {field.name: _type_text(field) for field in rows}
+        facts: dict[str, object] = {
+            field.name: _type_text(field) + (f" · {cut(field.doc)}" if field.doc else "")
+            for field in rows
+        }
         if len(rows) < len(self.fields):
             facts["…"] = f"{len(self.fields) - len(rows):,} more"
         return facts_to_html(f"Schema {self.name}", facts)
@@ -212,6 +216,24 @@ def _field_text(field: Field) -> str:
 
 def _type_text(field: Field) -> str:
     return f"{field.type}" if field.nullable else f"{field.type}, not null"
+
+
+def walk(fields: Iterable[Field], place: str = "") -> Iterator[tuple[str, Field]]:
+    """Yield all fields with their paths, such as `a`, `a.b`, `a[].b` and `a{}.b`.
+
+    Args:
+        fields: Of a record.
+        place: What their paths begin with.
+    """
+    for member in fields:
+        path = f"{place}{member.name}"
+        yield path, member
+        kind, inner = member.type, path
+        while isinstance(kind, ListOf | MapOf):
+            inner += "[]" if isinstance(kind, ListOf) else "{}"
+            kind = kind.element if isinstance(kind, ListOf) else kind.value
+        if isinstance(kind, Struct):
+            yield from walk(kind.fields, f"{inner}.")
 
 
 def dotted_types(fields: Iterable[Field]) -> dict[str, Type]:

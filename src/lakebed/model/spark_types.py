@@ -62,11 +62,20 @@ def _field(document: object, place: str) -> Field:
     match document:
         case {"name": str(name), "type": kind, "nullable": bool(nullable)}:
             here = f"{place}.{check_field_name(name)}" if place else check_field_name(name)
-            return Field(name=name, type=_type(kind, here), nullable=nullable)
+            return Field(
+                name=name, type=_type(kind, here), nullable=nullable, doc=_comment(document)
+            )
     raise SchemaMismatchError(
         f"A field of {place or 'the schema'} is not valid: {reprlib.repr(document)}.",
         hint="Spark writes a field with its name, type and nullable.",
     )
+
+
+def _comment(document: Any) -> str:
+    match document:
+        case {"metadata": {"comment": str(comment)}}:
+            return comment
+    return ""
 
 
 def _type(document: object, place: str) -> Type:
@@ -96,7 +105,14 @@ def _type(document: object, place: str) -> Type:
 
 def schema_to_spark(schema: Schema) -> dict[str, Any]:
     """Return `schema` in the form that `StructType.fromJson` reads."""
-    return {"type": "struct", "fields": [_field_to_spark(f) for f in schema.fields]}
+    return {
+        "type": "struct",
+        "fields": [
+            # Not the comments of inner fields: Spark would take the types for different ones.
+            {**_field_to_spark(f), **({"metadata": {"comment": f.doc}} if f.doc else {})}
+            for f in schema.fields
+        ],
+    }
 
 
 def _field_to_spark(field: Field) -> dict[str, Any]:

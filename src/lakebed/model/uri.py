@@ -243,7 +243,8 @@ def view_query(
     remaining: list[Predicate] = []
     for part in conjuncts(constraint):
         names = columns_of(part)
-        if isinstance(part, Comparison | Membership | NullCheck):
+        # What begins with @ is no field in a query, but in SQL.
+        if isinstance(part, Comparison | Membership | NullCheck) and names[0][:1] != "@":
             by_field.setdefault(names[0], []).append(part)
         else:
             remaining.append(part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakebed.arrow.older import OlderFiles
@@ -52,10 +52,14 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
     for file in plan.files:
         if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
             return f"{file.key} was written by another tool, whose types may differ"
-    alike = find_alike_fields(plan.layout.column_types)
+    types = plan.layout.column_types
+    partition_types = plan.layout.partition_types
+    for name in partition_types:
+        if not name.isascii() and _garbled(name) in types:
+            return f"Spark takes the partition field {name!r} for the column {_garbled(name)!r}"
+    alike = find_alike_fields(types)
     if alike:
         return f"Spark does not distinguish the columns {' and '.join(map(repr, alike))}"
-    partition_types = plan.layout.partition_types
     for name in needed_columns(plan, names):
         if name not in partition_types:
             continue
@@ -81,8 +85,7 @@ def needed_columns(plan: Scan, names: Sequence[str]) -> tuple[str, ...]:
 
 def struct_of(plan: Scan, names: Iterable[str]) -> StructType:
     """Return columns of a plan as a StructType."""
-    types: Mapping[str, Type] = plan.layout.column_types
-    return struct_type(Schema(fields=tuple(Field(name=name, type=types[name]) for name in names)))
+    return struct_type(plan.layout.fields_of(tuple(names)))
 
 
 def read_natively(
@@ -119,7 +122,7 @@ def read_natively(
     read = list(older.held_fields(stored))
     if from_path:
         # All levels are declared, so Spark does not guess their types.
-        read += [Field(name=name, type=kind) for name, kind in partitions.items()]
+        read += [Field(name=_garbled(name), type=kind) for name, kind in partitions.items()]
     if not read:
         # Spark cannot read a file without columns, but can count the rows of any column.
         read = list(older.countable_fields())
@@ -142,6 +145,8 @@ def read_natively(
 
         frame = with_pruning(spark, frame, layout.column_types, places, listing, len(labels))
     for name in from_path:
+        if _garbled(name) != name:
+            frame = frame.withColumnRenamed(_garbled(name), name)
         if _is_garbled(plan, name):
             frame = frame.withColumn(name, _mended(name))
     types = {
@@ -220,6 +225,11 @@ def _constant(value: Any, kind: Type) -> Column:
     if isinstance(kind, ListOf):
         return F.array()
     return F.create_map() if isinstance(kind, MapOf) else literal(value, kind)
+
+
+def _garbled(name: str) -> str:
+    """Return what Spark makes of a percent-encoded name, as of percent-encoded text."""
+    return name.encode().decode("latin-1")
 
 
 def _is_garbled(plan: Scan, name: str) -> bool:

@@ -24,6 +24,7 @@ from lakebed.spark.native_read import (
 )
 from lakebed.spark.session import is_classic
 from lakebed.spark.through_arrow import read_through_arrow, to_spark_types
+from lakebed.spark.types import commented
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def read_frame(
     if not plan.files:
         return spark.createDataFrame([], schema)
     if way != "arrow" and _is_native(spark, store, plan, wanted.names, is_named=way != "auto"):
-        return _read_mixed(spark, store, plan, wanted.names, way, choose)
+        return commented(_read_mixed(spark, store, plan, wanted.names, way, choose), schema)
     return read_through_arrow(spark, store, plan, wanted.names, schema)
 
 

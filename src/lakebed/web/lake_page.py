@@ -312,6 +312,7 @@ def rows_part(of: str, read: ShownRows | str | None) -> Markup | None:
 def _schema(dataset: DatasetFacts) -> Markup:
     descriptor = dataset.dataset.descriptor
     sources = {function.source for function in descriptor.partition_by}
+    has_comments = any(field.doc for field in dataset.fields[:200])
     rows = [
         (
             field.name,
@@ -326,6 +327,7 @@ def _schema(dataset: DatasetFacts) -> Markup:
                 )
                 if is_so
             ),
+            *((field.doc,) if has_comments else ()),
         )
         for field in dataset.fields[:200]
     ]
@@ -335,7 +337,8 @@ def _schema(dataset: DatasetFacts) -> Markup:
             element("p", "Partitioned by ", element("code", strategy), "."),
             table(
                 f"Fields: {len(dataset.fields)}",
-                ("field", "type", "nullable", "default", "used by"),
+                ("field", "type", "nullable", "default", "used by")
+                + (("comment",) if has_comments else ()),
                 rows,
             ),
         ]

@@ -74,6 +74,8 @@ from lakebed.work.foreign import ForeignLog
 # A batch id may be a date and a time with a `T` between them, which is dropped from the number.
 _BATCH_NUMBER = r"([0-9]{8}T[0-9]{4}(?:[0-9]{2})?|[0-9]{1,18})"
 _LEVEL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+# A field of `dt date, carrier`, and its type.
+_KEY = re.compile(r"[\s,]*(?:`((?:[^`]|``)+)`|([^\s`,]+))([^`,]*)(?:,|\Z)")
 _LIKE_A_BATCH = re.compile(rf"({_LEVEL_NAME.pattern})={_BATCH_NUMBER}")
 # Directories that a dataset reserves for its own files.
 OWN_FOLDERS = frozenset(Folder)
@@ -249,12 +251,13 @@ def _parse_keys(
     partition_by: Mapping[str, str] | Iterable[str] | str, batch_level: str
 ) -> dict[str, Type]:
     if isinstance(partition_by, str):
-        partition_by = [part for part in partition_by.split(",") if part.strip()]
+        partition_by = [partition_by]
     if isinstance(partition_by, Mapping):
-        partition_by = [f"{name} {kind}" for name, kind in partition_by.items()]
+        pairs = list(partition_by.items())
+    else:
+        pairs = [pair for text in partition_by for pair in _pairs_in(text)]
     found: dict[str, Type] = {}
-    for text in partition_by:
-        name, _, kind = text.strip().partition(" ")
+    for name, kind in pairs:
         if name in (BATCH_ID, batch_level):
             raise PartitionSpecError(
                 f"Partition field {name!r} is taken: every batch has one of that name.",
@@ -268,6 +271,23 @@ def _parse_keys(
                 hint=f"Known are: {', '.join(Kind)}.",
             ) from exc
     return found
+
+
+def _pairs_in(text: str) -> list[tuple[str, str]]:
+    """Return the fields of `dt date, carrier`, each with its type or the empty text."""
+    pairs, start = [], 0
+    while text[start:].strip(" ,"):
+        match = _KEY.match(text, start)
+        if match is None:
+            raise PartitionSpecError(
+                f"Cannot read the partition fields {text!r} at {text[start:].strip()[:40]!r}.",
+                hint="Write them as 'dt date, carrier'; a name with other characters than letters, "
+                "digits and '_' in backticks, as in '`flight no` long'.",
+            )
+        quoted, word, kind = match.groups()
+        pairs.append((word if quoted is None else quoted.replace("``", "`"), kind))
+        start = match.end()
+    return pairs
 
 
 def key_of(store: Store, name: str, location: str) -> str:

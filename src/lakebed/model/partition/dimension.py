@@ -22,7 +22,7 @@ from lakebed.model.allowed import (
     read_allowed,
 )
 from lakebed.model.evaluate import matches
-from lakebed.model.keys import MAX_COMPONENT_BYTES
+from lakebed.model.names import MAX_COMPONENT_BYTES, encoded_length
 from lakebed.model.partition.function import PartitionFunction, kind_of
 from lakebed.model.predicate import (
     FALSE,
@@ -194,7 +194,7 @@ class Dimension(PartitionFunction):
     @property
     def room_bytes(self) -> int:
         """The maximal number of bytes of a percent-encoded value in its directory."""
-        return MAX_COMPONENT_BYTES - len(self.name) - 1
+        return MAX_COMPONENT_BYTES - encoded_length(self.name) - 1
 
     def array(self, array: pa.Array, source: Type) -> pa.Array:
         """Return the texts; each distinct value is converted once."""

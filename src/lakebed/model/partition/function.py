@@ -145,7 +145,7 @@ class PartitionFunction(ABC):
     @property
     def call(self) -> str:
         """The function and its source, as shown in errors."""
-        return f"{self.type_name}({self.source})"
+        return f"{self.type_name}({field_text(self.source)})"
 
     @property
     def stores_source(self) -> bool:
@@ -168,7 +168,7 @@ class PartitionFunction(ABC):
 
     def __str__(self) -> str:
         arguments = [field_text(self.source), *self.argument_texts()]
-        return f"{self.type_name}({', '.join(arguments)}) as {self.name}"
+        return f"{self.type_name}({', '.join(arguments)}) as {field_text(self.name)}"
 
     def argument_texts(self) -> list[str]:
         """Return the arguments after the source, as in the short form."""
@@ -314,7 +314,7 @@ def find_type(schema: Schema, path: str) -> Type | None:
     return None if field is None else field.type
 
 
-_WORD = re.compile(r"[A-Za-z0-9_.]+")
+_WORD = re.compile(r"[\w.]+")
 
 
 def field_text(source: str) -> str:

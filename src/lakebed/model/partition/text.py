@@ -3,10 +3,10 @@
 ::
 
     strategy  = function {"," function}
-    function  = (field | name "(" field {"," argument} ")") ["as" name]
+    function  = (field | name "(" field {"," argument} ")") ["as" field]
     argument  = value | word "=" value
     value     = number | 'text' | word | TRUE | FALSE | "[" [value {"," value}] "]"
-    field     = word | `any text`
+    field     = word | `any text`      word: letters of any alphabet, digits, "_", "."
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from lakebed.model.partition.registry import arguments_by_name, build_function
 
 _TOKEN = re.compile(
     r"""\s*(?:
-        (?P<number>-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_.])
-      | (?P<word>[A-Za-z0-9_.]+)
+        (?P<number>-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.])
+      | (?P<word>[\w.]+)
       | (?P<text>'(?:[^'\\]|\\.|'')*')
       | (?P<quoted>`(?:[^`]|``)*`)
       | (?P<sign>[()\[\],=])
     )""",
-    re.VERBOSE | re.ASCII | re.DOTALL,
+    re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
 _BOOLEANS = {"true": True, "false": False}
@@ -69,7 +69,8 @@ class _Parser:
         place = f"at {self._text[start:].strip()[:40]!r}" if self._text[start:].strip() else "here"
         return PartitionSpecError(
             f"Cannot read the partition functions {self._text!r} {place}.",
-            hint="Write them as 'date(time_hour) as dt, hash(user_id, 64)'.",
+            hint="Write them as 'date(time_hour) as dt, hash(user_id, 64)'; put a name with other "
+            "characters than letters, digits and '_' into backticks, as in `air time`.",
         )
 
     @property
@@ -122,7 +123,7 @@ class _Parser:
         if self._next.kind != "word" or self._next.text.lower() != "as":
             return None
         self._take("word")
-        return self._take("word", "number").text
+        return _field(self._take("word", "number", "quoted"))
 
     def _value(self) -> object:
         if self._find("["):

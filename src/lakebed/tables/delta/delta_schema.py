@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -20,6 +21,7 @@ from lakebed.model.schema import (
     Primitive,
     Struct,
     Type,
+    walk,
 )
 from lakebed.model.values import Scalar
 from lakebed.state.state import State
@@ -31,6 +33,7 @@ from lakebed.tables import shown_facts
 # names. Readers ignore the feature.
 WRITER_FEATURE = "lakebed"
 _NTZ = "timestampNtz"
+_REFUSED = frozenset(" ,;{}()\n\t=")  # in names of columns, by Delta's protocol
 
 _KINDS = {
     Kind.BOOLEAN: "boolean",
@@ -109,6 +112,8 @@ def table_metadata(state: State) -> TableMetadata:
     )
     fields = (*declared, *derived)
     shown_facts.check_cases(state, fields, "Delta")
+    _check_names(state, fields)
+    _check_levels(state, levels)
     used = {kind for field in fields for kind in _kinds(field)}
     return TableMetadata(
         schema=_struct(fields, ""),
@@ -116,6 +121,33 @@ def table_metadata(state: State) -> TableMetadata:
         protocol=_protocol([_NTZ] if Kind.TIMESTAMP_NTZ in used else []),
         properties=_PROPERTIES | _skipping(state),
     )
+
+
+def _check_names(state: State, fields: Sequence[Field]) -> None:
+    for path, field in walk(fields):
+        signs = sorted(_REFUSED.intersection(field.name))
+        if signs:
+            raise InvalidInputError(
+                f"Field {path!r} of dataset {state.name!r} has {' and '.join(map(repr, signs))} in "
+                "its name, which Delta refuses in tables without column mapping.",
+                hint=f"Rename it, such as to {''.join('_' if c in _REFUSED else c for c in field.name)!r}"
+                ", or publish an Iceberg table, which can hold the name.",
+            )
+
+
+def _check_levels(state: State, levels: Iterable[str]) -> None:
+    """Check that names of partition fields stand in the paths as they are.
+
+    Polars compares the levels of a path with the partition columns, and decodes none of them.
+    """
+    for name in levels:
+        if quote(name, safe="") != name:
+            raise InvalidInputError(
+                f"Partition field {name!r} of dataset {state.name!r} is percent-encoded in paths, "
+                "which some readers of Delta do not decode.",
+                hint="Give it a name of letters of ASCII, digits, '_' and '-', as in "
+                f"`hash({name}, 8) as part`, or publish an Iceberg table.",
+            )
 
 
 def _skipping(state: State) -> dict[str, str]:

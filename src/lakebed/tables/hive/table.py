@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -21,6 +21,7 @@ from lakebed.model.schema import (
     Struct,
     Type,
     find_alike_fields,
+    walk,
 )
 from lakebed.model.values import Scalar, format_value
 from lakebed.state.state import State
@@ -44,6 +45,9 @@ _KINDS = {
     Kind.TIMESTAMP_NTZ: "timestamp_ntz",
 }
 _IN_LITERALS = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", ";": "\\u003B"})
+# What Spark refuses in names of a table in a metastore, and what SQL shells replace or split at.
+_NOT_IN_NAMES = re.compile(r"[,:;]|\$\{")
+_WORD = re.compile(r"\w+")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9_.\-\u0080-\U0010ffff]")
 
@@ -108,9 +112,31 @@ def columns_of(state: State, mode: Mode) -> Columns:
             "metastore ignores.",
             hint="Give one of them another name.",
         )
+    _check_names(name, data, key_types)
     return Columns(
         data=tuple(_column(field) for field in data),
         keys=tuple(Column(name=key, type=_key_type(key, kind)) for key, kind in key_types.items()),
+    )
+
+
+def _check_names(dataset: str, data: Sequence[Field], keys: Iterable[str]) -> None:
+    """Check that a metastore takes all names, and the SQL that creates the table."""
+    columns = {field.name for field in data}
+    for path, field in walk(data):
+        if path in columns and _NOT_IN_NAMES.search(path):
+            raise _refused(dataset, path, "A column has no ',', ':', ';' or '${' in its name.")
+        if path not in columns and not _WORD.fullmatch(field.name):
+            raise _refused(dataset, path, "Inside a record a name has letters, digits and '_'.")
+    for key in keys:
+        if not (_WORD.fullmatch(key) and key.isascii()):
+            rule = "Conditions on partitions take letters of ASCII, digits and '_'."
+            raise _refused(dataset, key, rule)
+
+
+def _refused(dataset: str, path: str, rule: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"A Hive metastore does not take the name of field {path!r} of dataset {dataset!r}.",
+        hint=f"{rule} Give the field another name.",
     )
 
 

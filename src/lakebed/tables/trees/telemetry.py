@@ -36,9 +36,9 @@ from lakebed.errors import (
 from lakebed.model.allowed import OTHER, TOKENS, UNKNOWN, AllowedValues
 from lakebed.model.descriptor import COMPRESSIONS, DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
-from lakebed.model.keys import MAX_COMPONENT_BYTES, encode_path
+from lakebed.model.keys import encode_path
 from lakebed.model.layout import Layout
-from lakebed.model.names import nearest
+from lakebed.model.names import MAX_COMPONENT_BYTES, nearest
 from lakebed.model.partition import Dimension, PartitionStrategy
 from lakebed.model.partition.function import flat
 from lakebed.model.partition.provided import Provided
