@@ -210,6 +210,7 @@ format: setup
 docs: .venv-docs/.installed
 	PYTHONPATH=src NO_MKDOCS_2_WARNING=1 \
 		.venv-docs/bin/python -m mkdocs build --clean --strict
+	.venv-docs/bin/python tests/site_search.py
 
 # The wheel is built from the source distribution, so that this one is known to be whole.
 dist: .venv-dist/.installed
