@@ -207,9 +207,10 @@ format: setup
 	$(BIN) -m ruff format .
 
 # The reference is made from docstrings and from --help, for which Lakebed is imported.
-docs: setup .venv-docs/.installed
-	PYTHONPATH=src:$$($(BIN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') NO_MKDOCS_2_WARNING=1 \
+docs: .venv-docs/.installed
+	PYTHONPATH=src NO_MKDOCS_2_WARNING=1 \
 		.venv-docs/bin/python -m mkdocs build --clean --strict
+	.venv-docs/bin/python tests/site_search.py
 
 # The wheel is built from the source distribution, so that this one is known to be whole.
 dist: .venv-dist/.installed

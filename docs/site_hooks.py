@@ -1,6 +1,7 @@
 """Hooks that adapt the pages for the site.
 
-Links that leave docs/ lead to the repository, and drawings use the colours of the page.
+Links that leave docs/ lead to the repository, drawings use the colours of the page, and the search
+finds guides before the reference, also by the words of other tools.
 """
 
 import re
@@ -11,6 +12,11 @@ SOURCE = "https://github.com/lakebed/lakebed/blob/main/"
 _OUTSIDE = re.compile(r"\]\(((?:\.\./)+[^)\s]+)\)")
 _PICTURE = re.compile(r'<img [^>]*?src="(?:\.\./)*(assets/[\w-]+\.svg)"[^>]*>')
 _STYLE = re.compile(r"<style>.*?</style>\n", re.DOTALL)
+# A page names the words of others that lead to it in such a line.
+_OTHER_WORDS = re.compile(r"^\*Also known as:\* (.+?)\.$", re.MULTILINE | re.DOTALL)
+# The reference repeats every word of the guides many times; the shelf of contributors is for few.
+_WEIGHTS = {"reference": 0.2, "contributors": 0.1, "guides": 1.0}
+_FOR_CONTRIBUTORS = {"architecture.md", "documents.md", "interop.md"}
 _WIDTH = "max-width: 24rem; width: 100%; display: block"  # letters a third larger than the text
 
 
@@ -23,7 +29,20 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         ups = target.count("../")
         return f"]({SOURCE}{target.replace('../', '')})" if ups > depth else link[0]
 
+    page.meta.update(_search_of(page.file.src_uri, markdown))
     return _OUTSIDE.sub(lead, markdown)
+
+
+def _search_of(path: str, markdown: str) -> dict[str, Any]:
+    """Return what the search uses of a page: its weight, and the words of others as tags."""
+    words = _OTHER_WORDS.search(markdown)
+    shelf = "guides"
+    if path.startswith("reference/"):
+        shelf = "reference"
+    elif path.startswith("design/") or path in _FOR_CONTRIBUTORS:
+        shelf = "contributors"
+    tags = re.split(r",\s+", words[1]) if words else []
+    return {"search": {"boost": _WEIGHTS[shelf]}, "tags": tags}
 
 
 def on_page_content(html: str, *, config: Any, **_: Any) -> str:

@@ -3,7 +3,9 @@
 import importlib
 import re
 import types
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -16,7 +18,7 @@ PACKAGES = ["lakebed", "lakebed.spark"]
 
 
 def entries() -> set[str]:
-    pages = (ROOT / "docs" / "reference").glob("*.md")
+    pages = (ROOT / "docs").rglob("*.md")
     return {name for page in pages for name in _ENTRY.findall(page.read_text(encoding="utf-8"))}
 
 
@@ -57,6 +59,35 @@ def test_every_page_has_a_place_on_the_shelves_of_the_site():
 
     assert len(pages) > 40
     assert [page for page in pages if page not in site] == []
+
+
+def test_a_page_is_called_in_the_navigation_as_its_title_is():
+    site = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+    docs = ROOT / "docs"
+    titles = {
+        page.relative_to(docs).as_posix(): page.read_text(encoding="utf-8").partition("\n")[0]
+        for page in docs.rglob("*.md")
+    }
+
+    renamed = [entry for entry in _pages_of(site["nav"]) if isinstance(entry, tuple)]
+
+    # MkDocs takes the first heading of a page whose entry has no title.
+    assert renamed == []
+    assert [page for page, title in titles.items() if not title.startswith("# ")] == []
+    assert len(set(titles.values())) == len(titles)
+
+
+def _pages_of(shelf: list[Any]) -> Iterator[str | tuple[str, str]]:
+    """Yield the entries of a shelf: a page, or a title and a page."""
+    for entry in shelf:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for title, below in entry.items():
+                if isinstance(below, str):
+                    yield title, below
+                else:
+                    yield from _pages_of(below)
 
 
 def test_the_site_brings_its_scripts_and_asks_no_other_host():

@@ -319,7 +319,7 @@ def check_avro_names(schema: Schema) -> None:
     """Check that files of Avro can hold the names of all fields.
 
     Raises:
-        InvalidNameError: One is no name to Avro; the message has its path.
+        InvalidNameError: A name is not valid in Avro; the message has its path.
     """
     for path, field in walk(schema.fields):
         if not is_avro_name(field.name):

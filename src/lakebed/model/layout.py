@@ -234,7 +234,7 @@ class Layout:
         """Return columns as what a read gives: nullable, with their comments.
 
         Args:
-            names: Of columns that there are.
+            names: Names of existing columns.
         """
         types = self.column_types
         declared = map(self.descriptor.schema.find, names)

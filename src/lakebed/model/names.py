@@ -104,7 +104,7 @@ def check_field_name(name: object) -> str:
 def _what_is_wrong(name: object) -> str:
     """Return why no field may have a name; empty if one may."""
     if not isinstance(name, str):
-        return "it is no text"
+        return "it is not text"
     if not name:
         return "it is empty"
     for character in name:
@@ -152,9 +152,9 @@ def check_encoded_length(name: str, most: int, what: str) -> None:
     """Check that a name can stand in a path.
 
     Args:
-        name: Of a field.
-        most: Bytes that it may have.
-        what: Has the name, for the message.
+        name: Name of a field.
+        most: Maximal length of the encoded name, in bytes.
+        what: The object that has the name, for the message.
 
     Raises:
         InvalidNameError: It is longer.
@@ -168,7 +168,7 @@ def check_encoded_length(name: str, most: int, what: str) -> None:
 
 
 def is_avro_name(name: str) -> bool:
-    """Whether Avro takes a name.
+    """Return whether a name is valid in Avro.
 
     >>> is_avro_name("air_time"), is_avro_name("air time"), is_avro_name("2nd")
     (True, False, False)
@@ -195,7 +195,7 @@ def split_names(text: str) -> list[str]:
 def find_alike(names: Iterable[str]) -> tuple[str, str] | None:
     """Return two names that differ only in case; None if there are none.
 
-    Letters that are composed in another way count as the same: nobody sees a difference.
+    Letters that are composed in another way count as the same, since they look alike.
 
     >>> find_alike(["id", "day", "id", "Day"])
     ('day', 'Day')

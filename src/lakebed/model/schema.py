@@ -222,8 +222,8 @@ def walk(fields: Iterable[Field], place: str = "") -> Iterator[tuple[str, Field]
     """Yield all fields with their paths, such as `a`, `a.b`, `a[].b` and `a{}.b`.
 
     Args:
-        fields: Of a record.
-        place: What their paths begin with.
+        fields: Fields of a record.
+        place: Prefix of their paths.
     """
     for member in fields:
         path = f"{place}{member.name}"

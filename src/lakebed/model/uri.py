@@ -243,7 +243,7 @@ def view_query(
     remaining: list[Predicate] = []
     for part in conjuncts(constraint):
         names = columns_of(part)
-        # What begins with @ is no field in a query, but in SQL.
+        # In a query, a name that begins with @ is not a field; in SQL it can be.
         if isinstance(part, Comparison | Membership | NullCheck) and names[0][:1] != "@":
             by_field.setdefault(names[0], []).append(part)
         else:

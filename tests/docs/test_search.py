@@ -1,0 +1,47 @@
+"""The search of the site finds the answers to questions that users type."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from site_search import LAST_RANK, QUESTIONS, SITE, rank_of
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-docs" / "bin" / "python"
+
+
+def test_each_question_has_an_answer_among_the_pages():
+    answers = {answer for pages in QUESTIONS.values() for answer in pages}
+
+    assert len(QUESTIONS) >= 30
+    assert [name for name in answers if not (ROOT / "docs" / f"{name}.md").is_file()] == []
+
+
+def test_the_best_of_several_answers_gives_the_rank():
+    pages = ["glossary.html", "merge.html", "reference/cli.html", "views.html"]
+
+    assert rank_of(pages, ("views", "merge")) == 2
+    assert rank_of(pages, ("erase",)) is None
+
+
+@pytest.mark.thorough
+def test_the_site_finds_the_answers():
+    if not (PYTHON.exists() and SITE.is_dir()):
+        pytest.skip("no site: make docs")
+
+    done = subprocess.run(
+        [PYTHON, ROOT / "tests" / "site_search.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, f"not among the first {LAST_RANK}:\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.thorough
+def test_the_site_holds_no_compiled_modules():
+    if not SITE.is_dir():
+        pytest.skip("no site: make docs")
+
+    assert [path.name for path in SITE.rglob("*.py*")] == []
