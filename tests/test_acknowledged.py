@@ -145,7 +145,10 @@ def test_a_verb_of_one_commit_has_succeeded_with_it(store: Store, verb: str) -> 
 
 
 BY_PARTS: dict[str, tuple[Callable[[lakebed.Dataset], object], str]] = {
-    "build_index": (lambda d: d.build_index("c"), "Writers index 'c' from now on, and 0 files"),
+    "build_index": (
+        lambda d: d.build_index("c"),
+        "Writers index 'c' from now on, and 0 existing files",
+    ),
     "compact": (lambda d: d.compact(), "Compacted in version 5"),
     "compact_metadata": (lambda d: d.compact_metadata(), "Indices are merged"),
     "cleanup": (lambda d: d.cleanup("0s", dry_run=False), "Version 6 has given up dead files"),
@@ -168,7 +171,7 @@ def test_a_verb_of_several_parts_says_what_has_landed(store: Store, verb: str) -
     with pytest.raises(StorageError, match="no answer") as failure:
         act(lakebed.Repository(silent).open("d"))
 
-    assert any(note.startswith(told) for note in failure.value.__notes__), failure.value.__notes__
+    assert any(told in note for note in failure.value.__notes__), failure.value.__notes__
 
 
 def test_a_dataset_that_was_created_is_not_read_again(store: Store) -> None:

@@ -166,7 +166,8 @@ def test_killed_at_each_step_a_commit_happened_only_if_the_head_was_swapped(
 
     steps = die_at_each_step(template, worker, operation, after=after)
 
-    names = [name for name, _ in steps if name != "get head"]
+    # An overwrite reads the file table, to count the rows that it replaces.
+    names = [name for name, _ in steps if name not in ("get head", "get files")]
     assert list(dict.fromkeys(names)) == [name for name in STEPS if name != "get head"]
     assert [name for name, is_new in steps if is_new] == (["replace head"] if after else [])
 

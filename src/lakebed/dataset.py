@@ -37,7 +37,7 @@ from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
 from lakebed.state.state import Epoch, State, descriptor_from
 from lakebed.tables import delta, hive, iceberg
-from lakebed.view import Base, Condition, View
+from lakebed.view import Base, View, ViewCondition
 from lakebed.work.defaults import (
     CLOCK_SKEW,
     COMPACTION_COMMIT_BYTES,
@@ -1117,7 +1117,7 @@ class Dataset(View):
 
     def delete(
         self,
-        view: View | Condition | None = None,
+        view: View | ViewCondition | None = None,
         parameters: Parameters | None = None,
         *,
         run: str | None = None,

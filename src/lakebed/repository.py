@@ -494,7 +494,7 @@ class Repository:
                 self._store, name, metadata_file, on_progress, with_history=history
             )
         if kartothek:
-            return trees.kartothek.find_kartothek(self._store, name, on_progress)
+            return trees.kartothek_head.find_kartothek(self._store, name, on_progress)
         if telemetry is not None:
             return trees.telemetry.find_telemetry(
                 self._store, name, telemetry, on_progress=on_progress

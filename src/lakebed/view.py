@@ -223,7 +223,7 @@ class View(Readable):
         mine, others = self._source, other._source
         return mine.name == others.name and mine.store.uri == others.store.uri
 
-    def where(self, predicate: Condition, parameters: Parameters | None = None) -> View:
+    def where(self, predicate: ViewCondition, parameters: Parameters | None = None) -> View:
         """Narrow the view.
 
         Args:
@@ -1199,7 +1199,7 @@ class PartitionView(View):
         self.values = values
 
 
-Condition = str | Dnf | Predicate | Any
+ViewCondition = str | Dnf | Predicate | Any
 """What narrows a view: SQL text, lists, a predicate, or an expression of pyarrow or Polars."""
 
 Base = int | View | ReadPlan | Commit

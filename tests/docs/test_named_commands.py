@@ -26,7 +26,16 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 # Options of java, curl, spark-submit, airflow and a data source, or no option at all.
 FOREIGN = {
     *("--add-modules", "--negotiate", "--archives", "--deploy-mode", "--master"),
-    *("--python-prefix", "--dag-id", "--from-date", "--to-date", "--files", "--spec", "--option"),
+    *(
+        "--python-prefix",
+        "--dag-id",
+        "--from-date",
+        "--to-date",
+        "--files",
+        "--spec",
+        "--option",
+        "--recursive",
+    ),
 }
 
 
@@ -152,7 +161,7 @@ def test_every_method_that_a_hint_names_exists() -> None:
     classes = (Dataset, lakebed.Repository, Archive, lakebed.Ingest, EntityReader)
     known = {name for each in (*classes, lakebed) for name in dir(each)}
     known |= {word for name in COMMANDS for word in name.split()}
-    known |= {"telemetry", "kite", "delta", "iceberg", "with"}
+    known |= {"telemetry", "kite", "delta", "iceberg", "kartothek", "history", "with"}
     hints = [
         (path.relative_to(SOURCES).as_posix(), text)
         for path in sorted(SOURCES.rglob("*.py"))

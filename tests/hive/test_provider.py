@@ -130,7 +130,7 @@ def test_what_a_table_cannot_be_is_refused(
     with pytest.raises(InvalidInputError, match="in place"):
         provider.save("users", DatasetDescriptor(schema=USERS.schema, partition_by="name"))
     spark.sql(f"ALTER TABLE {database}.users SET TBLPROPERTIES ('lakebed.descriptor.0' = 'broken')")
-    with pytest.raises(CorruptMetadataError, match="describe no dataset"):
+    with pytest.raises(CorruptMetadataError, match="does not describe a dataset"):
         provider.load("users")
 
 

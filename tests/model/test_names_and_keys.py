@@ -219,7 +219,7 @@ def test_letters_signs_and_spaces_are_legal_in_field_names(name: str) -> None:
         ("a`b", "backtick"),
         ("a[]", "elements"),
         ("{}a", "elements"),
-        (3, "no text"),
+        (3, "not text"),
     ],
 )
 def test_illegal_field_name_is_refused_with_its_reason(name: object, reason: str) -> None:

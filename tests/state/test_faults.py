@@ -555,7 +555,7 @@ def test_creation_on_a_store_that_falls_silent_is_unknown(monkeypatch: pytest.Mo
         if name == "get" and HEAD in {info.key for info in store.list()}:
             raise LOST
 
-    with pytest.raises(CommitUnknownError, match="was created"):
+    with pytest.raises(CommitUnknownError, match="did not confirm the creation"):
         lakebed.Repository(HookedStore(store, before, after)).create("d", DESCRIPTOR)
 
     assert len(lakebed.Repository(store).open("d").history()) == 1

@@ -257,7 +257,7 @@ def test_two_datasets_of_one_name_that_were_both_committed_to_are_for_a_person()
 
     repository = lakebed.Repository(store)
     for act in (lambda: repository.open("d"), lambda: repository.drop("d")):
-        with pytest.raises(CorruptMetadataError, match="two datasets"):
+        with pytest.raises(CorruptMetadataError, match="Two datasets have the name"):
             act()
 
     assert {info.key for info in store.list("")} == before

@@ -112,7 +112,7 @@ def test_d05_base_is_compared_by_segments(path: str) -> None:
 
 
 def test_d06_file_without_a_dot_is_an_error_that_names_it() -> None:
-    with pytest.raises(InvalidInputError, match="'foo/a/b/c/d/file' has no 2 dimensions"):
+    with pytest.raises(InvalidInputError, match="'foo/a/b/c/d/file' does not hold 2 dimensions"):
         LAYOUT.values("foo/a/b/c/d/file")
 
 

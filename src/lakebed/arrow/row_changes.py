@@ -38,7 +38,7 @@ _THREADS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ChangeStep:
     """The files that one commit exchanged. Travels to Spark tasks.
 
     Attributes:
@@ -53,7 +53,7 @@ class Step:
     removed: tuple[DataFile, ...]
     added: tuple[DataFile, ...]
 
-    def parts(self) -> Iterator[Step]:
+    def parts(self) -> Iterator[ChangeStep]:
         """Yield steps that can be read apart: without files to compare, one for each file."""
         if self.removed and self.added:
             yield self
@@ -86,7 +86,7 @@ class RowChanges:
         fields = list(scan.output_schema(self.layout, self.columns))
         return pa.schema([*fields, *CHANGE_FIELDS])
 
-    def batches(self, steps: Sequence[Step]) -> Iterator[pa.RecordBatch]:
+    def batches(self, steps: Sequence[ChangeStep]) -> Iterator[pa.RecordBatch]:
         """Yield the changes of steps, in their order; of each first the removed rows.
 
         Cost:
@@ -107,18 +107,18 @@ class RowChanges:
         with scan.scan(self.store, alone, columns) as batches:
             yield from batches
 
-    def _whole(self, step: Step, file: DataFile, word: str) -> Iterator[pa.RecordBatch]:
+    def _whole(self, step: ChangeStep, file: DataFile, word: str) -> Iterator[pa.RecordBatch]:
         for batch in self._read(file, self.columns):
             yield self._marked(batch, step, pa.repeat(word, batch.num_rows))
 
-    def _marked(self, batch: pa.RecordBatch, step: Step, words: pa.Array) -> pa.RecordBatch:
+    def _marked(self, batch: pa.RecordBatch, step: ChangeStep, words: pa.Array) -> pa.RecordBatch:
         version = pa.repeat(pa.scalar(step.version, pa.int64()), batch.num_rows)
         moment = pa.repeat(pa.scalar(step.committed_at, CHANGE_FIELDS[2].type), batch.num_rows)
         return pa.RecordBatch.from_arrays(
             [*batch.columns, words, version, moment], schema=self.schema
         )
 
-    def _compared(self, step: Step) -> Iterator[pa.RecordBatch]:
+    def _compared(self, step: ChangeStep) -> Iterator[pa.RecordBatch]:
         files = (*step.removed, *step.added)
         row_count = scan.count(self.store, Scan(layout=self.layout, files=files))
         held = _Held(self)
@@ -178,7 +178,7 @@ class RowChanges:
         return row_hashes(pa.RecordBatch.from_arrays(columns, list(self.on))), is_whole
 
     def _updates(
-        self, held: _Held, step: Step, chosen: Sequence[Sequence[np.ndarray]]
+        self, held: _Held, step: ChangeStep, chosen: Sequence[Sequence[np.ndarray]]
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return for the differing rows of each file whether they are an image of an update."""
         keys, are_whole = [], []
@@ -319,6 +319,6 @@ def _first_of(numbers: np.ndarray, wanted: np.ndarray, counts: np.ndarray) -> np
     return rows[rank < counts[which]]
 
 
-def parts_of(steps: Sequence[Step]) -> list[Step]:
+def parts_of(steps: Sequence[ChangeStep]) -> list[ChangeStep]:
     """Return steps that can be read apart, as by the tasks of Spark."""
     return list(chain.from_iterable(step.parts() for step in steps))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.arrow.row_changes import CHANGE_FIELDS, RowChanges, Step
+from lakebed.arrow.row_changes import CHANGE_FIELDS, ChangeStep, RowChanges
 from lakebed.arrow.scan import output_schema
 from lakebed.common.html import facts_to_html
 from lakebed.common.shown import counted
@@ -67,7 +67,7 @@ class Changes:
     on: tuple[str, ...]
     is_net: bool
     _changes: RowChanges = field(repr=False, compare=False)
-    _steps: tuple[Step, ...] = field(repr=False, compare=False)
+    _steps: tuple[ChangeStep, ...] = field(repr=False, compare=False)
 
     @property
     def commit_count(self) -> int:
@@ -238,7 +238,7 @@ def find_changes(
     labels = dict.fromkeys(label for _, gone, came in exchanged for label in (*gone, *came))
     files = _files_of(store, after, tuple(labels))
     steps = tuple(
-        Step(
+        ChangeStep(
             version=entry.version,
             committed_at=entry.committed_at,
             removed=tuple(files[label] for label in removed),

@@ -22,7 +22,7 @@ from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
-from lakebed.view import Condition, View, untouched
+from lakebed.view import View, ViewCondition, untouched
 from lakebed.work.deletion import find_deleted, write_rest
 from lakebed.work.writer import settled_scope
 
@@ -147,7 +147,7 @@ class DatasetTransaction(View):
         self._add(data, scope)
 
     def delete(  # type: ignore[override]  # there is no commit yet
-        self, view: View | Condition, parameters: Parameters | None = None
+        self, view: View | ViewCondition, parameters: Parameters | None = None
     ) -> int:
         """Delete the entities that meet a condition, as the snapshot shows them.
 

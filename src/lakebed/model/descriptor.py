@@ -362,8 +362,9 @@ def read_schema(source: object) -> Schema:
         return schema_from_avro(source)
     if isinstance(source, str | os.PathLike):
         return schema_from_avro(_parse_avro(source))
-    if hasattr(source, "jsonValue"):
-        return schema_from_spark(source.jsonValue())
+    # Ask the class: for a DataFrame of Spark Connect, any attribute may be one of its columns.
+    if hasattr(type(source), "jsonValue"):
+        return schema_from_spark(source.jsonValue())  # type: ignore[attr-defined]  # asked above
     found = find_schema_of_rows(source)
     if found is not None:
         return found

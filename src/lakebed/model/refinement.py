@@ -22,13 +22,13 @@ from lakebed.model.predicate import (
 from lakebed.model.values import Scalar
 
 # What a refinement may be; patterns are given by SQL text.
-Condition = Comparison | Membership | NullCheck
+Refinement = Comparison | Membership | NullCheck
 
 LOWER = (Op.GT, Op.GE)
 UPPER = (Op.LT, Op.LE)
 
 
-def refine(constraint: Predicate, leaf: Condition) -> Predicate:
+def refine(constraint: Predicate, leaf: Refinement) -> Predicate:
     """Return the constraint, narrowed by one condition.
 
     Args:
@@ -50,7 +50,7 @@ def refine(constraint: Predicate, leaf: Condition) -> Predicate:
     return all_of([*before, *refined, *after])
 
 
-def _check_inside(same: list[Predicate], leaf: Condition) -> None:
+def _check_inside(same: list[Predicate], leaf: Refinement) -> None:
     """Check that the values of a condition are in the view; an open end may be that of the view."""
     if isinstance(leaf, NullCheck):
         if NullCheck(leaf.column) in same:
@@ -76,7 +76,7 @@ def _outside(what: str, part: Predicate) -> PredicateError:
     )
 
 
-def _refine_field(same: list[Predicate], leaf: Condition) -> list[Predicate]:
+def _refine_field(same: list[Predicate], leaf: Refinement) -> list[Predicate]:
     """Return the conditions on one field, narrowed by one more that lies inside them."""
     match leaf:
         case NullCheck(column):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.arrow.row_changes import RowChanges, Step, parts_of
+from lakebed.arrow.row_changes import ChangeStep, RowChanges, parts_of
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.spark.through_arrow import to_spark_types
 from lakebed.spark.travel import in_tasks
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _MOST_TASKS = 4096
 
 
-def changes_frame(spark: SparkSession, changes: RowChanges, steps: Sequence[Step]) -> DataFrame:
+def changes_frame(
+    spark: SparkSession, changes: RowChanges, steps: Sequence[ChangeStep]
+) -> DataFrame:
     """Return the changes of steps as a DataFrame; a commit that rewrote files is one task.
 
     Args:

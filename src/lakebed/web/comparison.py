@@ -29,7 +29,7 @@ from lakebed.web.limits import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedRows:
     """The difference of two versions.
 
     Attributes:
@@ -54,7 +54,7 @@ class Compared:
     note: str = ""
 
 
-def compare(dataset: Dataset, from_version: int, to_version: int, where: str) -> Compared:
+def compare(dataset: Dataset, from_version: int, to_version: int, where: str) -> ComparedRows:
     """Compare two versions of a dataset.
 
     Args:
@@ -87,7 +87,7 @@ def compare(dataset: Dataset, from_version: int, to_version: int, where: str) ->
     sides = [] if is_large else [_held(view) for view in views]
     added, removed = (*sides, None, None)[:2]
     if added is None or removed is None:
-        return Compared(
+        return ComparedRows(
             **known,
             note="The files that differ hold more rows than a page compares, which are "
             f"{MAX_COMPARED_ROWS:,} rows or {MAX_COMPARED_BYTES >> 20} MiB of each version, read "
@@ -96,7 +96,7 @@ def compare(dataset: Dataset, from_version: int, to_version: int, where: str) ->
     apart, words = rows_apart(added, removed)
     is_added = pa.array([word == ADDED for word in words], pa.bool_())
     mine, others = apart.filter(is_added), apart.filter(pc.invert(is_added))
-    return Compared(
+    return ComparedRows(
         **known,
         added=mine.slice(0, MAX_ROWS),
         removed=others.slice(0, MAX_ROWS),

@@ -15,7 +15,7 @@ from lakebed.view import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileFacts:
+class FileOrigin:
     """A data file and its lineage.
 
     Attributes:
@@ -40,7 +40,7 @@ class FileFacts:
     view: View
 
 
-def find_file(dataset: Dataset, key: str) -> FileFacts:
+def find_file(dataset: Dataset, key: str) -> FileOrigin:
     """Return a data file of a dataset with its lineage.
 
     Args:
@@ -76,7 +76,7 @@ def find_file(dataset: Dataset, key: str) -> FileFacts:
     source = pinned._source
     state = source.load().state
     label = next(label for label in state.labels if state.layout.naming.key(label) == key)
-    return FileFacts(
+    return FileOrigin(
         file=file,
         version=pinned.version,
         is_live=pinned.version == current.version,

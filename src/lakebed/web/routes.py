@@ -60,7 +60,7 @@ from lakebed.web.limits import FEW_ROWS, MAX_DOWNLOADS, MAX_READS, MAX_ROWS, WAI
 from lakebed.web.markup import Markup, element, joined
 from lakebed.web.pages import PageAddresses, Use, Uses
 from lakebed.web.rows_page import (
-    Question,
+    RowQuery,
     compare_form,
     compared_part,
     file_part,
@@ -299,7 +299,7 @@ class _Pages:
     def _rows(self, request: Request) -> Response:
         name = self._known_name(request)
         assert self._repository is not None  # or there is no such route
-        question = Question.of(request.query_params)
+        question = RowQuery.of(request.query_params)
         parts = [element("h1", f"Rows of {name}"), self._views(request, name)]
         status = 200
         try:
@@ -326,7 +326,7 @@ class _Pages:
     def _download(self, request: Request) -> Response:
         name = self._known_name(request)
         assert self._repository is not None  # or there is no such route
-        question = Question.of(request.query_params)
+        question = RowQuery.of(request.query_params)
         title = f"Download of {name}"
         try:
             kind = _kind_of(request)
@@ -584,7 +584,7 @@ class _Pages:
         )
 
 
-def _asked_view(dataset: Dataset, question: Question) -> tuple[View, Sequence[str], Order]:
+def _asked_view(dataset: Dataset, question: RowQuery) -> tuple[View, Sequence[str], Order]:
     """Return what a question asks for: rows of one version, columns and order.
 
     Raises:
@@ -607,7 +607,7 @@ def _asked_view(dataset: Dataset, question: Question) -> tuple[View, Sequence[st
     return view, columns or pinned.schema.names, order
 
 
-def _row_count(question: Question) -> int:
+def _row_count(question: RowQuery) -> int:
     if not question.rows:
         return FEW_ROWS
     if _NUMBER.fullmatch(question.rows):

@@ -9,9 +9,9 @@ from lakebed.commit import Commit
 from lakebed.common.shown import counted, human_size
 from lakebed.model.schema import Decimal, Primitive, Type
 from lakebed.state.sources import SourceFile
-from lakebed.web.comparison import Compared, condition_of, shown_columns
+from lakebed.web.comparison import ComparedRows, condition_of, shown_columns
 from lakebed.web.downloads import KINDS
-from lakebed.web.file_lineage import FileFacts
+from lakebed.web.file_lineage import FileOrigin
 from lakebed.web.first_rows import ShownRows
 from lakebed.web.lake_page import linked, moment, plan_lines
 from lakebed.web.limits import (
@@ -38,7 +38,7 @@ ADDED, REMOVED = "added", "removed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class RowQuery:
     """The question to a page of rows, as the texts of its form.
 
     Attributes:
@@ -58,7 +58,7 @@ class Question:
     columns: str = ""
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Question:
+    def of(cls, given: Mapping[str, str]) -> RowQuery:
         """Return the question of a request."""
         return cls(**{name: given.get(name, "").strip() for name in cls.__dataclass_fields__})
 
@@ -71,7 +71,7 @@ class Question:
 def rows_form(
     addresses: PageAddresses,
     name: str,
-    question: Question,
+    question: RowQuery,
     types: Mapping[str, Type],
     history: Sequence[Commit],
 ) -> Markup:
@@ -115,7 +115,7 @@ def is_sortable(kind: Type) -> bool:
 
 
 def shown_rows(
-    addresses: PageAddresses, name: str, question: Question, types: Mapping[str, Type], read: ShownRows
+    addresses: PageAddresses, name: str, question: RowQuery, types: Mapping[str, Type], read: ShownRows
 ) -> Markup:  # fmt: skip
     """Return the rows of a dataset, with downloads and the plan of the read."""
     names = read.rows.column_names
@@ -155,7 +155,7 @@ def shown_rows(
     return joined(parts)
 
 
-def _notes(read: ShownRows, question: Question) -> Iterable[str]:
+def _notes(read: ShownRows, question: RowQuery) -> Iterable[str]:
     if read.is_late:
         yield (
             f"The search stopped after {READ_SECONDS:.0f} seconds, in "
@@ -173,7 +173,7 @@ def _notes(read: ShownRows, question: Question) -> Iterable[str]:
         )
 
 
-def download_form(addresses: PageAddresses, name: str, question: Question) -> Markup:
+def download_form(addresses: PageAddresses, name: str, question: RowQuery) -> Markup:
     """Return the form that downloads rows."""
     given = [hidden(key, value) for key, value in question.arguments().items()]
     kinds = {key: kind.label for key, kind in KINDS.items()}
@@ -206,7 +206,7 @@ def compare_form(
 
 
 def compared_part(
-    addresses: PageAddresses, name: str, compared: Compared, level_types: dict[str, Type]
+    addresses: PageAddresses, name: str, compared: ComparedRows, level_types: dict[str, Type]
 ) -> Markup:
     """Return the difference of two versions."""
     diff = compared.diff
@@ -266,7 +266,7 @@ def compared_part(
     return joined(parts)
 
 
-def _compared_rows(compared: Compared) -> Iterable[Markup]:
+def _compared_rows(compared: ComparedRows) -> Iterable[Markup]:
     if compared.added is None or compared.removed is None:
         yield element("p", compared.note, class_="note")
         return
@@ -286,7 +286,7 @@ def _compared_rows(compared: Compared) -> Iterable[Markup]:
 def file_part(
     addresses: PageAddresses,
     name: str,
-    facts: FileFacts,
+    facts: FileOrigin,
     source_link: Callable[[SourceFile], str | None],
     rows: Markup,
 ) -> Markup:
