@@ -216,7 +216,7 @@ def test_dataset_that_differs_from_what_is_asked_for_is_not_written_to(
         ({"id": 1}, InvalidInputError, "Cannot write dict"),
         ("id", InvalidInputError, "Cannot write str"),
         (5, InvalidInputError, "Cannot write int"),
-        ([{"a b": 1}], InvalidNameError, "a b"),
+        ([{"a.b": 1}], InvalidNameError, "a.b"),
         (pd.DataFrame({"x": [1, "a"]}), SchemaMismatchError, "have no types: .*x"),
     ],
 )

@@ -96,9 +96,9 @@ def test_options_of_csv_are_heeded(write) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("a.csv", "dep delay,b\n1,2\n", "dep_delay"),
-        ("a.jsonl", '{"dep delay": 1}\n', "dep_delay"),
-        ("a.jsonl", '{"a": {"dep delay": 1}}\n', "dep_delay"),
+        ("a.csv", "dep.delay,b\n1,2\n", "dep_delay"),
+        ("a.jsonl", '{"dep.delay": 1}\n', "dep_delay"),
+        ("a.jsonl", '{"a": {"dep.delay": 1}}\n', "dep_delay"),
     ],
 )
 def test_bad_name_comes_with_a_legal_one(write, name: str, text: str, told: str) -> None:

@@ -304,7 +304,7 @@ def test_several_kinds_are_refused(indexed):
     root, _ = indexed
 
     for options in ({"delta": True}, {"kite": True}, {"partition_by": "region"}):
-        refused(root, InvalidInputError, "a dataset of Kartothek say by themselves", **options)
+        refused(root, InvalidInputError, "a dataset of Kartothek cannot be combined", **options)
 
 
 def test_head_keeps_its_format(copied_store):

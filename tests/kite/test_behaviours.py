@@ -603,7 +603,7 @@ def test_b45_calendar_takes_whole_numbers_of_both_sizes(lake: Repository, kind: 
 
 
 def test_b46_partition_field_with_an_illegal_name_is_refused() -> None:
-    for name in ("n-2", "n.2", "n*", "", "_n"):
+    for name in ("n.2", "n`", "", "_n"):
         with pytest.raises(InvalidNameError):
             by.hash("n", 2, name=name)
 

@@ -232,8 +232,8 @@ def test_v07_option_that_is_no_constraint_is_refused(lake: Repository) -> None:
         ("foo3", True, True),
         ("foo_bar", True, True),
         ("foo.bar", False, False),
-        ("foo-bar", False, True),  # Kartothek's rule for datasets takes a hyphen
-        ("foo*", False, False),
+        ("foo-bar", True, True),  # Kartothek's rule for datasets takes a hyphen
+        ("foo*", True, False),
     ],
 )
 def test_v07_names(lake: Repository, name: str, *, is_field: bool, is_dataset: bool) -> None:

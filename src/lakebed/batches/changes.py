@@ -213,7 +213,7 @@ def find_changes(
     if last > current.version:
         raise InvalidInputError(
             f"Version {last} is a staged batch, which has changed nothing yet.",
-            hint="Compare it by diff(), or commit it first.",
+            hint="Compare it with `diff`, or commit it first.",
         )
     names = tuple(output_schema(after.layout, columns).names)
     _check_columns(names, on, after)

@@ -64,7 +64,8 @@ def title_of(uri: str) -> str:
     >>> title_of("s3://bucket/lake/"), title_of("file:///")
     ('lake', 'file:///')
     """
-    return uri.rstrip("/").rpartition("/")[2].rstrip(":") or uri
+    name = uri.rstrip("/").rpartition("/")[2]
+    return name if name and not name.endswith(":") else uri
 
 
 def render(lake: Lake) -> Iterator[str]:
