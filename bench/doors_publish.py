@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,10 @@ SCHEMA = pa.schema([("day", pa.date32()), ("id", pa.int64()), ("amount", pa.floa
 NAME = "t"
 DAY = dt.date(2000, 1, 2)
 Measured = tuple[float, float, int, int]  # seconds, of CPU, requests, bytes
-TARGETS = {"delta": Dataset.publish_delta, "iceberg": Dataset.publish_iceberg}
+TARGETS: Mapping[str, Callable[[Dataset], object]] = {
+    "delta": lambda dataset: dataset.publish("delta"),
+    "iceberg": lambda dataset: dataset.publish("iceberg"),
+}
 
 
 def main() -> None:

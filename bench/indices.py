@@ -61,7 +61,7 @@ def run(rows: int, rounds: int, directory: Path, *, is_local: bool) -> list[dict
             "values": index.value_count,
             "files": index.file_count,
         }
-        for index in dataset.indices()
+        for index in dataset.indices.list()
     ]
     for column, values in (
         ("user_id", range(1, _LOOKUPS)),

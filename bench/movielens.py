@@ -78,7 +78,7 @@ def main() -> None:
             if dataset.count() != table.num_rows:
                 raise SystemExit(f"{dataset!r} does not hold all ratings")
             print(
-                f"{days:3} days: {len(files):5,} files in {len(dataset.partitions()):5,} "
+                f"{days:3} days: {len(files):5,} files in {len(dataset.inspect.partitions()):5,} "
                 f"partitions; largest {max(f.size_bytes for f in files):8,} bytes "
                 f"({max(f.row_count for f in files):6,} rows), "
                 f"smallest {min(f.size_bytes for f in files):5,} bytes "

@@ -136,7 +136,7 @@ class Lakebed:
         return True
 
     def index(self, name: str, column: str) -> None:
-        self._repository.open(name).build_index(column)
+        self._repository.open(name).indices.build(column)
 
     def read(self, name: str, where: str | None = None) -> DataFrame:
         dataset = self._repository.open(name)

@@ -62,14 +62,14 @@ def measure(home: Path, partition_count: int, rounds: int) -> None:
             spark.sql(f"ALTER TABLE bench.many PARTITION (k='{key}') SET LOCATION '{location}'")
 
     overwrite(0)
-    created = timed(lambda: dataset.publish(spark, table="bench.many"))
+    created = timed(lambda: dataset.publish("hive", spark, table="bench.many"))
     spark.sql("SELECT count(*) FROM bench.many").collect()
     times: dict[str, list[float]] = {"publish": [], "publish, SQL alone": [], "statements": []}
     calls = {}
     for number in range(rounds):
         overwrite(3 * number + 1)
         began = time.perf_counter()
-        done = dataset.publish(spark, table="bench.many")
+        done = dataset.publish("hive", spark, table="bench.many")
         times["publish"].append(time.perf_counter() - began)
         calls["publish"] = done.calls
         assert len(done.changed) == partition_count
@@ -78,7 +78,7 @@ def measure(home: Path, partition_count: int, rounds: int) -> None:
         find, JvmCatalog.find = JvmCatalog.find, lambda *_: None
         try:
             began = time.perf_counter()
-            done = dataset.publish(spark, table="bench.many")
+            done = dataset.publish("hive", spark, table="bench.many")
             times["publish, SQL alone"].append(time.perf_counter() - began)
             calls["publish, SQL alone"] = done.calls
         finally:
@@ -87,12 +87,12 @@ def measure(home: Path, partition_count: int, rounds: int) -> None:
         locations = overwrite(3 * number + 3)
         times["statements"].append(timed(lambda locations=locations: by_statements(locations)))
         calls["statements"] = len(locations)
-        assert dataset.publish(spark, table="bench.many", check=True).is_in_step
+        assert dataset.publish("hive", spark, table="bench.many", check=True).is_in_step
         shown = spark.sql("SELECT min(batch), count(*) FROM bench.many").first()
         assert tuple(shown) == (3 * number + 3, partition_count), shown
         seconds = ", ".join(f"{name} {found[-1]:.2f} s" for name, found in times.items())
         print(f"round {number + 1}: {seconds}", file=sys.stderr)
-    checked = timed(lambda: dataset.publish(spark, table="bench.many", check=True))
+    checked = timed(lambda: dataset.publish("hive", spark, table="bench.many", check=True))
     spark.stop()
     slow = statistics.median(times["statements"])
     print(f"{partition_count:,} partitions, {rounds} rounds, medians")

@@ -69,7 +69,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         flights = run(arguments.parse_args().directory)
-        rows, sources = flights.count(), len(flights.sources())
+        rows, sources = flights.count(), len(flights.sources.list())
     except (DemoError, LakebedError) as error:
         print(f"\nFAILED: {error}", file=sys.stderr)
         return 1
@@ -225,7 +225,7 @@ def ingest_the_year(
     check_all(ingest, days, truth)
     dataset = ingest.dataset()
     print(
-        f"{len(dataset.files())} data files in {len(dataset.partitions())} partitions, "
+        f"{len(dataset.files())} data files in {len(dataset.inspect.partitions())} partitions, "
         "equal to the undamaged lines; the quarantine holds the damaged ones, and nothing else"
     )
 
@@ -259,7 +259,7 @@ def check_all(ingest: lakebed.Ingest, days: dict[str, Day], truth: pa.Table) -> 
         if number in day.damaged
     )
     lake = lakebed.open_repository(ingest.into.rpartition("/")[0])
-    rejects = lake.open(ingest.quarantine_name).reader()
+    rejects = lake.open(ingest.quarantine_name).kite.reader()
     check("quarantine", sorted((one["line_number"], one["line"]) for one in rejects), damaged)
 
 

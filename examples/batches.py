@@ -172,7 +172,7 @@ def find_a_plane(flights: lakebed.Dataset, truth: Months) -> None:
 
 def publish(spark: SparkSession, flights: lakebed.Dataset, truth: Months) -> None:
     heading(3, f"Publish it as {TABLE}, and query it with plain Spark SQL")
-    report = flights.publish(spark, table=TABLE)
+    report = flights.publish("hive", spark, table=TABLE)
     print(f"{len(report.added)} partitions added")
     found = spark.sql(
         f"SELECT month, count(*) AS n FROM {TABLE} GROUP BY month ORDER BY month"
@@ -196,17 +196,17 @@ def correct_june(
     with ReadingProcess(lake) as process, ReadingSql(spark) as sql:
         for reader in (process, sql):
             reader.wait_until_seen(states[0], READS_EACH_SIDE)
-        staged = flights.stage(june, operation="rerun", run="2013-06")
+        staged = flights.staged.add(june, operation="rerun", run="2013-06")
         try:
             staged.commit(checks=[checks.not_null("dep_time")])
         except ChecksFailedError as error:
             print(f"The wrong file was sent. No reader saw it:\n  {error.message}")
         staged.discard()
         corrected = june.filter(pc.is_valid(june["dep_time"]))
-        staged = flights.stage(corrected, operation="rerun", run="2013-06")
+        staged = flights.staged.add(corrected, operation="rerun", run="2013-06")
         commit = staged.commit(checks=[checks.not_null("dep_time"), checks.row_count(min=20_000)])
         process.wait_until_seen(states[1], READS_EACH_SIDE)
-        report = flights.publish(spark, table=TABLE)
+        report = flights.publish("hive", spark, table=TABLE)
         sql.wait_until_seen(states[1], READS_EACH_SIDE)
     print(
         f"\nThe right file: version {commit.version} replaced {states[0].rows:,} rows by "
@@ -332,7 +332,7 @@ def keep_and_clean(
     spark: SparkSession, flights: lakebed.Dataset, old: lakebed.Commit, truth: Months
 ) -> None:
     heading(5, "Protect June as it was, and clean up the rest")
-    flights.protect(batch_id=old.batch_id, reason="the regulator asked for it")
+    flights.protections.add(batch_id=old.batch_id, reason="the regulator asked for it")
     before = {one.key for one in flights.files()}
     report = flights.cleanup(older_than="0s", metastore=spark)  # partitions that Hive shows stay
     reasons = ", ".join(f"{count} {reason}" for reason, count in report.counts.items())

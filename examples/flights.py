@@ -162,7 +162,7 @@ def load_year(
     shared = sum(count > 1 for count in Counter(f.partition for f in flights.files()).values())
     print(
         f"\nMonths are those of New York, partitions are days in UTC: {shared} of "
-        f"{len(flights.partitions())} partitions hold the evening of one month and the rest of "
+        f"{len(flights.inspect.partitions())} partitions hold the evening of one month and the rest of "
         "another."
     )
 
@@ -428,16 +428,16 @@ class Way(NamedTuple):
 def publish_tables(spark: SparkSession, flights: lakebed.Dataset) -> None:
     heading(6, "Publish the same files as a Delta, an Iceberg and a Hive table: nothing is copied")
     began = time.monotonic()
-    delta = flights.publish_delta()
+    delta = flights.publish("delta")
     print(f"{'Delta':10}  {delta.added_count} files named by {flights.name}/data/_delta_log")
     if is_there("pyiceberg"):
-        iceberg = flights.publish_iceberg()
+        iceberg = flights.publish("iceberg")
         print(
             f"{'Iceberg':10}  {iceberg.added_count} files named by {flights.name}/iceberg/metadata"
         )
     else:
         print(f"{'Iceberg':10}  skipped: pyiceberg is not installed")
-    table = flights.publish(spark, table=HIVE_TABLE, mode="batches")
+    table = flights.publish("hive", spark, table=HIVE_TABLE, mode="batches")
     print(f"{'Hive':10}  {len(table.added)} partitions of {HIVE_TABLE}")
     print(f"in {time.monotonic() - began:.1f} seconds, version {delta.version}")
 

@@ -62,7 +62,7 @@ def store_of_three() -> Store:
 def by_partition(dataset: lakebed.Dataset) -> dict[str, collections.Counter[str]]:
     """Return the rows of each partition, by the files that lie there."""
     found = {}
-    for one in dataset.covering_partitions():
+    for one in dataset.kite.covering_partitions():
         found[one.path] = collections.Counter(map(str, one.arrow().to_pylist()))
     return found
 

@@ -68,7 +68,7 @@ def small_files() -> lakebed.WriteOptions:
 def in_small_files(lake: lakebed.Repository, name: str, rows: int = 60) -> lakebed.Dataset:
     """One batch of many files in one directory."""
     dataset = create(lake, name)
-    with dataset.with_options(write=small_files()).writer() as writer:
+    with dataset.with_options(write=small_files()).kite.writer() as writer:
         for row in table(0, rows).to_pylist():
             writer.write(row)
     assert len(dataset.files()) > 32
@@ -159,7 +159,7 @@ def files_of_older_schemas_are_read_under_the_current_one(
     dataset = create(lake, "evolved", "date(at) as dt")
     dataset.append(table(0, 30))
     wider = pa.schema([*SCHEMA, pa.field("note", pa.string())])
-    dataset.update(
+    dataset.evolve(
         lakebed.DatasetDescriptor(schema=wider, partition_by=dataset.descriptor.partition_by),
         base=dataset.version,
     )

@@ -229,7 +229,7 @@ class Model:
         snapshot = self.dataset.snapshot()
         old = snapshot.descriptor
         fields = (*old.schema.fields, Field(name=name, type=Primitive(Kind.LONG)))
-        self.dataset.update(
+        self.dataset.evolve(
             lakebed.DatasetDescriptor(
                 schema=Schema(fields=fields),
                 partition_by=old.partition_by,

@@ -85,13 +85,13 @@ class Raw:
         return self.ingest.dataset()
 
     def rows(self) -> list[tuple[int, int]]:
-        return sorted((row["day"], row["n"]) for row in self.events.reader())
+        return sorted((row["day"], row["n"]) for row in self.events.kite.reader())
 
     def rejected(self) -> list[bytes]:
         repository = lakebed.open_repository(self.directory / "lake")
         if not repository.exists("events_quarantine"):
             return []
-        return sorted(row["line"] for row in repository.open("events_quarantine").reader())
+        return sorted(row["line"] for row in repository.open("events_quarantine").kite.reader())
 
 
 class MeanwhileStore(DelegatingStore):

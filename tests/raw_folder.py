@@ -49,17 +49,17 @@ class Folder:
         return self.ingest.dataset()
 
     def ids(self) -> list[int]:
-        return sorted(row["id"] for row in self.dataset.reader())
+        return sorted(row["id"] for row in self.dataset.kite.reader())
 
     def quarantined(self) -> list[dict[str, object]]:
         repository = lakebed.open_repository(self.lake)
         if not repository.exists("numbers_quarantine"):
             return []
-        rows = repository.open("numbers_quarantine").reader()
+        rows = repository.open("numbers_quarantine").kite.reader()
         return sorted(rows, key=lambda row: (row["source_file"], row["line_number"]))
 
     def widen(self) -> None:
-        self.dataset.update(lambda old: dataclasses.replace(old, schema=WIDE))
+        self.dataset.evolve(lambda old: dataclasses.replace(old, schema=WIDE))
 
 
 def objects(ids, **others: object) -> str:

@@ -100,15 +100,15 @@ def by_pyiceberg(root: Path) -> pa.Table:
 
 DELTA = Door(
     "delta",
-    Dataset.publish_delta,
-    Dataset.unpublish_delta,
+    lambda dataset, **options: dataset.publish("delta", **options),
+    lambda dataset, **options: dataset.unpublish("delta", **options),
     {"deltalake": by_deltalake, "polars": by_polars},
     "data/_delta_log",
 )
 ICEBERG = Door(
     "iceberg",
-    Dataset.publish_iceberg,
-    Dataset.unpublish_iceberg,
+    lambda dataset, **options: dataset.publish("iceberg", **options),
+    lambda dataset, **options: dataset.unpublish("iceberg", **options),
     {"pyiceberg": by_pyiceberg},
     "iceberg/metadata",
 )

@@ -84,7 +84,7 @@ def store(tmp_path: Path) -> Store:
     dataset.append(ROWS, run="monday")
     dataset.append(ROWS)
     dataset.append(ROWS)
-    dataset.protect(version=1, reason="audit")
+    dataset.protections.add(version=1, reason="audit")
     return found
 
 
@@ -103,7 +103,7 @@ def in_transaction(dataset: lakebed.Dataset) -> None:
 
 
 def by_writer(dataset: lakebed.Dataset) -> None:
-    with dataset.writer() as writer:
+    with dataset.kite.writer() as writer:
         writer.write(ROWS[0])
 
 
@@ -118,14 +118,14 @@ ONE_COMMIT: dict[str, Callable[[lakebed.Dataset], object]] = {
     "rollback": lambda d: d.rollback(version=1),
     "rollback that holds": lambda d: d.rollback(version=1, hold=True, reason="bad"),
     "epoch": lambda d: d.sink(ROWS, 7, query="q"),
-    "reroute": lambda d: d.promote({"c": ["b"]}, reroute=True),
-    "protect": lambda d: d.protect(version=2, reason="audit"),
-    "unprotect": lambda d: d.unprotect(version=1),
-    "update": lambda d: d.update(with_property(d.descriptor), base=d.version),
+    "reroute": lambda d: d.dimensions.promote({"c": ["b"]}, reroute=True),
+    "protect": lambda d: d.protections.add(version=2, reason="audit"),
+    "unprotect": lambda d: d.protections.remove(version=1),
+    "update": lambda d: d.evolve(with_property(d.descriptor), base=d.version),
     "update by a function": lambda d: d.update(with_property),
-    "promote": lambda d: d.promote({"c": ["a", "b"]}),
-    "drop an index": lambda d: d.drop_index("n"),
-    "commit what is staged": lambda d: d.stage(ROWS).commit(),
+    "promote": lambda d: d.dimensions.promote({"c": ["a", "b"]}),
+    "drop an index": lambda d: d.indices.drop("n"),
+    "commit what is staged": lambda d: d.staged.add(ROWS).commit(),
     "a transaction": in_transaction,
     "a writer": by_writer,
 }
@@ -146,13 +146,13 @@ def test_a_verb_of_one_commit_has_succeeded_with_it(store: Store, verb: str) -> 
 
 BY_PARTS: dict[str, tuple[Callable[[lakebed.Dataset], object], str]] = {
     "build_index": (
-        lambda d: d.build_index("c"),
+        lambda d: d.indices.build("c"),
         "Writers index 'c' from now on, and 0 existing files",
     ),
     "compact": (lambda d: d.compact(), "Compacted in version 5"),
-    "compact_metadata": (lambda d: d.compact_metadata(), "Indices are merged"),
+    "compact_metadata": (lambda d: d.compact(metadata=True), "Indices are merged"),
     "cleanup": (lambda d: d.cleanup("0s", dry_run=False), "Version 6 has given up dead files"),
-    "discard": (lambda d: d.stage(ROWS).discard(), "can no longer be committed"),
+    "discard": (lambda d: d.staged.add(ROWS).discard(), "can no longer be committed"),
     "move the head": (
         lambda d: hand_over(store_of(d), "d", HeadFormat.MSGPACK),
         "Version 5 has announced the move to msgpack.zstd",
@@ -223,6 +223,6 @@ def test_a_drop_that_leaves_objects_says_that_the_dataset_is_gone(store: Store) 
 def test_an_update_is_seen_by_the_object_that_made_it(store: Store) -> None:
     dataset = lakebed.Repository(store).open("d")
 
-    dataset.update(with_property)
+    dataset.evolve(with_property)
 
     assert dataset.descriptor.properties == {"owner": "ann"}

@@ -32,7 +32,7 @@ flights.append(pa.table({"carrier": ["UA"], "flight": [1714]}))
 flights.overwrite([{"carrier": "AA", "flight": 1}])
 
 again = lakebed.open_repository(str(Path("lake").absolute())).open("flights")
-entities = sorted(again.reader(), key=lambda entity: entity["flight"])
+entities = sorted(again.kite.reader(), key=lambda entity: entity["flight"])
 assert entities == [
     {"carrier": "AA", "flight": 1},
     {"carrier": "UA", "flight": 1545},

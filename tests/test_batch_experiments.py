@@ -167,7 +167,7 @@ def test_e09_no_sample_is_mixed_or_lacks_a_partition(dataset: Dataset, verb: str
             elif verb == "overwrite":
                 dataset.overwrite(generation(number))
             else:
-                dataset.stage(generation(number), "overwrite").commit()
+                dataset.staged.add(generation(number), "overwrite").commit()
 
     seen = sample_while(dataset, write)
 
@@ -202,7 +202,7 @@ def test_e10_run_that_fails_half_way_leaves_everything(dataset: Dataset) -> None
             lambda rows: dataset.rerun(rows, "daily"),
             dataset.overwrite,
             lambda rows: dataset.overwrite(rows, dataset.where("dt >= ''")),
-            lambda rows: dataset.stage(rows, "overwrite"),
+            lambda rows: dataset.staged.add(rows, "overwrite"),
         ):
             reader = pa.RecordBatchReader.from_batches(SCHEMA, failing_rows())
             with pytest.raises(ZeroDivisionError):
@@ -212,7 +212,7 @@ def test_e10_run_that_fails_half_way_leaves_everything(dataset: Dataset) -> None
 
     assert set(seen) <= {0}
     assert data_files(dataset) == before
-    assert (dataset.version, dataset.staged()) == (1, ())
+    assert (dataset.version, dataset.staged.list()) == (1, ())
 
 
 @pytest.mark.spark
@@ -245,7 +245,7 @@ def test_p01_layout_is_keys_then_batch(dataset: Dataset) -> None:
 
 def test_p02_batch_id_is_when_the_run_began_and_the_footprint_of_its_rows(dataset: Dataset) -> None:
     began = dt.datetime.now(dt.UTC)
-    staged = dataset.stage(generation(1), "rerun", run="daily")
+    staged = dataset.staged.add(generation(1), "rerun", run="daily")
     ended = dt.datetime.now(dt.UTC)
 
     commit = staged.commit()
@@ -279,7 +279,7 @@ def test_p06_largest_batch_id_is_the_latest(dataset: Dataset) -> None:
 def test_p07_half_written_batch_is_never_taken_for_the_latest(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    staged = dataset.stage(generation(1), "rerun", run="daily")
+    staged = dataset.staged.add(generation(1), "rerun", run="daily")
     folder = Path(dataset.uri.removeprefix("file://")) / "batches"
     manifest = json.loads((folder / f"{staged.batch_id}.json").read_bytes())
     assert len(manifest["files"]) == COUNT  # with rows, bytes and checksum of each
@@ -291,7 +291,7 @@ def test_p07_half_written_batch_is_never_taken_for_the_latest(
     del manifest["files"], manifest["completed_at"], manifest["staging"]
     (folder / f"{staged.batch_id}.json").write_text(json.dumps(manifest))
 
-    assert dataset.staged() == ()
+    assert dataset.staged.list() == ()
     with pytest.raises(LakebedError, match="no staged batch"):
         staged.commit()
     assert check_whole(dataset.arrow()) == 0
@@ -338,7 +338,7 @@ def test_p15_other_storage_does_the_same(scheme: str, request: pytest.FixtureReq
     for number in range(3):
         rows = [{"dt": f"day-{day}", "n": number} for day in range(3)]
         dataset.rerun(rows, "daily")
-    dataset.stage([{"dt": "day-1", "n": 9}], "overwrite").commit()
+    dataset.staged.add([{"dt": "day-1", "n": 9}], "overwrite").commit()
     dataset.rollback(version=2)
 
     assert set(dataset.arrow()["n"].to_pylist()) == {1}

@@ -39,17 +39,17 @@ def test_options_are_those_of_every_verb_and_of_views_transactions_and_staged_ba
 
     begun.append(rows())
     begun.where("p = 'a'").append(rows())
-    begun.with_("p", "a").overwrite(rows())
-    begun.overwrite(rows(), dataset.with_("p", "a"))
+    begun.kite.with_("p", "a").overwrite(rows())
+    begun.overwrite(rows(), dataset.kite.with_("p", "a"))
     begun.merge([{"p": "b", "n": 100}], "n")
     begun.where("n = 3").delete()
     begun.rerun(rows("c"), "run")
-    begun.stage(rows()).commit()
+    begun.staged.add(rows()).commit()
     with begun.transaction() as transaction:
         transaction.append(rows())
-    with begun.writer() as writer:
+    with begun.kite.writer() as writer:
         writer.write({"p": "a", "n": 1})
-    (partition, *_) = begun.covering_partitions()
+    (partition, *_) = begun.kite.covering_partitions()
     partition.append([{"p": "a", "n": 7}])
 
     assert [one.started_at.year for one in begun.batches()] == [2020] * len(begun.batches())
@@ -62,7 +62,7 @@ def test_dataset_itself_stays_as_it_is_and_what_is_left_out_too(dataset: Dataset
     both = small.with_options(commit=BEGUN)
 
     assert type(both) is Dataset
-    assert both.is_of(dataset)
+    assert both.kite.is_of(dataset)
     assert len(both.append(rows()).files_added) > 1
     assert both.batches()[-1].started_at == STARTED
     assert len(small.append(rows()).files_added) > 1
@@ -84,11 +84,11 @@ def test_snapshots_and_pickled_datasets_carry_them(tmp_path: Path) -> None:
 
 
 def test_commit_options_hold_for_upkeep_and_for_staged_batches(dataset: Dataset) -> None:
-    staged = dataset.with_options(write=SMALL).stage(rows())
+    staged = dataset.with_options(write=SMALL).staged.add(rows())
     assert len(staged.commit().files_added) > 1
     in_vain = dataset.with_options(commit=CommitOptions(deadline_s=0))
     assert in_vain.compact().commits
-    assert in_vain.protect(version=1, reason="audit").version
+    assert in_vain.protections.add(version=1, reason="audit").version
 
 
 def test_load_takes_them_unless_its_own_options_say_more(dataset: Dataset, tmp_path: Path) -> None:
@@ -125,4 +125,4 @@ def test_no_verb_takes_them_itself(of: type) -> None:
         if not name.startswith("_"):
             taken = inspect.signature(verb).parameters
             assert "commit_options" not in taken, name
-            assert "options" not in taken or name in ("load", "export_telemetry"), name
+            assert "options" not in taken or name == "load", name

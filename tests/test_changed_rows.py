@@ -107,7 +107,7 @@ def test_promotion_changes_no_row(tmp_path) -> None:
     )
     dataset.append([*rows("a", range(3)), *rows("z", range(2)), *rows("y", range(2))])
 
-    report = dataset.promote({"p": ["a", "z"]})
+    report = dataset.dimensions.promote({"p": ["a", "z"]})
 
     assert counts(report.commit) == (0, 0, 0, 4)
 
@@ -136,7 +136,7 @@ def test_transaction_tells_of_all_its_calls_together(numbers: Dataset) -> None:
 
 
 def test_staged_overwrite_tells_what_it_took_out_by_the_time_of_its_commit(numbers) -> None:
-    staged = numbers.stage(rows("b", range(2)), "overwrite")
+    staged = numbers.staged.add(rows("b", range(2)), "overwrite")
     numbers.append(rows("a", range(1)))
 
     assert counts(staged.commit()) == (2, 0, 50, 0)
@@ -165,7 +165,7 @@ def test_first_load_and_ingest_insert_and_a_changed_file_replaces(tmp_path) -> N
 
 
 def test_verbs_without_rows_change_none(numbers: Dataset) -> None:
-    commit = numbers.protect(version=1, reason="audit")
+    commit = numbers.protections.add(version=1, reason="audit")
 
     assert counts(commit) == (0, 0, 0, 0)
     assert "protect, no rows, +0 -0 files" in repr(commit)
@@ -236,7 +236,7 @@ def test_counts_are_those_of_the_rows_before_and_after(steps) -> None:
     )
     start = dataset.version
     for verb, part, ids, n in steps:
-        before = Counter(tuple(row.values()) for row in dataset.reader())
+        before = Counter(tuple(row.values()) for row in dataset.kite.reader())
         given_rows = rows(part, ids, n)
         match verb:
             case "append" | "overwrite":
@@ -252,7 +252,7 @@ def test_counts_are_those_of_the_rows_before_and_after(steps) -> None:
                 seen = Counter((row[0], row[1]) for row in before.elements())
                 if max(seen.values(), default=0) <= 1:
                     dataset.upsert(given_rows, on=["p", "id"])
-        after = Counter(tuple(row.values()) for row in dataset.reader())
+        after = Counter(tuple(row.values()) for row in dataset.kite.reader())
         for commit in dataset.history()[start + 1 :]:
             assert None not in counts(commit)
             assert all(count >= 0 for count in counts(commit))

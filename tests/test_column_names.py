@@ -83,7 +83,7 @@ def test_every_verb_takes_every_name(drawn: list[str]) -> None:
     assert repository.open("t").descriptor == table.descriptor
     narrow = table.where(f"{sql_name(key)} = 5 AND {sql_name(level)} = 'y'")
     assert narrow.arrow().to_pylist() == [rows[5]]
-    assert lakebed.open_uri(narrow.view_uri).arrow().to_pylist() == [rows[5]]
+    assert lakebed.open_uri(narrow.kite.uri).arrow().to_pylist() == [rows[5]]
     by_index = table.where([[(text, "==", "t3")]])
     assert {row[key] for row in by_index.arrow([key]).to_pylist()} == {3, 7, 11}
 
@@ -224,7 +224,7 @@ def test_name_that_a_metastore_does_not_take_is_refused(name: str, tmp_path) -> 
     table = lake.create("t", lakebed.DatasetDescriptor(schema=pa.schema([(name, pa.int64())])))
 
     with pytest.raises(InvalidInputError, match="metastore does not take the name"):
-        table.publish_statements(table="db.t")
+        table.publish("hive", table="db.t", print_sql=True)
 
 
 @pytest.mark.parametrize("level", ["größe", "my col"])
@@ -235,7 +235,7 @@ def test_partition_field_that_a_metastore_cannot_filter_is_refused(level: str, t
     )
 
     with pytest.raises(InvalidInputError, match="metastore does not take the name"):
-        lake.create("t", descriptor).publish_statements(table="db.t")
+        lake.create("t", descriptor).publish("hive", table="db.t", print_sql=True)
 
 
 @pytest.mark.parametrize("name", ["my col", "größe", "1st", "a-b"])
@@ -355,7 +355,7 @@ def test_change_of_a_comment_rewrites_no_file() -> None:
         [pa.field("n", pa.int64(), metadata={"comment": "count"}), ("r", inner), ("s", pa.string())]
     )
 
-    table.update(lakebed.DatasetDescriptor(schema=schema), base=table.version)
+    table.evolve(lakebed.DatasetDescriptor(schema=schema), base=table.version)
 
     assert [file.key for file in table.files()] == files
     assert table.schema.get("n").doc == "count"
@@ -366,7 +366,7 @@ def test_change_of_a_comment_rewrites_no_file() -> None:
     ]
     from lakebed.model.evolution import changes
 
-    one, two = (known.schema for known in table.schemas())
+    one, two = (known.schema for known in table.inspect.schemas())
     assert changes(one, two) == ("n: doc", "r: fields inside")
 
 

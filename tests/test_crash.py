@@ -272,7 +272,7 @@ def test_killed_at_each_step_raw_files_are_held_only_if_the_head_was_swapped(
 
         dataset = lakebed.Repository(copy.store).open("d")
         is_new = dataset.version > version
-        assert {hold.location for hold in dataset.holds()} == (new if is_new else old)
+        assert {hold.location for hold in dataset.sources.holds()} == (new if is_new else old)
         is_rolled_back = operation == "rollback" and is_new
         assert dataset.count() == (1 if is_rolled_back else 2)
         # An ingest that comes next neither repeats rows nor brings back what is held.

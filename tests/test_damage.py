@@ -244,11 +244,11 @@ def delete(dataset: Dataset) -> None:
 
 
 def promote(dataset: Dataset) -> None:
-    dataset.promote({"kind": ["a", "b", "z"]})
+    dataset.dimensions.promote({"kind": ["a", "b", "z"]})
 
 
 def build_index(dataset: Dataset) -> None:
-    dataset.build_index("text")
+    dataset.indices.build("text")
 
 
 REWRITES: list[Callable[[Dataset], None]] = [compact, compact_sorted, delete, promote, build_index]
@@ -315,7 +315,7 @@ def test_a_file_of_an_earlier_release_is_not_compacted_with_a_flipped_bit(tmp_pa
     dataset = new_lake(tmp_path).open("flights")
     victim = tmp_path / dataset.files()[1].key
     dataset.append(dataset.arrow())  # so that its partition has two files
-    good = sorted(map(str, dataset.reader()))
+    good = sorted(map(str, dataset.kite.reader()))
     data = victim.read_bytes()
     wrong = next(one for one in each_flip(data) if is_read_as_other(victim, one))
     victim.write_bytes(wrong)
@@ -327,7 +327,7 @@ def test_a_file_of_an_earlier_release_is_not_compacted_with_a_flipped_bit(tmp_pa
 
     victim.write_bytes(data)
     dataset.compact()
-    assert sorted(map(str, dataset.reader())) == good
+    assert sorted(map(str, dataset.kite.reader())) == good
 
 
 def each_flip(data: bytes) -> Iterator[bytes]:
@@ -425,7 +425,7 @@ def test_a_damaged_page_of_a_raw_file_is_a_reject_and_no_row(tmp_path: Path) -> 
 def test_an_index_file_for_other_tools_has_page_checksums(tmp_path: Path) -> None:
     dataset = new_lake(tmp_path).create("d", DatasetDescriptor(schema=SCHEMA, index=["text"]))
     dataset.append(rows(200))
-    dataset.compact_metadata()
+    dataset.compact(metadata=True)
     (path,) = tmp_path.glob("d/indices/text/*.parquet")
     data = path.read_bytes()
     start = pq.read_metadata(path).row_group(0).column(0).dictionary_page_offset
@@ -459,7 +459,7 @@ def test_what_was_recorded_of_a_file_is_compared_piece_by_piece_where_it_is_larg
         ("history", lambda dataset: dataset.history()),
         ("history", lambda dataset: dataset.at(version=0)),
         ("runs", lambda dataset: dataset.rerun([{"n": 2}], run="first")),
-        ("sources", lambda dataset: dataset.sources()),
+        ("sources", lambda dataset: dataset.sources.list()),
     ],
 )
 def test_list_that_somebody_has_deleted_is_damage_and_not_something_that_was_not_found(

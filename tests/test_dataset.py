@@ -92,7 +92,7 @@ def test_append_takes_rows_in_every_form(flights: Dataset, make) -> None:
     commit = flights.append(make())
 
     assert (commit.version, commit.operation, commit.row_count) == (1, "append", 2)
-    assert sorted(flights.reader(), key=lambda one: one["n"]) == ROWS
+    assert sorted(flights.kite.reader(), key=lambda one: one["n"]) == ROWS
 
 
 def test_append_takes_pandas(flights: Dataset) -> None:
@@ -101,7 +101,7 @@ def test_append_takes_pandas(flights: Dataset) -> None:
     flights.append(pandas.DataFrame(ROWS))
 
     assert sorted(flights.pandas()["n"]) == [1, 2]
-    assert sorted(flights.reader(), key=lambda one: one["n"]) == ROWS
+    assert sorted(flights.kite.reader(), key=lambda one: one["n"]) == ROWS
 
 
 def test_commit_says_what_it_did(flights: Dataset) -> None:
@@ -305,7 +305,7 @@ def test_overwrite_takes_a_view_of_the_same_dataset_only(flights: Dataset, store
 
 
 def test_writer_commits_one_batch_on_a_clean_exit(flights: Dataset) -> None:
-    with flights.writer(run="r") as writer:
+    with flights.kite.writer(run="r") as writer:
         for n in range(2_500):
             writer.write(row(n))
         writer.write(Flight(None, None, -1))
@@ -326,7 +326,7 @@ def write_and_fail(writer: EntityWriter) -> None:
 def test_writer_leaves_nothing_after_an_error(flights: Dataset, store: Store) -> None:
     before = objects(store)
 
-    writer = flights.with_options(write=WriteOptions(target_bytes=5_000)).writer()
+    writer = flights.with_options(write=WriteOptions(target_bytes=5_000)).kite.writer()
 
     with pytest.raises(RuntimeError):
         write_and_fail(writer)
@@ -340,7 +340,7 @@ def test_writer_leaves_nothing_after_an_error(flights: Dataset, store: Store) ->
 def test_writer_goes_on_after_an_entity_that_does_not_fit(
     flights: Dataset, bad: dict, error, message: str
 ) -> None:
-    with flights.writer() as writer:
+    with flights.kite.writer() as writer:
         writer.write(row(1))
         with pytest.raises(error, match=message):
             writer.write(bad)
@@ -352,7 +352,7 @@ def test_writer_goes_on_after_an_entity_that_does_not_fit(
 def test_writer_keeps_an_entity_as_it_was_when_it_was_written(flights: Dataset) -> None:
     entity = row(0)
 
-    with flights.writer() as writer:
+    with flights.kite.writer() as writer:
         for n in range(3):
             entity["n"] = n
             writer.write(entity)
@@ -361,7 +361,7 @@ def test_writer_keeps_an_entity_as_it_was_when_it_was_written(flights: Dataset) 
 
 
 def test_closed_writer_takes_nothing_more(flights: Dataset) -> None:
-    with flights.writer() as writer:
+    with flights.kite.writer() as writer:
         pass
 
     with pytest.raises(InvalidInputError, match="closed"):
@@ -371,7 +371,7 @@ def test_closed_writer_takes_nothing_more(flights: Dataset) -> None:
 def test_aborted_writer_commits_nothing(flights: Dataset, store: Store) -> None:
     before = objects(store)
 
-    with flights.writer() as writer:
+    with flights.kite.writer() as writer:
         writer.write(row(1))
         writer.abort()
 
@@ -384,8 +384,8 @@ def test_aborted_writer_commits_nothing(flights: Dataset, store: Store) -> None:
 def test_reader_gives_dicts_or_instances(flights: Dataset) -> None:
     flights.append([row(1)])
 
-    assert list(flights.reader()) == [row(1)]
-    assert list(flights.reader(Flight)) == [Flight(**row(1))]
+    assert list(flights.kite.reader()) == [row(1)]
+    assert list(flights.kite.reader(Flight)) == [Flight(**row(1))]
 
 
 @dataclasses.dataclass
@@ -402,7 +402,7 @@ class WithMore:
 def test_reader_of_a_narrower_class_reads_its_fields(flights: Dataset) -> None:
     flights.append([row(1), row(2, day=2)])
 
-    with flights.where("dt = '2013-01-02'").reader(OnlyN) as reader:
+    with flights.where("dt = '2013-01-02'").kite.reader(OnlyN) as reader:
         assert next(reader) == OnlyN(2)
         with pytest.raises(StopIteration):
             next(reader)
@@ -410,16 +410,16 @@ def test_reader_of_a_narrower_class_reads_its_fields(flights: Dataset) -> None:
 
 def test_reader_of_a_class_with_other_fields_is_refused(flights: Dataset) -> None:
     with pytest.raises(SchemaMismatchError, match="Unknown column 'more'"):
-        flights.reader(WithMore)
+        flights.kite.reader(WithMore)
     with pytest.raises(InvalidInputError, match="is not a class that declares fields"):
-        flights.reader(int)
+        flights.kite.reader(int)
     with pytest.raises(InvalidInputError, match="is not a class that declares fields"):
-        flights.reader(OnlyN(1))
+        flights.kite.reader(OnlyN(1))
 
 
 def test_reader_can_be_closed_early_and_twice(flights: Dataset) -> None:
     flights.append([row(1), row(2)])
-    reader = flights.reader()
+    reader = flights.kite.reader()
     next(reader)
 
     reader.close()
@@ -433,7 +433,7 @@ def test_reader_can_be_closed_early_and_twice(flights: Dataset) -> None:
 def test_reader_is_open_until_its_end(flights: Dataset) -> None:
     flights.append([row(1)])
 
-    with flights.reader() as reader:
+    with flights.kite.reader() as reader:
         assert reader.is_open
         assert list(reader) == [row(1)]
         assert not reader.is_open
@@ -446,7 +446,7 @@ def test_flushed_entities_lie_on_storage_and_become_visible_at_the_close(
     def files() -> list[str]:
         return [info.key for info in store.list("flights/data/") if "part-" in info.key]
 
-    with flights.writer() as writer:
+    with flights.kite.writer() as writer:
         writer.write(row(1))
         assert (writer.is_open, files()) == (True, [])
         writer.flush()
@@ -463,7 +463,7 @@ def test_flushed_entities_lie_on_storage_and_become_visible_at_the_close(
 
 def test_flushed_entities_are_gone_after_an_error(flights: Dataset, store: Store) -> None:
     def write() -> None:
-        with flights.writer() as writer:
+        with flights.kite.writer() as writer:
             writer.write(row(1))
             writer.flush()
             raise KeyError
@@ -479,7 +479,7 @@ def test_flush_that_fails_aborts_the_writer_and_leaves_nothing(
     flights: Dataset, store: Store
 ) -> None:
     failing = FailingStore(store, fail_on="put", matching="part-")
-    writer = Repository(failing).open("flights").writer()
+    writer = Repository(failing).open("flights").kite.writer()
     writer.write(row(1))
 
     with pytest.raises(StorageError):
@@ -514,7 +514,7 @@ def test_nested_instances_survive(store: Store) -> None:
 
     trips.append(given)
 
-    assert list(trips.reader(Trip)) == given
+    assert list(trips.kite.reader(Trip)) == given
 
 
 def test_batches_are_a_stream(flights: Dataset) -> None:
@@ -604,7 +604,7 @@ def test_past_state_stays_what_it_is(flights: Dataset) -> None:
         lambda past: past.append([row(2)]),
         lambda past: past.overwrite([row(2)]),
         lambda past: past.overwrite([], past),
-        lambda past: past.writer(),
+        lambda past: past.kite.writer(),
     ],
 )
 def test_past_state_cannot_be_written(flights: Dataset, store: Store, change) -> None:
@@ -644,7 +644,7 @@ def test_partitions_are_typed_and_counted(flights: Dataset, store: Store) -> Non
     flights.append([row(1), row(2), row(3, day=2, carrier=None)])
     flights.append([row(4)])
 
-    partitions = flights.partitions()
+    partitions = flights.inspect.partitions()
 
     assert [(one.path, one.values, one.file_count, one.row_count) for one in partitions] == [
         ("dt=2013-01-01/carrier=UA", {"dt": dt.date(2013, 1, 1), "carrier": "UA"}, 2, 3),
@@ -679,7 +679,7 @@ def test_value_that_looks_like_a_path_stays_in_its_partition(flights: Dataset) -
 
     flights.append([row(n, carrier=carrier) for n, carrier in enumerate(carriers)])
 
-    assert {one.values["carrier"] for one in flights.partitions()} == set(carriers)
+    assert {one.values["carrier"] for one in flights.inspect.partitions()} == set(carriers)
     for number, carrier in enumerate(carriers):
         dnf = [[("carrier", "==", carrier)]]
         assert numbers(flights.where(dnf)) == [number]
@@ -699,21 +699,21 @@ def numbered(flights: Dataset) -> Dataset:
 @pytest.mark.parametrize(
     ("narrow", "expected"),
     [
-        (lambda d: d.with_("n", 5), [5]),
-        (lambda d: d.with_("n", 5, 6, 99), [5, 6]),
-        (lambda d: d.with_("carrier"), [1, 3, 4, 6, 7, 9]),
-        (lambda d: d.from_("n", 8), [8, 9]),
-        (lambda d: d.from_after("n", 8), [9]),
-        (lambda d: d.to("n", 2), [1, 2]),
-        (lambda d: d.to_before("n", 2), [1]),
-        (lambda d: d.from_("n", 3).to_before("n", 5), [3, 4]),
-        (lambda d: d.from_("n", 3).from_after("n", 3).to("n", 4), [4]),
-        (lambda d: d.from_after("n", 3).from_after("n", 3).to("n", 4), [4]),
-        (lambda d: d.from_("ts", dt.date(2013, 1, 8)), [8, 9]),
-        (lambda d: d.with_("dt", dt.date(2013, 1, 8)), [8]),
-        (lambda d: d.with_("n", 5, 6, 7).with_("n", 6), [6]),
-        (lambda d: d.with_("n", 5, 6, 7).to("n", 6), [5, 6]),
-        (lambda d: d.with_("n", 5).with_("n"), [5]),
+        (lambda d: d.kite.with_("n", 5), [5]),
+        (lambda d: d.kite.with_("n", 5, 6, 99), [5, 6]),
+        (lambda d: d.kite.with_("carrier"), [1, 3, 4, 6, 7, 9]),
+        (lambda d: d.kite.from_("n", 8), [8, 9]),
+        (lambda d: d.kite.from_after("n", 8), [9]),
+        (lambda d: d.kite.to("n", 2), [1, 2]),
+        (lambda d: d.kite.to_before("n", 2), [1]),
+        (lambda d: d.kite.from_("n", 3).kite.to_before("n", 5), [3, 4]),
+        (lambda d: d.kite.from_("n", 3).kite.from_after("n", 3).kite.to("n", 4), [4]),
+        (lambda d: d.kite.from_after("n", 3).kite.from_after("n", 3).kite.to("n", 4), [4]),
+        (lambda d: d.kite.from_("ts", dt.date(2013, 1, 8)), [8, 9]),
+        (lambda d: d.kite.with_("dt", dt.date(2013, 1, 8)), [8]),
+        (lambda d: d.kite.with_("n", 5, 6, 7).kite.with_("n", 6), [6]),
+        (lambda d: d.kite.with_("n", 5, 6, 7).kite.to("n", 6), [5, 6]),
+        (lambda d: d.kite.with_("n", 5).kite.with_("n"), [5]),
         (lambda d: d.where("n > 7").where([[("carrier", "==", "UA")]]), [9]),
     ],
 )
@@ -724,13 +724,13 @@ def test_refinement_narrows_the_view(numbered: Dataset, narrow, expected: list[i
 @pytest.mark.parametrize(
     "widen",
     [
-        lambda d: d.from_("n", 5).from_("n", 4),
-        lambda d: d.to("n", 5).from_("n", 6),
-        lambda d: d.from_after("n", 5).from_("n", 5),
-        lambda d: d.to_before("n", 5).to("n", 5),
-        lambda d: d.to_before("n", 5).with_("n", 5),
-        lambda d: d.with_("n", 5, 6).with_("n", 5, 7),
-        lambda d: d.with_("n", 5, 6).to("n", 7),
+        lambda d: d.kite.from_("n", 5).kite.from_("n", 4),
+        lambda d: d.kite.to("n", 5).kite.from_("n", 6),
+        lambda d: d.kite.from_after("n", 5).kite.from_("n", 5),
+        lambda d: d.kite.to_before("n", 5).kite.to("n", 5),
+        lambda d: d.kite.to_before("n", 5).kite.with_("n", 5),
+        lambda d: d.kite.with_("n", 5, 6).kite.with_("n", 5, 7),
+        lambda d: d.kite.with_("n", 5, 6).kite.to("n", 7),
     ],
 )
 def test_refinement_that_would_leave_the_view_is_refused(numbered: Dataset, widen) -> None:
@@ -741,12 +741,12 @@ def test_refinement_that_would_leave_the_view_is_refused(numbered: Dataset, wide
 @pytest.mark.parametrize(
     ("narrow", "message"),
     [
-        (lambda d: d.with_("nn", 5), "Unknown column 'nn'"),
-        (lambda d: d.with_("nn"), "Unknown column 'nn'"),
-        (lambda d: d.from_("n", "5"), "does not fit"),
-        (lambda d: d.from_("n", 5.0), "does not fit"),
-        (lambda d: d.to("n", None), "does not fit"),
-        (lambda d: d.with_("n", None), "does not fit"),
+        (lambda d: d.kite.with_("nn", 5), "Unknown column 'nn'"),
+        (lambda d: d.kite.with_("nn"), "Unknown column 'nn'"),
+        (lambda d: d.kite.from_("n", "5"), "does not fit"),
+        (lambda d: d.kite.from_("n", 5.0), "does not fit"),
+        (lambda d: d.kite.to("n", None), "does not fit"),
+        (lambda d: d.kite.with_("n", None), "does not fit"),
         (lambda d: d.where(5), "is not a condition"),
         (lambda d: d.where(None), "is not a condition"),
     ],
@@ -757,9 +757,9 @@ def test_refinement_that_does_not_fit_is_refused(numbered: Dataset, narrow, mess
 
 
 def test_view_is_not_changed_by_what_is_made_of_it(numbered: Dataset) -> None:
-    view = numbered.from_("n", 5)
+    view = numbered.kite.from_("n", 5)
 
-    view.to("n", 6)
+    view.kite.to("n", 6)
 
     assert numbers(view) == [5, 6, 7, 8, 9]
 

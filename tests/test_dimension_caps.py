@@ -30,7 +30,9 @@ def rows(*versions: str | None) -> pa.Table:
 
 
 def counts(dataset: lakebed.Dataset) -> dict[object, int | None]:
-    return {partition.values["v"]: partition.row_count for partition in dataset.partitions()}
+    return {
+        partition.values["v"]: partition.row_count for partition in dataset.inspect.partitions()
+    }
 
 
 def test_values_up_to_the_cap_are_admitted_as_they_come(pings: lakebed.Dataset) -> None:
@@ -93,12 +95,12 @@ def test_lists_and_short_ranges_have_no_cap(tmp_path: Path) -> None:
     commit = dataset.append([{"n": n, "s": "abc"[n % 3]} for n in range(120)])
 
     assert commit.caught == ()
-    numbers = {partition.values["n_dimension"] for partition in dataset.partitions()}
+    numbers = {partition.values["n_dimension"] for partition in dataset.inspect.partitions()}
     assert numbers == {*map(str, range(100)), "OTHER"}
 
 
 def test_writer_of_single_entities_counts_each_once(pings: lakebed.Dataset) -> None:
-    with pings.writer() as writer:
+    with pings.kite.writer() as writer:
         for number, version in enumerate("abcdefgabc"):
             writer.write({"n": number, "version": version, "channel": None})
 

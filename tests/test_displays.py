@@ -49,8 +49,8 @@ def dataset(store):
     dataset.append([{"name": f"{RTL}{n}", "n": n} for n in range(40)], run="many")
     for n in range(30):
         dataset.append([{"name": "a", "n": n}])
-    dataset.protect(version=1, reason=HOSTILE * 20)
-    dataset.stage([{"name": "a", "n": 1}], run=HOSTILE)
+    dataset.protections.add(version=1, reason=HOSTILE * 20)
+    dataset.staged.add([{"name": "a", "n": 1}], run=HOSTILE)
     return dataset
 
 
@@ -60,7 +60,7 @@ LONG_LIST = [f"{HOSTILE}{n}" for n in range(3_000)]
 DISPLAYS = {
     "repository": lambda dataset: lakebed.Repository(store_of(dataset)),
     "dataset": lambda dataset: dataset,
-    "view": lambda dataset: dataset.with_("name", HOSTILE),
+    "view": lambda dataset: dataset.kite.with_("name", HOSTILE),
     "wide view": lambda dataset: dataset.where([[("n", "in", list(range(5_000)))]]),
     "plan": lambda dataset: dataset.where([[("n", "in", list(range(5_000)))]]).plan(),
     "descriptor": lambda dataset: dataset.descriptor,
@@ -80,13 +80,13 @@ DISPLAYS = {
     "part of the history": lambda dataset: dataset.history()[2:5],
     "batches": lambda dataset: dataset.batches(),
     "batch": lambda dataset: dataset.batches()[0],
-    "partitions": lambda dataset: dataset.partitions(),
+    "partitions": lambda dataset: dataset.inspect.partitions(),
     "files": lambda dataset: dataset.files(),
     "files of a view": lambda dataset: dataset.where("n < 3").files(),
-    "schemas": lambda dataset: dataset.schemas(),
-    "protections": lambda dataset: dataset.protections(),
-    "staged": lambda dataset: dataset.staged(),
-    "staged batch": lambda dataset: dataset.staged()[0],
+    "schemas": lambda dataset: dataset.inspect.schemas(),
+    "protections": lambda dataset: dataset.protections.list(),
+    "staged": lambda dataset: dataset.staged.list(),
+    "staged batch": lambda dataset: dataset.staged.list()[0],
     "diff": lambda dataset: dataset.diff(1, 2),
     "check": lambda dataset: dataset.check(),
     "cleanup": lambda dataset: dataset.cleanup("0s", dry_run=True),
@@ -135,7 +135,7 @@ def test_ingest_of_many_files_is_told_in_short(tmp_path):
     source = lakebed.FromFiles(paths=str(tmp_path / "in"))
     ingest = lakebed.Ingest(name="numbers", into=into, source=source)
 
-    check, report, sources = repr(ingest.check()), repr(ingest.run()), repr(dataset.sources())
+    check, report, sources = repr(ingest.check()), repr(ingest.run()), repr(dataset.sources.list())
 
     assert check == "<IngestCheck of csv files: 60 new, 0 changed, 0 unchanged, 0 left out>"
     assert report == (

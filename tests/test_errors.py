@@ -44,6 +44,7 @@ TREE = {
             "ChecksFailedError",
             "RejectsError",
             "DuplicateKeyError",
+            "RenamedError",
         },
     ),
     "ConflictError": (

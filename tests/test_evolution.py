@@ -84,7 +84,7 @@ def test_old_and_new_files_read_as_one(format_: str) -> None:
     dataset = create(ID, one("n", "int"), one("f", "float"), one("gone", "string"), format=format_)
     dataset.append([{"id": 1, "n": 7, "f": 0.5, "gone": "x"}])
 
-    commit = dataset.update(
+    commit = dataset.evolve(
         described(
             one("added", "string", default="none"),
             one("n", "long"),
@@ -101,14 +101,14 @@ def test_old_and_new_files_read_as_one(format_: str) -> None:
         {"added": "none", "n": 7, "id": 1, "f": 0.5},
         {"added": "yes", "n": 2**40, "id": 2, "f": 0.1},
     ]
-    assert list(dataset.reader()) == rows
+    assert list(dataset.kite.reader()) == rows
     assert dataset.arrow().schema == pa.schema(
         [("added", pa.string()), ("n", pa.int64()), ("id", pa.int64()), ("f", pa.float64())]
     )
     assert dataset.pandas().to_dict("records") == rows
     assert dataset.count() == 2
     assert dataset.arrow(["added"]).to_pydict() == {"added": ["none", "yes"]}
-    assert list(dataset.at(version=1).reader()) == [{"id": 1, "n": 7, "f": 0.5, "gone": "x"}]
+    assert list(dataset.at(version=1).kite.reader()) == [{"id": 1, "n": 7, "f": 0.5, "gone": "x"}]
     assert dataset.at(version=1).schema.names == ("id", "n", "f", "gone")
 
     @dataclasses.dataclass
@@ -116,7 +116,7 @@ def test_old_and_new_files_read_as_one(format_: str) -> None:
         id: int
         added: str
 
-    assert list(dataset.reader(type=Entity)) == [Entity(1, "none"), Entity(2, "yes")]
+    assert list(dataset.kite.reader(type=Entity)) == [Entity(1, "none"), Entity(2, "yes")]
 
 
 @formats
@@ -153,7 +153,7 @@ def test_predicates_ask_old_files_what_they_read_as(
             {"id": 2, "n": 8, "f": -1, "day": dt.date(2013, 1, 2)},
         ]
     )
-    dataset.update(
+    dataset.evolve(
         described(
             ID,
             one("n", "double"),
@@ -178,7 +178,7 @@ def test_predicates_ask_old_files_what_they_read_as(
 def test_files_whose_default_is_no_match_are_dropped_by_the_plan() -> None:
     dataset = create(ID)
     dataset.append([{"id": 1}])
-    dataset.update(described(ID, one("added", "int", default=0)), base=dataset.version)
+    dataset.evolve(described(ID, one("added", "int", default=0)), base=dataset.version)
     dataset.append([{"id": 2, "added": 5}])
 
     plan = dataset.where("added = 5").plan()
@@ -194,9 +194,9 @@ def test_files_whose_default_is_no_match_are_dropped_by_the_plan() -> None:
 def test_a_name_added_again_never_shows_the_old_column(format_: str) -> None:
     dataset = create(ID, one("a", maybe("string")), one("b", maybe("int")), format=format_)
     dataset.append([{"id": 1, "a": "old", "b": 1}])
-    dataset.update(described(ID, one("b", maybe("int")), format=format_), base=dataset.version)
+    dataset.evolve(described(ID, one("b", maybe("int")), format=format_), base=dataset.version)
     dataset.append([{"id": 2, "b": 2}])
-    dataset.update(
+    dataset.evolve(
         described(
             ID, one("b", maybe("int")), one("a", ["string", "null"], default="new"), format=format_
         ),
@@ -214,7 +214,7 @@ def test_no_field_of_old_files_needs_to_be_left() -> None:
     for format_ in ("parquet", "avro"):
         dataset = create(one("a", "int"), format=format_)
         dataset.append([{"a": 1}, {"a": 2}])
-        dataset.update(described(one("b", "int", default=5), format=format_), base=dataset.version)
+        dataset.evolve(described(one("b", "int", default=5), format=format_), base=dataset.version)
 
         assert dataset.arrow().to_pydict() == {"b": [5, 5]}
         assert dataset.count() == dataset.where("b = 5").count() == 2
@@ -245,13 +245,13 @@ def test_parts_of_records_lists_and_maps_change_too(format_: str) -> None:
     dataset = create(*fields(PLACE, "a"), format=format_)
     old = {"x": 1, "y": "old"}
     dataset.append([entity(1, old), {"id": 2, "p": None, "l": None, "m": None}, entity(3, old)])
-    dataset.update(described(*fields(WIDER, "b"), format=format_), base=dataset.version)
+    dataset.evolve(described(*fields(WIDER, "b"), format=format_), base=dataset.version)
     dataset.append([entity(4, {"z": 2.5, "x": 2**40, "y": "y"})])
-    dataset.update(described(*fields(WITHOUT, "c"), format=format_), base=dataset.version)
-    dataset.update(described(*fields(WIDER, "d"), format=format_), base=dataset.version)
+    dataset.evolve(described(*fields(WITHOUT, "c"), format=format_), base=dataset.version)
+    dataset.evolve(described(*fields(WIDER, "d"), format=format_), base=dataset.version)
 
     again = {"z": 1.5, "x": 1, "y": None}
-    assert list(dataset.reader()) == [
+    assert list(dataset.kite.reader()) == [
         entity(1, again),
         {"id": 2, "p": None, "l": None, "m": None},
         entity(3, again),
@@ -294,16 +294,16 @@ def test_an_allowed_update_never_changes_what_old_rows_read_as(
     for fields in schemas[1:]:
         names = dataset.schema.names
         dataset.append([{}] if all(f.nullable for f in dataset.schema) else [{"a": 7}])
-        before = sorted(dataset.reader(), key=str)
+        before = sorted(dataset.kite.reader(), key=str)
         history = len(dataset.history())
         wanted = described(*fields, format=format_)
         try:
-            dataset.update(wanted, base=dataset.version)
+            dataset.evolve(wanted, base=dataset.version)
         except SchemaMismatchError:
             assert len(dataset.history()) == history
-            assert sorted(dataset.reader(), key=str) == before
+            assert sorted(dataset.kite.reader(), key=str) == before
             continue
-        after = list(dataset.reader())
+        after = list(dataset.kite.reader())
         kept = [name for name in names if name in wanted.schema]
         assert sorted(map(str, ({n: row[n] for n in kept} for row in after))) == sorted(
             map(str, ({n: _as(wanted, n, row[n]) for n in kept} for row in before))
@@ -321,13 +321,13 @@ def _as(descriptor: DatasetDescriptor, name: str, value: Any) -> Any:
 def test_a_provided_partition_becomes_a_field_of_the_same_name() -> None:
     """Behaviour 36: what stood in the path alone is then the field's value in old rows."""
     dataset = create(ID, partition_by=[by.provided("release", "int")])
-    dataset.with_("release", 6).append([{"id": 1}])
+    dataset.kite.with_("release", 6).append([{"id": 1}])
     fields = [ID, one("release", maybe("long"))]
 
-    dataset.update(described(*fields, partition_by=[by.identity("release")]), base=dataset.version)
+    dataset.evolve(described(*fields, partition_by=[by.identity("release")]), base=dataset.version)
     dataset.append([{"id": 2, "release": 6}, {"id": 3, "release": 7}])
 
-    assert sorted(dataset.reader(), key=lambda row: row["id"]) == [
+    assert sorted(dataset.kite.reader(), key=lambda row: row["id"]) == [
         {"id": 1, "release": 6},
         {"id": 2, "release": 6},
         {"id": 3, "release": 7},
@@ -339,23 +339,23 @@ def test_a_provided_partition_becomes_a_field_of_the_same_name() -> None:
 
 def test_paths_that_were_provided_are_not_taken_for_those_of_a_later_function() -> None:
     dataset = create(ID, partition_by=[by.provided("bucket", "int")])
-    dataset.with_("bucket", 9).append([{"id": 1}])
+    dataset.kite.with_("bucket", 9).append([{"id": 1}])
 
-    dataset.update(
+    dataset.evolve(
         described(ID, partition_by=[by.hash("id", 4, name="bucket")]), base=dataset.version
     )
     dataset.append([{"id": 1}, {"id": 2}])
 
     assert dataset.where("id = 1").count() == 2
     assert dataset.where("bucket = 9").plan().explain().dropped_by_partition == 2
-    assert not dataset.where("id = 1").is_aligned()
+    assert not dataset.where("id = 1").kite.is_aligned()
 
 
 def test_an_equal_descriptor_makes_no_new_version() -> None:
     dataset = create(ID, properties={"owner": "ops"})
     commit = dataset.append([{"id": 1}])
 
-    again = dataset.update(described(ID, properties={"owner": "ops"}), base=dataset.version)
+    again = dataset.evolve(described(ID, properties={"owner": "ops"}), base=dataset.version)
 
     assert again == commit
     assert dataset.version == 1
@@ -366,12 +366,12 @@ def test_properties_and_compression_change_without_a_new_schema() -> None:
     dataset = create(ID)
     properties = {"owner": "ops", "ünï": '{"a": "b"}', "empty": ""}
 
-    dataset.update(described(ID, properties=properties, compression="snappy"), base=dataset.version)
+    dataset.evolve(described(ID, properties=properties, compression="snappy"), base=dataset.version)
     dataset.append([{"id": 1}])
 
     assert dataset.descriptor.properties == properties
     assert dataset.descriptor.compression == "snappy"
-    assert [one.number for one in dataset.schemas()] == [1]
+    assert [one.number for one in dataset.inspect.schemas()] == [1]
     (file,) = dataset.files()
     metadata = pq.read_metadata(pa.BufferReader(store_of(dataset).get(file.key).data))
     assert metadata.row_group(0).column(0).compression == "SNAPPY"
@@ -385,13 +385,13 @@ def test_twenty_versions_are_kept() -> None:
     for number in range(20):
         dataset.append([{"id": number}])
         fields = [*fields, one(f"f{number}", "int", default=number)]
-        dataset.update(described(*fields), base=dataset.version)
+        dataset.evolve(described(*fields), base=dataset.version)
 
-    assert [len(known.schema.fields) for known in dataset.schemas()] == list(range(1, 22))
-    assert dataset.schemas()[3].version == 6
+    assert [len(known.schema.fields) for known in dataset.inspect.schemas()] == list(range(1, 22))
+    assert dataset.inspect.schemas()[3].version == 6
     last = dataset.arrow().to_pylist()[-1]
     assert last == {"id": 19, **{f"f{number}": number for number in range(20)}}
-    assert dataset.at(version=9).schema == dataset.schemas()[4].schema
+    assert dataset.at(version=9).schema == dataset.inspect.schemas()[4].schema
     assert {len(dataset.where(f"f{n} = {n}").plan()) for n in range(20)} == {20}
 
 
@@ -402,7 +402,7 @@ def test_a_thousand_fields_evolve() -> None:
     dataset = create(ID, *fields)
     dataset.append([{"id": 1, "f998": 5}])
 
-    dataset.update(
+    dataset.evolve(
         described(ID, *(one(f"f{n}", maybe("long")) for n in range(998)), one("new", maybe("int"))),
         base=dataset.version,
     )
@@ -434,7 +434,7 @@ def test_a_dataset_of_the_first_format_evolves(tmp_path: Path, name: str) -> Non
         for f in old.schema
     ]
 
-    dataset.update(
+    dataset.evolve(
         DatasetDescriptor(
             schema=lakebed.Schema(fields=tuple(fields)),
             partition_by=old.partition_by,
@@ -456,16 +456,16 @@ def test_an_evolved_head_says_so_to_releases_that_know_no_schema_numbers() -> No
         return str(head["metadata"]["lakebed.format_version"])
 
     assert format_version() == "1"
-    dataset.update(described(ID, properties={"a": "b"}), base=dataset.version)
+    dataset.evolve(described(ID, properties={"a": "b"}), base=dataset.version)
     assert format_version() == "1"
-    dataset.update(described(ID, one("a", maybe("int"))), base=dataset.version)
+    dataset.evolve(described(ID, one("a", maybe("int"))), base=dataset.version)
     assert format_version() == "2"
 
 
 def test_names_of_files_tell_their_schema() -> None:
     dataset = create(ID)
     dataset.append([{"id": 1}])
-    dataset.update(described(ID, one("a", maybe("int"))), base=dataset.version)
+    dataset.evolve(described(ID, one("a", maybe("int"))), base=dataset.version)
     dataset.append([{"id": 2}])
 
     numbers = [file.schema_number for file in dataset.plan().files]
@@ -479,7 +479,7 @@ def test_names_of_files_tell_their_schema() -> None:
 def test_an_unknown_schema_number_is_corrupt(tail: str) -> None:
     dataset = create(ID)
     dataset.append([{"id": 1}])
-    dataset.update(described(ID, one("a", maybe("int"))), base=dataset.version)
+    dataset.evolve(described(ID, one("a", maybe("int"))), base=dataset.version)
     store, key = store_of(dataset), HeadFormat.JSON.key("d")
     head = json.loads(store.get(key).data)
     (label,) = head["partitions"]
@@ -507,7 +507,7 @@ def test_a_file_of_another_tool_reads_with_defaults_for_what_it_lacks() -> None:
         head["partitions"][label] = {"files": {"data": f"d/data/{label}.parquet"}}
     store.put(key, json.dumps(head).encode())
 
-    assert sorted(dataset.reader(), key=lambda row: row["id"]) == [
+    assert sorted(dataset.kite.reader(), key=lambda row: row["id"]) == [
         {"id": 1, "a": "x", "b": 1},
         {"id": 2, "a": "none", "b": 2},
         {"id": 3, "a": "y", "b": None},
@@ -526,7 +526,7 @@ def test_facts_of_promoted_columns_merge(monkeypatch: pytest.MonkeyPatch) -> Non
     row = {"id": 1, "n": 7, "f": 0.5, "t": dt.date(2013, 1, 1), "gone": "x"}
     dataset.append([row])
     wider = [ID, one("n", "long"), one("f", "double"), one("t", wall), one("new", maybe("string"))]
-    dataset.update(described(*wider), base=dataset.version)
+    dataset.evolve(described(*wider), base=dataset.version)
     dataset.append([{"id": 2, "n": 2**40, "f": 0.1, "t": dt.datetime(2014, 1, 1), "new": "y"}])
 
     (segment,) = [
@@ -560,7 +560,7 @@ def test_a_refused_update_changes_nothing(case: str) -> None:
     descriptor, error = REFUSALS[case]
 
     with pytest.raises(error):
-        dataset.update(descriptor, base=0)
+        dataset.evolve(descriptor, base=0)
 
     assert content_of(dataset) == before
 
@@ -570,7 +570,7 @@ def test_an_update_to_something_else_than_a_descriptor_is_named(given: object) -
     dataset = create(ID)
 
     with pytest.raises(InvalidInputError, match=r"cannot become a .*DatasetDescriptor"):
-        dataset.update(given)
+        dataset.evolve(given)
 
     assert dataset.version == 0
 
@@ -590,7 +590,7 @@ def test_an_update_on_a_failing_store_happens_wholly_or_not_at_all(
 
     happened: bool | None = None
     try:
-        lakebed.Repository(failing).open("d").with_options(commit=QUICK).update(wanted, base=1)
+        lakebed.Repository(failing).open("d").with_options(commit=QUICK).evolve(wanted, base=1)
         happened = True
     except CommitUnknownError:
         pass
@@ -602,7 +602,7 @@ def test_an_update_on_a_failing_store_happens_wholly_or_not_at_all(
         assert (reopened.descriptor == wanted) is happened
         assert reopened.version == 1 + happened
     assert reopened.arrow(["id"]).column(0).to_pylist() == [1]
-    reopened.update(described(ID, one("a", "int", default=6)), base=reopened.version)
+    reopened.evolve(described(ID, one("a", "int", default=6)), base=reopened.version)
     assert reopened.arrow().to_pylist() == [{"id": 1, "a": 5 if reopened.version == 3 else 6}]
 
 
@@ -619,11 +619,11 @@ def test_a_schema_file_that_cannot_be_written_is_mended_by_the_next_update(
     def columns() -> list[str]:
         return pq.read_schema(pa.BufferReader(store.get("d/data/_common_metadata").data)).names
 
-    lakebed.Repository(failing).open("d").update(wanted, base=0)
+    lakebed.Repository(failing).open("d").evolve(wanted, base=0)
     assert "a" not in columns()
     assert "schema file is not that of the head" in caplog.text
 
-    dataset.update(wanted, base=dataset.version)
+    dataset.evolve(wanted, base=dataset.version)
     assert columns() == ["batch_id", "a", "id"]
     assert dataset.version == 1
 
@@ -638,21 +638,21 @@ def test_an_append_that_began_before_the_update_commits() -> None:
     rows = pa.RecordBatch.from_pylist([{"id": 1, "gone": "x"}])
     written = write_batches(store, target, [rows])
 
-    dataset.update(described(ID, one("a", "int", default=5)), base=dataset.version)
-    dataset.update(
+    dataset.evolve(described(ID, one("a", "int", default=5)), base=dataset.version)
+    dataset.evolve(
         described(ID, one("a", "int", default=5), one("gone", maybe("string"))),
         base=dataset.version,
     )
     transaction.add(written)
     transaction.commit()
 
-    assert list(dataset.reader()) == [{"id": 1, "a": 5, "gone": None}]
+    assert list(dataset.kite.reader()) == [{"id": 1, "a": 5, "gone": None}]
     assert dataset.plan().files[0].schema_number == 1
 
 
 def test_files_staged_under_a_wrong_number_are_not_committed() -> None:
     dataset = create(ID)
-    dataset.update(described(ID, one("a", maybe("int"))), base=dataset.version)
+    dataset.evolve(described(ID, one("a", maybe("int"))), base=dataset.version)
     store = store_of(dataset)
     transaction = Transaction.begin(store, "d", "append")
     target = BatchTarget(
@@ -683,11 +683,11 @@ def test_of_two_updates_at_a_time_one_conflicts() -> None:
     dataset = create(ID)
     first = described(ID, one("a", maybe("int")))
     slow = BetweenReadAndSwap(
-        store_of(dataset), lambda: dataset.update(first, base=dataset.version)
+        store_of(dataset), lambda: dataset.evolve(first, base=dataset.version)
     )
 
     with pytest.raises(CommitConflictError, match="Both change the descriptor"):
-        lakebed.Repository(slow).open("d").update(described(ID, one("b", maybe("int"))), base=0)
+        lakebed.Repository(slow).open("d").evolve(described(ID, one("b", maybe("int"))), base=0)
 
     assert dataset.descriptor == first
     assert dataset.version == 1
@@ -708,7 +708,7 @@ def test_appends_and_updates_at_a_time_all_count() -> None:
     fields = [ID]
     for number in range(4):
         fields = [*fields, one(f"f{number}", "int", default=number)]
-        dataset.update(described(*fields), base=dataset.version)
+        dataset.evolve(described(*fields), base=dataset.version)
     for thread in threads:
         thread.join()
 
@@ -728,7 +728,7 @@ def test_an_older_state_cannot_be_updated() -> None:
 
 def test_the_schema_file_follows_the_head() -> None:
     dataset = create(ID, one("n", maybe("int")))
-    dataset.update(
+    dataset.evolve(
         described(ID, one("n", maybe("double")), one("a", maybe("string"))), base=dataset.version
     )
 
@@ -741,10 +741,10 @@ def test_the_schema_file_follows_the_head() -> None:
 def test_rows_are_rewritten_under_the_current_schema() -> None:
     dataset = create(ID, one("gone", maybe("string")))
     dataset.append([{"id": n, "gone": "x"} for n in range(4)])
-    dataset.update(described(ID, one("a", "int", default=5)), base=dataset.version)
-    dataset.update(described(ID, one("a", "int", default=6)), base=dataset.version)
+    dataset.evolve(described(ID, one("a", "int", default=5)), base=dataset.version)
+    dataset.evolve(described(ID, one("a", "int", default=6)), base=dataset.version)
 
     dataset.delete(dataset.where("id < 2"))
 
-    assert list(dataset.reader()) == [{"id": 2, "a": 5}, {"id": 3, "a": 5}]
+    assert list(dataset.kite.reader()) == [{"id": 2, "a": 5}, {"id": 3, "a": 5}]
     assert [file.schema_number for file in dataset.plan().files] == [3]

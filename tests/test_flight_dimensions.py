@@ -64,7 +64,7 @@ def in_order(table: pa.Table) -> pa.Table:
 def test_other_holds_exactly_the_rest(flights: lakebed.Dataset, truth: pa.Table) -> None:
     rest = truth.filter(pc.invert(pc.is_in(truth["dest"], pa.array(ALLOWED))))
 
-    other = flights.with_("dest_dimension", "OTHER").arrow()
+    other = flights.kite.with_("dest_dimension", "OTHER").arrow()
 
     assert 0 < rest.num_rows < truth.num_rows
     assert in_order(other).equals(in_order(rest))
@@ -107,6 +107,6 @@ def test_partitions_are_those_of_the_data(flights: lakebed.Dataset, truth: pa.Ta
     counted = keys.group_by(keys.column_names).aggregate([([], "count_all")]).to_pylist()
     expected = {tuple(row[name] for name in keys.column_names): row["count_all"] for row in counted}
 
-    found = {tuple(one.values.values()): one.row_count for one in flights.partitions()}
+    found = {tuple(one.values.values()): one.row_count for one in flights.inspect.partitions()}
 
     assert found == expected

@@ -131,7 +131,7 @@ def test_questions_to_heads_load_what_reading_them_takes(address: str) -> None:
     loaded = loaded_by(
         "import lakebed; repository = lakebed.open_repository(sys.argv[1])\n"
         "dataset = repository.open(sys.argv[2]); repository.list(), dataset.descriptor\n"
-        "dataset.history(), dataset.schemas(), dataset.at(version=0).version",
+        "dataset.history(), dataset.inspect.schemas(), dataset.at(version=0).version",
         *(location, name),
     )
 

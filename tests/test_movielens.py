@@ -34,7 +34,7 @@ def test_each_rating_is_in_the_one_file_of_its_range_of_days(
 ) -> None:
     dataset = _script["load"](lakebed.open_repository(tmp_path), ratings, days)
 
-    found = {one.values["from_s"]: one for one in dataset.partitions()}
+    found = {one.values["from_s"]: one for one in dataset.inspect.partitions()}
     counts = [one.row_count for one in found.values()]
     starts, expected = np.unique(
         ratings.column("rated_at").to_numpy() // (days * DAY_S) * (days * DAY_S),

@@ -77,7 +77,7 @@ def test_batches_are_written_read_back_cleaned_up_and_dropped(
     dataset.overwrite(rows(3))
     dataset.rerun(rows(12), run="first")
     dataset.compact()
-    dataset.build_index("n")
+    dataset.indices.build("n")
 
     numbers = sorted(repository.open("letters").arrow()["n"].to_pylist())
     assert numbers == sorted([*range(3), *range(12)])

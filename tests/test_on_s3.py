@@ -44,7 +44,7 @@ def test_batches_are_appended_overwritten_and_read_back(repository, dataset):
 
 def test_the_loser_of_two_overwrites_leaves_nothing(repository, dataset):
     dataset.append(rows(3))
-    first = dataset.writer()  # begins on version 1
+    first = dataset.kite.writer()  # begins on version 1
     other = repository.open("letters")
 
     def late():
@@ -128,18 +128,18 @@ def test_tables_of_other_formats_are_published_and_read_back(dataset, s3_options
     from pyiceberg.table import StaticTable
 
     dataset.append(rows(4), run="first")
-    dataset.publish_delta()
-    dataset.publish_iceberg()
+    dataset.publish("delta")
+    dataset.publish("iceberg")
     dataset.rerun(rows(6), run="first")
-    assert dataset.publish_delta().removed_count == dataset.publish_iceberg().removed_count > 0
+    assert dataset.publish("delta").removed_count == dataset.publish("iceberg").removed_count > 0
 
     wanted = sorted(dataset.arrow()["n"].to_pylist())
     frame = polars.read_delta(f"{dataset.uri}/data", storage_options=_delta_options(s3_options))
     assert sorted(frame["n"].to_list()) == wanted
     table = StaticTable.from_metadata(f"{dataset.uri}/iceberg", _iceberg_options(s3_options))
     assert sorted(table.scan().to_arrow()["n"].to_pylist()) == wanted
-    assert dataset.publish_delta(check=True).was_in_step
-    assert dataset.publish_iceberg(check=True).was_in_step
+    assert dataset.publish("delta", check=True).was_in_step
+    assert dataset.publish("iceberg", check=True).was_in_step
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])

@@ -30,7 +30,7 @@ def events(tmp_path: Path) -> Dataset:
     descriptor = lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="day")
     events = lakebed.open_repository(tmp_path).create("events", descriptor)
     events.append(rows(0, 100))
-    events.build_index("id")
+    events.indices.build("id")
     events.upsert(rows(60, 10), on="id")
     return events
 

@@ -129,19 +129,21 @@ VERBS = {
         lambda lake, tell: lake.channels.compact(on_progress=tell), "compact channels", 8, rows=8
     ),
     "index": Verb(
-        lambda lake, tell: lake.channels.build_index("n", on_progress=tell),
+        lambda lake, tell: lake.channels.indices.build("n", on_progress=tell),
         "index n of channels",
         8,
         rows=8,
     ),
     "promote": Verb(
-        lambda lake, tell: lake.channels.promote({"channel": ["beta", "esr"]}, on_progress=tell),
+        lambda lake, tell: lake.channels.dimensions.promote(
+            {"channel": ["beta", "esr"]}, on_progress=tell
+        ),
         "promote channels",
         8,  # each of the four is looked at, and then written anew
         rows=4,
     ),
     "reroute": Verb(
-        lambda lake, tell: lake.channels.promote(
+        lambda lake, tell: lake.channels.dimensions.promote(
             {"channel": ["esr"]}, reroute=True, on_progress=tell
         ),
         "reroute channels",
@@ -160,13 +162,13 @@ VERBS = {
         8,
     ),
     "publish to Delta": Verb(
-        lambda lake, tell: lake.channels.publish_delta(on_progress=tell),
+        lambda lake, tell: lake.channels.publish("delta", on_progress=tell),
         "publish to Delta channels",
         8,
         has_bytes=False,
     ),
     "publish to Iceberg": Verb(
-        lambda lake, tell: lake.channels.publish_iceberg(on_progress=tell),
+        lambda lake, tell: lake.channels.publish("iceberg", on_progress=tell),
         "publish to Iceberg ",
         8,
         has_bytes=False,
@@ -270,7 +272,8 @@ def test_push_that_a_listener_ends_keeps_what_is_stored_and_says_so(lake: Lake) 
 def test_export_tells_of_rows(lake: Lake) -> None:
     told: list[lakebed.Progress] = []
 
-    lake.repository.open("documents").export_telemetry(lake.root / "tree", on_progress=told.append)
+    documents = lake.repository.open("documents")
+    lake.repository.trees.export(documents, lake.root / "tree", on_progress=told.append)
 
     assert (told[-1].row_count, told[-1].file_total) == (5, 0)
 

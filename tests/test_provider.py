@@ -140,7 +140,7 @@ def test_an_own_provider_is_told_of_every_change_after_the_head() -> None:
 
     dataset = lake.create("d", described("a"))
     assert catalog.load("d") == described("a")
-    dataset.update(described("a", "b"), base=dataset.version)
+    dataset.evolve(described("a", "b"), base=dataset.version)
     assert catalog.load("d") == described("a", "b")
     lake.drop("d")
     assert catalog.list() == []
@@ -156,7 +156,7 @@ def test_an_own_provider_is_not_told_of_what_did_not_happen() -> None:
         lake.create("d", described("b"))
     texts = [{"name": "a", "type": ["null", "string"]}]
     with pytest.raises(SchemaMismatchError):
-        dataset.update(
+        dataset.evolve(
             DatasetDescriptor(schema={"type": "record", "name": "r", "fields": texts}),
             base=dataset.version,
         )
@@ -212,7 +212,7 @@ def test_a_provider_that_fails_is_told_apart_from_a_dataset_that_did_not_change(
 
     changes: dict[str, Callable[[], object]] = {
         "create": lambda: lake.create("d", described("a")),
-        "update": lambda: lake.open("d").update(described("a", "b"), base=0),
+        "update": lambda: lake.open("d").evolve(described("a", "b"), base=0),
         "drop": lambda: lake.drop("d"),
     }
 
@@ -225,7 +225,7 @@ def test_a_provider_that_fails_is_told_apart_from_a_dataset_that_did_not_change(
     catalog.fails = False
     if change != "drop":
         dataset = lake.open("d")
-        dataset.update(lambda old: old)
+        dataset.evolve(lambda old: old)
         assert catalog.load("d") == dataset.descriptor
 
 
@@ -237,14 +237,14 @@ def test_datasets_follow_what_others_have_written_to_the_provider(tmp_path: Path
     others.update("kept", described("a", "b"))
     others.create("new", described("c", partition_by="hash(c, 2)"))
 
-    assert lake.follow_metadata() == ("kept", "new")
+    assert lake.trees.follow_metadata() == ("kept", "new")
 
     assert lake.open("kept").descriptor == described("a", "b")
-    assert list(lake.open("kept").reader()) == [{"a": 1, "b": None}]
+    assert list(lake.open("kept").kite.reader()) == [{"a": 1, "b": None}]
     assert lake.open("new").descriptor == others.load("new")
-    assert lake.follow_metadata() == ()
+    assert lake.trees.follow_metadata() == ()
     others.delete("new")
-    assert lake.follow_metadata() == ()
+    assert lake.trees.follow_metadata() == ()
     assert lake.exists("new")  # nothing is ever dropped
 
 
@@ -255,12 +255,12 @@ def test_what_the_rules_refuse_is_not_followed_and_says_which(tmp_path: Path) ->
     provider.update("d", described("a", format="avro"))
 
     with pytest.raises(InvalidInputError, match="format") as caught:
-        lake.follow_metadata()
+        lake.trees.follow_metadata()
 
     assert "'d'" in caught.value.__notes__[0]
     assert lake.open("d").descriptor == described("a")
     with pytest.raises(InvalidInputError, match="no metadata provider"):
-        repository().follow_metadata()
+        repository().trees.follow_metadata()
 
 
 def test_of_many_who_create_one_wins_and_of_those_who_save_each_is_whole(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_provider_of_save_load_and_delete_alone_serves_the_life_of_a_dataset()
     lake = repository(metadata=provider)
 
     lake.create("d", described("a"))
-    lake.open("d").update(described("a", "b"), base=0)
+    lake.open("d").evolve(described("a", "b"), base=0)
 
     assert provider.load("d") == lake.open("d").descriptor
     assert lake.metadata.exists("d")
@@ -360,12 +360,12 @@ def test_a_provider_that_does_not_list_is_followed_by_name_and_says_so() -> None
     provider.save("other", described("a"))
 
     with pytest.raises(InvalidInputError, match="Small cannot list its datasets") as caught:
-        lake.follow_metadata()
+        lake.trees.follow_metadata()
 
     assert "follow_metadata(['flights'])" in str(caught.value.hint)
     assert lake.list() == []
-    assert lake.follow_metadata(["new"]) == ("new",)
-    assert lake.follow_metadata("new") == ()
+    assert lake.trees.follow_metadata(["new"]) == ("new",)
+    assert lake.trees.follow_metadata("new") == ()
     assert lake.list() == ["new"]
     with pytest.raises(DatasetNotFoundError, match="'missing'"):
-        lake.follow_metadata(["missing"])
+        lake.trees.follow_metadata(["missing"])

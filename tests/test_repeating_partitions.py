@@ -113,7 +113,7 @@ def test_dataset_that_is_there_is_opened_without_a_word(lake: Repository) -> Non
         lake.create("flights", hours)
 
     lake.create("flights", hours, if_exists="open")
-    lake.open("flights").update(lambda old: old)
+    lake.open("flights").evolve(lambda old: old)
 
 
 def test_warning_that_is_made_an_error_creates_nothing(lake: Repository) -> None:

@@ -46,7 +46,7 @@ def keys(store: Store) -> list[str]:
 def test_new_dataset_is_empty_and_at_version_0(repo: Repository) -> None:
     dataset = repo.create("flights", DESCRIPTOR)
 
-    assert (dataset.version, dataset.count(), dataset.partitions()) == (0, 0, ())
+    assert (dataset.version, dataset.count(), dataset.inspect.partitions()) == (0, 0, ())
     assert repo.exists("flights")
     assert repo.open("flights").descriptor == DESCRIPTOR
 

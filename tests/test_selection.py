@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -33,15 +32,6 @@ def letters() -> Dataset:
     dataset = make()
     dataset.append(ROWS)
     return dataset
-
-
-def test_names_of_other_libraries_mean_the_same(letters: Dataset) -> None:
-    view = letters.where("n < 7")
-
-    assert view.to_arrow() == view.arrow()
-    assert view.to_arrow(["n"]).column_names == ["n"]
-    pd.testing.assert_frame_equal(view.to_pandas(), view.pandas())
-    assert view.to_polars().equals(view.polars())
 
 
 def test_polars_frame_holds_the_rows(letters: Dataset) -> None:

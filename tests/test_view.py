@@ -86,24 +86,24 @@ def objects(store: Store) -> set[str]:
 @pytest.mark.parametrize(
     ("refine", "sql"),
     [
-        (lambda d: d.with_("n", 5, 6, 7).with_("n", 6), "n IN (6)"),
-        (lambda d: d.from_("n", 1).to("n", 9).with_("n", 6), "n IN (6)"),
-        (lambda d: d.where("n > 1 OR n = 0").with_("n", 0, 6), "n IN (0, 6)"),
-        (lambda d: d.with_("n", 5, 6, 7).from_after("n", 6), "n IN (7)"),
-        (lambda d: d.where("n = 5").from_("n", 5), "n IN (5)"),
-        (lambda d: d.with_("n", 5).from_after("n", 5), "FALSE"),
-        (lambda d: d.from_("n", 3).from_("n", 4), "n >= 4"),
-        (lambda d: d.from_("n", 3).from_after("n", 3), "n > 3"),
-        (lambda d: d.to("n", 9).from_("n", 3), "n >= 3 AND n <= 9"),
-        (lambda d: d.with_("n").from_("n", 3), "n >= 3"),
-        (lambda d: d.from_("n", 3).with_("n"), "n >= 3"),
-        (lambda d: d.with_("n").with_("n"), "n IS NOT NULL"),
+        (lambda d: d.kite.with_("n", 5, 6, 7).kite.with_("n", 6), "n IN (6)"),
+        (lambda d: d.kite.from_("n", 1).kite.to("n", 9).kite.with_("n", 6), "n IN (6)"),
+        (lambda d: d.where("n > 1 OR n = 0").kite.with_("n", 0, 6), "n IN (0, 6)"),
+        (lambda d: d.kite.with_("n", 5, 6, 7).kite.from_after("n", 6), "n IN (7)"),
+        (lambda d: d.where("n = 5").kite.from_("n", 5), "n IN (5)"),
+        (lambda d: d.kite.with_("n", 5).kite.from_after("n", 5), "FALSE"),
+        (lambda d: d.kite.from_("n", 3).kite.from_("n", 4), "n >= 4"),
+        (lambda d: d.kite.from_("n", 3).kite.from_after("n", 3), "n > 3"),
+        (lambda d: d.kite.to("n", 9).kite.from_("n", 3), "n >= 3 AND n <= 9"),
+        (lambda d: d.kite.with_("n").kite.from_("n", 3), "n >= 3"),
+        (lambda d: d.kite.from_("n", 3).kite.with_("n"), "n >= 3"),
+        (lambda d: d.kite.with_("n").kite.with_("n"), "n IS NOT NULL"),
         (
-            lambda d: d.with_("n", 5, 6).with_("carrier", "UA").with_("n", 6),
+            lambda d: d.kite.with_("n", 5, 6).kite.with_("carrier", "UA").kite.with_("n", 6),
             "n IN (6) AND carrier IN ('UA')",
         ),
         (
-            lambda d: d.from_("position.latitude", 1).to_before("position.latitude", 2),
+            lambda d: d.kite.from_("position.latitude", 1).kite.to_before("position.latitude", 2),
             "position.latitude >= 1.0 AND position.latitude < 2.0",
         ),
     ],
@@ -117,12 +117,12 @@ def test_refinement_narrows_and_a_set_replaces(
 @pytest.mark.parametrize(
     "refine",
     [
-        lambda d: d.from_("n", 5).from_("n", 4),
-        lambda d: d.from_after("n", 5).from_("n", 5),
-        lambda d: d.with_("n", 5, 6).to("n", 7),
-        lambda d: d.with_("n", 5, 6).with_("n", 6, 7),
-        lambda d: d.where("n IS NULL").with_("n"),
-        lambda d: d.to("position.code", "b").with_("position.code", "c"),
+        lambda d: d.kite.from_("n", 5).kite.from_("n", 4),
+        lambda d: d.kite.from_after("n", 5).kite.from_("n", 5),
+        lambda d: d.kite.with_("n", 5, 6).kite.to("n", 7),
+        lambda d: d.kite.with_("n", 5, 6).kite.with_("n", 6, 7),
+        lambda d: d.where("n IS NULL").kite.with_("n"),
+        lambda d: d.kite.to("position.code", "b").kite.with_("position.code", "c"),
     ],
 )
 def test_refinement_outside_the_view_is_refused(
@@ -200,8 +200,8 @@ def test_refinement_gives_what_lies_in_the_view_and_in_itself(
 
     for entity in [{"n": n, "carrier": c} for n in (None, *range(7)) for c in ("UA", "B6")]:
         n = entity["n"]
-        is_meant = view.includes(entity) and n is not None and MEANINGS[verb](n, value)
-        assert refined.includes(entity) is is_meant
+        is_meant = view.kite.includes(entity) and n is not None and MEANINGS[verb](n, value)
+        assert refined.kite.includes(entity) is is_meant
 
 
 def test_delete_through_a_refined_set_leaves_what_the_view_leaves_out(store: Store) -> None:
@@ -209,7 +209,7 @@ def test_delete_through_a_refined_set_leaves_what_the_view_leaves_out(store: Sto
     dataset.append([{"n": n, "carrier": str(n)} for n in (1, 2, 3, 4)])
     view = dataset.where("n IN (1, 2, 3) AND n <> 2")
 
-    view.to("n", 3).delete()
+    view.kite.to("n", 3).delete()
 
     assert numbers(dataset) == [2, 4]
 
@@ -264,12 +264,12 @@ def test_view_reads_exactly_the_entities_that_it_includes(
     flights.with_options(write=lakebed.WriteOptions(row_group_bytes=row_group_bytes)).append(rows)
     view = flights.where(predicate)
 
-    included = [one["n"] for one in rows if view.includes(one)]
+    included = [one["n"] for one in rows if view.kite.includes(one)]
 
     assert numbers(view) == included
     assert view.count() == len(included)
-    assert view.is_empty() is (included == [])
-    covering = view.covering_partitions()
+    assert view.kite.is_empty() is (included == [])
+    covering = view.kite.covering_partitions()
     assert set(included) <= {n for partition in covering for n in numbers(partition)}
 
 
@@ -287,15 +287,15 @@ def test_writer_of_a_view_takes_exactly_the_entities_that_it_includes(
     view = flights.where(predicate)
     taken = []
 
-    with view.writer() as writer:
+    with view.kite.writer() as writer:
         for n, entity in enumerate(entities):
             row = {**entity, "n": n}
             try:
                 writer.write(row)
             except InvalidInputError:
-                assert not view.includes(row)
+                assert not view.kite.includes(row)
             else:
-                assert view.includes(row)
+                assert view.kite.includes(row)
                 taken.append(n)
 
     assert numbers(flights) == taken
@@ -304,17 +304,17 @@ def test_writer_of_a_view_takes_exactly_the_entities_that_it_includes(
 def test_entity_without_a_field_has_null_there(flights: Dataset) -> None:
     view = flights.where("carrier IS NULL AND position.code IS NULL")
 
-    assert view.includes({"n": 1})
-    assert view.includes({"n": 1, "position": {"latitude": 2.0}})
-    assert not view.includes({"n": 1, "carrier": "UA"})
+    assert view.kite.includes({"n": 1})
+    assert view.kite.includes({"n": 1, "position": {"latitude": 2.0}})
+    assert not view.kite.includes({"n": 1, "carrier": "UA"})
 
 
 def test_partition_values_of_an_entity_are_computed(flights: Dataset) -> None:
-    view = flights.with_("dt", dt.date(2013, 1, 2))
+    view = flights.kite.with_("dt", dt.date(2013, 1, 2))
 
-    assert view.includes(row(1, day=2))
-    assert not view.includes(row(1, day=1))
-    assert not flights.where("batch_id > 0").includes(row(1))
+    assert view.kite.includes(row(1, day=2))
+    assert not view.kite.includes(row(1, day=1))
+    assert not flights.where("batch_id > 0").kite.includes(row(1))
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_what_is_no_entity_of_the_dataset_is_an_error(
     flights: Dataset, entity: object, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        flights.with_("carrier", "UA").includes(entity)
+        flights.kite.with_("carrier", "UA").kite.includes(entity)
 
 
 # Partitions
@@ -344,7 +344,7 @@ def test_covering_partitions_are_disjoint_views_in_path_order_and_need_the_head_
     flights.append([row(6)])
     counting.reset()
 
-    covering = flights.where("ts < '2013-01-02T12:00:00' AND n > 3").covering_partitions()
+    covering = flights.where("ts < '2013-01-02T12:00:00' AND n > 3").kite.covering_partitions()
 
     assert requests(counting) == 1
     day = dt.date(2013, 1, 1)
@@ -356,7 +356,7 @@ def test_covering_partitions_are_disjoint_views_in_path_order_and_need_the_head_
     ]
     assert [one.path for one in covering] == sorted(one.path for one in covering)
     assert [numbers(one) for one in covering] == [[4], [1, 6], [3], [2]]
-    assert all(one.is_aligned() for one in covering)
+    assert all(one.kite.is_aligned() for one in covering)
 
 
 @pytest.mark.parametrize("float_type", [pa.float32(), pa.float64()], ids=str)
@@ -367,10 +367,10 @@ def test_covering_partitions_are_disjoint_also_for_the_two_zeros(
     dataset = Repository(store).create("f", DatasetDescriptor(schema=schema, partition_by="f"))
 
     dataset.append([{"f": 0.0, "n": 1}, {"f": -0.0, "n": 2}, {"f": NAN, "n": 3}])
-    with dataset.writer() as writer:
+    with dataset.kite.writer() as writer:
         writer.write({"f": -0.0, "n": 4})
 
-    covering = dataset.covering_partitions()
+    covering = dataset.kite.covering_partitions()
     assert [numbers(one) for one in covering] == [[1, 2, 4], [3]]
     assert numbers(dataset.where("f = -0.0")) == [1, 2, 4]
     assert sorted(str(one) for one in dataset.arrow()["f"].to_pylist())[:2] == ["-0.0", "-0.0"]
@@ -378,11 +378,11 @@ def test_covering_partitions_are_disjoint_also_for_the_two_zeros(
 
 def test_unpartitioned_dataset_is_covered_by_one_partition(store: Store) -> None:
     plain = make(store)
-    assert plain.covering_partitions() == ()
+    assert plain.kite.covering_partitions() == ()
 
     plain.append([row(1)])
 
-    (only,) = plain.where("n > 5").covering_partitions()
+    (only,) = plain.where("n > 5").kite.covering_partitions()
     assert (only.path, only.values, numbers(only)) == ("", {}, [1])
 
 
@@ -396,30 +396,35 @@ MICROSECOND = dt.timedelta(microseconds=1)
     ("refine", "is_aligned"),
     [
         (lambda d: d, True),
-        (lambda d: d.from_("ts", MIDNIGHT), True),
-        (lambda d: d.to_before("ts", MIDNIGHT), True),
-        (lambda d: d.to("ts", MIDNIGHT - MICROSECOND), True),
-        (lambda d: d.with_("carrier", "a", "b", "c"), True),
-        (lambda d: d.with_("year", 2013).with_("month", 9).with_("day", 1), True),
-        (lambda d: d.from_("ts", NOON), False),
-        (lambda d: d.from_after("ts", MIDNIGHT), False),
-        (lambda d: d.to("ts", MIDNIGHT), False),
+        (lambda d: d.kite.from_("ts", MIDNIGHT), True),
+        (lambda d: d.kite.to_before("ts", MIDNIGHT), True),
+        (lambda d: d.kite.to("ts", MIDNIGHT - MICROSECOND), True),
+        (lambda d: d.kite.with_("carrier", "a", "b", "c"), True),
+        (lambda d: d.kite.with_("year", 2013).kite.with_("month", 9).kite.with_("day", 1), True),
+        (lambda d: d.kite.from_("ts", NOON), False),
+        (lambda d: d.kite.from_after("ts", MIDNIGHT), False),
+        (lambda d: d.kite.to("ts", MIDNIGHT), False),
         (
-            lambda d: d.with_("year", 2013).with_("month", 9).with_("day", 1).from_("ts", NOON),
+            lambda d: (
+                d.kite.with_("year", 2013)
+                .kite.with_("month", 9)
+                .kite.with_("day", 1)
+                .kite.from_("ts", NOON)
+            ),
             False,
         ),
-        (lambda d: d.with_("delay", 0.5), False),
+        (lambda d: d.kite.with_("delay", 0.5), False),
         (lambda d: d.where("position.code = 'a'"), False),
     ],
 )
 def test_alignment_is_that_of_kite(
     store: Store, refine: Callable[[View], View], is_aligned: bool
 ) -> None:
-    assert refine(make(store, *YEAR_MONTH_DAY)).is_aligned() is is_aligned
+    assert refine(make(store, *YEAR_MONTH_DAY)).kite.is_aligned() is is_aligned
 
 
 def test_hash_of_a_field_is_not_aligned_with_it(store: Store) -> None:
-    assert not make(store, by.hash("carrier", 32)).with_("carrier", "UA").is_aligned()
+    assert not make(store, by.hash("carrier", 32)).kite.with_("carrier", "UA").kite.is_aligned()
 
 
 def test_emptiness_is_found_with_little_reading() -> None:
@@ -429,12 +434,12 @@ def test_emptiness_is_found_with_little_reading() -> None:
         flights.append([row(n, day=n + 1)])
     counting.reset()
 
-    assert flights.where("dt = '2014-01-01'").is_empty()
+    assert flights.where("dt = '2014-01-01'").kite.is_empty()
 
     assert requests(counting) == 1  # the head
     counting.reset()
 
-    assert not flights.where("n >= 0").is_empty()
+    assert not flights.where("n >= 0").kite.is_empty()
 
     assert requests(counting) == 6  # the head, and what each of the commits says of its file
 
@@ -443,7 +448,7 @@ def test_emptiness_is_found_with_little_reading() -> None:
 
 
 def write_all(view: View, rows: list[dict[str, Any]]) -> None:
-    with view.writer() as writer:
+    with view.kite.writer() as writer:
         for one in rows:
             writer.write(one)
 
@@ -480,7 +485,9 @@ def test_every_entity_outside_the_view_is_refused_and_nothing_is_left(
 
 
 def test_view_takes_what_belongs_to_it(flights: Dataset) -> None:
-    view = flights.from_("ts", dt.datetime(2013, 1, 2, tzinfo=UTC)).with_("carrier", "UA", "B6")
+    view = flights.kite.from_("ts", dt.datetime(2013, 1, 2, tzinfo=UTC)).kite.with_(
+        "carrier", "UA", "B6"
+    )
 
     view.append([row(1, day=2), row(2, day=3, carrier="B6")])
     write_all(view, [row(3, day=4)])
@@ -509,7 +516,7 @@ def test_entity_outside_is_found_in_any_form_of_data(
 
 
 def test_writer_goes_on_after_an_entity_outside(flights: Dataset) -> None:
-    with flights.from_("n", 2).to("n", 3).writer() as writer:
+    with flights.kite.from_("n", 2).kite.to("n", 3).kite.writer() as writer:
         writer.write(row(2))
         for n in (1, 4):
             with pytest.raises(InvalidInputError, match=f"An entity lies outside.*n = {n}"):
@@ -521,7 +528,7 @@ def test_writer_goes_on_after_an_entity_outside(flights: Dataset) -> None:
 
 def test_overwrite_of_a_view_replaces_it_and_refuses_the_rest(flights: Dataset) -> None:
     flights.append([row(1), row(2, day=2)])
-    first_day = flights.with_("dt", dt.date(2013, 1, 1))
+    first_day = flights.kite.with_("dt", dt.date(2013, 1, 1))
 
     with pytest.raises(InvalidInputError, match="1 of 2 entities lie outside the view"):
         first_day.overwrite([row(3), row(4, day=2)])
@@ -550,17 +557,17 @@ def test_view_of_an_older_state_is_read_only(flights: Dataset) -> None:
 
 def test_view_supplies_the_value_of_a_provided_partition_field(store: Store) -> None:
     flights = make(store, by.provided("version", "int"))
-    six, seven = flights.with_("version", 6), flights.where("version = 7")
+    six, seven = flights.kite.with_("version", 6), flights.where("version = 7")
 
     six.append([row(1)])
-    write_all(seven.from_("n", 2), [row(2)])
+    write_all(seven.kite.from_("n", 2), [row(2)])
 
-    assert [one.path for one in flights.partitions()] == ["version=6", "version=7"]
+    assert [one.path for one in flights.inspect.partitions()] == ["version=6", "version=7"]
     assert (numbers(flights), numbers(six), numbers(seven)) == ([1, 2], [1], [2])
-    assert six.includes(row(9))
-    assert six.includes(row(9, version=6))
-    assert not six.includes(row(9, version=7))
-    assert not flights.with_("version", 6, 7).includes(row(9))
+    assert six.kite.includes(row(9))
+    assert six.kite.includes(row(9, version=6))
+    assert not six.kite.includes(row(9, version=7))
+    assert not flights.kite.with_("version", 6, 7).kite.includes(row(9))
     six.overwrite([row(3)])
     assert numbers(flights) == [2, 3]
 
@@ -569,7 +576,7 @@ def test_write_without_a_value_for_a_provided_partition_field_is_refused(store: 
     flights = make(store, by.provided("version", "int"))
     before = objects(store)
 
-    for view in (flights, flights.with_("version", 6, 7), flights.from_("version", 6)):
+    for view in (flights, flights.kite.with_("version", 6, 7), flights.kite.from_("version", 6)):
         with pytest.raises(PartitionSpecError, match=r"with_\('version'"):
             view.append([row(1)])
 
@@ -579,12 +586,12 @@ def test_write_without_a_value_for_a_provided_partition_field_is_refused(store: 
 def test_rows_keep_their_provided_value_where_others_are_deleted(store: Store) -> None:
     flights = make(store, by.provided("version", "int"))
     for version in (6, 7):
-        flights.with_("version", version).append([row(1), row(version)])
+        flights.kite.with_("version", version).append([row(1), row(version)])
 
     flights.where("n = 1").delete()
 
-    assert numbers(flights.with_("version", 6)) == [6]
-    assert numbers(flights.with_("version", 7)) == [7]
+    assert numbers(flights.kite.with_("version", 6)) == [6]
+    assert numbers(flights.kite.with_("version", 7)) == [7]
 
 
 # A job that must not run twice
@@ -592,8 +599,8 @@ def test_rows_keep_their_provided_value_where_others_are_deleted(store: Store) -
 
 def test_append_where_the_view_must_be_empty(flights: Dataset) -> None:
     flights.append([row(1)])
-    day_1, day_2, day_3 = (flights.with_("dt", dt.date(2013, 1, day)) for day in (1, 2, 3))
-    day_3.signal_ready()
+    day_1, day_2, day_3 = (flights.kite.with_("dt", dt.date(2013, 1, day)) for day in (1, 2, 3))
+    day_3.kite.signal_ready()
 
     with pytest.raises(AlreadyExistsError, match="is not empty"):
         day_1.append([row(2)], if_not_empty="error")
@@ -616,7 +623,7 @@ def test_view_that_must_be_empty_stays_so_until_the_commit(
         flights.append([row(1, day=day)])  # another job, while this one writes
         yield row(2, day=2)
 
-    view = flights.with_("dt", dt.date(2013, 1, 2))
+    view = flights.kite.with_("dt", dt.date(2013, 1, 2))
 
     if is_conflict:
         with pytest.raises(CommitConflictError):
@@ -631,35 +638,40 @@ def test_view_that_must_be_empty_stays_so_until_the_commit(
 
 
 def test_signal_is_of_exactly_one_view(flights: Dataset) -> None:
-    view = flights.with_("carrier", "UA", "B6").from_("n", 3)
-    assert (view.is_ready(), view.ready_at()) == (False, None)
+    view = flights.kite.with_("carrier", "UA", "B6").kite.from_("n", 3)
+    assert (view.kite.is_ready(), view.kite.ready_at()) == (False, None)
 
-    signalled = view.signal_ready()
+    signalled = view.kite.signal_ready()
 
-    assert view.is_ready()
-    assert view.ready_at() == signalled
+    assert view.kite.is_ready()
+    assert view.kite.ready_at() == signalled
     assert signalled.tzinfo is UTC
-    same = flights.from_("n", 3).with_("carrier", "B6", "UA")  # in another order
-    assert same.ready_at() == signalled
-    for other in (flights, flights.from_("n", 3), view.to("n", 9), view.with_("carrier", "UA")):
-        assert not other.is_ready()
+    same = flights.kite.from_("n", 3).kite.with_("carrier", "B6", "UA")  # in another order
+    assert same.kite.ready_at() == signalled
+    for other in (
+        flights,
+        flights.kite.from_("n", 3),
+        view.kite.to("n", 9),
+        view.kite.with_("carrier", "UA"),
+    ):
+        assert not other.kite.is_ready()
 
 
 def test_second_signal_is_later_than_the_first(flights: Dataset) -> None:
-    first = flights.signal_ready()
+    first = flights.kite.signal_ready()
 
-    second = flights.signal_ready()
+    second = flights.kite.signal_ready()
 
     assert second > first
-    assert flights.ready_at() == second
+    assert flights.kite.ready_at() == second
 
 
 def test_signals_have_the_names_of_kite(flights: Dataset, store: Store) -> None:
-    flights.signal_ready()
-    flights.with_("n", 7, 3, 2).signal_ready()
-    flights.to_before("n", 12).signal_ready()
-    flights.with_("carrier", "a@b/c").signal_ready()
-    flights.where("n = 1 OR carrier IS NULL").signal_ready()
+    flights.kite.signal_ready()
+    flights.kite.with_("n", 7, 3, 2).kite.signal_ready()
+    flights.kite.to_before("n", 12).kite.signal_ready()
+    flights.kite.with_("carrier", "a@b/c").kite.signal_ready()
+    flights.where("n = 1 OR carrier IS NULL").kite.signal_ready()
 
     assert {info.key for info in store.list("flights/signals")} == {
         "flights/signals/unbounded",
@@ -679,31 +691,35 @@ def test_signals_and_deletes_work_on_every_store(
         options = request.getfixturevalue("s3_options")
         url = f"s3://lake/{uuid.uuid4().hex}"
     flights = make(open_store(url, storage_options=options), by.identity("carrier"))
-    view = flights.with_("carrier", "a@b/c", "~*[(").to("position.latitude", 5).where("n != 1")
+    view = (
+        flights.kite.with_("carrier", "a@b/c", "~*[(")
+        .kite.to("position.latitude", 5)
+        .where("n != 1")
+    )
     view.append([row(0, carrier="~*[("), row(2, carrier="~*[("), row(3, carrier="a@b/c")])
 
-    assert view.signal_ready() == view.ready_at()
-    opened = lakebed.open_uri(view.view_uri, storage_options=options)
+    assert view.kite.signal_ready() == view.kite.ready_at()
+    opened = lakebed.open_uri(view.kite.uri, storage_options=options)
     assert isinstance(opened, View)
-    assert opened.is_ready()
-    assert not flights.is_ready()
+    assert opened.kite.is_ready()
+    assert not flights.kite.is_ready()
     view.where("n = 2").delete()
     assert numbers(opened) == [0, 3]
 
 
 def test_constraints_too_long_for_a_name_are_in_the_signal(flights: Dataset, store: Store) -> None:
-    views = [flights.with_("carrier", *(f"{name}{i}" for i in range(300))) for name in "ab"]
+    views = [flights.kite.with_("carrier", *(f"{name}{i}" for i in range(300))) for name in "ab"]
 
-    views[0].signal_ready()
+    views[0].kite.signal_ready()
 
-    assert [view.is_ready() for view in views] == [True, False]
+    assert [view.kite.is_ready() for view in views] == [True, False]
     (info,) = store.list("flights/signals")
     assert len(info.key.rpartition("/")[2]) < 255
     assert "a299" in msgspec.json.decode(store.get(info.key).data)["constraints"]
 
 
 def test_signals_go_with_the_dataset(flights: Dataset, store: Store) -> None:
-    flights.signal_ready()
+    flights.kite.signal_ready()
 
     Repository(store).drop("flights")
 
@@ -731,9 +747,9 @@ def test_damaged_signal_is_named_and_signalling_again_mends_it(
     store.put("flights/signals/unbounded", data)
 
     with pytest.raises(CorruptMetadataError, match="flights/signals/unbounded"):
-        flights.is_ready()
+        flights.kite.is_ready()
 
-    assert flights.signal_ready() == flights.ready_at()
+    assert flights.kite.signal_ready() == flights.kite.ready_at()
 
 
 # Nested columns
@@ -754,7 +770,7 @@ def test_nested_column_is_null_where_what_holds_it_is(flights: Dataset) -> None:
     assert numbers(flights.where("position.code = 'a'")) == [2, 3]
     assert numbers(flights.where([[("position.latitude", "==", None)]])) == [1, 2]
     assert numbers(flights.where("position IS NULL")) == [1]
-    assert numbers(flights.with_("position.code")) == [2, 3]
+    assert numbers(flights.kite.with_("position.code")) == [2, 3]
 
 
 def test_deeply_nested_columns_have_names_of_any_length(store: Store) -> None:

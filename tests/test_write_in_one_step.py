@@ -123,7 +123,7 @@ def test_models_of_pydantic_make_a_dataset_and_come_back(repository: Repository)
 
     repository.write("parcels", parcels)
 
-    assert list(repository.open("parcels").reader(type=Parcel)) == parcels
+    assert list(repository.open("parcels").kite.reader(type=Parcel)) == parcels
 
 
 @pytest.mark.parametrize("cls", [Visit, Landing, Tick])
@@ -132,7 +132,7 @@ def test_instances_of_a_class_with_fields_come_back(repository: Repository, cls:
 
     repository.write("visits", given)
 
-    assert list(repository.open("visits").reader(type=cls)) == given
+    assert list(repository.open("visits").kite.reader(type=cls)) == given
 
 
 @pytest.mark.spark

@@ -36,7 +36,7 @@ def row(p: str, n: int) -> dict[str, Any]:
 
 def content(dataset: lakebed.Dataset) -> list[tuple[str, int]]:
     """Return the rows, sorted."""
-    return sorted((one["p"], one["n"]) for one in dataset.reader())
+    return sorted((one["p"], one["n"]) for one in dataset.kite.reader())
 
 
 def reasons(report: CleanupReport) -> dict[str, str]:

@@ -105,7 +105,7 @@ def open_and_prune(location: str, count: int, storage: dict[str, str]) -> dict[s
     """Open the dataset in this process for the first time, and choose the files of one day."""
     watch = layout.Stopwatch()
     with watch:
-        chosen = _open(location, storage).with_("day", layout.day_to_ask(count)).plan()
+        chosen = _open(location, storage).kite.with_("day", layout.day_to_ask(count)).plan()
     return {"seconds": watch.seconds, "kept": len(chosen), "requests": chosen.requests}
 
 

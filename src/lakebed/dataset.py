@@ -7,14 +7,12 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 from lakebed import batches, work
-from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of, partitions_of
+from lakebed.commit import Commit, File, files_of
 from lakebed.common.given import (
-    FileNames,
     check_number,
-    given_files,
     given_names,
     naming_moment,
 )
@@ -23,25 +21,22 @@ from lakebed.common.items import Items
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.layout import Folder
 from lakebed.model.moments import to_moment
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Schema
 from lakebed.model.sql_predicates import Parameters
-from lakebed.model.uri import VERSION
 from lakebed.state import history
 from lakebed.state.history import Entry
 from lakebed.state.metadata_provider import reporting_provider_errors
 from lakebed.state.reader import read_own_head
-from lakebed.state.scope import Nothing, RunFiles, Scope
+from lakebed.state.scope import Nothing, RunFiles
 from lakebed.state.snapshot import Source
-from lakebed.state.state import Epoch, State, descriptor_from
-from lakebed.tables import delta, hive, iceberg
+from lakebed.state.state import Epoch, State
+from lakebed.tables import hive, iceberg, targets
 from lakebed.view import Base, View, ViewCondition
 from lakebed.work.defaults import (
     CLOCK_SKEW,
     COMPACTION_COMMIT_BYTES,
-    INDEX_COMMIT_BYTES,
     TARGET_BYTES,
 )
 
@@ -54,24 +49,27 @@ if TYPE_CHECKING:
     from lakebed.batches.diff import Diff
     from lakebed.batches.listing import Batch
     from lakebed.batches.staged import Staged
+    from lakebed.groups.dimension_group import DimensionGroup
+    from lakebed.groups.index_group import IndexGroup
+    from lakebed.groups.inspect_group import InspectGroup
+    from lakebed.groups.protection_group import ProtectionGroup
+    from lakebed.groups.source_group import SourceGroup
+    from lakebed.groups.staged_group import StagedGroup
     from lakebed.model.publishing import Mode
     from lakebed.plots import Plots
     from lakebed.state.after import NotPublished
-    from lakebed.state.protections import Protection
-    from lakebed.state.published import OldMetadata, PublishedTable
-    from lakebed.state.sources import Hold, SourceFile
+    from lakebed.state.published import OldMetadata
     from lakebed.store.base import ObjectInfo, Store
     from lakebed.tables.outcome import Publication
+    from lakebed.tables.targets import Target
     from lakebed.work.check import CheckReport
     from lakebed.work.cleanup import CleanupReport
     from lakebed.work.compaction import CompactionReport
-    from lakebed.work.indexing import InvertedIndex
     from lakebed.work.ingest.load import LoadReport
     from lakebed.work.ingest.load_options import LoadOptions
     from lakebed.work.inventory import AskTables
     from lakebed.work.metadata_compaction import MergedList
     from lakebed.work.overwriting import Replacement
-    from lakebed.work.promotion import Allowed, PromotionReport
     from lakebed.work.rollback import Restoration
 
 
@@ -87,40 +85,24 @@ class Dataset(View):
     1
     >>> numbers.overwrite([{"n": 3}]).version
     2
-    >>> list(numbers.reader()), list(numbers.at(version=1).reader())
+    >>> numbers.arrow().to_pylist(), numbers.at(version=1).arrow().to_pylist()
     ([{'n': 3}], [{'n': 1}, {'n': 2}])
     """
 
     _NOT_OF_PINNED = View._NOT_OF_PINNED | {
-        "build_index",
         "check",
         "cleanup",
         "compact",
-        "compact_metadata",
-        "drop_index",
-        "find_rollback",
-        "hold",
+        "dimensions",
+        "evolve",
         "load",
-        "open_staged",
-        "promote",
-        "protect",
         "publish",
-        "publish_delta",
-        "publish_iceberg",
-        "publish_statements",
-        "release",
-        "republish",
         "rerun",
         "rollback",
         "sink",
-        "stage",
         "staged",
         "transaction",
-        "unprotect",
         "unpublish",
-        "unpublish_delta",
-        "unpublish_iceberg",
-        "update",
     }
 
     def __init__(self, source: Source) -> None:
@@ -156,12 +138,6 @@ class Dataset(View):
     def uri(self) -> str:
         """The address of the dataset."""
         return f"{self._source.store.uri}/{self.name}"
-
-    @property
-    def dataset_uri(self) -> str:
-        """The URI of the dataset, which `lakebed.open_uri` opens again."""
-        pinned = self._source.pinned
-        return f"dataset:{self.uri}" + (f"?{VERSION}={pinned.state.version}" if pinned else "")
 
     @property
     def descriptor(self) -> DatasetDescriptor:
@@ -268,60 +244,6 @@ class Dataset(View):
         state = self._source.load().state
         return Items(Commit.of(entry, state) for entry in self._entries(state))
 
-    def publications(self) -> Items[PublishedTable]:
-        """Return the tables of other formats that show the dataset, and the version of each.
-
-        The answer comes from the notes that publications keep beside the data; no metastore or
-        catalog is queried. If a property names a table that is behind, the next commit publishes
-        to it again.
-
-        Cost:
-            The head, one LIST, and one GET a table.
-        """
-        from lakebed.state import published
-
-        return Items(published.tables(self._source.store, self._source.load().state))
-
-    def schemas(self) -> Items[SchemaVersion]:
-        """Return the current and all former schemas, oldest first.
-
-        Cost:
-            The head and the history, which are few objects.
-        """
-        state = self._source.load().state
-        if not state.is_ours:
-            only = SchemaVersion(
-                number=1,
-                version=state.version,
-                committed_at=None,
-                schema=state.descriptor.schema,
-            )
-            return Items([only])
-        by_number: dict[int, SchemaVersion] = {}
-        for entry in self._entries(state):
-            if entry.descriptor is None:
-                continue
-            descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(self.name))
-            by_number.setdefault(
-                lineage.number,
-                SchemaVersion(
-                    number=lineage.number,
-                    version=entry.version,
-                    committed_at=entry.committed_at,
-                    schema=descriptor.schema,
-                ),
-            )
-        return Items(by_number.values())
-
-    def partitions(self) -> Items[Partition]:
-        """Return the partitions that hold live files, ordered by path.
-
-        Cost:
-            The head and the file table, which are few objects.
-        """
-        state = self._source.load().state
-        return partitions_of(self._files(state), state.layout.partition_level_types)
-
     def files(self) -> Items[File]:
         """Return the live data files, in the order in which they were added.
 
@@ -336,6 +258,48 @@ class Dataset(View):
         store = self._source.store
         counts = file_table.read_counts(store, state.lists.files)
         return files_of(store, state, state.labels, counts)
+
+    @property
+    def indices(self) -> IndexGroup:
+        """Inverted indices: `indices.list()`, `indices.build("tailnum")`, `indices.drop("tailnum")`."""
+        from lakebed.groups.index_group import IndexGroup
+
+        return IndexGroup(self)
+
+    @property
+    def protections(self) -> ProtectionGroup:
+        """Protections from cleanup: `protections.list()`, `protections.add(…)`, `.remove(…)`."""
+        from lakebed.groups.protection_group import ProtectionGroup
+
+        return ProtectionGroup(self)
+
+    @property
+    def staged(self) -> StagedGroup:
+        """Batches that wait for their commit: `staged.add(data)`, `staged.list()`, `staged.open(id)`."""
+        from lakebed.groups.staged_group import StagedGroup
+
+        return StagedGroup(self)
+
+    @property
+    def sources(self) -> SourceGroup:
+        """Raw files that were read: `sources.list()`, `sources.hold(file)`, `sources.release(file)`."""
+        from lakebed.groups.source_group import SourceGroup
+
+        return SourceGroup(self)
+
+    @property
+    def dimensions(self) -> DimensionGroup:
+        """Dimensions, which are partition fields with allowed values: `dimensions.promote(…)`."""
+        from lakebed.groups.dimension_group import DimensionGroup
+
+        return DimensionGroup(self)
+
+    @property
+    def inspect(self) -> InspectGroup:
+        """Facts as records: `inspect.partitions()`, `inspect.schemas()`, `inspect.publications()`."""
+        from lakebed.groups.inspect_group import InspectGroup
+
+        return InspectGroup(self)
 
     @property
     def plot(self) -> Plots:
@@ -468,6 +432,34 @@ class Dataset(View):
             hint="Give a version or a batch id, or a Commit, Batch or Dataset.",
         )
 
+    @overload
+    def rollback(
+        self,
+        *,
+        version: int | None = None,
+        time: dt.datetime | str | float | None = None,
+        batch_id: int | None = None,
+        view: View | None = None,
+        hold: bool = False,
+        reason: str = "",
+        base: Base | None = None,
+        dry_run: Literal[False] = False,
+    ) -> Commit | None: ...
+
+    @overload
+    def rollback(
+        self,
+        *,
+        version: int | None = None,
+        time: dt.datetime | str | float | None = None,
+        batch_id: int | None = None,
+        view: View | None = None,
+        hold: bool = False,
+        reason: str = "",
+        base: Base | None = None,
+        dry_run: Literal[True],
+    ) -> Restoration: ...
+
     @naming_moment
     def rollback(
         self,
@@ -479,7 +471,8 @@ class Dataset(View):
         hold: bool = False,
         reason: str = "",
         base: Base | None = None,
-    ) -> Commit | None:
+        dry_run: bool = False,
+    ) -> Commit | Restoration | None:
         """Make an older state current again, as a new commit.
 
         The files of that state become live again and all others are removed; both stay readable
@@ -502,9 +495,11 @@ class Dataset(View):
             reason: Reason for the hold; by default, that the files were rolled back.
             base: The version that the decision was based on, as for `append`: if a later commit
                 touched a partition that would change, that is a conflict; it is not undone too.
+            dry_run: Only return the changes; the files that come back are not checked.
 
         Returns:
-            The commit, or None if nothing would change: then there is no new version.
+            The commit, or None if nothing would change: then there is no new version. With
+            `dry_run` the changes that a rollback would make.
 
         Raises:
             VersionNotFoundError: There is no such version, or some of its files are missing.
@@ -521,7 +516,9 @@ class Dataset(View):
             conditional PUT. No data file is read or written.
         """
         read = self._base_of(base)
-        restoration = self.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
+        restoration = self._find_rollback(version, time, batch_id, view)
+        if dry_run:
+            return restoration
         made = work.rollback.restore(
             self._source.store,
             restoration,
@@ -534,22 +531,13 @@ class Dataset(View):
             return None
         return Commit.of(made, restoration.base, restoration.notes(hold=hold))
 
-    @naming_moment
-    def find_rollback(
+    def _find_rollback(
         self,
-        *,
-        version: int | None = None,
-        time: dt.datetime | str | float | None = None,
-        batch_id: int | None = None,
-        view: View | None = None,
+        version: int | None,
+        time: dt.datetime | str | float | None,
+        batch_id: int | None,
+        view: View | None,
     ) -> Restoration:
-        """Return the changes that `rollback` would make, without a commit.
-
-        Raises:
-            VersionNotFoundError: As for `rollback`, but files are not checked.
-            InvalidInputError: As for `rollback`.
-            PredicateError: As for `rollback`.
-        """
         self._check_writable()
         _check_moment("rollback", version, time, batch_id)
         if version is None:
@@ -560,124 +548,6 @@ class Dataset(View):
             scope = self._refined_to(view.constraint)._whole()
         base = read_own_head(self._source.store, self.name).state
         return work.rollback.find_restoration(self._source.store, base, version, scope)
-
-    def sources(
-        self, *, batch_id: int | None = None, file: str | os.PathLike[str] | None = None
-    ) -> tuple[SourceFile, ...]:
-        """Return the raw files that an `Ingest` has read into the dataset, oldest first.
-
-        Includes files that were superseded later. The last file of a `slot` is the current one,
-        except after a rollback that made another one current again, or none. `is_held` marks the
-        files that no ingest reads.
-
-        Args:
-            batch_id: Return only the files that were read into this batch.
-            file: Return only this file, given by its location or path, or its id in the archive.
-
-        Cost:
-            The head and the record of the files read, which are few objects; for an older version
-            also the history.
-        """
-        from msgspec.structs import replace
-
-        from lakebed.state import sources
-
-        state = self._source.load().state
-        noted = sources.read(self._source.store, state.lists.sources)
-        held = noted.held
-        files = tuple(replace(file, is_held=file.name in held) for file in noted.files)
-        if self._source.pinned is not None:
-            batches = {entry.batch_id for entry in self._entries(state)}
-            files = tuple(source for source in files if source.batch_id in batches)
-        locations = () if file is None else (os.fspath(file), os.path.abspath(file))  # noqa: PTH100 - links in the path must stay
-        return Items(
-            source
-            for source in files
-            if batch_id in (None, source.batch_id)
-            and (file is None or source.location in locations or source.file_id in locations)
-        )
-
-    def hold(
-        self,
-        files: FileNames,
-        *,
-        reason: str = "",
-    ) -> Commit | None:
-        """Keep raw files from being read by any `Ingest` of the dataset, until they are released.
-
-        Rows that were read already stay; `rollback` or `delete` removes them. A file of a folder
-        is held by its path, even if its content changes later; an archived file by its id. An
-        ingest that is already running does not commit rows of a file that is held meanwhile. Use
-        `Ingest.hold` for a file that was never read. `load` reads the files that it is given, held
-        or not.
-
-        Args:
-            files: One or several files that were read: the location or path of each, or its id in
-                the archive.
-            reason: Reason for the hold; `holds` and each run of an ingest show it.
-
-        Returns:
-            The commit, or None if all of them were held.
-
-        Raises:
-            InvalidInputError: No file of a name was read.
-
-        Cost:
-            The record of the files read, which is few objects; two PUTs and a conditional PUT.
-        """
-        return self._change_holds("hold", files, reason)
-
-    def release(self, files: FileNames) -> Commit | None:
-        """Release raw files that are held, so that an `Ingest` reads them again.
-
-        Args:
-            files: One or several files: the location of each, its path or its id in the archive.
-
-        Returns:
-            The commit, or None if no file was named.
-
-        Raises:
-            InvalidInputError: A file is not held.
-
-        Cost:
-            As for `hold`.
-        """
-        return self._change_holds("release", files, "")
-
-    def _change_holds(
-        self,
-        operation: Literal["hold", "release"],
-        files: FileNames,
-        reason: str,
-    ) -> Commit | None:
-        from lakebed.state import sources
-        from lakebed.work.ingest import holding
-
-        self._check_writable()
-        store = self._source.store
-        noted = sources.read(store, read_own_head(store, self.name).state.lists.sources)
-        named = [
-            holding.hold_named(noted, name, self.name, operation, reason)
-            for name in given_files("files", files)
-        ]
-        return holding.change_holds(store, self.name, operation, named, self._commit_options)
-
-    def holds(self) -> Items[Hold]:
-        """Return the raw files that no `Ingest` reads, in the order in which they were held.
-
-        For an older version: the files that were held by then and still are.
-
-        Cost:
-            The head and the record of the files read; for an older version also the history.
-        """
-        from lakebed.state import sources
-
-        state = self._source.load().state
-        noted = sources.read(self._source.store, state.lists.sources)
-        if self._source.pinned is None:
-            return Items(noted.held.values())
-        commits = {entry.commit_id for entry in self._entries(state)}
-        return Items(hold for hold in noted.held.values() if hold.commit_id in commits)
 
     def load(
         self,
@@ -747,7 +617,7 @@ class Dataset(View):
             on_progress=on_progress,
         )
 
-    def update(
+    def evolve(
         self,
         descriptor: DatasetDescriptor | Callable[[DatasetDescriptor], DatasetDescriptor],
         *,
@@ -763,9 +633,9 @@ class Dataset(View):
         was made from; if another writer has updated the dataset since, that is a conflict.
 
         ```
-        flights.update(lambda old: dataclasses.replace(old, compression="snappy"))
+        flights.evolve(lambda old: dataclasses.replace(old, compression="snappy"))
         snapshot = flights.snapshot()
-        flights.update(changed(snapshot.descriptor), base=snapshot)
+        flights.evolve(changed(snapshot.descriptor), base=snapshot)
         ```
 
         Args:
@@ -800,7 +670,7 @@ class Dataset(View):
         made_from = self._base_of(base)
         if isinstance(descriptor, DatasetDescriptor) and made_from is None:
             raise InvalidInputError(
-                f"Cannot update {self.name!r} with a descriptor alone: updates by other writers "
+                f"Cannot evolve {self.name!r} with a descriptor alone: updates by other writers "
                 "since it was made would be undone.",
                 hint="Give a function, such as lambda old: dataclasses.replace(old, index=('id',)); "
                 "or name what the descriptor was made from: base=snapshot, a version or a commit.",
@@ -813,10 +683,32 @@ class Dataset(View):
             with reporting_provider_errors(
                 self.name,
                 f"updated to version {done.entry.version}",
-                "Call update(lambda old: old) to save it to the provider again.",
+                "Call evolve(lambda old: old) to save it to the provider again.",
             ):
                 self._source.metadata.save(self.name, done.descriptor)
         return Commit.of(done.committed or done.entry, done.base)
+
+    @overload
+    def overwrite(
+        self,
+        data: object,
+        view: View | None = None,
+        *,
+        run: str | None = None,
+        base: Base | None = None,
+        dry_run: Literal[False] = False,
+    ) -> Commit: ...
+
+    @overload
+    def overwrite(
+        self,
+        data: object,
+        view: View | None = None,
+        *,
+        run: str | None = None,
+        base: Base | None = None,
+        dry_run: Literal[True],
+    ) -> Replacement: ...
 
     def overwrite(
         self,
@@ -825,7 +717,8 @@ class Dataset(View):
         *,
         run: str | None = None,
         base: Base | None = None,
-    ) -> Commit:
+        dry_run: bool = False,
+    ) -> Commit | Replacement:
         """Replace every partition that the data touches, or a whole view.
 
         The replaced files stay on storage, and readable by version.
@@ -836,6 +729,12 @@ class Dataset(View):
             run: Name of the run, for the history.
             base: The version that the data was made from, as for `append`. Later rows of other
                 writers in one of the partitions are a conflict, and are not replaced.
+            dry_run: Only find the partitions and rows that would be replaced. An iterator or a
+                reader is consumed. A later overwrite with `base=found.version` replaces these and
+                nothing else.
+
+        Returns:
+            The commit; with `dry_run` the partitions and rows that an overwrite would replace.
 
         Raises:
             CommitConflictError: Another commit touched one of the partitions meanwhile, or since
@@ -846,37 +745,18 @@ class Dataset(View):
 
         Cost:
             As `append`; for a dataset of up to 100,000 files also the file table, to count the
-            replaced rows.
+            replaced rows. With `dry_run` a read of the head, and the file table; a DataFrame takes
+            one Spark job, and another one if dimensions have a cap.
         """
         if view is not None:
             self._check_own(view)
             widest = self._refined_to(view.constraint)
+            if dry_run:
+                return widest.overwrite(data, run=run, base=base, dry_run=True)
             return widest.overwrite(data, run=run, base=base)
-        return self._write("overwrite", data, run, None, base)
-
-    def find_overwrite(self, data: object, view: View | None = None) -> Replacement:
-        """Return the partitions and rows that `overwrite` would replace; nothing is written.
-
-        A later `overwrite` with `base=found.version` replaces these and nothing else.
-
-        Args:
-            data: As for `overwrite`. An iterator or a reader is consumed.
-            view: As for `overwrite`.
-
-        Raises:
-            SchemaMismatchError: The data does not fit.
-            InvalidInputError: As for `overwrite`.
-            PredicateError: As for `overwrite`.
-            ReadOnlyError: The dataset cannot be written.
-
-        Cost:
-            A read of the head, and the file table. The data is read once; a DataFrame takes one
-            Spark job, and another one if dimensions have a cap.
-        """
-        if view is None:
+        if dry_run:
             return self._find_overwrite(data, None)
-        self._check_own(view)
-        return self._refined_to(view.constraint).find_overwrite(data)
+        return self._write("overwrite", data, run, None, base)
 
     def rerun(
         self,
@@ -915,7 +795,7 @@ class Dataset(View):
         Cost:
             As `append`, and the records of runs and of files, which are few objects.
         """
-        scope = _scope_of_run(run, partitions=partitions)
+        scope = scope_of_run(run, partitions=partitions)
         return self._write("rerun", data, run, scope, base)
 
     def _write_first(self, first: State, data: object, run: str | None) -> Commit:
@@ -925,7 +805,7 @@ class Dataset(View):
             DatasetExistsError: Another writer has created it meanwhile with another descriptor.
             LakebedError: As for `append` and `Repository.create`.
         """
-        scope = Nothing() if run is None else _scope_of_run(run, partitions=False)
+        scope = Nothing() if run is None else scope_of_run(run, partitions=False)
         stage = functools.partial(self._stage, data)
         return work.writer.write_first(self._source.store, first, stage, scope, run)
 
@@ -993,78 +873,6 @@ class Dataset(View):
                 standing=standing,
             )
 
-    def stage(
-        self,
-        data: object,
-        operation: Literal["append", "overwrite", "rerun"] = "append",
-        *,
-        run: str | None = None,
-        partitions: bool = False,
-        view: View | None = None,
-        base: Base | None = None,
-        lease: str | dt.timedelta = "7d",
-    ) -> Staged[Dataset]:
-        """Write a batch that stays invisible until this process or another one commits it.
-
-        Args:
-            data: As for `append`.
-            operation: The operation that the commit performs.
-            run: Name of the run, which a rerun needs.
-            partitions: As for `rerun`.
-            view: For an append, the view that all data must lie in; for an overwrite, the view to
-                replace.
-            base: The version that the data of an overwrite was made from, as for `overwrite`.
-            lease: Time for which cleanup spares the batch, such as `7d` or `12h`.
-
-        Raises:
-            SchemaMismatchError: The data does not fit; nothing is staged.
-            PartitionSpecError: The source of a partition function is missing.
-            InvalidInputError: As for `append`, `overwrite` and `rerun`; or the operation is
-                unknown.
-            PredicateError: The view is not aligned with partition boundaries.
-
-        Cost:
-            Besides the data files: a read of the head and three small objects, and one Spark job
-            for a DataFrame.
-        """
-        kept_for = work.cleanup.parse_age(lease)
-        if not kept_for:
-            raise InvalidInputError(f"lease is {lease!r}.", hint="Give a positive duration.")
-        if base is not None and operation != "overwrite":
-            raise InvalidInputError(
-                f"Cannot stage {operation} with a base.",
-                hint="Stage an overwrite, or write at once: append and rerun take a base.",
-            )
-        if partitions and operation != "rerun":
-            raise InvalidInputError(
-                f"Cannot stage an {operation} with partitions=True: only a rerun takes it.",
-                hint="Leave it out. An overwrite without a view replaces the partitions that its "
-                "rows touch.",
-            )
-        read = self._base_of(base)
-        narrowed: View = self
-        if view is not None:
-            self._check_own(view)
-            narrowed = self._refined_to(view.constraint)
-        scope: Scope | None
-        match operation:
-            case "append":
-                scope = Nothing()
-            case "overwrite":
-                scope = None if view is None else narrowed._whole()
-            case "rerun" if view is None:
-                scope = _scope_of_run(run, partitions=partitions)
-            case _:
-                raise InvalidInputError(
-                    f"Cannot stage {operation}{' for a view' if view else ''}.",
-                    hint="Stage an append, an overwrite, or a rerun of the dataset as a whole.",
-                )
-        with narrowed._begin(operation, run) as transaction:
-            transaction.add(narrowed._stage(data, narrowed._narrow_target(transaction)))
-            work.writer.keep_staged(transaction, scope, kept_for, read)
-        record = work.staging.read(self._source.store, transaction.base, transaction.batch_id)
-        return batches.staged.Staged(self._source, record, Dataset, self._commit_options)
-
     def transaction(self) -> DatasetTransaction:
         """Return a transaction: one snapshot to read from, and one commit for all writes.
 
@@ -1085,35 +893,6 @@ class Dataset(View):
         """
         self._check_writable()
         return batches.dataset_transaction.DatasetTransaction(self)
-
-    def staged(self) -> Items[Staged[Dataset]]:
-        """Return the staged batches that wait for their commit, oldest first.
-
-        Cost:
-            The head, the history, a LIST of the manifests, and a GET for each batch that is not
-            committed.
-        """
-        self._check_writable()
-        store, state = self._source.store, self._source.load().state
-        records = work.staging.find_all(store, state, self._entries(state))
-        return Items(
-            batches.staged.Staged(self._source, record, Dataset, self._commit_options)
-            for record in records
-        )
-
-    def open_staged(self, batch_id: int) -> Staged[Dataset]:
-        """Return a staged batch, to inspect, commit or discard it.
-
-        Raises:
-            VersionNotFoundError: There is no such staged batch.
-
-        Cost:
-            A read of the head, and one GET.
-        """
-        self._check_writable()
-        state = self._source.load().state
-        record = work.staging.read(self._source.store, state, batch_id)
-        return batches.staged.Staged(self._source, record, Dataset, self._commit_options)
 
     def delete(
         self,
@@ -1155,87 +934,6 @@ class Dataset(View):
         self._check_own(view)
         doomed = self._refined_to(view.constraint)
         return doomed.delete(run=run, base=base)
-
-    @naming_moment
-    def protect(
-        self,
-        *,
-        version: int | None = None,
-        batch_id: int | None = None,
-        reason: str,
-        until: dt.datetime | None = None,
-    ) -> Commit:
-        """Keep a version, or the files of one batch, from being cleaned up.
-
-        While it is protected, a version can be read with `at(version=…)`, a batch with
-        `at(batch_id=…, alone=True)`. A second protection of the same version or batch replaces the
-        first.
-
-        Args:
-            version: Protect all files of this version.
-            batch_id: Protect all files that the commit of this batch added, and no others.
-            reason: Reason for the protection; a cleanup reports it.
-            until: Time when the protection ends; without a zone it is UTC.
-
-        Raises:
-            VersionNotFoundError: There is no such version or batch, or it was cleaned up.
-            InvalidInputError: Not exactly one of version and batch is given, the reason is
-                missing, or the time is in the past.
-            CommitConflictError: The race for the head was lost until the deadline.
-
-        Cost:
-            The head, the history, one PUT and one conditional PUT.
-        """
-        self._check_writable()
-        made, base = work.protection.protect(
-            self._source.store,
-            self.name,
-            version=version,
-            batch_id=batch_id,
-            reason=reason,
-            until=until,
-            options=self._commit_options,
-        )
-        return Commit.of(made, base)
-
-    @naming_moment
-    def unprotect(
-        self,
-        *,
-        version: int | None = None,
-        batch_id: int | None = None,
-    ) -> Commit:
-        """Allow a protected version or batch to be cleaned up once its retention is over.
-
-        Args:
-            version: The protected version.
-            batch_id: The protected batch.
-
-        Raises:
-            VersionNotFoundError: There is no such protection.
-            InvalidInputError: Not exactly one of version and batch is given.
-            CommitConflictError: The race for the head was lost until the deadline.
-
-        Cost:
-            The head, one PUT and one conditional PUT.
-        """
-        self._check_writable()
-        made, base = work.protection.unprotect(
-            self._source.store,
-            self.name,
-            version=version,
-            batch_id=batch_id,
-            options=self._commit_options,
-        )
-        return Commit.of(made, base)
-
-    def protections(self) -> Items[Protection]:
-        """Return the protections from cleanup, oldest first; a cleanup removes expired ones.
-
-        Cost:
-            The head.
-        """
-        return Items(self._source.load().state.protections)
 
     def cleanup(
         self,
@@ -1297,7 +995,7 @@ class Dataset(View):
             older_than=older_than,
             is_dry_run=dry_run,
             clock_skew=clock_skew,
-            spark=_session(spark),
+            spark=session_of(spark),
             on_progress=on_progress,
             options=self._commit_options,
             ask=self._asking(metastore, published),
@@ -1362,240 +1060,32 @@ class Dataset(View):
             self.name,
             is_repairing=repair,
             is_deep=deep,
-            spark=_session(spark),
+            spark=session_of(spark),
             on_progress=on_progress,
         )
 
+    @overload
     def publish(
         self,
+        target: None = None,
         metastore: SparkSession | str | os.PathLike[str] | None = None,
-        *,
-        table: str,
-        mode: Mode | None = None,
-        root: str | None = None,
-        check: bool = False,
-        repair: bool = False,
-        dry_run: bool = False,
-        on_progress: OnProgress = NO_PROGRESS,
-    ) -> Publication:
-        """Bring a table of a Hive metastore up to date with the current version.
+    ) -> tuple[NotPublished, ...]: ...
 
-        The table is created if it does not exist. Then partitions that commits have touched since
-        the last publication are added, pointed to their new batch or dropped; no file moves. Each
-        partition changes atomically, several partitions do not: a reader may see one partition of
-        the new version next to one of the old. After a crash at any point, publish again. With the
-        property `publish.hive` set to `true`, each commit publishes.
-
-        Only a directory that holds exactly the live files of a batch is shown. If a partition has
-        several live batches, or a directory holds other files, nothing is published.
-
-        Args:
-            metastore: A Spark session; `thrift://host:port`; a directory for Spark's embedded
-                metastore; or None for the active session.
-            table: Name as `database.table`; the database is created if it does not exist.
-            mode: `partitions`, the default: the table has the dataset's partitions, and each is
-                one live batch. `batches`: each live batch is a partition of its own, with a last
-                partition column `batch_id`; then one batch replaces another in two steps.
-            root: URL of the repository as readers of the table address it, if it differs.
-            check: Change nothing; compare the whole table and all directories.
-            repair: Compare the whole table and repair it.
-            dry_run: Change nothing; report the planned changes.
-            on_progress: Callback for progress; receives the number of partitions added, changed
-                and dropped.
-
-        Raises:
-            InvalidInputError: The dataset cannot be shown as it is; the message names the
-                partition, directory or field, and what to do. Nothing has changed.
-            AlreadyExistsError: The table exists and does not belong to this dataset.
-            StorageError: The metastore failed; changes made before the failure stay.
-            MissingDependencyError: pyspark or Java is not installed.
-
-        Cost:
-            The head, the history since the last publication, one LIST a changed partition. Calls
-            of the metastore: about five, and one for each thousand partitions that are added,
-            changed or dropped; without a JVM in this process one for each that is changed. One of
-            them lists all partitions. A check or repair reads all partitions, as does publishing
-            concurrently with another process or after a failure; a check lists the whole dataset.
-
-        Source:
-            docs/design/006-hive.md
-        """
-        self._check_writable()
-        options = hive.to_hive.PublishOptions(
-            mode=mode, root=root, check=check, repair=repair, dry_run=dry_run
-        )
-        return hive.to_hive.publish(
-            self._source.store, self.name, metastore, table, options, on_progress
-        )
-
-    def republish(
-        self, metastore: SparkSession | str | os.PathLike[str] | None = None
-    ) -> tuple[NotPublished, ...]:
-        """Publish to all tables that the properties name, as each commit does.
-
-        A Hive table may need all files of a partition in one directory; a commit then gathers them.
-
-        Args:
-            metastore: As for `publish`; with None, the one that `LAKEBED_METASTORE` names is used
-                if it is set.
-
-        Returns:
-            The tables that do not show the current version, each with the reason; empty if all do.
-
-        Raises:
-            InvalidInputError: No property names a table.
-
-        Cost:
-            As `publish`, `publish_delta` and `publish_iceberg`, for each that is named.
-        """
-        from lakebed.model import publishing
-        from lakebed.tables import automatic
-
-        self._check_writable()
-        state = self._source.load().state
-        if not publishing.targets(state.descriptor.properties):
-            raise InvalidInputError(
-                f"No property of {self.name!r} names a table to publish to.",
-                hint="Set publish.delta, publish.iceberg or publish.hive to true, or name the table.",
-            )
-        return automatic.publish(self._source.store, state, metastore)
-
-    def publish_statements(
-        self, *, table: str, since: int | None = None, root: str | None = None
-    ) -> tuple[str, ...]:
-        """Return the SQL that brings a Hive table up to date, to be run elsewhere.
-
-        No metastore is queried and no Spark is started: the table may be anywhere. All statements
-        are idempotent. Each points one partition atomically to the directory of its current batch.
-        The version that such a table shows is not recorded here, so a cleanup does not wait for it:
-        run the statements well before the retention is over.
-
-        Args:
-            table: Name as `database.table`.
-            since: The version that the table shows: only partitions that commits have touched
-                since then are added or changed, and removed ones are dropped. None for a table
-                that does not exist yet, or whose version is unknown: then all partitions are
-                added, and none is dropped.
-            root: URL of the repository as readers of the table address it, if it differs.
-
-        Returns:
-            Statements in the dialect shared by Hive, Spark and Athena, each one line without a
-            semicolon. A column of times without zone is created as `timestamp_ntz`, which only
-            Spark supports.
-
-        Raises:
-            InvalidInputError: As `publish`; or the changes since that version are no longer known.
-
-        Cost:
-            The head, and one LIST of the dataset, or one for each touched partition.
-        """
-        self._check_writable()
-        return hive.statements.statements(
-            self._source.store, self.name, table, since=since, root=root
-        )
-
-    def unpublish(
+    @overload
+    def publish(
         self,
-        metastore: SparkSession | str | os.PathLike[str] | None = None,
-        *,
-        table: str,
-        dry_run: bool = False,
-    ) -> bool:
-        """Drop the table that `publish` made; the dataset and its files stay.
-
-        Cleanups then ignore the table, even if it was dropped by other means.
-
-        Args:
-            metastore: As for `publish`.
-            table: Name as `database.table`.
-            dry_run: Only report whether there is a table to drop.
-
-        Returns:
-            False if there is no such table.
-
-        Raises:
-            AlreadyExistsError: The table does not belong to this dataset; it was not touched.
-            InvalidInputError: The table is no longer external; dropping it would delete files.
-            StorageError: The metastore failed.
-        """
-        self._check_writable()
-        return hive.to_hive.unpublish(
-            self._source.store, self.name, metastore, table, dry_run=dry_run
-        )
-
-    def publish_delta(
-        self,
+        target: Literal["delta"],
         *,
         check: bool = False,
         repair: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
-    ) -> Publication:
-        """Bring a Delta log over the data files up to date with the current version.
+    ) -> Publication: ...
 
-        The log is in `<dataset>/data/_delta_log`, so that `<dataset>/data` is a Delta table. A
-        publication is one commit to the log, which names the files that were added and removed;
-        nothing is copied. Readers see one whole version or another, and never a mixture. Each
-        publication verifies that readers can open the log, and starts it again if not. Other
-        engines can read the table, and refuse to write to it: it is a copy. After a crash at any
-        point, publish again. With the property `publish.delta` set to `true`, each commit
-        publishes.
-
-        Args:
-            check: Change nothing; compare the whole log with the head.
-            repair: Compare the whole log and repair it; changes by other writers are reverted.
-            dry_run: Change nothing; report the planned changes.
-            on_progress: Callback for progress; receives the files that were added and removed,
-                before and after the commit.
-
-        Raises:
-            InvalidInputError: Delta cannot represent the dataset, or another writer has written to
-                the log; the message names the cause and what to do. Nothing has changed.
-            AlreadyExistsError: There is a log that Lakebed did not write.
-            CorruptMetadataError: A file in the log has a number that no log reaches.
-            StorageError: The store failed, or other processes published repeatedly.
-
-        Cost:
-            The head, the history since the last publication, the facts of files added since;
-            three GETs of some KiB and a HEAD; a conditional PUT, and two of a note. Each fiftieth
-            time also a checkpoint, whose size is that of the table's metadata. A check or repair
-            reads the whole log.
-
-        Source:
-            docs/design/007-delta-iceberg.md
-        """
-        self._check_writable()
-        return delta.to_delta.publish(
-            self._source.store,
-            self.name,
-            check=check,
-            repair=repair,
-            dry_run=dry_run,
-            on_progress=on_progress,
-        )
-
-    def unpublish_delta(self, *, dry_run: bool = False) -> bool:
-        """Delete the Delta log; the dataset and its files stay.
-
-        Args:
-            dry_run: Only report whether there is a log.
-
-        Returns:
-            False if there is no log.
-
-        Raises:
-            AlreadyExistsError: Lakebed did not write the log; it was not touched.
-            StorageError: Only a part could be deleted; try again.
-
-        Cost:
-            Three LISTs of the log, a GET of its last commit, two of its note, which stays and is
-            written once, and the deletion of its files.
-        """
-        self._check_writable()
-        return delta.to_delta.unpublish(self._source.store, self.name, dry_run=dry_run)
-
-    def publish_iceberg(
+    @overload
+    def publish(
         self,
+        target: Literal["iceberg"],
         *,
         catalog: str | None = None,
         table: str | None = None,
@@ -1604,82 +1094,248 @@ class Dataset(View):
         repair: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
-    ) -> Publication:
-        """Bring an Iceberg table over the data files up to date with the current version.
+    ) -> Publication: ...
 
-        A publication is one snapshot, which names the files that were added and removed; nothing
-        is copied. Readers see one whole version or another, and never a mixture. After a crash at
-        any point, publish again. With the property `publish.iceberg` set to `true`, each commit
-        publishes.
+    @overload
+    def publish(
+        self,
+        target: Literal["hive"],
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        *,
+        table: str,
+        mode: Mode | None = None,
+        root: str | None = None,
+        check: bool = False,
+        repair: bool = False,
+        dry_run: bool = False,
+        print_sql: Literal[False] = False,
+        on_progress: OnProgress = NO_PROGRESS,
+    ) -> Publication: ...
 
-        Without a catalog, the table's metadata files are in `<dataset>/iceberg/metadata`, numbered
-        and with a version hint, like those of Hadoop tables: that directory is the table.
+    @overload
+    def publish(
+        self,
+        target: Literal["hive"],
+        *,
+        table: str,
+        print_sql: Literal[True],
+        since: int | None = None,
+        root: str | None = None,
+    ) -> tuple[str, ...]: ...
+
+    def publish(
+        self,
+        target: Target | None = None,
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        *,
+        table: str | None = None,
+        mode: Mode | None = None,
+        catalog: str | None = None,
+        root: str | None = None,
+        check: bool = False,
+        repair: bool = False,
+        dry_run: bool = False,
+        print_sql: bool = False,
+        since: int | None = None,
+        on_progress: OnProgress = NO_PROGRESS,
+    ) -> Publication | tuple[NotPublished, ...] | tuple[str, ...]:
+        """Bring a Delta, Iceberg or Hive table over the data files up to date with the current version.
+
+        No file is copied or moved. Other engines can read the table, and should not write to it: it
+        is a copy. After a crash at any point, publish again. With the property `publish.delta`,
+        `publish.iceberg` or `publish.hive` set to `true`, each commit publishes.
+
+        A Delta log is in `<dataset>/data/_delta_log`, so that `<dataset>/data` is the table. An
+        Iceberg table has its metadata in `<dataset>/iceberg/metadata`, numbered and with a version
+        hint, like Hadoop tables: that directory is the table; or it is in a catalog. A publication
+        to either is one commit or snapshot, which names the files that were added and removed:
+        readers see one whole version or another, and never a mixture.
+
+        A Hive table is created if it does not exist. Then partitions that commits have touched since
+        the last publication are added, pointed to their new batch or dropped. Each partition changes
+        atomically, several partitions do not: a reader may see one partition of the new version next
+        to one of the old. Only a directory that holds exactly the live files of a batch is shown. If
+        a partition has several live batches, or a directory holds other files, nothing is published.
 
         Args:
-            catalog: Name of a catalog in pyiceberg's configuration.
-            table: Name as `namespace.table` in that catalog.
+            target: `delta`, `iceberg` or `hive`; None for all tables that the properties name, as
+                each commit publishes to them.
+            metastore: Of a Hive table: a Spark session; `thrift://host:port`; a directory for Spark's
+                embedded metastore; or None for the active session. Without a target, None is the one
+                that `LAKEBED_METASTORE` names, if it is set.
+            table: Of Hive, the name as `database.table`; the database is created if it does not
+                exist. Of Iceberg, the name as `namespace.table` in the catalog.
+            mode: Of Hive: `partitions`, the default: the table has the dataset's partitions, and each
+                is one live batch. `batches`: each live batch is a partition of its own, with a last
+                partition column `batch_id`; then one batch replaces another in two steps.
+            catalog: Of Iceberg: name of a catalog in pyiceberg's configuration.
             root: URL of the repository as readers of the table address it, if it differs.
             check: Change nothing; compare the whole table with the head.
-            repair: Compare the whole table and repair it; snapshots of other writers are reverted.
+            repair: Compare the whole table and repair it; changes by other writers are reverted.
             dry_run: Change nothing; report the planned changes.
-            on_progress: Callback for progress; receives the files that were added and removed,
-                before and after the commit.
+            print_sql: Of Hive: return the SQL that brings the table up to date, to be run elsewhere.
+                No metastore is queried and no Spark is started. All statements are idempotent; each
+                points one partition atomically to the directory of its current batch. The version
+                that such a table shows is not recorded here, so a cleanup does not wait for it: run
+                the statements well before the retention is over.
+            since: With `print_sql`: the version that the table shows. Only partitions that commits
+                have touched since then are added or changed, and removed ones are dropped. None for
+                a table that does not exist yet, or whose version is unknown: then all partitions are
+                added, and none is dropped.
+            on_progress: Callback for progress; receives the files or partitions that were added,
+                changed and dropped.
+
+        Returns:
+            A report. Without a target, the tables that do not show the current version, each with
+            the reason; empty if all do. With `print_sql` statements in the dialect shared by Hive,
+            Spark and Athena, each one line without a semicolon; a column of times without zone is
+            created as `timestamp_ntz`, which only Spark supports.
 
         Raises:
-            InvalidInputError: Iceberg cannot represent the dataset, or another writer has written
-                to the table; the message names the cause and what to do. Nothing has changed.
+            InvalidInputError: The format cannot represent the dataset as it is, or another writer has
+                written to the table; the message names the cause and what to do. Nothing has
+                changed. Or no property names a table, an argument is of another target, or the
+                changes since that version are no longer known.
             AlreadyExistsError: There is such a table, and it does not belong to this dataset.
-            CorruptMetadataError: Metadata of the table cannot be read; a repair starts it again.
-            StorageError: Store or catalog failed, or other processes published repeatedly.
-            MissingDependencyError: pyiceberg is not installed.
+            CorruptMetadataError: Metadata of the table cannot be read.
+            StorageError: Store, metastore or catalog failed, or other processes published
+                repeatedly; changes of a Hive table made before the failure stay.
+            MissingDependencyError: pyiceberg, pyspark or Java is not installed.
 
         Cost:
-            The head, the history since the last publication, the facts of files added since; the
-            table's metadata and list of manifests, both rewritten; manifests that name removed
-            files; the hint beside the data. A check or repair reads all manifests.
+            The head, the history since the last publication, the facts of files added since. Delta:
+            three GETs of some KiB and a HEAD; a conditional PUT, and two of a note; each fiftieth
+            time also a checkpoint. Iceberg: the table's metadata and list of manifests, both
+            rewritten; manifests that name removed files; the hint beside the data. Hive: one LIST a
+            changed partition; about five calls of the metastore, one of which lists all partitions,
+            and one for each thousand partitions that are added, changed or dropped; without a JVM in
+            this process one for each that is changed. A check or repair reads the whole table, as
+            does publishing to Hive concurrently with another process or after a failure.
 
         Source:
-            docs/design/007-delta-iceberg.md
+            docs/design/006-hive.md, docs/design/007-delta-iceberg.md
         """
         self._check_writable()
-        return iceberg.to_iceberg.publish(
-            self._source.store,
-            self.name,
-            catalog=catalog,
+        options = targets.TableOptions(
+            metastore=metastore,
             table=table,
+            mode=mode,
+            catalog=catalog,
             root=root,
             check=check,
             repair=repair,
             dry_run=dry_run,
+            print_sql=print_sql,
+            since=since,
             on_progress=on_progress,
         )
+        if target is not None:
+            return targets.publish(self._source.store, self.name, target, options)
+        if options != targets.TableOptions(metastore=metastore):
+            targets.check_target(target)
+        return self._republish(metastore)
 
-    def unpublish_iceberg(
-        self, *, catalog: str | None = None, table: str | None = None, dry_run: bool = False
+    def _republish(
+        self, metastore: SparkSession | str | os.PathLike[str] | None
+    ) -> tuple[NotPublished, ...]:
+        """Publish to all tables that the properties name, as each commit does.
+
+        A Hive table may need all files of a partition in one directory; a commit then gathers them.
+        """
+        from lakebed.model import publishing
+        from lakebed.tables import automatic
+
+        state = self._source.load().state
+        if not publishing.targets(state.descriptor.properties):
+            raise InvalidInputError(
+                f"No property of {self.name!r} names a table to publish to.",
+                hint="Set publish.delta, publish.iceberg or publish.hive to true, or name the target: "
+                "publish('delta').",
+            )
+        return automatic.publish(self._source.store, state, metastore)
+
+    @overload
+    def unpublish(self, target: Literal["delta"], *, dry_run: bool = False) -> bool: ...
+
+    @overload
+    def unpublish(
+        self,
+        target: Literal["iceberg"],
+        *,
+        catalog: str | None = None,
+        table: str | None = None,
+        dry_run: bool = False,
+    ) -> bool: ...
+
+    @overload
+    def unpublish(
+        self,
+        target: Literal["hive"],
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        *,
+        table: str,
+        dry_run: bool = False,
+    ) -> bool: ...
+
+    def unpublish(
+        self,
+        target: Target,
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        *,
+        table: str | None = None,
+        catalog: str | None = None,
+        dry_run: bool = False,
     ) -> bool:
-        """Drop the Iceberg table; the dataset and its files stay.
+        """Drop a table that `publish` made; the dataset and its files stay.
+
+        Cleanups then ignore a Hive table, even if it was dropped by other means.
 
         Args:
-            catalog: As for `publish_iceberg`.
-            table: As for `publish_iceberg`.
+            target: `delta`, `iceberg` or `hive`.
+            metastore: As for `publish`.
+            table: As for `publish`.
+            catalog: As for `publish`.
             dry_run: Only report whether there is a table to drop.
 
         Returns:
-            False if there is no table.
+            False if there is no such table.
 
         Raises:
             AlreadyExistsError: The table does not show this dataset; it was not touched.
-            MissingDependencyError: pyiceberg is not installed.
-            StorageError: Store or catalog failed; try again.
+            InvalidInputError: A Hive table is no longer external; dropping it would delete files. Or
+                an argument is of another target.
+            StorageError: Store, metastore or catalog failed; try again.
+            MissingDependencyError: pyiceberg, pyspark or Java is not installed.
 
         Cost:
-            Finding the table, and the deletion of its metadata files; beside the data three LISTs
-            and its note, which stays; with a catalog, one call.
+            Beside the data three LISTs and the note of the publication, which stays; the deletion of
+            the table's metadata. With a catalog or a metastore, a call or a few.
         """
         self._check_writable()
-        return iceberg.to_iceberg.unpublish(
-            self._source.store, self.name, catalog=catalog, table=table, dry_run=dry_run
+        options = targets.TableOptions(
+            metastore=metastore, table=table, catalog=catalog, dry_run=dry_run
         )
+        return targets.unpublish(self._source.store, self.name, target, options)
+
+    @overload
+    def compact(
+        self,
+        view: View | None = None,
+        target_bytes: int = TARGET_BYTES,
+        sort_by: str | Sequence[str] | None = None,
+        spark: SparkSession | Literal[True] | None = None,
+        *,
+        gather: bool = False,
+        metadata: Literal[False] = False,
+        dry_run: bool = False,
+        commit_bytes: int = COMPACTION_COMMIT_BYTES,
+        on_progress: OnProgress = NO_PROGRESS,
+    ) -> CompactionReport: ...
+
+    @overload
+    def compact(
+        self, *, metadata: Literal[True], dry_run: bool = False
+    ) -> tuple[MergedList, ...]: ...
 
     def compact(
         self,
@@ -1689,10 +1345,11 @@ class Dataset(View):
         spark: SparkSession | Literal[True] | None = None,
         *,
         gather: bool = False,
+        metadata: bool = False,
         dry_run: bool = False,
         commit_bytes: int = COMPACTION_COMMIT_BYTES,
         on_progress: OnProgress = NO_PROGRESS,
-    ) -> CompactionReport:
+    ) -> CompactionReport | tuple[MergedList, ...]:
         """Rewrite the many small files of a partition as few files of a good size.
 
         Rows stay in their partitions, and rows of different runs in different files; older
@@ -1709,17 +1366,24 @@ class Dataset(View):
             spark: A session whose tasks do the work; True for the active session, else a local
                 one. None for this process.
             gather: Rewrite all files of a partition unless they are alone in one directory, as
-                `publish` needs it, and rewrite adopted files, as `publish_delta` needs it. That
-                takes a LIST a partition.
+                `publish("hive")` needs it, and rewrite adopted files, as `publish("delta")` needs
+                it. That takes a LIST a partition.
+            metadata: Merge the many small objects of the file table, of the history and of
+                indices into one or few objects each, in place of data files. Commits do so too, as
+                far as their time allows. Facts and postings of data files that belong to no
+                readable version are dropped.
             dry_run: Only report the planned changes.
             commit_bytes: Old files of about this many bytes become one commit. Committed work is
                 not repeated after a crash.
             on_progress: Callback for progress; receives the number of small files read, the total,
                 and their bytes.
 
+        Returns:
+            A report; with `metadata` the merged lists, which are empty if there is nothing to do.
+
         Raises:
-            InvalidInputError: A size is below 1, a field cannot be sorted by, or the view is of
-                another dataset.
+            InvalidInputError: A size is below 1, a field cannot be sorted by, the view is of
+                another dataset, or something about data files is given with `metadata`.
             SchemaMismatchError: A field to sort by is unknown.
             DamagedFileError: A data file differs from what was written; nothing became visible.
             CorruptMetadataError: Rows differed when they were read back; nothing became visible.
@@ -1731,8 +1395,16 @@ class Dataset(View):
             read and written once, and the new ones read once more. Memory: that of one writer, but
             at least one and a half times `target_bytes`, and a small file and a few batches for
             each of up to four threads; with `sort_by` about 100 MiB more a thread, and temporary
-            files.
+            files. With `metadata` both lists and the segments of indices, read once and written
+            once, and a commit; memory: the larger list, or 256 MiB for indices.
         """
+        if metadata:
+            if view is not None or sort_by or spark or gather or target_bytes != TARGET_BYTES:
+                raise InvalidInputError(
+                    "compact(metadata=True) rewrites no data file.",
+                    hint="Compact the data files by a call of its own, without metadata.",
+                )
+            return self._compact_metadata(is_dry_run=dry_run)
         from lakebed.state.committing import CommitOptions
 
         self._check_writable()
@@ -1749,192 +1421,28 @@ class Dataset(View):
                 is_gathering=gather,
                 commit=self._commit_options or CommitOptions(),
             ),
-            spark=_session(spark),
+            spark=session_of(spark),
             is_dry_run=dry_run,
             on_progress=on_progress,
         )
 
-    def compact_metadata(self, *, dry_run: bool = False) -> tuple[MergedList, ...]:
-        """Merge the many small objects of the file table, and of the history, into one object each.
-
-        Commits do so too, as far as their time allows. Indices are merged into few objects. Facts
-        and postings of data files that belong to no readable version are dropped.
-
-        Args:
-            dry_run: Only report the planned merges.
-
-        Returns:
-            The merged lists; empty if there is nothing to do: then there is no new version.
-
-        Raises:
-            ReadOnlyError: The dataset cannot be written.
-            CorruptMetadataError: A segment is damaged; nothing has changed.
-
-        Cost:
-            Both lists, read once and written once, and one commit. Memory: the larger of them.
-            For each index its segments, and one commit; memory: 256 MiB at most.
-        """
+    def _compact_metadata(self, *, is_dry_run: bool) -> tuple[MergedList, ...]:
         self._check_writable()
         store = self._source.store
         # The history comes last: it includes the commit of the indices, and its own.
         indices = work.indexing.compact_indices(
-            store, self.name, options=self._commit_options, is_dry_run=dry_run
+            store, self.name, options=self._commit_options, is_dry_run=is_dry_run
         )
         with noting(
-            "" if dry_run or not indices else "Indices are merged; try again to merge the lists."
+            "" if is_dry_run or not indices else "Indices are merged; try again to merge the lists."
         ):
             lists = work.metadata_compaction.compact_metadata(
-                store, self.name, self._commit_options, is_dry_run=dry_run
+                store, self.name, self._commit_options, is_dry_run=is_dry_run
             )
         return (*lists, *indices)
 
-    def indices(self) -> tuple[InvertedIndex, ...]:
-        """Return the coverage and size of the inverted indices, and whether they can help.
-
-        Cost:
-            The head; for each index one GET a segment, of its footer; the file table.
-        """
-        return work.indexing.describe_indices(self._source.store, self._source.load().state)
-
-    def build_index(
-        self,
-        column: str,
-        spark: SparkSession | Literal[True] | None = None,
-        *,
-        on_progress: OnProgress = NO_PROGRESS,
-        commit_bytes: int = INDEX_COMMIT_BYTES,
-    ) -> InvertedIndex:
-        """Index a column, to find the data files that hold a value without opening them.
-
-        From now on, writers index the files that they write. Then existing files are indexed, in
-        groups that are committed one by one; an interrupted build resumes where it ended. Readers
-        and writers are not disturbed: files that are not indexed yet are read.
-
-        Args:
-            column: A field of the schema with a scalar type. A partition field needs no build, and
-                no commit: the paths are its index.
-            spark: A session whose tasks do the work; True for the active session, else a local
-                one. None for this process.
-            on_progress: Callback for progress; receives the number of data files read, the total,
-                and their bytes.
-            commit_bytes: Data files of about this many bytes become one commit.
-
-        Returns:
-            The index. It does not cover files of other tools, nor those of a writer that began
-            before the build and ended after it: build it again for these.
-
-        Raises:
-            InvalidInputError: The column cannot have an index.
-            SchemaMismatchError: The column is unknown.
-            CorruptMetadataError: A data file is damaged; committed groups stay.
-            CommitConflictError: Other writers changed the descriptor repeatedly.
-            ReadOnlyError: The dataset cannot be written.
-
-        Cost:
-            Every data file that is not indexed yet, read in full to compare its checksum; a commit
-            for each group of them, and the index read and written once more.
-        """
-        self._check_writable()
-        return work.indexing.build_index(
-            self._source.store,
-            self.name,
-            column,
-            spark=_session(spark),
-            on_progress=on_progress,
-            commit_bytes=commit_bytes,
-            options=self._commit_options,
-        )
-
-    def drop_index(self, column: str) -> Commit:
-        """Drop the index of a column; a cleanup deletes its objects.
-
-        Raises:
-            InvalidInputError: The column has no index.
-            CommitConflictError: Another writer changed the descriptor meanwhile.
-            ReadOnlyError: The dataset cannot be written.
-
-        Cost:
-            The head, the history and one commit.
-        """
-        self._check_writable()
-        made, base = work.indexing.drop_index(
-            self._source.store, self.name, column, self._commit_options
-        )
-        return Commit.of(made, base)
-
-    def promote(
-        self,
-        allowed: Allowed,
-        spark: SparkSession | Literal[True] | None = None,
-        *,
-        reroute: bool = False,
-        dry_run: bool = False,
-        on_progress: OnProgress = NO_PROGRESS,
-    ) -> PromotionReport:
-        """Extend the allowed values of dimensions, and move their rows out of `OTHER`.
-
-        The dimensions and the files change in one commit: a reader sees all of it or nothing. Only
-        files of `OTHER` that hold entities to move are rewritten.
-
-        Args:
-            allowed: A dimension schema; or allowed values by field, as `by.dimension` takes
-                them, such as `{"carrier": ["UA", "B6"]}`. Other dimensions stay as they are.
-            spark: A session whose tasks do the work; True for the active session, else a local
-                one. None for this process.
-            reroute: Also allow dimensions to lose values, whose rows go to `OTHER`; and let a
-                schema replace all dimensions: by others, by fewer, or in another order.
-            dry_run: Only report the rows that would move.
-            on_progress: Callback for progress; receives the number of files examined and
-                rewritten, the total known so far, and their bytes.
-
-        Returns:
-            A report of the moved rows; without a commit if the dimensions are unchanged.
-
-        Raises:
-            PartitionSpecError: A dimension would lose values, and `reroute` is not given; or a
-                dimension names an unknown field. Nothing has changed.
-            InvalidInputError: A field has no dimension.
-            CorruptMetadataError: A data file is damaged, or rows differed when they were read
-                back; nothing became visible.
-            CommitConflictError: Other writers kept writing to `OTHER`; nothing became visible.
-            MetadataProviderError: The dataset has changed, but the repository's own provider
-                failed.
-
-        Cost:
-            The head and the file table. File facts and indices select the files of `OTHER` that
-            may hold such values; of these, the sources of the dimensions are read. Files that hold
-            some are read and written once, and the new ones read once more. Memory: that of one
-            writer, and the distinct values that move. With `reroute`, unless dimensions only allow
-            more, the sources of all files are read; if dimensions are added, removed or reordered,
-            all files are rewritten.
-        """
-        self._check_writable()
-        do = work.rerouting.reroute if reroute else work.promotion.promote
-        report, promoted = do(
-            self._source.store,
-            self.name,
-            allowed,
-            spark=_session(spark),
-            is_dry_run=dry_run,
-            options=self._commit_options,
-            on_progress=on_progress,
-        )
-        self._source.invalidate()
-        if reroute and report.commit is not None:
-            from lakebed.state import schema_file
-
-            schema_file.put_or_leave(self._source.store, self.name, promoted)
-        if report.commit is not None and self._source.metadata is not None:
-            with reporting_provider_errors(
-                self.name,
-                f"promoted in version {report.commit.version}",
-                "Call update(lambda old: old) to save it to the provider again.",
-            ):
-                self._source.metadata.save(self.name, promoted)
-        return report
-
     def _check_own(self, view: View) -> None:
-        if not isinstance(view, View) or not view.is_of(self):
+        if not isinstance(view, View) or not view._is_of(self):
             raise InvalidInputError(
                 f"{view!r} is not a view of {self.name!r}.",
                 hint="Narrow the dataset itself, as in dataset.where(\"carrier = 'UA'\").",
@@ -1951,7 +1459,12 @@ def _check_moment(verb: str, version: int | None, time: object, batch_id: int | 
     check_number("batch_id", batch_id)
 
 
-def _scope_of_run(run: str | None, *, partitions: bool) -> RunFiles:
+def scope_of_run(run: str | None, *, partitions: bool) -> RunFiles:
+    """Return the scope of a rerun.
+
+    Raises:
+        InvalidInputError: The run has no name.
+    """
     if not isinstance(run, str) or not run:
         raise InvalidInputError(
             f"Cannot rerun: {run!r} is not a valid name of a run.",
@@ -1960,7 +1473,8 @@ def _scope_of_run(run: str | None, *, partitions: bool) -> RunFiles:
     return RunFiles(run, partitions=None if partitions else frozenset())
 
 
-def _session(spark: SparkSession | Literal[True] | None) -> SparkSession | None:
+def session_of(spark: SparkSession | Literal[True] | None) -> SparkSession | None:
+    """Return the session that a call names; True stands for the active one, else a local one."""
     if spark is None:
         return None
     from lakebed.spark.session import get_session

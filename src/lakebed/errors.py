@@ -8,7 +8,8 @@
     ├ AlreadyExistsError                DatasetExistsError, ObjectExistsError, RecordExistsError
     ├ InvalidInputError(ValueError)     SchemaMismatchError, PartitionSpecError, InvalidNameError,
     │                                   PredicateError, ReadOnlyError, ChecksFailedError,
-    │                                   RejectsError, DuplicateKeyError
+    │                                   RejectsError, DuplicateKeyError,
+    │                                   RenamedError(AttributeError)
     ├ ConflictError                     CommitConflictError (and of it StaleRerunError),
     │                                   CommitUnknownError, PreconditionFailedError
     ├ StorageError                      AccessDeniedError, MetadataProviderError, StorageFullError,
@@ -90,6 +91,7 @@ class ErrorCode(StrEnum):
     PREDICATE = "predicate"
     READ_ONLY = "read-only"
     REJECTS = "rejects"
+    RENAMED = "renamed"
     RECORD_EXISTS = "record-exists"
     RECORD_NOT_FOUND = "record-not-found"
     SCHEMA_MISMATCH = "schema-mismatch"
@@ -347,6 +349,12 @@ class DuplicateKeyError(InvalidInputError):
     def __init__(self, message: str, *, hint: str = "", key: str = "") -> None:
         super().__init__(message, hint=hint)
         self.key = key
+
+
+class RenamedError(InvalidInputError, AttributeError):
+    """A call has another name now; the message gives it."""
+
+    code = ErrorCode.RENAMED
 
 
 class ConflictError(LakebedError):

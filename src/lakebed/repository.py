@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lakebed import sql, work
 from lakebed.commit import Commit
+from lakebed.common.former_names import RefusesFormerNames
 from lakebed.common.given import check_given, given_names
 from lakebed.common.html import facts_to_html
 from lakebed.common.progress import NO_PROGRESS, OnProgress
@@ -29,6 +30,7 @@ from lakebed.model.keys import BATCH_ID, BatchIds
 from lakebed.model.layout import Folder, is_own_key, schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
+from lakebed.model.predicate import TRUE
 from lakebed.model.table_signs import TableFormat
 from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.state import history, reservation, schema_file
@@ -56,10 +58,11 @@ if TYPE_CHECKING:
 
     from lakebed.model.dimensions import DimensionSchema
     from lakebed.state.reader import Head
+    from lakebed.tables.trees.telemetry import TelemetryExport, TelemetryOptions
     from lakebed.work.adoption import Adoption
 
 
-class Repository:
+class Repository(RefusesFormerNames):
     """A storage location that holds datasets: a directory, or a bucket and prefix.
 
     >>> repository = open_repository("memory://doctest-repository")
@@ -108,6 +111,11 @@ class Repository:
     def metadata(self) -> MetadataProvider:
         """The provider of descriptors that the repository was opened with, else one of its heads."""
         return HeadProvider(self) if self._provider is None else self._provider
+
+    @property
+    def trees(self) -> TreeGroup:
+        """Trees of telemetry and descriptors of other tools: `trees.export(view, url)` and others."""
+        return TreeGroup(self)
 
     def create(
         self,
@@ -274,6 +282,7 @@ class Repository:
         self._save_created(name, descriptor)
         return commit
 
+    @overload
     def adopt(
         self,
         name: str,
@@ -289,9 +298,51 @@ class Repository:
         iceberg: bool | str | os.PathLike[str] = False,
         kartothek: bool = False,
         history: bool = False,
+        dry_run: Literal[False] = False,
         head_format: Literal["json", "msgpack.zstd"] = "json",
         on_progress: OnProgress = NO_PROGRESS,
-    ) -> Dataset:
+    ) -> Dataset: ...
+
+    @overload
+    def adopt(
+        self,
+        name: str,
+        source: str | os.PathLike[str] | Adoption | None = None,
+        *,
+        partition_by: Mapping[str, str] | Iterable[str] | str = (),
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        current: Literal["newest", "all"] = "newest",
+        batch_level: str = BATCH_ID,
+        telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
+        kite: bool = False,
+        delta: bool = False,
+        iceberg: bool | str | os.PathLike[str] = False,
+        kartothek: bool = False,
+        history: bool = False,
+        dry_run: Literal[True],
+        head_format: Literal["json", "msgpack.zstd"] = "json",
+        on_progress: OnProgress = NO_PROGRESS,
+    ) -> Adoption: ...
+
+    def adopt(
+        self,
+        name: str,
+        source: str | os.PathLike[str] | Adoption | None = None,
+        *,
+        partition_by: Mapping[str, str] | Iterable[str] | str = (),
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        current: Literal["newest", "all"] = "newest",
+        batch_level: str = BATCH_ID,
+        telemetry: DimensionSchema | str | os.PathLike[str] | None = None,
+        kite: bool = False,
+        delta: bool = False,
+        iceberg: bool | str | os.PathLike[str] = False,
+        kartothek: bool = False,
+        history: bool = False,
+        dry_run: bool = False,
+        head_format: Literal["json", "msgpack.zstd"] = "json",
+        on_progress: OnProgress = NO_PROGRESS,
+    ) -> Dataset | Adoption:
         """Make a dataset from existing files; no file is moved or changed.
 
         The files are in `<repository>/<name>`, laid out as those of a Hive table:
@@ -302,14 +353,13 @@ class Repository:
         A directory `batch_id=…` right above files names their batch; other files belong to the
         batch of the adoption. If a partition has several batches, the newest is current. The older
         ones become earlier versions, readable with `at(batch_id=…)`, until a cleanup deletes them.
-        `find_adoption` previews the result.
 
         Args:
             name: Name of the directory and of the new dataset.
             source: A table of a metastore, as `database.table`, whose partitions must all be in
                 the directory; or that directory itself, or one in it; None for the directory. Or
-                the result of `find_adoption`, which replaces the other arguments: then exactly
-                that is adopted.
+                the result of a `dry_run`, which replaces the other arguments: then exactly that is
+                adopted.
             partition_by: Partition fields of a directory, in order, each optionally with its type,
                 such as `"dt date, carrier"`; the default type is string. A table defines them
                 itself.
@@ -336,6 +386,8 @@ class Repository:
             history: Also adopt the older versions of a Delta or Iceberg table, as far back as the log
                 holds them and all of their files can be read: each becomes a version with its own
                 time, so that `at(time=…)` answers as the table does.
+            dry_run: Only return the interpretation of the files, which names each file and its role;
+                nothing is written.
             head_format: As for `create`; a dataset of Kartothek keeps its format.
             on_progress: Callback for progress; receives the number of files read.
 
@@ -368,7 +420,7 @@ class Repository:
                 )
             adoption = source
         else:
-            adoption = self.find_adoption(
+            adoption = self._find_adoption(
                 name,
                 source,
                 partition_by=partition_by,
@@ -383,6 +435,8 @@ class Repository:
                 history=history,
                 on_progress=on_progress,
             )
+        if dry_run:
+            return adoption
         if adoption.head is not None:
             return self._take_over(adoption, adoption.head, _head_format(head_format))
         if adoption.log is not None:
@@ -422,7 +476,7 @@ class Repository:
         self._save_created(adoption.name, taken.descriptor)
         return self._dataset(taken)
 
-    def find_adoption(
+    def _find_adoption(
         self,
         name: str,
         source: str | os.PathLike[str] | None = None,
@@ -439,36 +493,7 @@ class Repository:
         history: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Adoption:
-        """Return the interpretation of the files that `adopt` would use; nothing is written.
-
-        Args:
-            name: As for `adopt`.
-            source: As for `adopt`.
-            partition_by: As for `adopt`.
-            metastore: As for `adopt`.
-            current: As for `adopt`.
-            batch_level: As for `adopt`.
-            telemetry: As for `adopt`.
-            kite: As for `adopt`.
-            delta: As for `adopt`.
-            iceberg: As for `adopt`.
-            kartothek: As for `adopt`.
-            history: As for `adopt`.
-            on_progress: As for `adopt`.
-
-        Raises:
-            InvalidInputError: As for `adopt`; or the arguments name several kinds of tables.
-            SchemaMismatchError: As for `adopt`.
-            NotFoundError: As for `adopt`.
-            DatasetExistsError: As for `adopt`.
-            CorruptMetadataError: As for `adopt`.
-            MissingDependencyError: As for `adopt`.
-
-        Cost:
-            Two LISTs of the directory, or one of it and one a partition; up to five LISTs for each
-            directory above it; one HEAD and two GETs a file; for a table of Delta or Iceberg its
-            log.
-        """
+        """Return the interpretation of the files that `adopt` would use; nothing is written."""
         self._check_adoptable(name, is_kartothek=kartothek)
         alone = (telemetry, kite or None, delta or None, iceberg or None, kartothek or None)
         kinds = sum(one is not None for one in alone)
@@ -732,49 +757,6 @@ class Repository:
         write_report(self.uri, chosen, opened, page, view=view, rows=rows, on_progress=on_progress)
         return page
 
-    def follow_metadata(self, names: str | Iterable[str] | None = None) -> tuple[str, ...]:
-        """Create and update datasets to match the repository's own metadata provider.
-
-        For a provider that other systems write, such as a catalog. Missing datasets are created;
-        datasets with another descriptor are updated, by the rules of evolution. No dataset is ever
-        dropped, and the provider is not written. Reads and writes still use the heads.
-
-        Args:
-            names: Names of the datasets to match; None for all that the provider lists.
-
-        Returns:
-            The names of datasets that were created or updated.
-
-        Raises:
-            InvalidInputError: The repository has no provider of its own; or the provider lists
-                nothing, and no names are given; or the rules do not allow an update: datasets
-                before it, in order of name, are updated, and it is unchanged.
-            DatasetNotFoundError: The provider has no descriptor of one of the names.
-            LakebedError: As `create` and `Dataset.update`.
-
-        Cost:
-            A list and a load of each descriptor by the provider, and a read of each head.
-        """
-        if self._provider is None:
-            raise InvalidInputError(
-                f"{self!r} has no metadata provider to follow.",
-                hint="Give one to `open_repository`, as `metadata`.",
-            )
-        alone = Repository(self._store, storage_options=self._storage_options)
-        changed = []
-        for name in self._provider.list() if names is None else given_names("names", names):
-            wanted = self._provider.load(name)
-            existing = alone._find(name)
-            if existing is None:
-                alone.create(name, wanted)
-            elif (snapshot := existing.snapshot()).descriptor != wanted:
-                with noting(f"This concerns dataset {name!r}, which cannot follow its metadata."):
-                    existing.update(wanted, base=snapshot)
-            else:
-                continue
-            changed.append(name)
-        return tuple(changed)
-
     def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
         """Delete a dataset with all its data and history.
 
@@ -872,6 +854,138 @@ class Repository:
         return frozenset((*map(last.layout.naming.key, labels), *last.side_keys))
 
 
+class TreeGroup:
+    """What a repository exchanges with other tools: trees of telemetry, and descriptors."""
+
+    def __init__(self, repository: Repository) -> None:
+        """Use `Repository.trees` instead."""
+        self._repository = repository
+
+    def __repr__(self) -> str:
+        return f"<trees of {self._repository!r}>"
+
+    def export(
+        self,
+        view: View,
+        url: str | os.PathLike[str],
+        schema: DimensionSchema | str | os.PathLike[str] | None = None,
+        *,
+        options: TelemetryOptions | None = None,
+        if_changed: Literal["error", "keep", "replace"] = "error",
+        storage_options: Mapping[str, str] | None = None,
+        on_progress: OnProgress = NO_PROGRESS,
+    ) -> TelemetryExport:
+        """Write the submissions of a view as a telemetry tree, or add them to one.
+
+        The tree has a level of directories for each dimension, and in these, files of lines
+        `<uuid><tab><json>`: `20130612/nightly/winnt/001.lz4`. `adopt` accepts such a
+        tree. A later export to the same tree writes only the directories that do not exist yet:
+        the content of each is recorded beside the tree, where its readers do not look.
+
+        Files appear when all files of the export are written. On a file system a directory
+        appears atomically with its content. An export that dies leaves nothing that a reader sees,
+        or the next export finishes it.
+
+        Args:
+            view: The view or dataset to export.
+            url: An empty directory or prefix of a bucket, or a tree of earlier exports.
+            schema: A dimension schema, or its path. Its dimensions are the levels, taken from the
+                fields or partition fields of these names; values that it does not allow become
+                `OTHER`. None for the dataset's own partition fields.
+            options: Settings of the tree: dimensions in the names of files, compression, size of
+                files.
+            if_changed: Action if a directory held other lines when it was exported: `error` writes
+                nothing at all and names them, `keep` leaves and names them, `replace` writes them
+                again. For a whole dataset this includes directories without remaining rows.
+            storage_options: Settings of the object store.
+            on_progress: Callback for progress; receives the number of rows read.
+
+        Returns:
+            A report of the written directories, and of those that hold several values: in a tree,
+            `_` replaces most characters other than letters and digits.
+
+        Raises:
+            AlreadyExistsError: The target holds something that no export has written; or a
+                directory has changed.
+            ConflictError: Another export writes the tree at the same time.
+            InvalidInputError: The tree has other levels; or the view is of another repository.
+            SchemaMismatchError: The dataset holds no submissions, or lacks a dimension.
+            StorageError: A store failed; the next export completes a partly visible one.
+
+        Cost:
+            A read of the view, two for an existing tree. A file is a rename on a file system;
+            elsewhere it is put, read and put again. Memory: up to 64 compressed files.
+        """
+        from lakebed.model.dimensions import DimensionSchema
+
+        if view._source.store.uri != self._repository.uri:
+            raise InvalidInputError(
+                f"{view!r} is in {view._source.store.uri}, not in {self._repository.uri}.",
+                hint="Export it by the repository that it was opened with.",
+            )
+        if schema is not None and not isinstance(schema, DimensionSchema):
+            schema = DimensionSchema.from_json(schema)
+        target = open_store(url, storage_options=storage_options)
+        return trees.telemetry.export(
+            view._source.store,
+            view.plan(),
+            target,
+            schema,
+            options,
+            if_changed=if_changed,
+            is_whole=view.constraint == TRUE,
+            storage_options=storage_options,
+            on_progress=on_progress,
+        )
+
+    def follow_metadata(self, names: str | Iterable[str] | None = None) -> tuple[str, ...]:
+        """Create and update datasets to match the repository's own metadata provider.
+
+        For a provider that other systems write, such as a catalog. Missing datasets are created;
+        datasets with another descriptor are updated, by the rules of evolution. No dataset is ever
+        dropped, and the provider is not written. Reads and writes still use the heads.
+
+        Args:
+            names: Names of the datasets to match; None for all that the provider lists.
+
+        Returns:
+            The names of datasets that were created or updated.
+
+        Raises:
+            InvalidInputError: The repository has no provider of its own; or the provider lists
+                nothing, and no names are given; or the rules do not allow an update: datasets
+                before it, in order of name, are updated, and it is unchanged.
+            DatasetNotFoundError: The provider has no descriptor of one of the names.
+            LakebedError: As `create` and `Dataset.evolve`.
+
+        Cost:
+            A list and a load of each descriptor by the provider, and a read of each head.
+        """
+        if self._repository._provider is None:
+            raise InvalidInputError(
+                f"{self._repository!r} has no metadata provider to follow.",
+                hint="Give one to `open_repository`, as `metadata`.",
+            )
+        alone = Repository(
+            self._repository.store, storage_options=self._repository._storage_options
+        )
+        changed = []
+        for name in (
+            self._repository._provider.list() if names is None else given_names("names", names)
+        ):
+            wanted = self._repository._provider.load(name)
+            existing = alone._find(name)
+            if existing is None:
+                alone.create(name, wanted)
+            elif (snapshot := existing.snapshot()).descriptor != wanted:
+                with noting(f"This concerns dataset {name!r}, which cannot follow its metadata."):
+                    existing.evolve(wanted, base=snapshot)
+            else:
+                continue
+            changed.append(name)
+        return tuple(changed)
+
+
 class HeadProvider(MetadataProvider):
     """A provider of the descriptors in the heads of a repository."""
 
@@ -883,7 +997,7 @@ class HeadProvider(MetadataProvider):
         """Create the dataset, or update it by the rules of evolution."""
         if self._repository.exists(name):
             dataset = self._repository.open(name)
-            dataset.update(descriptor, base=dataset.snapshot())
+            dataset.evolve(descriptor, base=dataset.snapshot())
         else:
             self._repository.create(name, descriptor)
 
@@ -935,7 +1049,7 @@ def _check_layout(
     if missing:
         raise InvalidInputError(
             f"Dataset {dataset.name!r} lacks an index on {', '.join(map(repr, missing))}.",
-            hint=f"Build it with `build_index({missing[0]!r})`, or leave index out.",
+            hint=f"Build it with `indices.build({missing[0]!r})`, or leave index out.",
         )
 
 
@@ -1000,10 +1114,10 @@ def open_uri(
     >>> repository = open_repository("memory://doctest-uri")
     >>> fields = [{"name": "n", "type": "long"}]
     >>> descriptor = DatasetDescriptor(schema={"type": "record", "name": "flight", "fields": fields})
-    >>> view = repository.create("flights", descriptor).from_("n", 3)
-    >>> view.view_uri
+    >>> view = repository.create("flights", descriptor).where("n >= 3")
+    >>> view.kite.uri
     'view:memory://doctest-uri/flights?n=[3,)'
-    >>> open_uri(view.view_uri)
+    >>> open_uri(view.kite.uri)
     <View of 'flights': n >= 3>
     """
     address = parse_uri(uri)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 import pyarrow as pa
 
 from lakebed.commit import File, files_of
+from lakebed.common.former_names import RefusesFormerNames
 from lakebed.common.given import given_names
 from lakebed.common.items import Items
 from lakebed.common.shown import shown
@@ -84,7 +85,7 @@ class ReadPlan(ScanPlan):
         return self.schema.__arrow_c_schema__()
 
 
-class Readable(ABC):
+class Readable(RefusesFormerNames, ABC):
     """Base class of datasets, views and selections, which have rows to read."""
 
     @abstractmethod
@@ -164,23 +165,6 @@ class Readable(ABC):
         frame = polars.from_arrow(self.arrow(columns))
         assert isinstance(frame, polars.DataFrame)  # of a table
         return frame
-
-    def to_arrow(self, columns: str | Sequence[str] | None = None) -> pa.Table:
-        """Return the rows as an Arrow table; the name for `arrow` in other libraries."""
-        return self.arrow(columns)
-
-    def to_pandas(
-        self,
-        columns: str | Sequence[str] | None = None,
-        *,
-        dtype_backend: DtypeBackend | None = None,
-    ) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame; the name for `pandas` in other libraries."""
-        return self.pandas(columns, dtype_backend=dtype_backend)
-
-    def to_polars(self, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
-        """Return the rows as a Polars DataFrame; the name for `polars` in other libraries."""
-        return self.polars(columns)
 
     def head(self, row_count: int = HEAD_ROWS) -> pa.Table:
         """Return some rows as an Arrow table, from as few data files as possible.

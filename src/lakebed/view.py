@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import datetime as dt
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import pyarrow as pa
 
@@ -15,7 +13,6 @@ from lakebed import work
 from lakebed.commit import Commit
 from lakebed.common.given import check_given, given_names
 from lakebed.common.html import facts_to_html, shortened
-from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.shown import cut, shown
 from lakebed.errors import (
     AlreadyExistsError,
@@ -23,21 +20,10 @@ from lakebed.errors import (
     PredicateError,
     ReadOnlyError,
 )
-from lakebed.model.dataclass_types import builder, constructor_arguments, declared_fields
-from lakebed.model.evaluate import matches, value_of
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses, RowUpdate
-from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import (
     TRUE,
-    And,
-    Comparison,
     Dnf,
-    Leaf,
-    Like,
-    Membership,
-    NullCheck,
-    Op,
-    Or,
     Predicate,
     all_of,
     bind,
@@ -46,11 +32,10 @@ from lakebed.model.predicate import (
     from_dnf,
     roots_of,
 )
-from lakebed.model.refinement import refine, set_of
-from lakebed.model.schema import Decimal, Primitive, Type
+from lakebed.model.refinement import set_of
+from lakebed.model.schema import Type
 from lakebed.model.sql_predicates import Parameters, parse_sql
-from lakebed.model.uri import VERSION, view_query
-from lakebed.model.values import Scalar, check_value
+from lakebed.model.values import Scalar
 from lakebed.plan.plan import ScanPlan
 from lakebed.selection import Readable, ReadPlan, ViewSelection, check_row_count, names_of
 from lakebed.state import signals
@@ -63,15 +48,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakebed.arrow.kernel import BatchTarget, WriteOptions
-    from lakebed.model.dimensions import DimensionSchema
+    from lakebed.kite_words import KiteGroup
     from lakebed.spark.planned_frame import Way
     from lakebed.state.committing import CommitOptions
     from lakebed.state.transaction import Transaction
     from lakebed.state.written import Written
-    from lakebed.tables.trees.telemetry import TelemetryExport, TelemetryOptions
     from lakebed.work.merge import MergeReport
     from lakebed.work.overwriting import Replacement
-    from lakebed.work.writer import EntityWriter
 
 
 class View(Readable):
@@ -84,7 +67,7 @@ class View(Readable):
     >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
     >>> numbers = open_repository("memory://doctest-view").create("numbers", descriptor)
     >>> commit = numbers.append([{"n": n} for n in range(10)])
-    >>> view = numbers.where("n > 3").to("n", 6)
+    >>> view = numbers.where("n > 3 AND n <= 6")
     >>> view
     <View of 'numbers': n > 3 AND n <= 6>
     >>> view.count()
@@ -95,13 +78,10 @@ class View(Readable):
         (
             "append",
             "delete",
-            "find_overwrite",
             "merge",
             "overwrite",
-            "signal_ready",
             "update_rows",
             "upsert",
-            "writer",
         )
     )
 
@@ -205,20 +185,13 @@ class View(Readable):
         return self._constraint
 
     @property
-    def view_uri(self) -> str:
-        """The URI of the view, which `lakebed.open_uri` opens again."""
-        source = self._source
-        terms = []
-        if self._constraint != TRUE:
-            terms.append(view_query(self._constraint, source.cached().layout.predicate_types))
-        if source.pinned is not None:
-            terms.append(f"{VERSION}={source.pinned.state.version}")
-        query = f"?{'&'.join(terms)}" if terms else ""
-        # As in Kite: a view without a constraint is the dataset itself.
-        kind = "dataset" if self._constraint == TRUE else "view"
-        return f"{kind}:{source.store.uri}/{source.name}{query}"
+    def kite(self) -> KiteGroup:
+        """Kite's words: `kite.with_("carrier", "UA")`, `kite.reader()`, `kite.signal_ready()` and others."""
+        from lakebed.kite_words import KiteGroup
 
-    def is_of(self, other: View) -> bool:
+        return KiteGroup(self)
+
+    def _is_of(self, other: View) -> bool:
         """Return whether both are views of one dataset, at any version."""
         mine, others = self._source, other._source
         return mine.name == others.name and mine.store.uri == others.store.uri
@@ -267,38 +240,6 @@ class View(Readable):
             if types == cached:
                 raise
             return bind_to(types)
-
-    def with_(self, field: str, *values: Scalar) -> View:
-        """Keep entities whose field has one of the values; without values, is not null.
-
-        Raises:
-            PredicateError: The field is unknown, or a value is not of its type or is not in
-                the view.
-        """
-        if not values:
-            return self._refine(NullCheck(field, negated=True))
-        return self._refine(Membership(field, values))
-
-    def from_(self, field: str, value: Scalar) -> View:
-        """Keep entities whose field is at least `value`; raises as `with_` does."""
-        return self._refine(Comparison(field, Op.GE, value))
-
-    def from_after(self, field: str, value: Scalar) -> View:
-        """Keep entities whose field is greater than `value`; raises as `with_` does."""
-        return self._refine(Comparison(field, Op.GT, value))
-
-    def to(self, field: str, value: Scalar) -> View:
-        """Keep entities whose field is at most `value`; raises as `with_` does."""
-        return self._refine(Comparison(field, Op.LE, value))
-
-    def to_before(self, field: str, value: Scalar) -> View:
-        """Keep entities whose field is less than `value`; raises as `with_` does."""
-        return self._refine(Comparison(field, Op.LT, value))
-
-    def _refine(self, leaf: Leaf) -> View:
-        bound = self._bound(lambda types: bind(leaf, types))
-        assert not isinstance(bound, And | Or | Like)  # bind changes empty lists only
-        return self._refined_to(refine(self._constraint, bound))
 
     def _refined_to(self, constraint: Predicate) -> View:
         """Return a view of the same source, with the same options."""
@@ -410,37 +351,6 @@ class View(Readable):
         known, remaining = take_known_rows(self._source.store, chosen)
         return known + scan.count(self._source.store, remaining)
 
-    def reader(self, type: type | None = None) -> EntityReader:  # noqa: A002 - the word of API.md
-        """Return an iterator over the entities, as dicts or as instances of a class.
-
-        Args:
-            type: A class that declares its fields: a dataclass, or one of attrs, pydantic or msgspec,
-                or a named tuple; only its fields are read.
-
-        Raises:
-            InvalidInputError: `type` is not such a class; or, during iteration, an entity has a date
-                or time outside the years 1 to 9999, which Python cannot represent.
-            SchemaMismatchError: It has a field that the dataset lacks.
-        """
-        if type is None:
-            return EntityReader(self.record_batches(), None)
-        if declared_fields(type) is None:
-            raise InvalidInputError(
-                f"{shown(type)} is not a class that declares fields.",
-                hint="Give a class, such as one decorated with @dataclass, not an instance of it.",
-            )
-        names = list(constructor_arguments(type))
-        return EntityReader(self.record_batches(names), builder(type))
-
-    def is_empty(self) -> bool:
-        """Return whether the view contains no entities.
-
-        Cost:
-            A read of the head; then footers, and the columns of the filter, until an entity is
-            found.
-        """
-        return self._is_empty(self.plan())
-
     def _is_empty(self, chosen: ScanPlan) -> bool:
         from lakebed.arrow import scan
 
@@ -459,49 +369,6 @@ class View(Readable):
                     return False
         return True
 
-    def includes(self, entity: object) -> bool:
-        """Return whether an entity belongs to the view.
-
-        Args:
-            entity: A dict, or an object with fields, as for a writer. A missing field is null.
-                Partition fields are computed; the value of a provided one is taken from the
-                entity, else from the view if the view fixes one value. `batch_id` is null, since
-                the entity is in no batch.
-
-        Raises:
-            SchemaMismatchError: The entity has a field that the dataset lacks.
-            InvalidInputError: It is not an entity, or a value that the constraint needs is not of
-                its field's type.
-            PartitionSpecError: A partition field that the constraint needs has no value.
-
-        Cost:
-            Nothing; the fields are those of the last read of the head.
-        """
-        from lakebed.arrow.entities import as_mapping
-
-        state = self._source.cached()
-        given = as_mapping(entity)
-        own = state.layout.partition_level_types
-        for name in given:
-            if name not in own:
-                state.descriptor.schema.get(name)
-        values = _checked_values(given, state)
-        supplied = self._supplied(state)
-        named = columns_of(self._constraint)
-        functions = [
-            function for function in state.descriptor.partition_by if function.name in named
-        ]
-        provided = {
-            function.name: values[function.name]
-            if function.name in given
-            else supplied.get(function.name)
-            for function in functions
-            if not function.takes_source
-        }
-        strategy = PartitionStrategy(tuple(functions))
-        computed = strategy.values(values, state.descriptor.schema, provided)
-        return matches(self._constraint, {**values, **computed})
-
     def _supplied(self, state: State) -> dict[str, Scalar]:
         """Return the values that the view fixes for provided partition fields."""
         supplied: dict[str, Scalar] = {}
@@ -514,72 +381,12 @@ class View(Readable):
                     (supplied[function.name],) = values
         return supplied
 
-    def covering_partitions(self) -> tuple[PartitionView, ...]:
-        """Return the partitions that may hold entities of the view, ordered by path.
-
-        They are disjoint, and together contain the whole view.
-
-        Cost:
-            A read of the head, and nothing else.
-        """
-        chosen = self._plan(None)
-        levels = chosen.layout.partition_level_types
-        by_path: dict[str, Mapping[str, Scalar]] = {}
-        for file in chosen.files:
-            path = chosen.layout.partition_of(file.label)
-            by_path[path] = {name: file.partition[name] for name in levels}
-        views: dict[tuple[Scalar, ...], PartitionView] = {}
-        for path, values in sorted(by_path.items()):
-            # 0.0 and -0.0 are equal, so a view of one holds the rows of both.
-            views.setdefault(
-                tuple(values.values()),
-                PartitionView(self._source, path, values)._with_options_of(self),
-            )
-        return tuple(views.values())
-
-    def is_aligned(self) -> bool:
-        """Return whether the view consists of whole partitions, as `overwrite` requires."""
-        return self._exact(self._source.cached()) is not None
-
     def _exact(self, state: State) -> Predicate | None:
         return state.layout.sure_strategy.exact(
             bind(self._constraint, state.layout.predicate_types),
             state.descriptor.schema,
             state.layout.partition_level_types,
         )
-
-    def signal_ready(self) -> dt.datetime:
-        """Signal that the view is complete, for processes that wait for it.
-
-        The signal applies to exactly this view, which may be empty. It stays until the dataset is
-        dropped.
-
-        Returns:
-            The time of the signal, later than that of any earlier one; aware, UTC.
-
-        Raises:
-            ReadOnlyError: The view is of an older state.
-
-        Cost:
-            One GET and one PUT.
-        """
-        self._check_writable()
-        return signals.put(self._source.store, self._source.name, self._constraint)
-
-    def is_ready(self) -> bool:
-        """Return whether exactly this view has been signalled ready; as `ready_at`."""
-        return self.ready_at() is not None
-
-    def ready_at(self) -> dt.datetime | None:
-        """Return the time of the last ready signal of exactly this view, aware and UTC, or None.
-
-        Raises:
-            CorruptMetadataError: The signal cannot be read.
-
-        Cost:
-            One GET.
-        """
-        return signals.find(self._source.store, self._source.name, self._constraint)
 
     def append(
         self,
@@ -633,12 +440,32 @@ class View(Readable):
         from lakebed.plan.search import plan
 
         is_empty = self._is_empty(plan(base, constraint, requests=0, store=self._source.store))
-        if not is_empty or self.is_ready():
+        if not is_empty or signals.find(self._source.store, self._source.name, self._constraint):
             raise AlreadyExistsError(
                 f"{self!r} {'is ready' if is_empty else 'is not empty'}.",
                 hint="Append without if_not_empty, or overwrite it.",
             )
         return untouched(constraint, base)
+
+    @overload
+    def overwrite(
+        self,
+        data: object,
+        *,
+        run: str | None = None,
+        base: Base | None = None,
+        dry_run: Literal[False] = False,
+    ) -> Commit: ...
+
+    @overload
+    def overwrite(
+        self,
+        data: object,
+        *,
+        run: str | None = None,
+        base: Base | None = None,
+        dry_run: Literal[True],
+    ) -> Replacement: ...
 
     def overwrite(
         self,
@@ -646,7 +473,8 @@ class View(Readable):
         *,
         run: str | None = None,
         base: Base | None = None,
-    ) -> Commit:
+        dry_run: bool = False,
+    ) -> Commit | Replacement:
         """Replace the whole view, which must be aligned with partition boundaries.
 
         The replaced files stay on storage, and readable by version.
@@ -656,6 +484,11 @@ class View(Readable):
             run: Name of the run, for the history.
             base: The version that the data was made from, as for `append`. Later rows of other
                 writers in the view are a conflict, and are not replaced.
+            dry_run: Only find the partitions and rows that would be replaced. An iterator or a
+                reader is consumed.
+
+        Returns:
+            The commit; with `dry_run` the partitions and rows that an overwrite would replace.
 
         Raises:
             CommitConflictError: Another commit touched one of the partitions meanwhile, or since
@@ -665,28 +498,13 @@ class View(Readable):
 
         Cost:
             As `append`; for a dataset of up to 100,000 files also the file table, to count the
-            replaced rows.
+            replaced rows. With `dry_run` a read of the head, and the file table; a DataFrame takes
+            one Spark job, and another one if dimensions have a cap.
         """
+        if dry_run:
+            return self._find_overwrite(data, self._whole_of)
         scope = self._whole()
         return self._write("overwrite", data, run, scope, base)
-
-    def find_overwrite(self, data: object) -> Replacement:
-        """Return the partitions and rows that `overwrite` would replace; nothing is written.
-
-        Args:
-            data: As for `overwrite`. An iterator or a reader is consumed.
-
-        Raises:
-            SchemaMismatchError: The data does not fit.
-            InvalidInputError: An entity lies outside the view.
-            PredicateError: The view is not aligned with partition boundaries.
-            ReadOnlyError: The dataset cannot be written.
-
-        Cost:
-            A read of the head, and the file table. The data is read once; a DataFrame takes one
-            Spark job, and another one if dimensions have a cap.
-        """
-        return self._find_overwrite(data, self._whole_of)
 
     def _find_overwrite(self, data: object, scope: Callable[[State], Scope] | None) -> Replacement:
         from lakebed.arrow.kernel import WriteOptions
@@ -973,98 +791,6 @@ class View(Readable):
         )
         return report.commit
 
-    def export_telemetry(
-        self,
-        url: str | os.PathLike[str],
-        schema: DimensionSchema | str | os.PathLike[str] | None = None,
-        *,
-        options: TelemetryOptions | None = None,
-        if_changed: Literal["error", "keep", "replace"] = "error",
-        storage_options: Mapping[str, str] | None = None,
-        on_progress: OnProgress = NO_PROGRESS,
-    ) -> TelemetryExport:
-        """Write the submissions of the view as a telemetry tree, or add them to one.
-
-        The tree has a level of directories for each dimension, and in these, files of lines
-        `<uuid><tab><json>`: `20130612/nightly/winnt/001.lz4`. `Repository.adopt` accepts such a
-        tree. A later export to the same tree writes only the directories that do not exist yet:
-        the content of each is recorded beside the tree, where its readers do not look.
-
-        Files appear when all files of the export are written. On a file system a directory
-        appears atomically with its content. An export that dies leaves nothing that a reader sees,
-        or the next export finishes it.
-
-        Args:
-            url: An empty directory or prefix of a bucket, or a tree of earlier exports.
-            schema: A dimension schema, or its path. Its dimensions are the levels, taken from the
-                fields or partition fields of these names; values that it does not allow become
-                `OTHER`. None for the dataset's own partition fields.
-            options: Settings of the tree: dimensions in the names of files, compression, size of
-                files.
-            if_changed: Action if a directory held other lines when it was exported: `error` writes
-                nothing at all and names them, `keep` leaves and names them, `replace` writes them
-                again. For a whole dataset this includes directories without remaining rows.
-            storage_options: Settings of the object store.
-            on_progress: Callback for progress; receives the number of rows read.
-
-        Returns:
-            A report of the written directories, and of those that hold several values: in a tree,
-            `_` replaces most characters other than letters and digits.
-
-        Raises:
-            AlreadyExistsError: The target holds something that no export has written; or a
-                directory has changed.
-            ConflictError: Another export writes the tree at the same time.
-            InvalidInputError: The tree has other levels.
-            SchemaMismatchError: The dataset holds no submissions, or lacks a dimension.
-            StorageError: A store failed; the next export completes a partly visible one.
-
-        Cost:
-            A read of the view, two for an existing tree. A file is a rename on a file system;
-            elsewhere it is put, read and put again. Memory: up to 64 compressed files.
-        """
-        from lakebed.model.dimensions import DimensionSchema
-        from lakebed.store import open_store
-        from lakebed.tables.trees import telemetry
-
-        if schema is not None and not isinstance(schema, DimensionSchema):
-            schema = DimensionSchema.from_json(schema)
-        target = open_store(url, storage_options=storage_options)
-        return telemetry.export(
-            self._source.store,
-            self.plan(),
-            target,
-            schema,
-            options,
-            if_changed=if_changed,
-            is_whole=self._constraint == TRUE,
-            storage_options=storage_options,
-            on_progress=on_progress,
-        )
-
-    def writer(
-        self,
-        *,
-        run: str | None = None,
-        base: Base | None = None,
-    ) -> EntityWriter:
-        """Return a writer of single entities, for small amounts, in this process.
-
-        It is a context manager: a clean exit commits one batch, an error leaves nothing. If the
-        view is narrower than the dataset, every entity must be in it.
-
-        Args:
-            run: As for `append`.
-            base: As for `append`.
-
-        Raises:
-            ReadOnlyError: The dataset cannot be written.
-        """
-        read = self._base_of(base)
-        transaction = self._begin("append", run)
-        target = self._narrow_target(transaction)
-        return work.writer.EntityWriter(self._source.store, transaction, target, read)
-
     def _write(
         self,
         operation: str,
@@ -1180,25 +906,6 @@ class View(Readable):
         return count_by_partition(self._source.store, target, batches)
 
 
-class PartitionView(View):
-    """The view of one partition.
-
-    Attributes:
-        path: Directory relative to the table; empty if unpartitioned.
-        values: Typed value of each partition field.
-    """
-
-    def __init__(self, source: Source, path: str, values: Mapping[str, Scalar]) -> None:
-        """Use `View.covering_partitions` instead."""
-        terms: list[Predicate] = [
-            NullCheck(name) if value is None else Membership(name, (value,))
-            for name, value in values.items()
-        ]
-        super().__init__(source, all_of(terms))
-        self.path = path
-        self.values = values
-
-
 ViewCondition = str | Dnf | Predicate | Any
 """What narrows a view: SQL text, lists, a predicate, or an expression of pyarrow or Polars."""
 
@@ -1218,115 +925,3 @@ def untouched(constraint: Predicate, state: State) -> Unchanged:
     return Unchanged(
         state.layout.sure_strategy.project(constraint, schema, levels, strict=False), levels
     )
-
-
-def _checked_values(entity: Mapping[str, Any], state: State) -> dict[str, Any]:
-    """Return the values of all columns that a predicate may name, checked against their types."""
-    values: dict[str, Any] = {}
-    for name, kind in state.layout.predicate_types.items():
-        value = value_of(entity, name)
-        is_plain = isinstance(kind, Primitive | Decimal)
-        values[name] = check_value(value, kind, name) if is_plain and value is not None else value
-    return values
-
-
-class EntityReader:
-    """An iterator over entities, open from the start; also a context manager that closes the files.
-
-    It is closed by `close`, at the end of a `with`, or by reading to the end. `open`, `has_next`
-    and `read` are Kite's names.
-    """
-
-    def __init__(
-        self, batches: pa.RecordBatchReader, build: Callable[[dict[str, Any]], Any] | None
-    ) -> None:
-        """Use `View.reader` instead."""
-        self._batches = batches
-        self._entities = self._read(build)
-        self._ahead: list[Any] = []  # the next entity, if `has_next` has asked for it
-        self._is_closed = False
-        self._is_at_end = False
-
-    def _read(self, build: Callable[[dict[str, Any]], Any] | None) -> Iterator[Any]:
-        from lakebed.arrow.as_python import python_rows
-
-        for batch in self._batches:
-            for row in python_rows(batch):
-                yield row if build is None else build(row)
-
-    @property
-    def is_open(self) -> bool:
-        """True if there may be more to read."""
-        return not (self._is_closed or self._is_at_end)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        """Return the next entity.
-
-        Raises:
-            InvalidInputError: The reader was closed before the end.
-            StopIteration: There are no more entities.
-        """
-        self._check_open()
-        if self._ahead:
-            return self._ahead.pop()
-        try:
-            return next(self._entities)
-        except StopIteration:
-            self._is_at_end = True
-            raise
-
-    def _check_open(self) -> None:
-        if self._is_closed and not self._is_at_end:
-            raise InvalidInputError("The reader is closed.", hint="Open another one.")
-
-    def open(self) -> Self:
-        """Return this reader, which is open from the start; a name of Kite's.
-
-        Raises:
-            InvalidInputError: The reader was closed before the end.
-        """
-        self._check_open()
-        return self
-
-    def has_next(self) -> bool:
-        """Return whether there is another entity; reads it ahead.
-
-        Raises:
-            InvalidInputError: The reader was closed before the end.
-        """
-        if not self._ahead:
-            try:
-                self._ahead.append(next(self))
-            except StopIteration:
-                return False
-        self._check_open()
-        return True
-
-    def read(self) -> Any:
-        """Return the next entity, as `next` does.
-
-        Raises:
-            InvalidInputError: There are no more entities, or the reader was closed before the end.
-        """
-        try:
-            return next(self)
-        except StopIteration:
-            raise InvalidInputError(
-                "The reader is at its end.", hint="Call `has_next` before each `read`, or iterate."
-            ) from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the files; a second call does nothing."""
-        self._is_closed = True
-        self._ahead.clear()
-        self._entities = iter(())
-        self._batches.close()

@@ -26,9 +26,9 @@ def test_far_time_is_an_error_that_names_its_column_where_rows_become_objects(la
     with pytest.raises(InvalidInputError, match="'day' holds a date or time outside the years"):
         far.pandas()
     with pytest.raises(InvalidInputError, match="'day' holds"):
-        list(far.where("n = 1").reader())
+        list(far.where("n = 1").kite.reader())
     with pytest.raises(InvalidInputError, match="'at' holds"):
-        list(far.where("n = 2").reader())
+        list(far.where("n = 2").kite.reader())
 
 
 def test_far_time_is_read_where_rows_stay_columns(lake):

@@ -82,7 +82,7 @@ def test_what_was_written_is_read(format_: str, rows: list[dict]) -> None:
 
     dataset.append(pa.Table.from_pylist(rows, schema=ALL))
 
-    assert list(dataset.reader()) == rows
+    assert list(dataset.kite.reader()) == rows
     assert dataset.count() == len(rows)
 
 
@@ -138,7 +138,7 @@ def test_every_codec_writes_and_reads(format_: str, compression: str) -> None:
 
     dataset.append([{"n": n} for n in range(100)])
 
-    assert [row["n"] for row in dataset.where("n >= 98").reader()] == [98, 99]
+    assert [row["n"] for row in dataset.where("n >= 98").kite.reader()] == [98, 99]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_partitioned_avro_is_read_with_its_partition_fields() -> None:
 
     dataset.append(rows)
 
-    assert sorted(dataset.reader(), key=str) == sorted(rows, key=str)
+    assert sorted(dataset.kite.reader(), key=str) == sorted(rows, key=str)
     assert dataset.where("k = 'a' AND n > 15").arrow().to_pylist() == [
         {"k": "a", "n": 16},
         {"k": "a", "n": 18},

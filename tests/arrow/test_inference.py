@@ -198,8 +198,8 @@ def load_all(path, schema, options=None):
     repository = lakebed.open_repository(f"memory://inference-{path.parent.name}")
     dataset = repository.create("rows", DatasetDescriptor(schema=schema))
     report = dataset.load(path, options=options)
-    assert report.rejected_count == 0, list(repository.open("rows_quarantine").reader())
-    return list(dataset.reader())
+    assert report.rejected_count == 0, list(repository.open("rows_quarantine").kite.reader())
+    return list(dataset.kite.reader())
 
 
 CELLS = st.one_of(

@@ -189,7 +189,7 @@ def test_any_view_reads_through_duckdb_as_by_itself(
 
     got = duckdb.sql(f"SELECT n FROM given WHERE {sql}").to_arrow_table()
 
-    included = [one["n"] for one in held if view.where(pushed).includes(one)]
+    included = [one["n"] for one in held if view.where(pushed).kite.includes(one)]
     assert numbers(got) == included
     assert numbers(given.to_table()) == numbers(view.arrow())
 
@@ -309,7 +309,7 @@ def versions(*descriptors: DatasetDescriptor) -> Dataset:
     repository = lakebed.Repository(MemoryStore(uuid.uuid4().hex))
     dataset = repository.create("rows", descriptors[0])
     for number, descriptor in enumerate(descriptors):
-        dataset.update(descriptor, base=dataset.version)
+        dataset.evolve(descriptor, base=dataset.version)
         more = {"gone": "lost"} if number == 0 and "gone" in dataset.columns else {}
         dataset.append([{"n": number, "s": f"text {number}", **more}])
     return dataset

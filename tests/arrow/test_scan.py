@@ -303,7 +303,7 @@ def count_some(dataset: Dataset) -> int:
 
 
 def read_all(dataset: Dataset) -> list[dict]:
-    return list(dataset.reader())
+    return list(dataset.kite.reader())
 
 
 READS = [Dataset.arrow, count_some, read_all]

@@ -77,7 +77,7 @@ def test_file_is_lines_that_any_tool_reads(lake, compression: str) -> None:
     (data,) = data_of(lake, dataset)
     assert file.key.endswith(suffix)
     assert decompress(data) == b"".join(b'u%d\t{"n": %d}\n' % (n, n) for n in range(500))
-    assert list(dataset.reader()) == entities
+    assert list(dataset.kite.reader()) == entities
     assert dataset.count() == 500
 
 
@@ -101,13 +101,13 @@ def test_fields_are_read_from_the_document(lake, pings) -> None:
 
     pings.append([{"uuid": "a", "document": json.dumps(document)}, {"uuid": "b", "document": "{}"}])
 
-    rows = {row["uuid"]: row for row in pings.reader()}
+    rows = {row["uuid"]: row for row in pings.kite.reader()}
     assert rows["a"]["build"] == 20130912
     assert rows["a"]["at"].isoformat() == "2013-09-12T10:00:00+00:00"
     assert rows["a"]["info"] == {"os": "Linux", "ram": 8.0}
     assert rows["a"]["document"] == json.dumps(document)
     assert [rows["b"][name] for name in ("reason", "build", "at", "info")] == [None] * 4
-    assert {one.values["reason"] for one in pings.partitions()} == {"main", None}
+    assert {one.values["reason"] for one in pings.inspect.partitions()} == {"main", None}
 
 
 def test_missing_field_has_its_default(lake) -> None:
@@ -166,7 +166,7 @@ def test_what_was_read_can_be_written(lake, pings) -> None:
 
     copy.append(pings.arrow())
 
-    assert list(copy.reader()) == list(pings.reader())
+    assert list(copy.kite.reader()) == list(pings.kite.reader())
 
 
 def test_arrow_table_of_lines_alone_is_enough(pings) -> None:
@@ -239,27 +239,27 @@ MIXED = [
 def test_not_all_submissions_of_an_append_need_give_the_same_fields(pings) -> None:
     pings.append([{"reason": None, **one} for one in MIXED[:2]] + MIXED[2:])
 
-    assert sorted(row["build"] for row in pings.reader()) == [1, 2, 3]
+    assert sorted(row["build"] for row in pings.kite.reader()) == [1, 2, 3]
 
 
 def test_not_all_submissions_of_a_writer_need_give_the_same_fields(pings) -> None:
-    with pings.writer() as writer:
+    with pings.kite.writer() as writer:
         for one in MIXED:
             writer.write(one)
         with pytest.raises(SchemaMismatchError, match="'build' differs"):
             writer.write({"uuid": "d", "document": {"build": 4}, "build": 5})
 
-    assert sorted(row["build"] for row in pings.reader()) == [1, 2, 3]
+    assert sorted(row["build"] for row in pings.kite.reader()) == [1, 2, 3]
 
 
 def test_bad_entity_leaves_the_writer_usable(pings) -> None:
-    with pings.writer() as writer:
+    with pings.kite.writer() as writer:
         writer.write({"uuid": "a", "document": {"build": 1}})
         with pytest.raises(SchemaMismatchError):
             writer.write({"uuid": "b", "document": "{"})
         writer.write({"uuid": "c", "document": {"build": 3}})
 
-    assert sorted(row["build"] for row in pings.reader()) == [1, 3]
+    assert sorted(row["build"] for row in pings.kite.reader()) == [1, 3]
 
 
 def test_fields_of_the_line_are_required() -> None:
@@ -334,7 +334,7 @@ def test_every_document_comes_back_byte_for_byte(submissions, compression: str) 
 
     dataset.with_options(write=WriteOptions(target_bytes=200)).append(entities)
 
-    rows = sorted(dataset.reader(), key=lambda row: (row["uuid"], row["document"]))
+    rows = sorted(dataset.kite.reader(), key=lambda row: (row["uuid"], row["document"]))
     expected = sorted(
         (
             {**entity, "n": n, "s": s}
@@ -358,7 +358,7 @@ def test_hostile_bytes_are_an_error_or_a_document(data: bytes) -> None:
 
 def test_compression_stays_since_names_of_files_tell_it(lake, pings) -> None:
     with pytest.raises(InvalidInputError, match="cannot change"):
-        pings.update(
+        pings.evolve(
             descriptor(DECLARED, partition_by=[by.identity("reason")], compression="lz4"),
             base=pings.version,
         )
@@ -368,11 +368,11 @@ def test_field_that_came_later_is_read_from_later_documents(lake) -> None:
     dataset = lake.create("pings", descriptor())
     dataset.append([{"uuid": "a", "document": {"n": 1}}])
 
-    dataset.update(descriptor([("n", pa.int64())]), base=dataset.version)
+    dataset.evolve(descriptor([("n", pa.int64())]), base=dataset.version)
     dataset.append([{"uuid": "b", "document": {"n": 2}}])
 
     # What was written before was never compared with the new field.
-    rows = sorted(dataset.reader(), key=lambda row: row["uuid"])
+    rows = sorted(dataset.kite.reader(), key=lambda row: row["uuid"])
     assert [row["n"] for row in rows] == [None, 2]
 
 

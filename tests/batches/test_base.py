@@ -57,7 +57,7 @@ def dataset(repository: Repository) -> Dataset:
 
 
 def write_with_writer(dataset: Dataset, base: Any) -> None:
-    with dataset.writer(base=base) as writer:
+    with dataset.kite.writer(base=base) as writer:
         writer.write({"p": "a", "n": 9})
 
 
@@ -71,7 +71,7 @@ WRITES: dict[str, Callable[[Dataset, Any], Any]] = {
     "delete": lambda one, base: one.delete(one.where("p = 'a'"), base=base),
     "writer": write_with_writer,
     "rollback": lambda one, base: one.rollback(version=0, view=one.where("p = 'a'"), base=base),
-    "stage": lambda one, base: one.stage(rows(("a", 9)), "overwrite", base=base).commit(),
+    "stage": lambda one, base: one.staged.add(rows(("a", 9)), "overwrite", base=base).commit(),
 }
 # What touches the partition, and what the run has written there.
 TOUCHES: dict[str, Callable[[Dataset], Any]] = {
@@ -188,7 +188,7 @@ def test_snapshot_shows_one_version_in_all_threads_and_processes(
 
 def test_snapshot_is_read_only_and_its_own_snapshot(dataset: Dataset) -> None:
     snapshot, view = dataset.snapshot(), dataset.where("p = 'a'").snapshot()
-    (part,) = view.covering_partitions()
+    (part,) = view.kite.covering_partitions()
 
     assert snapshot.snapshot() is snapshot
     assert view.snapshot() is view
@@ -199,7 +199,7 @@ def test_snapshot_is_read_only_and_its_own_snapshot(dataset: Dataset) -> None:
     for act in (
         lambda: snapshot.append(rows(("a", 1))),
         lambda: view.delete(),
-        lambda: snapshot.update(lambda now: now),
+        lambda: snapshot.evolve(lambda now: now),
     ):
         with pytest.raises(ReadOnlyError, match="is a snapshot") as caught:
             act()
@@ -207,7 +207,7 @@ def test_snapshot_is_read_only_and_its_own_snapshot(dataset: Dataset) -> None:
 
 
 def test_snapshot_of_a_partition_keeps_its_path(dataset: Dataset) -> None:
-    first, _ = dataset.covering_partitions()
+    first, _ = dataset.kite.covering_partitions()
     snapshot = first.snapshot()
     dataset.append(rows(("a", 2)))
 
@@ -222,10 +222,10 @@ def test_base_may_be_all_that_can_be_read(dataset: Dataset) -> None:
     bases += [dataset.snapshot(), view.snapshot(), whole.snapshot()]
 
     for base in bases:
-        dataset.stage(rows(("a", 9)), "overwrite", base=base)
+        dataset.staged.add(rows(("a", 9)), "overwrite", base=base)
     dataset.append(rows(("a", 2)))
 
-    for base, staged in zip(bases, dataset.staged(), strict=True):
+    for base, staged in zip(bases, dataset.staged.list(), strict=True):
         with pytest.raises(CommitConflictError, match="made version 2"):
             dataset.overwrite(rows(("a", 9)), base=base)
         with pytest.raises(CommitConflictError, match="made version 2"):
@@ -255,7 +255,7 @@ def test_what_is_no_base_is_refused_before_anything_is_written(
     with pytest.raises(VersionNotFoundError, match="no version 7"):
         dataset.overwrite(rows(("a", 9)), base=7)
     with pytest.raises(InvalidInputError, match="Cannot stage append with a base"):
-        dataset.stage(rows(("a", 9)), base=1)
+        dataset.staged.add(rows(("a", 9)), base=1)
     with pytest.raises(ReadOnlyError):
         dataset.at(version=1).overwrite(rows(("a", 9)), base=1)
 
@@ -275,12 +275,12 @@ def test_base_of_an_earlier_dataset_of_the_name_is_a_conflict(
         with pytest.raises(CommitConflictError, match="created again"):
             again.overwrite(rows(("a", 9)), base=base)
         with pytest.raises(CommitConflictError, match="created again"):
-            again.stage(rows(("a", 9)), "overwrite", base=base)
+            again.staged.add(rows(("a", 9)), "overwrite", base=base)
     assert content(again) == [("a", 1)]
 
 
 def test_staged_batch_that_was_never_committed_is_no_base(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
     seen = staged.dataset
     dataset.append(rows(("a", 3)))  # is of the version that the batch would have been
 
@@ -341,7 +341,7 @@ def test_rollback_with_a_base_does_not_undo_what_nobody_has_seen(dataset: Datase
 def test_base_before_an_update_takes_data_of_the_schema_that_there_is(dataset: Dataset) -> None:
     dataset.arrow()
     wider = SCHEMA.append(pa.field("more", pa.int64()))
-    dataset.update(lambda old: DatasetDescriptor(schema=wider, partition_by=old.partition_by))
+    dataset.evolve(lambda old: DatasetDescriptor(schema=wider, partition_by=old.partition_by))
 
     dataset.overwrite([{"p": "a", "n": 1, "more": 2}], base=1)
 

@@ -94,14 +94,14 @@ def test_every_verb_that_writes_takes_the_start_of_its_process(tmp_path: Path) -
     declared = lakebed.Ingest(
         name="nightly", into=customers.uri, source=lakebed.FromFiles(paths=str(tmp_path))
     )
-    with customers.with_options(commit=OPTIONS).writer() as writer:
+    with customers.with_options(commit=OPTIONS).kite.writer() as writer:
         writer.write({"dt": "1", "n": 1})
     with customers.with_options(commit=OPTIONS).transaction() as transaction:
         transaction.append([{"dt": "1", "n": 2}])
     customers.with_options(commit=OPTIONS).merge([{"dt": "2", "n": 2}], on="n")
     customers.load(tmp_path, options=lakebed.LoadOptions(commit=OPTIONS))
     declared.run(begun_at=STARTED)
-    customers.with_options(commit=OPTIONS).stage([{"dt": "1", "n": 5}]).commit()
+    customers.with_options(commit=OPTIONS).staged.add([{"dt": "1", "n": 5}]).commit()
 
     rejects = lakebed.open_repository(customers.uri.rpartition("/")[0])["customers_quarantine"]
     first = int(STARTED.timestamp())
@@ -152,7 +152,7 @@ def test_form_may_grow_and_not_shrink() -> None:
     first = customers.append([{"dt": "1", "n": 1}]).batch_id
     described = customers.descriptor
 
-    customers.update(
+    customers.evolve(
         dataclasses.replace(described, properties={"batch.ids": "milliseconds"}),
         base=customers.version,
     )
@@ -162,7 +162,7 @@ def test_form_may_grow_and_not_shrink() -> None:
     assert second is not None
     assert second > first * 100
     with pytest.raises(InvalidInputError, match="lower numbers"):
-        customers.update(described, base=customers.version)
+        customers.evolve(described, base=customers.version)
 
 
 @pytest.mark.parametrize("form", ["seconds", "yyyyMMddHHmm"])

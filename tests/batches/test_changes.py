@@ -163,7 +163,7 @@ def test_rows_are_compared_by_the_chosen_columns(dataset: Dataset) -> None:
 
 def test_older_files_are_read_with_the_last_schema(dataset: Dataset) -> None:
     dataset.append([row(1)])
-    dataset.update(
+    dataset.evolve(
         lambda old: lakebed.DatasetDescriptor(
             schema=pa.schema([*SCHEMA, pa.field("w", pa.string())]), format=old.format
         )
@@ -221,7 +221,7 @@ def test_columns_of_the_dataset_with_names_of_the_feed_are_refused() -> None:
 
 def test_a_staged_batch_has_changed_nothing_yet(dataset: Dataset) -> None:
     dataset.append([row(1)])
-    staged = dataset.stage([row(2)])
+    staged = dataset.staged.add([row(2)])
 
     with pytest.raises(InvalidInputError, match="staged"):
         dataset.changes(1, staged.dataset)
@@ -229,7 +229,7 @@ def test_a_staged_batch_has_changed_nothing_yet(dataset: Dataset) -> None:
 
 def test_what_a_cleanup_took_is_named_and_net_does_without_it(dataset: Dataset) -> None:
     dataset.append([row(1)])
-    dataset.protect(version=1, reason="audit")
+    dataset.protections.add(version=1, reason="audit")
     dataset.overwrite([row(2)])
     dataset.overwrite([row(3)])
     dataset.overwrite([row(4)])

@@ -47,12 +47,12 @@ def two_versions() -> Store:
     dataset = Repository(store).create("d", descriptor)
     dataset.rerun(rows(*NEW), "daily")
     dataset.rerun(rows(*OLD), "daily")
-    dataset.stage(rows(*NEW), "rerun", run="daily")
+    dataset.staged.add(rows(*NEW), "rerun", run="daily")
     return store
 
 
 def commit_staged(dataset: Dataset) -> None:
-    dataset.with_options(commit=QUICK).staged()[0].commit()
+    dataset.with_options(commit=QUICK).staged.list()[0].commit()
 
 
 ACTS: dict[str, Callable[[Dataset], object]] = {
@@ -101,7 +101,7 @@ def check_once_or_not_at_all(
 ) -> None:
     assert content(dataset) == (NEW if failure is None else OLD)
     assert dataset.version == (3 if failure is None else 2)
-    for batch in dataset.staged():
+    for batch in dataset.staged.list():
         assert content(batch.rows) == NEW  # whole, whatever happened
     for file in dataset.files():
         store.size(file.key)
@@ -123,20 +123,20 @@ def test_staging_on_a_failing_store_leaves_a_whole_batch_or_none(
 
 
 def stage(dataset: Dataset) -> None:
-    dataset.stage(rows(("z", 9)), "overwrite")
+    dataset.staged.add(rows(("z", 9)), "overwrite")
 
 
 def check_staged_or_not(
     store: Store, dataset: Dataset, failure: LakebedError | None, *, landed: bool
 ) -> None:
     assert content(dataset) == OLD
-    new = dataset.staged()[1:]
+    new = dataset.staged.list()[1:]
     assert len(new) == (failure is None)
     for batch in new:
         assert content(batch.rows) == [("z", 9)]
         batch.discard()
     known = {key for commit in dataset.history() for key in commit.files_added}
-    known |= {file.key for file in dataset.staged()[0].rows.plan().files}
+    known |= {file.key for file in dataset.staged.list()[0].rows.plan().files}
     found = {info.key for info in store.list("d/data/p=")}
     # Of a put that landed after all, nothing refers to what it left.
     assert found <= known or landed
@@ -147,12 +147,12 @@ def check_staged_or_not(
 def test_discard_on_a_failing_store_can_be_done_again(
     name: str, error: StorageError, landed: bool
 ) -> None:
-    _, dataset, _ = run_failing(lambda one: one.staged()[0].discard(), name, 1, error, landed)
+    _, dataset, _ = run_failing(lambda one: one.staged.list()[0].discard(), name, 1, error, landed)
 
-    for batch in dataset.staged():
+    for batch in dataset.staged.list():
         batch.discard()
 
-    assert dataset.staged() == ()
+    assert dataset.staged.list() == ()
     assert content(dataset) == OLD
 
 

@@ -375,8 +375,10 @@ def test_a_rollback_with_hold_keeps_the_next_ingest_from_reading_its_files(folde
     assert (report.file_count, report.held_count, report.brought_back) == (1, 1, ())
     assert [file.why for file in report.left_out] == ["held"]
     assert "torn" in report.left_out[0].detail
-    assert [hold.location for hold in folder.dataset.holds()] == [report.left_out[0].location]
-    assert [source.is_held for source in folder.dataset.sources()] == [False, True, False]
+    assert [hold.location for hold in folder.dataset.sources.holds()] == [
+        report.left_out[0].location
+    ]
+    assert [source.is_held for source in folder.dataset.sources.list()] == [False, True, False]
 
 
 def test_a_file_is_held_whatever_it_holds_later_until_it_is_released(folder: Folder) -> None:
@@ -385,12 +387,12 @@ def test_a_file_is_held_whatever_it_holds_later_until_it_is_released(folder: Fol
     folder.put("a", ("x", 9))
 
     report = folder.ingest.run()
-    folder.dataset.release(f"{folder.raw}/a.jsonl")
+    folder.dataset.sources.release(f"{folder.raw}/a.jsonl")
     again = folder.ingest.run()
 
     assert "changed since" in report.left_out[0].detail
     assert (again.file_count, folder.content()) == (1, [("x", 9)])
-    assert len(folder.dataset.holds()) == 0
+    assert len(folder.dataset.sources.holds()) == 0
     with pytest.raises(InvalidInputError, match="is not held"):
         folder.ingest.release(f"{folder.raw}/a.jsonl")
 
@@ -433,7 +435,7 @@ def test_a_file_that_was_never_read_is_held(folder: Folder) -> None:
 
 def test_what_is_there_of_a_held_file_stays(folder: Folder) -> None:
     folder.read("a", ("x", 1))
-    folder.dataset.hold(f"{folder.raw}/a.jsonl")
+    folder.dataset.sources.hold(f"{folder.raw}/a.jsonl")
 
     report = folder.read("a", ("x", 2))
 
@@ -446,12 +448,12 @@ def test_holds_are_known_over_many_commits_and_by_version(folder: Folder) -> Non
     held = folder.dataset.version
     for n in range(40):
         folder.read("b", ("y", n))
-    folder.dataset.compact_metadata()
+    folder.dataset.compact(metadata=True)
 
     assert folder.content() == [("y", 39)]
-    assert len(folder.dataset.holds()) == 1
-    assert len(folder.dataset.at(version=held).holds()) == 1
-    assert len(folder.dataset.at(version=1).holds()) == 0
+    assert len(folder.dataset.sources.holds()) == 1
+    assert len(folder.dataset.at(version=held).sources.holds()) == 1
+    assert len(folder.dataset.at(version=1).sources.holds()) == 0
 
 
 def test_an_ingest_does_not_commit_a_file_that_is_held_meanwhile(folder: Folder) -> None:
@@ -494,7 +496,7 @@ def test_a_rollback_with_hold_names_the_runs_that_it_cannot_hold(folder: Folder)
 def test_load_reads_the_files_that_it_is_given_though_they_are_held(folder: Folder) -> None:
     folder.read("a", ("x", 1))
     path = folder.raw / "a.jsonl"
-    folder.dataset.hold(str(path))
+    folder.dataset.sources.hold(str(path))
     folder.dataset.rollback(version=0)
 
     report = folder.dataset.load(path)
@@ -510,12 +512,12 @@ def test_a_file_is_held_and_released_by_a_path_also_when_it_is_gone(
     monkeypatch.chdir(folder.raw)
     path = Path("a.jsonl")
 
-    folder.dataset.hold(path)
-    held = [file.is_held for file in folder.dataset.sources(file=path)]
+    folder.dataset.sources.hold(path)
+    held = [file.is_held for file in folder.dataset.sources.list(file=path)]
     path.unlink()
-    folder.dataset.release([path])
+    folder.dataset.sources.release([path])
 
-    assert (held, folder.dataset.holds()) == ([True], ())
+    assert (held, folder.dataset.sources.holds()) == ([True], ())
 
 
 def test_what_is_not_held_is_not_released(folder: Folder) -> None:
@@ -523,7 +525,7 @@ def test_what_is_not_held_is_not_released(folder: Folder) -> None:
 
     for name in ("never-read.jsonl", str(folder.raw / "a.jsonl")):
         with pytest.raises(InvalidInputError, match="is not held in 'd'"):
-            folder.dataset.release(name)
+            folder.dataset.sources.release(name)
 
 
 @pytest.mark.parametrize("wrong", [5, [5]])
@@ -531,7 +533,7 @@ def test_what_names_no_file_is_refused(folder: Folder, wrong: object) -> None:
     folder.read("a", ("x", 1))
 
     with pytest.raises(InvalidInputError, match="files"):
-        folder.dataset.hold(wrong)  # type: ignore[arg-type]
+        folder.dataset.sources.hold(wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="again"):
         folder.ingest.run(again=wrong)  # type: ignore[arg-type]
 

@@ -63,7 +63,7 @@ class Lake:
         for name in ("one", "two"):
             write_raw(folder / "in", f"{name}.jsonl", 1, 2, 3, bad=1)
         self._ingest(repository)
-        repository.open("d_quarantine").build_index("source_file")
+        repository.open("d_quarantine").indices.build("source_file")
         dataset.append(rows(4, 5))
         dataset.append(rows(6, 7))
         write_raw(folder / "in", "one.jsonl", 8, 9, 10, 11, bad=2)
@@ -84,9 +84,9 @@ class Lake:
             "delete": lambda one: one.open("d").where("n < 5").delete(),
             "merge": lambda one: one.open("d").merge(rows(2, 4, 20), on=["n"], missing="delete"),
             "compact": lambda one: one.open("d").compact(),
-            "promote": lambda one: one.open("d").promote({"kind": ["a", "b"]}),
+            "promote": lambda one: one.open("d").dimensions.promote({"kind": ["a", "b"]}),
             "rollback": lambda one: one.open("d").rollback(version=1),
-            "build_index": lambda one: one.open("d").build_index("kind"),
+            "build_index": lambda one: one.open("d").indices.build("kind"),
             "load": lambda one: one.open("d").load(self.folder / "late.jsonl", run="late"),
             "ingest": self._ingest,
         }
@@ -142,7 +142,7 @@ def test_an_index_that_one_of_its_threads_cannot_write_leaves_nothing_behind(
     )
 
     with pytest.raises(MemoryError):
-        Repository(failing).open("d").build_index("kind")
+        Repository(failing).open("d").indices.build("kind")
 
     assert failing.has_failed
     assert {key for key in keys(store) - before if "/postings/" in key} == set()

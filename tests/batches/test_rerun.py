@@ -171,7 +171,7 @@ def test_older_rerun_is_stale_once_a_newer_one_is_committed(dataset: Dataset, st
 def test_rerun_that_began_before_another_one_was_visible_conflicts(
     dataset: Dataset, store: Store
 ) -> None:
-    staged = dataset.stage(rows(("a", 1)), "rerun", run="daily")
+    staged = dataset.staged.add(rows(("a", 1)), "rerun", run="daily")
     late = _Interfering(store, staged.commit)
 
     with pytest.raises(CommitConflictError, match="belongs to the same run") as caught:
@@ -457,7 +457,7 @@ def test_the_first_rerun_of_a_name_says_beside_which_runs_it_adds_rows(
 
 def test_the_first_staged_rerun_of_a_name_says_it_too(dataset: Dataset) -> None:
     dataset.append(rows(("a", 1)), run="daily")
-    staged = dataset.stage(rows(("a", 2)), "rerun", run="fix")
+    staged = dataset.staged.add(rows(("a", 2)), "rerun", run="fix")
 
     first, again = staged.commit(), staged.commit()
 
@@ -467,11 +467,11 @@ def test_the_first_staged_rerun_of_a_name_says_it_too(dataset: Dataset) -> None:
 
 def test_a_staged_rerun_of_partitions_replaces_what_others_wrote_there(dataset: Dataset) -> None:
     dataset.append(rows(("a", 1), ("b", 1)), run="daily")
-    staged = dataset.stage(rows(("a", 3)), "rerun", run="fix", partitions=True)
+    staged = dataset.staged.add(rows(("a", 3)), "rerun", run="fix", partitions=True)
     before = content(dataset)
 
     foreseen = content(staged.dataset)
-    commit = dataset.open_staged(staged.batch_id).commit()
+    commit = dataset.staged.open(staged.batch_id).commit()
 
     assert before == [("a", 1), ("b", 1)]
     assert foreseen == content(dataset) == [("a", 3), ("b", 1)]
@@ -479,7 +479,7 @@ def test_a_staged_rerun_of_partitions_replaces_what_others_wrote_there(dataset: 
 
 
 def test_a_staged_rerun_of_partitions_conflicts_with_what_came_since(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("a", 3)), "rerun", run="fix", partitions=True)
+    staged = dataset.staged.add(rows(("a", 3)), "rerun", run="fix", partitions=True)
     dataset.append(rows(("a", 2)))
 
     with pytest.raises(CommitConflictError, match="p=a"):
@@ -491,7 +491,7 @@ def test_a_staged_rerun_of_partitions_conflicts_with_what_came_since(dataset: Da
 @pytest.mark.parametrize("operation", ["append", "overwrite"])
 def test_only_a_rerun_is_staged_with_partitions(dataset: Dataset, operation: Any) -> None:
     with pytest.raises(InvalidInputError, match="only a rerun") as caught:
-        dataset.stage(rows(("a", 1)), operation, partitions=True)
+        dataset.staged.add(rows(("a", 1)), operation, partitions=True)
 
     assert "overwrite" in str(caught.value.hint)
 

@@ -94,7 +94,7 @@ def test_rollback_that_changes_nothing_makes_no_version(dataset: Dataset) -> Non
 
 def test_rollback_keeps_what_the_dataset_is_now(dataset: Dataset) -> None:
     schema = pa.schema([*SCHEMA, ("more", pa.string())])
-    dataset.update(
+    dataset.evolve(
         DatasetDescriptor(
             schema=schema, partition_by=[by.identity("p")], properties={"owner": "ops"}
         ),
@@ -105,7 +105,7 @@ def test_rollback_keeps_what_the_dataset_is_now(dataset: Dataset) -> None:
 
     assert dataset.descriptor.properties == {"owner": "ops"}
     assert dataset.where("p = 'a'").arrow().to_pylist() == [{"p": "a", "n": 1, "more": None}]
-    assert len(dataset.schemas()) == 2
+    assert len(dataset.inspect.schemas()) == 2
 
 
 def test_rollback_is_refused_where_a_file_is_gone(dataset: Dataset, store: Store) -> None:
@@ -119,7 +119,7 @@ def test_rollback_is_refused_where_a_file_is_gone(dataset: Dataset, store: Store
 
 
 def test_rollback_is_refused_to_what_a_cleanup_gave_up(dataset: Dataset) -> None:
-    dataset.protect(version=1, reason="audit")
+    dataset.protections.add(version=1, reason="audit")
     dataset.overwrite(rows(("a", 4)))
     dataset.cleanup(older_than="0s", dry_run=False, clock_skew=dt.timedelta())
 
@@ -175,7 +175,7 @@ def test_rollback_conflicts_with_changes_of_what_it_changes(
 
 
 def test_dry_run_says_what_would_change_and_changes_nothing(dataset: Dataset) -> None:
-    found = dataset.find_rollback(version=1)
+    found = dataset.rollback(version=1, dry_run=True)
 
     assert (len(found.added), len(found.removed), found.row_count) == (1, 2, 1)
     assert found.partitions == ("p=a", "p=c")
@@ -290,7 +290,7 @@ def test_rows_are_the_difference_of_multisets(one: list[Any], other: list[Any]) 
 
 def test_both_sides_are_read_under_the_newer_schema(dataset: Dataset) -> None:
     schema = pa.schema([("p", pa.string()), ("n", pa.int64()), ("more", pa.string())])
-    dataset.update(
+    dataset.evolve(
         DatasetDescriptor(schema=schema, partition_by=[by.identity("p")]), base=dataset.version
     )
     dataset.overwrite([{"p": "a", "n": 2, "more": None}, {"p": "a", "n": 3, "more": "x"}])

@@ -72,7 +72,7 @@ def keys(store: Store) -> set[str]:
 
 
 def test_staged_batch_is_seen_by_nobody_but_those_who_ask(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("a", 2), ("c", 2)), run="second")
+    staged = dataset.staged.add(rows(("a", 2), ("c", 2)), run="second")
 
     assert dataset.version == 1
     assert content(dataset) == [("a", 1), ("b", 1)]
@@ -87,7 +87,7 @@ def test_staged_batch_is_seen_by_nobody_but_those_who_ask(dataset: Dataset) -> N
 
 
 def test_commit_makes_it_visible_once(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("a", 2)), run="second")
+    staged = dataset.staged.add(rows(("a", 2)), run="second")
     dataset.append(rows(("a", 7)))
 
     commit = staged.commit()
@@ -97,12 +97,12 @@ def test_commit_makes_it_visible_once(dataset: Dataset) -> None:
     assert content(dataset) == [("a", 1), ("a", 2), ("a", 7), ("b", 1)]
     assert staged.commit() == commit
     assert dataset.version == 3
-    assert dataset.staged() == ()
+    assert dataset.staged.list() == ()
 
 
 @pytest.mark.parametrize("operation", ["append", "overwrite", "rerun"])
 def test_staged_batch_looks_as_its_commit_will(dataset: Dataset, operation: Any) -> None:
-    staged = dataset.stage(rows(("a", 2)), operation, run="first")
+    staged = dataset.staged.add(rows(("a", 2)), operation, run="first")
     seen = content(staged.dataset)
 
     commit = staged.commit()
@@ -123,7 +123,7 @@ def test_staged_batch_looks_as_its_commit_will(dataset: Dataset, operation: Any)
 
 
 def test_view_is_overwritten_also_by_nothing(dataset: Dataset) -> None:
-    staged = dataset.stage([], "overwrite", view=dataset.where("p = 'a'"))
+    staged = dataset.staged.add([], "overwrite", view=dataset.where("p = 'a'"))
 
     assert content(staged.dataset) == [("b", 1)]
     assert content(staged.rows) == []
@@ -137,23 +137,23 @@ def test_what_cannot_be_staged_is_refused_and_leaves_nothing(
     before = keys(store)
 
     with pytest.raises(InvalidInputError, match="the partitions to replace are unknown"):
-        dataset.stage([], "overwrite")
+        dataset.staged.add([], "overwrite")
     with pytest.raises(InvalidInputError, match="lies outside"):
-        dataset.stage(rows(("b", 1)), "overwrite", view=dataset.where("p = 'a'"))
+        dataset.staged.add(rows(("b", 1)), "overwrite", view=dataset.where("p = 'a'"))
     with pytest.raises(PredicateError, match="not aligned"):
-        dataset.stage([], "overwrite", view=dataset.where("n = 1"))
+        dataset.staged.add([], "overwrite", view=dataset.where("n = 1"))
     with pytest.raises(InvalidInputError, match="Name the run"):
-        dataset.stage([], "rerun")
+        dataset.staged.add([], "rerun")
     with pytest.raises(InvalidInputError, match=r"Cannot stage .* for a view"):
-        dataset.stage([], "rerun", run="first", view=dataset.where("p = 'a'"))
+        dataset.staged.add([], "rerun", run="first", view=dataset.where("p = 'a'"))
     with pytest.raises(InvalidInputError, match="Cannot stage"):
-        dataset.stage([], "delete")  # type: ignore[arg-type]
+        dataset.staged.add([], "delete")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="a positive duration"):
-        dataset.stage([], lease=dt.timedelta())
+        dataset.staged.add([], lease=dt.timedelta())
     with pytest.raises(SchemaMismatchError):
-        dataset.stage([{"z": 1}])
+        dataset.staged.add([{"z": 1}])
     with pytest.raises(ReadOnlyError):
-        dataset.at(version=1).stage([])
+        dataset.at(version=1).staged.add([])
 
     assert keys(store) == before
 
@@ -166,27 +166,27 @@ def test_it_survives_the_process_and_can_be_committed_by_another(tmp_path: Path)
     program = (
         "import lakebed, sys\n"
         "dataset = lakebed.open_repository(sys.argv[1]).open('d')\n"
-        "dataset.stage([{'p': 'a', 'n': 2, 'x': None}], 'overwrite', run='nightly')\n"
+        "dataset.staged.add([{'p': 'a', 'n': 2, 'x': None}], 'overwrite', run='nightly')\n"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
     dataset = repository.open("d")
 
-    (staged,) = dataset.staged()
+    (staged,) = dataset.staged.list()
 
     assert (staged.operation, staged.run, staged.row_count) == ("overwrite", "nightly", 1)
     assert content(staged.dataset) == [("a", 2)]
-    assert repr(dataset.open_staged(staged.batch_id)) == repr(staged)
+    assert repr(dataset.staged.open(staged.batch_id)) == repr(staged)
     staged.commit(checks=[checks.row_count(min=1)])
     assert content(dataset.where("n = 2")) == [("a", 2)]
     assert [batch.is_staged for batch in dataset.batches()] == [False, False]
 
 
 def test_committed_batch_is_shown_as_its_commit_left_the_dataset(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
     commit = staged.commit()
     dataset.append(rows(("a", 2), ("a", 7)))
 
-    for batch in (staged, dataset.open_staged(staged.batch_id)):
+    for batch in (staged, dataset.staged.open(staged.batch_id)):
         assert content(batch.dataset) == [("a", 1), ("a", 2), ("b", 1)]
         assert content(batch.rows) == [("a", 2)]
         assert batch.check(checks.unique("n", "p", of="dataset")).has_passed
@@ -198,7 +198,7 @@ def test_committed_batch_is_shown_as_its_commit_left_the_dataset(dataset: Datase
 def test_batch_that_is_committed_while_it_is_looked_for_is_shown_once(
     dataset: Dataset, store: Store
 ) -> None:
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
 
     class Committing(DelegatingStore):
         """Lets somebody commit the batch as soon as its manifest has been read."""
@@ -216,7 +216,7 @@ def test_batch_that_is_committed_while_it_is_looked_for_is_shown_once(
 
 def test_discard_leaves_nothing(dataset: Dataset, store: Store) -> None:
     before = keys(store)
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
     assert keys(store) > before
 
     staged.discard()
@@ -224,7 +224,7 @@ def test_discard_leaves_nothing(dataset: Dataset, store: Store) -> None:
     left = keys(store) - before
     assert all(key.startswith("d/history/") for key in left), "the version of the discard"
     assert before <= keys(store)
-    assert dataset.staged() == ()
+    assert dataset.staged.list() == ()
     for act in (staged.discard, staged.commit):
         with pytest.raises(VersionNotFoundError, match="no staged batch"):
             act()
@@ -233,7 +233,7 @@ def test_discard_leaves_nothing(dataset: Dataset, store: Store) -> None:
 
 
 def test_committed_batch_is_not_discarded(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
     staged.commit()
 
     with pytest.raises(InvalidInputError, match="is committed, as version 2"):
@@ -243,8 +243,8 @@ def test_committed_batch_is_not_discarded(dataset: Dataset) -> None:
 
 
 def test_conflicts_are_judged_from_when_it_was_staged(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("a", 2)), "overwrite")
-    untouched = dataset.stage(rows(("b", 2)), "overwrite")
+    staged = dataset.staged.add(rows(("a", 2)), "overwrite")
+    untouched = dataset.staged.add(rows(("b", 2)), "overwrite")
     dataset.append(rows(("a", 7)))
 
     with pytest.raises(CommitConflictError) as caught:
@@ -255,13 +255,13 @@ def test_conflicts_are_judged_from_when_it_was_staged(dataset: Dataset) -> None:
     assert caught.value.partitions == ("p=a",)
     assert content(dataset) == [("a", 1), ("a", 7), ("b", 2)]
     # It stays staged, and whole.
-    assert [one.batch_id for one in dataset.staged()] == [staged.batch_id]
+    assert [one.batch_id for one in dataset.staged.list()] == [staged.batch_id]
     assert content(staged.rows) == [("a", 2)]
     staged.discard()
 
 
 def test_staged_rerun_is_stale_after_a_newer_one(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("a", 2)), "rerun", run="first")
+    staged = dataset.staged.add(rows(("a", 2)), "rerun", run="first")
     newer = dataset.rerun(rows(("c", 3)), "first")
 
     with pytest.raises(StaleRerunError) as caught:
@@ -285,8 +285,8 @@ def test_what_another_tool_added_since_it_was_staged_is_a_conflict(
     dataset: Dataset, store: Store
 ) -> None:
     file = next(one.key for one in dataset.files() if one.partition == "p=a")
-    staged = dataset.stage(rows(("a", 2)), "overwrite")
-    other = dataset.stage(rows(("b", 2)), "overwrite")
+    staged = dataset.staged.add(rows(("a", 2)), "overwrite")
+    other = dataset.staged.add(rows(("b", 2)), "overwrite")
     add_file_as_another_tool_would(store, "theirs", like=file)
 
     with pytest.raises(CommitConflictError, match="a change by another tool"):
@@ -301,7 +301,7 @@ def test_what_another_tool_had_added_before_it_was_staged_is_replaced(
 ) -> None:
     file = next(one.key for one in dataset.files() if one.partition == "p=a")
     add_file_as_another_tool_would(store, "theirs", like=file)
-    staged = dataset.stage(rows(("a", 2)), "overwrite")
+    staged = dataset.staged.add(rows(("a", 2)), "overwrite")
     dataset.append(rows(("b", 7)))  # adopts the file in an entry of its own
 
     staged.commit()
@@ -320,7 +320,7 @@ def test_what_another_tool_added_before_and_after_are_told_apart(
 ) -> None:
     file = next(one.key for one in dataset.files() if one.partition == "p=a")
     add_file_as_another_tool_would(store, "before", like=file)
-    staged = dataset.stage(rows(("a", 2)), "overwrite")
+    staged = dataset.staged.add(rows(("a", 2)), "overwrite")
     add_file_as_another_tool_would(store, "after", like=file)
     dataset.append(rows(("b", 7)))
 
@@ -332,9 +332,9 @@ def test_what_another_tool_added_before_and_after_are_told_apart(
 
 
 def test_schema_may_grow_in_between(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
     schema = pa.schema([*SCHEMA, ("more", pa.string())])
-    dataset.update(
+    dataset.evolve(
         DatasetDescriptor(schema=schema, partition_by=[by.identity("p")], index=["n"]),
         base=dataset.version,
     )
@@ -346,12 +346,12 @@ def test_schema_may_grow_in_between(dataset: Dataset) -> None:
 
 
 def test_lost_answer_is_made_up_by_committing_again(dataset: Dataset, store: Store) -> None:
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
     lost = StorageError("The answer was lost.", retryable=True)
     failing = FailingStore(store, fail_on="replace", nth=2, landed=True, error=lost)
     quick = lakebed.CommitOptions(deadline_s=0.15, first_wait_ms=1, longest_wait_ms=5)
     hasty = Repository(failing).open("d").with_options(commit=quick)
-    again = hasty.open_staged(staged.batch_id)
+    again = hasty.staged.open(staged.batch_id)
 
     try:
         again.commit()
@@ -426,38 +426,38 @@ def test_beside_a_commit_a_discard_deletes_nothing_that_is_acknowledged(
     dataset: Dataset, store: Store, call: str, part: str, apart: dt.timedelta
 ) -> None:
     """The clock of who discards may be ahead, or the committer may have stood still for long."""
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
 
     def discard() -> None:
         with contextlib.suppress(InvalidInputError), clock_ahead(apart):
-            dataset.open_staged(staged.batch_id).discard()
+            dataset.staged.open(staged.batch_id).discard()
 
     slow = Repository(Interrupted(store, call, part, discard)).open("d")
     try:
-        version = slow.open_staged(staged.batch_id).commit().version
+        version = slow.staged.open(staged.batch_id).commit().version
     except (CommitConflictError, VersionNotFoundError):
         assert content(dataset) == [("a", 1), ("b", 1)]
     else:
         assert content(dataset.at(version=version)) == [("a", 1), ("a", 2), ("b", 1)]
     assert not dataset.check().problems
-    assert dataset.staged() == ()
+    assert dataset.staged.list() == ()
 
 
 @pytest.mark.parametrize("call", ["after get", "before replace", "after replace", "before delete"])
 def test_beside_a_discard_a_commit_is_refused_or_stands(
     dataset: Dataset, store: Store, call: str
 ) -> None:
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
     acknowledged: list[int] = []
 
     def commit() -> None:
         with contextlib.suppress(CommitConflictError):
-            acknowledged.append(dataset.open_staged(staged.batch_id).commit().version)
+            acknowledged.append(dataset.staged.open(staged.batch_id).commit().version)
 
     part = "d/data/" if call == "before delete" else "d.by-dataset-metadata"
     slow = Repository(Interrupted(store, call, part, commit)).open("d")
     try:
-        slow.open_staged(staged.batch_id).discard()
+        slow.staged.open(staged.batch_id).discard()
     except InvalidInputError:
         assert len(acknowledged) == 1
         assert content(dataset) == [("a", 1), ("a", 2), ("b", 1)]
@@ -468,15 +468,15 @@ def test_beside_a_discard_a_commit_is_refused_or_stands(
 
 
 def test_discard_gives_up_one_batch_and_no_other(dataset: Dataset) -> None:
-    others = [dataset.stage(rows(("a", 2)))]
-    writer = dataset.writer()
+    others = [dataset.staged.add(rows(("a", 2)))]
+    writer = dataset.kite.writer()
     writer.write({"p": "b", "n": 3, "x": None})
-    staged = dataset.stage(rows(("a", 4)))
-    others.append(dataset.stage(rows(("a", 5))))
+    staged = dataset.staged.add(rows(("a", 4)))
+    others.append(dataset.staged.add(rows(("a", 5))))
 
     staged.discard()
 
-    assert [one.batch_id for one in dataset.staged()] == [one.batch_id for one in others]
+    assert [one.batch_id for one in dataset.staged.list()] == [one.batch_id for one in others]
     for one in others:
         one.commit()
     writer.close()
@@ -486,7 +486,7 @@ def test_discard_gives_up_one_batch_and_no_other(dataset: Dataset) -> None:
 
 def test_discard_that_died_is_finished_by_the_next(dataset: Dataset, store: Store) -> None:
     before = keys(store)
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
 
     class Died(BaseException):
         pass
@@ -496,9 +496,9 @@ def test_discard_that_died_is_finished_by_the_next(dataset: Dataset, store: Stor
 
     slow = Repository(Interrupted(store, "before delete", "d/data/", die)).open("d")
     with pytest.raises(Died):
-        slow.open_staged(staged.batch_id).discard()
+        slow.staged.open(staged.batch_id).discard()
 
-    assert dataset.staged() == ()
+    assert dataset.staged.list() == ()
     with pytest.raises(CommitConflictError, match="discarded"):
         staged.commit()
     version = dataset.version
@@ -510,14 +510,14 @@ def test_discard_that_died_is_finished_by_the_next(dataset: Dataset, store: Stor
 
 
 def test_failed_commit_can_be_discarded_at_once(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("a", 2)), "overwrite")
+    staged = dataset.staged.add(rows(("a", 2)), "overwrite")
     dataset.append(rows(("a", 7)))
     with pytest.raises(CommitConflictError):
         staged.commit()
 
     staged.discard()
 
-    assert dataset.staged() == ()
+    assert dataset.staged.list() == ()
 
 
 class AwayStore(DelegatingStore):
@@ -547,20 +547,20 @@ def test_stage_that_fails_leaves_a_batch_that_others_may_have_committed(
     acknowledged: list[int] = []
 
     def meanwhile() -> None:
-        for one in dataset.staged():
+        for one in dataset.staged.list():
             if act == "commit":
                 acknowledged.append(one.commit().version)
             elif act == "discard":
                 one.discard()
 
     with pytest.raises(StorageError):
-        Repository(AwayStore(store, landed, meanwhile)).open("d").stage(rows(("a", 2)))
+        Repository(AwayStore(store, landed, meanwhile)).open("d").staged.add(rows(("a", 2)))
 
     assert len(acknowledged) == (1 if landed and act == "commit" else 0)
     expected = [("a", 1), ("a", 2), ("b", 1)] if acknowledged else [("a", 1), ("b", 1)]
     assert content(dataset) == expected
     assert not dataset.check().problems
-    for one in dataset.staged():
+    for one in dataset.staged.list():
         assert content(one.rows) == [("a", 2)]
         one.commit()
 
@@ -574,14 +574,14 @@ def test_stage_that_fails_for_sure_leaves_nothing(
     failing = FailingStore(store, fail_on="replace", matching="/batches/", error=refused)
 
     with pytest.raises(StorageError, match="Refused"):
-        Repository(failing).open("d").stage(rows(("a", 2)))
+        Repository(failing).open("d").staged.add(rows(("a", 2)))
 
     assert keys(store) == before
 
 
 def test_cleanup_keeps_a_staged_batch_until_its_lease_is_over(dataset: Dataset) -> None:
-    kept = dataset.stage(rows(("a", 2)))
-    brief = dataset.stage(rows(("a", 3)), lease=dt.timedelta(microseconds=1))
+    kept = dataset.staged.add(rows(("a", 2)))
+    brief = dataset.staged.add(rows(("a", 3)), lease=dt.timedelta(microseconds=1))
     dataset.overwrite(rows(("a", 4)))
 
     dataset.cleanup(older_than="0s", dry_run=False, clock_skew=dt.timedelta())
@@ -595,7 +595,7 @@ def test_cleanup_keeps_a_staged_batch_until_its_lease_is_over(dataset: Dataset) 
 def test_batch_that_a_cleanup_gave_up_is_refused_by_its_own_lease(
     dataset: Dataset, store: Store
 ) -> None:
-    staged = dataset.stage(rows(("a", 2)), lease=dt.timedelta(microseconds=1))
+    staged = dataset.staged.add(rows(("a", 2)), lease=dt.timedelta(microseconds=1))
     dataset.append(rows(("a", 3)))
     failing = FailingStore(store, fail_on="delete", error=StorageError("Gone for a while."))
 
@@ -625,14 +625,14 @@ def test_batch_that_a_cleanup_gave_up_is_refused_by_its_own_lease(
 def test_manifest_that_was_tampered_with_leads_nowhere(
     dataset: Dataset, store: Store, old: bytes, new: bytes
 ) -> None:
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
     key = f"d/batches/{staged.batch_id}.json"
     data = bytes(store.get(key).data)
     assert old in data
     store.put(key, data.replace(old, new))
     before = keys(store)
 
-    for act in (staged.commit, staged.discard, lambda: dataset.open_staged(staged.batch_id).rows):
+    for act in (staged.commit, staged.discard, lambda: dataset.staged.open(staged.batch_id).rows):
         with pytest.raises(CorruptMetadataError):
             act()
 
@@ -643,7 +643,7 @@ def test_manifest_that_was_tampered_with_leads_nowhere(
 def test_manifest_of_a_dropped_namesake_is_no_batch_of_the_new_dataset(
     dataset: Dataset, store: Store
 ) -> None:
-    staged = dataset.stage(rows(("a", 2)))
+    staged = dataset.staged.add(rows(("a", 2)))
     key = f"d/batches/{staged.batch_id}.json"
     data = bytes(store.get(key).data)
     repository = Repository(store)
@@ -651,14 +651,14 @@ def test_manifest_of_a_dropped_namesake_is_no_batch_of_the_new_dataset(
     again = repository.create("d", DatasetDescriptor(schema=SCHEMA))
     store.put(key, data)
 
-    assert again.staged() == ()
+    assert again.staged.list() == ()
     with pytest.raises(VersionNotFoundError):
-        again.open_staged(staged.batch_id)
+        again.staged.open(staged.batch_id)
 
 
 def test_batches_tell_of_staged_and_superseded_ones(dataset: Dataset) -> None:
     second = dataset.overwrite(rows(("a", 2), ("b", 2)), run="second")
-    staged = dataset.stage(rows(("a", 3)))
+    staged = dataset.staged.add(rows(("a", 3)))
 
     first, now, waiting = dataset.batches()
 
@@ -683,8 +683,8 @@ def test_protected_batches_say_so(dataset: Dataset) -> None:
     dataset.overwrite(rows(("a", 2), ("b", 2)))
     dataset.overwrite(rows(("a", 3), ("b", 3)))
     first = dataset.batches()[0]
-    dataset.protect(batch_id=first.batch_id, reason="audit")
-    dataset.protect(version=2, reason="audit")
+    dataset.protections.add(batch_id=first.batch_id, reason="audit")
+    dataset.protections.add(version=2, reason="audit")
 
     assert [one.is_protected for one in dataset.batches()] == [True, True, False]
 
@@ -695,7 +695,7 @@ def test_protected_batches_say_so(dataset: Dataset) -> None:
 @pytest.fixture
 def staged(dataset: Dataset) -> lakebed.Staged[Dataset]:
     """Of a dataset with n = 1 twice: 1, 2, 2 and null."""
-    return dataset.stage(rows(("a", 1), ("a", 2), ("c", 2), ("c", None)))
+    return dataset.staged.add(rows(("a", 1), ("a", 2), ("c", 2), ("c", None)))
 
 
 @pytest.mark.parametrize(
@@ -764,7 +764,7 @@ def test_commit_happens_only_if_all_checks_pass(
 
     assert dataset.version == 1
     assert content(dataset) == [("a", 1), ("b", 1)]
-    assert [one.batch_id for one in dataset.staged()] == [staged.batch_id]
+    assert [one.batch_id for one in dataset.staged.list()] == [staged.batch_id]
     assert caught.value.failed == ("not_null(n): 1 null in n", "unique(n): 2 rows share a key")
     assert "fails 2 of 3 checks" in caught.value.message
     assert staged.commit(checks=[checks.not_null("p")]).version == 2
@@ -784,7 +784,7 @@ def checked_while(act: Callable[[], object], *, times: int) -> tuple[Any, list[i
 
 
 def test_of_two_batches_that_break_a_check_together_one_is_committed(dataset: Dataset) -> None:
-    one, other = dataset.stage(rows(("c", 7))), dataset.stage(rows(("d", 7)))
+    one, other = dataset.staged.add(rows(("c", 7))), dataset.staged.add(rows(("d", 7)))
     is_unique = checks.unique("n", "x", of="dataset")
     dataset.overwrite(rows(("a", 1), ("b", 2)))
     look, counted = checked_while(lambda: other.commit(checks=[is_unique]), times=1)
@@ -795,14 +795,14 @@ def test_of_two_batches_that_break_a_check_together_one_is_committed(dataset: Da
     assert caught.value.failed == ("unique(n, x): 2 rows share a key",)
     assert counted == [3, 4]
     assert content(dataset) == [("a", 1), ("b", 2), ("d", 7)]
-    assert [batch.batch_id for batch in dataset.staged()] == [one.batch_id]
+    assert [batch.batch_id for batch in dataset.staged.list()] == [one.batch_id]
 
 
 def test_checks_of_the_dataset_are_done_again_after_a_commit_in_between(
     dataset: Dataset, store: Store
 ) -> None:
     file = next(one.key for one in dataset.files() if one.partition == "p=a")
-    by_us, by_others = dataset.stage(rows(("c", 7))), dataset.stage(rows(("c", 8)))
+    by_us, by_others = dataset.staged.add(rows(("c", 7))), dataset.staged.add(rows(("c", 8)))
     of_batch, batch_counted = checked_while(lambda: None, times=0)
     for staged, act in (
         (by_us, lambda: dataset.append(rows(("a", 9)))),
@@ -819,7 +819,7 @@ def test_checks_of_the_dataset_are_done_again_after_a_commit_in_between(
 
 
 def test_commit_gives_up_where_others_commit_during_each_round_of_checks(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("c", 7)))
+    staged = dataset.staged.add(rows(("c", 7)))
     look, counted = checked_while(lambda: dataset.append(rows(("a", 9))), times=99)
 
     with pytest.raises(CommitConflictError, match="passed its checks") as caught:
@@ -827,12 +827,12 @@ def test_commit_gives_up_where_others_commit_during_each_round_of_checks(dataset
 
     assert 1 < len(counted) < 20
     assert caught.value.actual == dataset.version
-    assert [batch.batch_id for batch in dataset.staged()] == [staged.batch_id]
+    assert [batch.batch_id for batch in dataset.staged.list()] == [staged.batch_id]
     staged.commit(checks=[checks.row_count(min=1)])
 
 
 def test_checks_of_the_batch_alone_do_not_mind_other_commits(dataset: Dataset) -> None:
-    staged = dataset.stage(rows(("c", 7)))
+    staged = dataset.staged.add(rows(("c", 7)))
     look, counted = checked_while(lambda: dataset.append(rows(("a", 9))), times=99)
 
     staged.commit(checks=[look])
@@ -843,8 +843,8 @@ def test_checks_of_the_batch_alone_do_not_mind_other_commits(dataset: Dataset) -
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
 def test_zeros_are_one_key_and_so_are_values_that_are_no_numbers(store: Store, kind: Any) -> None:
     dataset = Repository(store).create("f", DatasetDescriptor(schema=pa.schema([("x", kind)])))
-    zeros = dataset.stage([{"x": 0.0}, {"x": -0.0}, {"x": 1.0}])
-    nans = dataset.stage([{"x": math.nan}, {"x": -math.nan}, {"x": None}])
+    zeros = dataset.staged.add([{"x": 0.0}, {"x": -0.0}, {"x": 1.0}])
+    nans = dataset.staged.add([{"x": math.nan}, {"x": -math.nan}, {"x": None}])
 
     for staged in (zeros, nans):
         (result,) = staged.check(checks.unique("x")).results
@@ -866,7 +866,7 @@ def test_wrong_checks_are_refused(staged: lakebed.Staged[Dataset]) -> None:
 def test_nested_keys_are_for_spark(store: Store) -> None:
     schema = pa.schema([("spot", pa.struct([("y", pa.int64())]))])
     dataset = Repository(store).create("s", DatasetDescriptor(schema=schema))
-    staged = dataset.stage([{"spot": {"y": 1}}])
+    staged = dataset.staged.add([{"spot": {"y": 1}}])
 
     with pytest.raises(InvalidInputError, match="nested"):
         staged.check(checks.unique("spot"))
@@ -890,7 +890,7 @@ def test_spark_stages_and_checks(tmp_path: Path, spark: Any) -> None:
         [("a", 1, 0.5), ("b", 1, None), ("b", 2, 1.0)], "p string, n bigint, x double"
     )
 
-    staged = dataset.stage(frame, "rerun", run="daily")
+    staged = dataset.staged.add(frame, "rerun", run="daily")
 
     assert dataset.spark(spark).count() == 0
     assert staged.dataset.spark(spark).count() == 3
@@ -903,7 +903,7 @@ def test_spark_stages_and_checks(tmp_path: Path, spark: Any) -> None:
         spark=spark,
     )
     assert [one.count for one in audit.results] == [2, 0, 1, 0, 3]
-    zeros = dataset.stage([{"p": "z", "n": 1, "x": 0.0}, {"p": "z", "n": 2, "x": -0.0}])
+    zeros = dataset.staged.add([{"p": "z", "n": 1, "x": 0.0}, {"p": "z", "n": 2, "x": -0.0}])
     assert zeros.check(checks.unique("x"), spark=spark) == zeros.check(checks.unique("x"))
     zeros.discard()
     staged.commit(checks=[checks.condition("n > 0")], spark=spark)

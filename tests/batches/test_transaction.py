@@ -76,7 +76,7 @@ def test_reads_show_the_snapshot_and_writes_become_one_commit(dataset: Dataset) 
         dataset.append(rows(("c", 1)))
         assert t.version == 1
         assert content(t.where("p <> 'c'")) == BEFORE
-        edited = [row | {"n": row["n"] * 10} for row in t.where("p = 'a'").reader()]
+        edited = [row | {"n": row["n"] * 10} for row in t.where("p = 'a'").kite.reader()]
         t.overwrite(edited)
         t.append(rows(("a", 5)))
         assert t.delete(t.where("p = 'b'")) == 1
@@ -102,7 +102,7 @@ def test_commit_that_changed_what_was_read_is_a_conflict_and_nothing_is_left(
     written: set[str] = set()
 
     def act(t: DatasetTransaction) -> None:
-        total = sum(row["n"] for row in t.where("p = 'b'").reader())
+        total = sum(row["n"] for row in t.where("p = 'b'").kite.reader())
         t.append(rows(("sums", total)))
         written.update(keys(store) - before)
         if spoil == "append":
@@ -144,11 +144,11 @@ def test_every_way_of_reading_counts(dataset: Dataset) -> None:
         lambda view: view.record_batches().read_all(),
         lambda view: view.pandas(),
         lambda view: view.count(),
-        lambda view: list(view.reader()),
-        lambda view: view.is_empty(),
+        lambda view: list(view.kite.reader()),
+        lambda view: view.kite.is_empty(),
         lambda view: view.plan(),
-        lambda view: view.covering_partitions(),
-        lambda view: view.with_("n", 1).count(),
+        lambda view: view.kite.covering_partitions(),
+        lambda view: view.kite.with_("n", 1).count(),
     ]
     for way in ways:
 
@@ -166,7 +166,7 @@ def test_update_of_the_schema_meanwhile_does_not_hinder_it(dataset: Dataset) -> 
     wider = SCHEMA.append(pa.field("more", pa.int64()))
     with dataset.transaction() as t:
         t.append(rows(("a", t.count())))
-        dataset.update(
+        dataset.evolve(
             lambda old: DatasetDescriptor(schema=wider, partition_by=old.partition_by, index=["n"])
         )
 
@@ -181,7 +181,7 @@ def test_promotion_meanwhile_is_a_conflict_for_what_was_read(store: Store) -> No
 
     def act(t: DatasetTransaction) -> None:
         t.append(rows(("a", t.where("p = 'b'").count())))
-        dataset.promote({"p": ["a", "b"]})  # moves nothing
+        dataset.dimensions.promote({"p": ["a", "b"]})  # moves nothing
         dataset.append(rows(("b", 1)))  # to a partition that was not asked for
 
     with pytest.raises(CommitConflictError):
@@ -306,7 +306,7 @@ def test_it_is_used_once_and_within_with(dataset: Dataset) -> None:
 def test_views_of_it_are_for_reading(dataset: Dataset) -> None:
     with dataset.transaction() as t:
         view = t.where("p = 'a'")
-        for act in (view.delete, view.writer, view.signal_ready, lambda: view.append([])):
+        for act in (view.delete, view.kite.writer, view.kite.signal_ready, lambda: view.append([])):
             with pytest.raises(ReadOnlyError, match="snapshot of a transaction"):
                 act()
     with pytest.raises(ReadOnlyError, match="older state"):
@@ -316,7 +316,7 @@ def test_views_of_it_are_for_reading(dataset: Dataset) -> None:
 def test_it_completes_no_verb_that_it_refuses_and_names_those_that_it_has(dataset: Dataset) -> None:
     with dataset.transaction() as t:
         assert {"append", "overwrite", "delete", "where", "arrow", "version"} <= set(dir(t))
-        assert not {"merge", "upsert", "writer", "signal_ready"} & set(dir(t))
+        assert not {"merge", "upsert", "update_rows"} & set(dir(t))
         view = t.where("p = 'a'")
         assert not {"append", "overwrite", "delete", "merge", "upsert", "writer"} & set(dir(view))
         for act in (t.merge, view.merge, t.upsert):
@@ -395,7 +395,7 @@ def test_cap_of_a_dimension_counts_what_the_transaction_has_written(store: Store
         t.append(rows(("b", 1)))
         t.append(rows(("c", 1)))
 
-    assert [one.path for one in dataset.partitions()] == [
+    assert [one.path for one in dataset.inspect.partitions()] == [
         "p_dimension=OTHER",
         "p_dimension=a",
         "p_dimension=b",
@@ -464,7 +464,7 @@ def increment(repository: Repository) -> bool:
     dataset = repository.open("d")
     try:
         with dataset.transaction() as t:
-            (row,) = t.where("p = 'c'").reader()
+            (row,) = t.where("p = 'c'").kite.reader()
             t.overwrite([row | {"n": row["n"] + 1}])
     except CommitConflictError:
         return False

@@ -87,7 +87,7 @@ def lake(archive: lakebed.Archive) -> lakebed.Repository:
             flights.append(_rows_of(day), run=f"load-{day}")
         flights.rerun(_rows_of(dt.date(2013, 6, 4)), run="load-2013-06-04")
         flights.delete(flights.where("carrier = 'WN' and day = '2013-06-09'"))
-        flights.protect(version=20, reason="the figures of June")
+        flights.protections.add(version=20, reason="the figures of June")
         repository.create(
             "weather",
             lakebed.DatasetDescriptor(
@@ -119,8 +119,8 @@ def hostile_lake() -> lakebed.Repository:
         for text in HOSTILE:
             value = text[:100]  # as a name of a directory
             dataset.append([{"day": MADE_AT.date(), "name": value, "text": text}], run=text)
-        dataset.protect(version=2, reason=LONG)
-        dataset.protect(version=3, reason=LEFTWARDS)
+        dataset.protections.add(version=2, reason=LONG)
+        dataset.protections.add(version=3, reason=LEFTWARDS)
     return repository
 
 

@@ -330,7 +330,7 @@ def append_dicts_of_a_run(lake):
 
 @operation
 def append_by_a_writer(lake):
-    with lake["flights"].writer() as writer:
+    with lake["flights"].kite.writer() as writer:
         for one in flights(60, 75):
             writer.write(one)
     return writer.commit
@@ -351,13 +351,13 @@ def append_that_does_not_fit_is_refused(lake):
 
 @operation
 def append_through_a_view(lake):
-    view = lake["events"].with_("source", "web")
+    view = lake["events"].kite.with_("source", "web")
     return view.append(events(0, 30), run="first")
 
 
 @operation
 def append_through_another_view(lake):
-    return lake["events"].with_("source", "app/é").append(events(30, 50))
+    return lake["events"].kite.with_("source", "app/é").append(events(30, 50))
 
 
 @operation
@@ -379,7 +379,7 @@ def append_only_where_the_view_is_empty(lake):
 
 @operation
 def signal_that_a_view_is_ready(lake):
-    return lake["flights"].where("dt = '2013-02-01'").signal_ready()
+    return lake["flights"].where("dt = '2013-02-01'").kite.signal_ready()
 
 
 # Replacing and deleting
@@ -442,7 +442,7 @@ def delete_of_nothing(lake):
 
 @operation
 def stage_an_append(lake):
-    staged = lake["flights"].stage(flights(500, 510), run="wednesday")
+    staged = lake["flights"].staged.add(flights(500, 510), run="wednesday")
     lake.staged["append"] = staged.batch_id
     return staged
 
@@ -450,7 +450,7 @@ def stage_an_append(lake):
 @operation
 def stage_an_overwrite_of_a_view(lake):
     dataset = lake["flights"]
-    staged = dataset.stage(
+    staged = dataset.staged.add(
         flights(510, 514, day=2), "overwrite", view=dataset.where("dt = '2013-01-02'"), lease="9d"
     )
     lake.staged["overwrite"] = staged.batch_id
@@ -459,31 +459,31 @@ def stage_an_overwrite_of_a_view(lake):
 
 @operation
 def stage_a_rerun(lake):
-    staged = lake["flights"].stage(flights(46, 49), "rerun", run="monday")
+    staged = lake["flights"].staged.add(flights(46, 49), "rerun", run="monday")
     lake.staged["rerun"] = staged.batch_id
     return staged
 
 
 @operation
 def overwrite_through_a_view(lake):
-    return lake["events"].with_("source", "web").overwrite(events(3, 6))
+    return lake["events"].kite.with_("source", "web").overwrite(events(3, 6))
 
 
 @operation
 def stage_an_overwrite_of_what_is_touched(lake):
-    staged = lake["pings"].stage(pings(100, 104), "overwrite", base=lake["pings"].version)
+    staged = lake["pings"].staged.add(pings(100, 104), "overwrite", base=lake["pings"].version)
     lake["pings"].append([{"id": 105, "channel": "esr", "build": 7}])
-    return staged, lake["pings"].staged()
+    return staged, lake["pings"].staged.list()
 
 
 @operation
 def commit_a_staged_overwrite_that_is_in_conflict(lake):
-    return lake["pings"].staged()[0].commit()
+    return lake["pings"].staged.list()[0].commit()
 
 
 @operation
 def commit_a_staged_batch_that_fails_its_checks(lake):
-    return lake["pings"].staged()[0].commit(checks=[checks.row_count(min=99)])
+    return lake["pings"].staged.list()[0].commit(checks=[checks.row_count(min=99)])
 
 
 @operation
@@ -493,18 +493,18 @@ def append_beside_staged_batches(lake):
 
 @operation
 def commit_a_staged_append_with_checks(lake):
-    staged = lake["flights"].open_staged(lake.staged["append"])
+    staged = lake["flights"].staged.open(lake.staged["append"])
     return staged.commit(checks=[checks.row_count(min=1), checks.unique("id", of="dataset")])
 
 
 @operation
 def commit_a_staged_rerun(lake):
-    return lake["flights"].open_staged(lake.staged["rerun"]).commit()
+    return lake["flights"].staged.open(lake.staged["rerun"]).commit()
 
 
 @operation
 def discard_a_staged_overwrite(lake):
-    return lake["flights"].open_staged(lake.staged["overwrite"]).discard()
+    return lake["flights"].staged.open(lake.staged["overwrite"]).discard()
 
 
 @operation
@@ -561,7 +561,7 @@ def overwrite_that_comes_too_late(lake):
 def update_of_the_schema(lake):
     wide = [field.with_type(pa.int64()) if field.name == "distance" else field for field in FLIGHTS]
     schema = pa.schema([*wide, pa.field("gate", pa.string())])
-    return lake["flights"].update(described(FLIGHT, schema=schema), base=lake["flights"].version)
+    return lake["flights"].evolve(described(FLIGHT, schema=schema), base=lake["flights"].version)
 
 
 @operation
@@ -584,18 +584,18 @@ def update_of_a_field_with_a_default(lake):
         schema = {"type": "record", "name": "event", "fields": fields}
         return described(now, schema=schema, index=["user_id"], properties={"team": "web"})
 
-    return lake["events"].update(edit)
+    return lake["events"].evolve(edit)
 
 
 @operation
 def update_that_is_refused(lake):
     schema = pa.schema([field for field in FLIGHTS if field.name != "time"])
-    return lake["flights"].update(described(FLIGHT, schema=schema), base=lake["flights"].version)
+    return lake["flights"].evolve(described(FLIGHT, schema=schema), base=lake["flights"].version)
 
 
 @operation
 def update_that_changes_nothing(lake):
-    return lake["flights"].update(lambda now: now)
+    return lake["flights"].evolve(lambda now: now)
 
 
 @operation
@@ -610,17 +610,17 @@ def described(now: lakebed.DatasetDescriptor, **others: Any) -> lakebed.DatasetD
 
 @operation
 def promote_that_only_tells(lake):
-    return lake["flights"].promote({"carrier": ["UA", "B6", "DL"]}, dry_run=True)
+    return lake["flights"].dimensions.promote({"carrier": ["UA", "B6", "DL"]}, dry_run=True)
 
 
 @operation
 def promote_a_dimension(lake):
-    return lake["flights"].promote({"carrier": ["UA", "B6", "DL"]})
+    return lake["flights"].dimensions.promote({"carrier": ["UA", "B6", "DL"]})
 
 
 @operation
 def promote_a_range_and_a_cap(lake):
-    return lake["pings"].promote({"build": {"min": 1, "max": 11}})
+    return lake["pings"].dimensions.promote({"build": {"min": 1, "max": 11}})
 
 
 # Indices
@@ -628,12 +628,12 @@ def promote_a_range_and_a_cap(lake):
 
 @operation
 def build_an_index(lake):
-    return lake["flights"].build_index("delay")
+    return lake["flights"].indices.build("delay")
 
 
 @operation
 def build_an_index_in_several_commits(lake):
-    return lake["flights"].build_index("fare", commit_bytes=1)
+    return lake["flights"].indices.build("fare", commit_bytes=1)
 
 
 @operation
@@ -644,12 +644,12 @@ def append_to_an_index(lake):
 
 @operation
 def drop_an_index(lake):
-    return lake["flights"].drop_index("delay")
+    return lake["flights"].indices.drop("delay")
 
 
 @operation
 def indices_are_told(lake):
-    return lake["flights"].indices()
+    return lake["flights"].indices.list()
 
 
 # Many small commits: every list merges
@@ -665,7 +665,7 @@ def twenty_small_appends(lake):
 
 @operation
 def ten_small_appends_to_a_packed_head(lake):
-    view = lake["events"].with_("source", "web")
+    view = lake["events"].kite.with_("source", "web")
     for number in range(10):
         data = [{**one, "rank": number} for one in events(100 + number, 102 + number)]
         last = view.append([{k: v for k, v in one.items() if k != "note"} for one in data])
@@ -719,17 +719,17 @@ def compact_of_many_partitions(lake):
 
 @operation
 def compact_metadata_that_only_tells(lake):
-    return lake["flights"].compact_metadata(dry_run=True)
+    return lake["flights"].compact(metadata=True, dry_run=True)
 
 
 @operation
 def compact_metadata(lake):
-    return lake["flights"].compact_metadata()
+    return lake["flights"].compact(metadata=True)
 
 
 @operation
 def compact_metadata_of_a_packed_head(lake):
-    return lake["events"].compact_metadata()
+    return lake["events"].compact(metadata=True)
 
 
 # Going back, protecting
@@ -763,21 +763,21 @@ def rollback_over_a_promotion_is_refused(lake):
 
 @operation
 def protect_a_version(lake):
-    return lake["flights"].protect(version=7, reason="audit")
+    return lake["flights"].protections.add(version=7, reason="audit")
 
 
 @operation
 def protect_a_batch_for_a_while(lake):
     batch = lake["flights"].batches()[0].batch_id
     until = BEGIN + dt.timedelta(days=30)
-    return lake["flights"].protect(batch_id=batch, reason="the first", until=until)
+    return lake["flights"].protections.add(batch_id=batch, reason="the first", until=until)
 
 
 @operation
 def protect_again_and_unprotect(lake):
     dataset = lake["flights"]
-    dataset.protect(version=9, reason="for a moment")
-    return dataset.unprotect(version=9)
+    dataset.protections.add(version=9, reason="for a moment")
+    return dataset.protections.remove(version=9)
 
 
 @operation
@@ -896,7 +896,7 @@ def ingest_of_another_name(lake):
 
 @operation
 def compact_metadata_of_what_was_ingested(lake):
-    return lake["readings"].compact_metadata(), lake["readings"].sources()
+    return lake["readings"].compact(metadata=True), lake["readings"].sources.list()
 
 
 # Other formats, other tools
@@ -1012,7 +1012,7 @@ def cleanup_of_what_was_ingested(lake):
 
 @operation
 def compact_metadata_after_a_cleanup(lake):
-    return lake["flights"].compact_metadata()
+    return lake["flights"].compact(metadata=True)
 
 
 @operation
@@ -1042,7 +1042,7 @@ def append_after_repairs(lake):
 
 @operation
 def unprotect_and_clean_up_again(lake):
-    lake["flights"].unprotect(version=7)
+    lake["flights"].protections.remove(version=7)
     return lake["flights"].cleanup("30h", dry_run=False)
 
 
@@ -1054,7 +1054,7 @@ def drop(lake):
 @operation
 def create_a_namesake(lake):
     lake.repository.create("events", EVENT, head_format="msgpack.zstd")
-    return lake["events"].with_("source", "web").append(events(0, 3))
+    return lake["events"].kite.with_("source", "web").append(events(0, 3))
 
 
 # Races, and stores that fail
@@ -1097,7 +1097,7 @@ def compact_that_loses_a_race_to_a_delete(lake):
 @operation
 def rerun_that_loses_a_race_to_an_update(lake):
     properties = {"owner": "fleet"}
-    lake.store.first = lambda: lake["trips"].update(
+    lake.store.first = lambda: lake["trips"].evolve(
         described(TRIP, properties=properties), base=lake["trips"].version
     )
     return lake["trips"].rerun(trips(7_060, 7_070), run="faster")
@@ -1106,13 +1106,13 @@ def rerun_that_loses_a_race_to_an_update(lake):
 @operation
 def protect_that_loses_a_race(lake):
     lake.store.first = lambda: lake["trips"].append(trips(7_070, 7_071))
-    return lake["trips"].protect(version=2, reason="audit")
+    return lake["trips"].protections.add(version=2, reason="audit")
 
 
 @operation
 def compact_metadata_that_loses_a_race(lake):
     lake.store.first = lambda: lake["trips"].append(trips(7_071, 7_072))
-    return lake["trips"].compact_metadata()
+    return lake["trips"].compact(metadata=True)
 
 
 @operation
@@ -1228,41 +1228,41 @@ def create_what_is_to_be_published(lake):
 
 @operation
 def publish_to_delta(lake):
-    return shown(lake).publish_delta()
+    return shown(lake).publish("delta")
 
 
 @operation
 def publish_to_iceberg(lake):
-    return shown(lake).publish_iceberg()
+    return shown(lake).publish("iceberg")
 
 
 @operation
 def publish_what_a_merge_has_changed(lake):
     lake["shown"].merge([{"id": 1, "delay": 2.5}], "id", not_matched="ignore")
-    return shown(lake).publish_delta(), shown(lake).publish_iceberg()
+    return shown(lake).publish("delta"), shown(lake).publish("iceberg")
 
 
 @operation
 def publish_what_a_rerun_has_replaced(lake):
     names = lake["shown"].arrow().schema.names
     lake["shown"].rerun([{name: flight(99)[name] for name in names}], run="a")
-    return shown(lake).publish_delta(), shown(lake).publish_iceberg()
+    return shown(lake).publish("delta"), shown(lake).publish("iceberg")
 
 
 @operation
 def publish_with_a_new_field(lake):
     now = lake["shown"].descriptor
     schema = pa.schema([*FLIGHTS][:-1])
-    lake["shown"].update(
+    lake["shown"].evolve(
         lakebed.DatasetDescriptor(schema=schema, partition_by=now.partition_by),
         base=lake["shown"].version,
     )
-    return shown(lake).publish_delta(), shown(lake).publish_iceberg()
+    return shown(lake).publish("delta"), shown(lake).publish("iceberg")
 
 
 @operation
 def publish_what_is_in_step(lake):
-    return shown(lake).publish_delta(), shown(lake).publish_iceberg()
+    return shown(lake).publish("delta"), shown(lake).publish("iceberg")
 
 
 @operation
@@ -1271,7 +1271,7 @@ def publish_a_checkpoint(lake):
     names = lake["shown"].arrow().schema.names
     lake["shown"].append([{name: row[name] for name in names} for row in rows])
     with mock.patch.object(to_delta, "COMMITS_A_CHECKPOINT", 1):
-        return shown(lake).publish_delta()
+        return shown(lake).publish("delta")
 
 
 @operation
@@ -1281,7 +1281,7 @@ def clean_up_what_is_published(lake):
 
 @operation
 def unpublish_iceberg_and_delta(lake):
-    return shown(lake).unpublish_iceberg(), shown(lake).unpublish_delta()
+    return shown(lake).unpublish("iceberg"), shown(lake).unpublish("delta")
 
 
 # Telling what was done

@@ -16,7 +16,7 @@ VERBS = {
     "append": (),
     "overwrite": (),
     "rerun": ("--run", "first"),
-    "stage": ("--operation", "overwrite"),
+    "staged add": ("--operation", "overwrite"),
 }
 
 
@@ -26,11 +26,11 @@ def test_writing_verbs_refuse_what_was_made_from_an_older_version(
 ) -> None:
     rows = write("rows.csv", ROW)
     taken_out = flights.where("flight = 1545").delete()
-    arguments = (verb, address, rows, *VERBS[verb])
+    arguments = (*verb.split(), address, rows, *VERBS[verb])
 
-    if verb == "stage":
+    if verb == "staged add":
         (batch, *_) = cli.json(*arguments, "--base", 1).values()
-        error = cli.error("commit", address, batch)
+        error = cli.error("staged", "commit", address, batch)
     else:
         error = cli.error(*arguments, "--base", 1)
 
@@ -38,7 +38,7 @@ def test_writing_verbs_refuse_what_was_made_from_an_older_version(
     assert taken_out.commit_id in error["message"]
     assert flights.version == 2
     cli(*arguments, "--base", 2)
-    assert flights.version == (2 if verb == "stage" else 3)
+    assert flights.version == (2 if verb == "staged add" else 3)
 
 
 def test_delete_and_rollback_too(cli, flights, address) -> None:
@@ -77,7 +77,7 @@ def test_schema_update_keeps_what_others_added(cli, lake, tmp_path, write) -> No
     dataset = lake.create("d", lakebed.DatasetDescriptor(schema=pa.schema(fields)))
     schema = '{"type": "record", "name": "d", "fields": [{"name": "n", "type": ["null", "long"]}]}'
     mine = write("d.avsc", schema.replace("]}]", ']}, {"name": "mine", "type": ["null", "int"]}]'))
-    dataset.update(
+    dataset.evolve(
         lakebed.DatasetDescriptor(schema=pa.schema([*fields, ("theirs", pa.int64())])),
         base=dataset.version,
     )

@@ -27,10 +27,12 @@ def test_rerun_replaces_what_the_run_wrote(cli, address, rows) -> None:
     assert flights_of(cli, address) == []
 
 
-@pytest.mark.parametrize("verb", ["rerun", "stage"])
+@pytest.mark.parametrize("verb", ["rerun", "staged add"])
 def test_no_rows_must_be_meant(cli, address, rows, verb: str) -> None:
-    assert "--empty" in cli(verb, address, "--run", "first", exit_code=2).stderr
-    assert "--empty" in cli(verb, address, rows, "--run", "x", "--empty", exit_code=2).stderr
+    assert "--empty" in cli(*verb.split(), address, "--run", "first", exit_code=2).stderr
+    assert (
+        "--empty" in cli(*verb.split(), address, rows, "--run", "x", "--empty", exit_code=2).stderr
+    )
 
 
 def test_batches_tell_when_they_came_and_went(cli, address, rows) -> None:
@@ -81,72 +83,76 @@ def test_rollback_goes_back_and_says_before_what_it_would_do(cli, address, rows)
 
 def test_batch_is_staged_checked_and_committed(cli, address, rows) -> None:
     before = flights_of(cli, address)
-    staged = cli.json("stage", address, rows, "--run", "second", "--lease", "12h")
+    staged = cli.json("staged", "add", address, rows, "--run", "second", "--lease", "12h")
     batch = staged["batch_id"]
 
     assert (staged["operation"], staged["row_count"]) == ("append", 1)
-    assert [one["batch_id"] for one in cli.json("staged", address)] == [batch]
+    assert [one["batch_id"] for one in cli.json("staged", "list", address)] == [batch]
     assert flights_of(cli, address) == before
     assert len(cli.json("query", address, "--batch-id", batch)) == 5
 
     options = ("--check", "flight > 10", "--not-null", "flight,carrier", "--min-rows", 1)
-    found = cli.json("commit", address, batch, *options, "--dry-run")
+    found = cli.json("staged", "commit", address, batch, *options, "--dry-run")
     assert [one["has_passed"] for one in found] == [False, True, True]
-    error = cli.error("commit", address, batch, *options)
+    error = cli.error("staged", "commit", address, batch, *options)
     assert (error["code"], error["exit_code"]) == ("checks-failed", 2)
     assert "1 row fails it" in error["message"]
-    whole = cli.json("commit", address, batch, "--whole", "--max-rows", 4, "--dry-run")
+    whole = cli.json("staged", "commit", address, batch, "--whole", "--max-rows", 4, "--dry-run")
     assert [(one["of"], one["count"]) for one in whole] == [("dataset", 5)]
     assert flights_of(cli, address) == before
 
-    told = cli.json("commit", address, batch, "--check", "flight = 9", "--unique", "flight")
+    told = cli.json(
+        "staged", "commit", address, batch, "--check", "flight = 9", "--unique", "flight"
+    )
     assert (told["operation"], told["run"], told["batch_id"]) == ("append", "second", batch)
     assert flights_of(cli, address) == [*before, 9]
-    assert cli.json("staged", address) == []
+    assert cli.json("staged", "list", address) == []
 
 
 def test_commit_may_be_repeated_with_its_checks(cli, address, rows) -> None:
-    batch = cli.json("stage", address, rows)["batch_id"]
+    batch = cli.json("staged", "add", address, rows)["batch_id"]
     options = ("--whole", "--unique", "flight")
-    told = cli.json("commit", address, batch, *options)
+    told = cli.json("staged", "commit", address, batch, *options)
 
-    assert cli.json("commit", address, batch, *options) == told
-    (found,) = cli.json("commit", address, batch, *options, "--dry-run")
+    assert cli.json("staged", "commit", address, batch, *options) == told
+    (found,) = cli.json("staged", "commit", address, batch, *options, "--dry-run")
     assert found["has_passed"]
 
 
 def test_staged_rerun_may_replace_whole_partitions(cli, address, rows) -> None:
     how = ("--operation", "rerun", "--run", "fix", "--partitions")
-    staged = cli.json("stage", address, rows, *how)
-    cli("commit", address, staged["batch_id"])
+    staged = cli.json("staged", "add", address, rows, *how)
+    cli("staged", "commit", address, staged["batch_id"])
 
     assert sorted(flights_of(cli, address)) == [-1, 7, 9]
-    assert cli.error("stage", address, rows, "--partitions")["code"] == "invalid-input"
+    assert cli.error("staged", "add", address, rows, "--partitions")["code"] == "invalid-input"
 
 
 def test_staged_view_may_be_emptied(cli, address) -> None:
     where = ("--where", "dt = '2013-01-01'")
-    staged = cli.json("stage", address, "--operation", "overwrite", *where, "--empty")
-    cli("commit", address, staged["batch_id"])
+    staged = cli.json("staged", "add", address, "--operation", "overwrite", *where, "--empty")
+    cli("staged", "commit", address, staged["batch_id"])
 
     assert len(flights_of(cli, address)) == 2
 
 
 def test_staged_batch_is_discarded_after_a_question(cli, address, rows) -> None:
-    batch = cli.json("stage", address, rows)["batch_id"]
+    batch = cli.json("staged", "add", address, rows)["batch_id"]
 
-    cli("discard", address, batch, "--dry-run")
-    assert cli("discard", address, batch, stdin="n\n", exit_code=1).stderr.count("Delete batch")
-    assert len(cli.json("staged", address)) == 1
-    cli("discard", address, batch, "--yes")
+    cli("staged", "discard", address, batch, "--dry-run")
+    assert cli("staged", "discard", address, batch, stdin="n\n", exit_code=1).stderr.count(
+        "Delete batch"
+    )
+    assert len(cli.json("staged", "list", address)) == 1
+    cli("staged", "discard", address, batch, "--yes")
 
-    assert cli.json("staged", address) == []
-    assert cli.error("commit", address, batch)["code"] == "version-not-found"
-    assert cli.error("stage", address, rows, "--lease", "soon")["code"] == "invalid-input"
+    assert cli.json("staged", "list", address) == []
+    assert cli.error("staged", "commit", address, batch)["code"] == "version-not-found"
+    assert cli.error("staged", "add", address, rows, "--lease", "soon")["code"] == "invalid-input"
 
 
 def test_nothing_staged_is_told(cli, address) -> None:
-    assert "There are no staged batches" in cli("staged", address).stderr
+    assert "There are no staged batches" in cli("staged", "list", address).stderr
 
 
 def test_a_first_rerun_names_what_it_adds_to_or_replaces_it(cli, address, rows) -> None:
@@ -164,7 +170,7 @@ def test_what_a_protected_batch_brought_is_read_alone_as_the_hint_says(cli, tmp_
     dataset.append([{"id": 0}])
     batch_id = dataset.append([{"id": 1}]).batch_id
     dataset.overwrite([{"id": 2}])
-    dataset.protect(batch_id=batch_id, reason="audit")
+    dataset.protections.add(batch_id=batch_id, reason="audit")
     dataset.cleanup(older_than="0s", dry_run=False)
     address = str(tmp_path / "d")
 

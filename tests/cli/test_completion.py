@@ -41,11 +41,12 @@ def completed(folder, *words: str, **variables: str) -> list[str]:
 
 
 def test_verbs_are_completed(folder):
-    assert completed(folder, "sta") == ["stage", "staged"]
+    assert completed(folder, "pro") == ["promote", "protection"]
+    assert completed(folder, "staged", "d") == ["discard"]
 
 
 def test_options_are_completed(folder):
-    assert completed(folder, "history", "--la") == ["--last"]
+    assert completed(folder, "history", "--li") == ["--limit"]
 
 
 @pytest.mark.parametrize(

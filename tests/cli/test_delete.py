@@ -70,7 +70,7 @@ class TestDelete:
         assert "deleted row count" in something
 
     def test_view_uri_says_which_rows(self, cli, flights) -> None:
-        cli("delete", flights.with_("flight", 7).view_uri, "--yes")
+        cli("delete", flights.kite.with_("flight", 7).kite.uri, "--yes")
 
         assert flights.count() == 3
 
@@ -84,7 +84,7 @@ class TestDelete:
     @pytest.mark.parametrize("extra", [[], ["--yes"], ["--dry-run"]])
     def test_rows_must_be_said_once(self, cli, flights, address, extra: list[str]) -> None:
         assert "--where" in cli.error("delete", address, *extra)["message"]
-        uri = flights.with_("flight", 7).view_uri
+        uri = flights.kite.with_("flight", 7).kite.uri
         assert "--where" in cli.error("delete", uri, "--where", "flight = 7", *extra)["message"]
         assert flights.version == 1
 
@@ -99,15 +99,15 @@ class TestDelete:
 
 class TestUris:
     def test_dataset_uri_names_a_dataset(self, cli, flights) -> None:
-        assert cli.json("show", flights.dataset_uri)["name"] == "flights"
+        assert cli.json("show", flights.kite.uri)["name"] == "flights"
 
     @pytest.mark.parametrize("verb", ["drop", "history", "append"])
     def test_other_uris_are_refused(self, cli, flights, lake, verb: str) -> None:
         files = ["-"] if verb == "append" else []
         uris = [
-            flights.with_("flight", 7).view_uri,
+            flights.kite.with_("flight", 7).kite.uri,
             lake.repo_uri,
-            flights.dataset_uri + "?@version=1",
+            flights.kite.uri + "?@version=1",
         ]
 
         for uri in uris:

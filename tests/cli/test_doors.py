@@ -34,7 +34,7 @@ def test_table_is_published_checked_mended_and_dropped(cli, address, flights, do
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["all"], "Set publish.delta, publish.iceberg or publish.hive to true, or name the table"),
+        (["all"], "Set publish.delta, publish.iceberg or publish.hive to true, or name the target"),
         (["delta", "--table", "a.b"], "No such option '--table'"),
         (["delta", "--catalog", "prod"], "No such option '--catalog'"),
         (["delta", "--root", "s3://b"], "No such option '--root'"),
@@ -155,7 +155,7 @@ def test_verb_whose_commit_a_table_cannot_show_ends_with_a_code_of_its_own(
     assert "Not published: delta shows version 1 of 2." in cli("history", automatic).stderr
     assert cli("publish", "all", automatic, exit_code=9).stderr.count("Error: ") == 1
     page = tmp_path / "report.html"
-    cli("report", automatic, "-o", page)
+    cli("report", automatic, "--file", page)
     assert (
         "delta shows version 1 of 2, although each commit should be published" in page.read_text()
     )

@@ -50,13 +50,8 @@ CALLS = {
     "diff": "{lake}/flights 0 1",
     "changes": "{lake}/flights 0 1",
     "rollback": "{lake}/flights --version 0",
-    "stage": "{lake}/flights {rows}",
-    "staged": "{lake}/flights",
-    "commit": "{lake}/flights {staged} --not-null time_hour",
-    "discard": "{lake}/flights {staged} --yes",
-    "protect": "{lake}/flights --version 1 --reason audit",
-    "unprotect": "{lake}/flights --version 0",
-    "protections": "{lake}/flights",
+    "staged": "list {lake}/flights",
+    "protection": "list {lake}/flights",
     "cleanup": "{lake}/flights",
     "compact": "{lake}/flights",
     "promote": "{lake}/pings {dimensions}",
@@ -67,6 +62,7 @@ CALLS = {
     "export": "{lake}/lines {lake}/tree --telemetry",
     "archive": "init --storage {lake}/raw",
     "doctor": "{lake}",
+    "report": "{lake} --file {csv}.html",
 }
 OTHER_SHAPES = {
     "show --partitions": "{lake}/flights",
@@ -89,8 +85,13 @@ OTHER_SHAPES = {
     "diff --rows": "{lake}/flights 0 --columns carrier,flight",
     "rollback --dry-run": "{lake}/flights --version 0",
     "rollback --version=1": "{lake}/flights",
-    "commit --dry-run": "{lake}/flights {staged} --check flight>0 --unique carrier",
-    "discard --dry-run": "{lake}/flights {staged}",
+    "staged add": "{lake}/flights {rows}",
+    "staged commit": "{lake}/flights {staged} --not-null time_hour",
+    "staged discard": "{lake}/flights {staged} --yes",
+    "protection add": "{lake}/flights --version 1 --reason audit",
+    "protection remove": "{lake}/flights --version 0",
+    "staged commit --dry-run": "{lake}/flights {staged} --check flight>0 --unique carrier",
+    "staged discard --dry-run": "{lake}/flights {staged}",
     "cleanup --delete": "{lake}/flights --older-than 0s --yes --kept",
     "publish hive": "{lake}/flights --table lake.{table} --dry-run",
     "publish hive --print-sql": "{lake}/flights --table lake.{table}",
@@ -144,7 +145,7 @@ def needs_spark(verb: str) -> bool:
 
 
 def test_every_verb_and_every_format_is_checked() -> None:
-    others = {"completion", "report", "serve"}  # what a shell reads, and pages, have one form
+    others = {"completion", "serve"}  # what a shell reads, and pages, have one form
     assert set(CALLS) == set(main.list_commands(None)) - others
     assert set(CHECKS) == {str(one) for one in OutputFormat}
 
@@ -169,8 +170,8 @@ def test_result_is_valid(cli, address, write, request, verb: str, call: str, out
         request.getfixturevalue("spark")
     if verb == "index drop":
         cli("index", "build", address, "flight")
-    if verb in ("protections", "unprotect"):
-        cli("protect", address, "--version", 0, "--reason", "a test")
+    if verb in ("protection", "protection remove"):
+        cli("protection", "add", address, "--version", 0, "--reason", "a test")
     places = {
         "lake": str(Path(address).parent),
         "schema": write("planes.avsc", AVRO),
@@ -185,7 +186,7 @@ def test_result_is_valid(cli, address, write, request, verb: str, call: str, out
         cli("import", f"{places['lake']}/lines", lines, "--partition-by", "channel")
     if "{staged}" in call:
         rows = [{"time_hour": dt.datetime(2013, 1, 3, tzinfo=dt.UTC), "flight": 1}]
-        waiting = request.getfixturevalue("flights").stage(rows)
+        waiting = request.getfixturevalue("flights").staged.add(rows)
         places["staged"] = str(waiting.batch_id)
     if "{dimensions}" in call:
         request.getfixturevalue("pings")

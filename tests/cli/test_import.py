@@ -29,10 +29,10 @@ def test_csv_makes_a_partitioned_dataset_and_fills_it(cli, lake, write) -> None:
         "carrier: string",
         "flight: long",
     ]
-    rows = sorted(dataset.reader(), key=lambda row: row["time_hour"])
+    rows = sorted(dataset.kite.reader(), key=lambda row: row["time_hour"])
     assert [row["carrier"] for row in rows] == ['A "B", C', None]
     assert [row["time_hour"].hour for row in rows] == [10, 10]
-    assert [one.values["dt"].isoformat() for one in dataset.partitions()] == [
+    assert [one.values["dt"].isoformat() for one in dataset.inspect.partitions()] == [
         "2013-03-01",
         "2013-03-02",
     ]
@@ -59,10 +59,10 @@ def test_what_query_writes_import_reads(cli, lake, flights, address, write) -> N
     cli("import", f"{lake.uri}/copy", table)
     cli("import", f"{lake.uri}/copy", lines)
 
-    expected = sorted(map(repr, flights.reader()))
+    expected = sorted(map(repr, flights.kite.reader()))
     for entry in copy.history()[1:]:
         part = copy.where(f"batch_id = {entry.batch_id}")
-        assert sorted(map(repr, part.reader())) == expected
+        assert sorted(map(repr, part.kite.reader())) == expected
 
 
 def test_directory_of_parquet_is_one_commit(cli, lake, tmp_path) -> None:
@@ -74,7 +74,7 @@ def test_directory_of_parquet_is_one_commit(cli, lake, tmp_path) -> None:
     commit = cli.json("import", f"{lake.uri}/numbers", tmp_path / "in [1]")
 
     assert (commit["version"], commit["row_count"]) == (1, 6)
-    assert sum(row["n"] or 0 for row in lake.open("numbers").reader()) == 3
+    assert sum(row["n"] or 0 for row in lake.open("numbers").kite.reader()) == 3
 
 
 def test_overwrite_replaces_what_rows_touch(cli, flights, address, write) -> None:
@@ -118,7 +118,7 @@ def test_columns_of_files_go_by_their_names(cli, lake, write) -> None:
 
     cli("import", f"{lake.uri}/mixed", *files)
 
-    rows = sorted((row["b"], row["a"]) for row in lake.open("mixed").reader() if row["b"] < 3)
+    rows = sorted((row["b"], row["a"]) for row in lake.open("mixed").kite.reader() if row["b"] < 3)
     assert rows == [(1, 2), (2, 1)]
     assert lake.open("mixed").where("b = 3").arrow()["a"].to_pylist() == [None]
 
@@ -214,7 +214,7 @@ def test_tree_of_submissions_makes_a_dataset_with_dimensions(cli, lake, write, t
     assert "2 lines did not fit" in result.stderr
     pings = lake.open("pings")
     assert pings.descriptor.format == "submissions"
-    assert {one.path for one in pings.partitions()} == {
+    assert {one.path for one in pings.inspect.partitions()} == {
         "appName_dimension=Firefox/version_dimension=28",
         "appName_dimension=OTHER/version_dimension=UNKNOWN",
         "appName_dimension=UNKNOWN/version_dimension=29",
@@ -382,7 +382,7 @@ def test_tasks_of_spark_import_what_one_process_imports(cli, flights, address, l
 
     assert told[0] == told[1]
     assert "c.csv, line 2: Text 'one' is not a valid int" in told[0]
-    rows = [sorted(map(repr, lake.open(name).reader())) for name in ("flights", "alone")]
+    rows = [sorted(map(repr, lake.open(name).kite.reader())) for name in ("flights", "alone")]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 4
 
@@ -421,7 +421,7 @@ def test_files_of_a_directory_are_found_by_a_format_whatever_hadoop_calls_them(
 
     cli("import", f"{lake.uri}/customer", folder, "--format", "csv")
 
-    assert sorted(row["id"] for row in lake.open("customer").reader()) == [0, 1, 2]
+    assert sorted(row["id"] for row in lake.open("customer").kite.reader()) == [0, 1, 2]
     error = cli.error("import", f"{lake.uri}/others", folder)
     assert "with a format" in error["hint"]
     named = cli.error("import", f"{lake.uri}/customer.gz", folder, "--format", "csv")

@@ -70,7 +70,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sql lake", 'lakebed sql lake "SELECT …"'),
         ("sql lake/events 'SELECT * FROM events'", 'lakebed sql lake "SELECT … FROM events"'),
         ("sql lake 'SHOW TABLES'", "`list` names the datasets"),
-        ("commit lake/events 5", "`staged` lists the staged batches."),
+        ("staged commit lake/events 5", "`staged list` lists the staged batches"),
         ("ingest a.csv", "--into LOCATION/NAME"),
         ("ingest a.csv --into lake/sales", "--schema; `lakebed schema infer` finds one."),
         ("adopt ./lake", "Open 'events' in the repository"),

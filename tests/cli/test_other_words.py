@@ -34,7 +34,7 @@ PAIRS = [
         ("insert", "append"),
         ("select", "query"),
         ("ls", "list"),
-        ("tag", "protect"),
+        ("tag", "protection add"),
         ("VACUUM", "cleanup"),
         ("describe_history", "history"),
         ("vaccum", "cleanup"),
@@ -74,7 +74,7 @@ def test_no_word_of_another_tool_is_a_verb_here(group: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "verb"), [("hystory", "history"), ("quer", "query"), ("comit", "commit")]
+    ("typed", "verb"), [("hystory", "history"), ("quer", "query"), ("chek", "check")]
 )
 def test_a_slip_in_a_verb_of_ours_is_still_told(cli, typed: str, verb: str) -> None:
     told = cli(typed, exit_code=2).stderr

@@ -31,7 +31,7 @@ def repository(tmp_path_factory):
         dataset.append(rows, run=f"month-{month}")
     dataset.rerun([{"day": dt.date(2013, 1, 1), "name": HOSTILE, "n": 1}], run="month-0")
     dataset.delete(dataset.where("n = 7"))
-    dataset.protect(version=2, reason=HOSTILE)
+    dataset.protections.add(version=2, reason=HOSTILE)
     repository.create("empty", lakebed.DatasetDescriptor(schema=SCHEMA))
     return repository
 
@@ -72,7 +72,7 @@ def test_every_number_is_what_the_command_line_says(repository, page, cli):
     assert [each[0] for each in told] == [str(each["batch_id"]) for each in reversed(batches)]
     told = page.rows("Data files by size")
     assert sum(int(each["files"]) for each in told) == len(files)
-    index = repository["d"].indices()[0]
+    index = repository["d"].indices.list()[0]
     (told,) = page.rows("Costs and savings")
     assert (told["column"], told["bytes"]) == ("n", f"{index.size_bytes:,}")
 
@@ -140,7 +140,7 @@ def test_dataset_whose_head_is_damaged_is_told_beside_the_others(tmp_path, cli, 
         repository.create(name, lakebed.DatasetDescriptor(schema=SCHEMA))
     (tmp_path / "lake" / "a.by-dataset-metadata.json").write_text(content)
 
-    result = cli("report", tmp_path / "lake", "-o", tmp_path / "x.html")
+    result = cli("report", tmp_path / "lake", "--file", tmp_path / "x.html")
 
     page = ShownPage((tmp_path / "x.html").read_text("utf-8"))
     assert [row["dataset"] for row in page.rows("Not read")] == ["a"]
@@ -215,7 +215,7 @@ def test_command_writes_the_page_of_a_lake_or_of_one_dataset(repository, cli, tm
     path = tmp_path / "lake.html"
     location = repository.uri.removeprefix("file://") + what
 
-    answer = cli("report", location, "-o", path)
+    answer = cli("report", location, "--file", path)
 
     assert answer.stdout.strip() == str(path)
     names = [row["dataset"] for row in ShownPage(path.read_text("utf-8")).rows("Datasets")]
@@ -225,9 +225,9 @@ def test_command_writes_the_page_of_a_lake_or_of_one_dataset(repository, cli, tm
 def test_command_takes_a_predicate_of_one_dataset_only(repository, cli, tmp_path):
     location = repository.uri.removeprefix("file://")
 
-    answer = cli("report", location, "--where", "n > 3", "-o", tmp_path / "x.html", exit_code=2)
+    answer = cli("report", location, "--where", "n > 3", "--file", tmp_path / "x.html", exit_code=2)
     assert "LOCATION/NAME" in answer.stderr
-    cli("report", f"{location}/d", "--where", "n > 3", "-o", tmp_path / "x.html")
+    cli("report", f"{location}/d", "--where", "n > 3", "--file", tmp_path / "x.html")
 
     assert "Plan of d" in re.sub("<[^>]*>", "", (tmp_path / "x.html").read_text("utf-8"))
 
@@ -245,15 +245,19 @@ def test_command_says_which_dataset_may_be_meant(repository, cli):
     assert "Did you mean 'empty'?" in cli("report", f"{location}/emty", exit_code=3).stderr
 
 
-def test_form_of_a_result_is_not_taken_for_the_name_of_the_page(
+def test_result_names_the_page_and_a_file_is_not_taken_for_its_form(
     repository, cli, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
+    location = repository.uri.removeprefix("file://")
 
-    answer = cli("report", repository.uri.removeprefix("file://"), "-o", "json", exit_code=2)
+    told = cli.json("report", location, "--file", "page.html")
+    error = cli("report", location, "-o", "other page.html", exit_code=2).stderr
 
-    assert "HTML" in json.loads(answer.stderr)["error"]["message"]
-    assert list(tmp_path.iterdir()) == []
+    assert told["file"] == "page.html"
+    assert told["dataset_count"] == len(repository.list())
+    assert "give it as --file 'other page.html'" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_contents_lead_to_each_part_and_what_needs_attention_comes_first(repository, page):
@@ -286,8 +290,8 @@ def test_lake_is_called_by_its_name_and_tells_its_uri(tmp_path):
 def test_rows_are_shown_on_request_only(repository, cli, tmp_path):
     location = repository.uri.removeprefix("file://")
 
-    cli("report", location, "--rows", "20", "-o", tmp_path / "x.html")
-    cli("report", location, "-o", tmp_path / "without.html")
+    cli("report", location, "--rows", "20", "--file", tmp_path / "x.html")
+    cli("report", location, "--file", tmp_path / "without.html")
 
     page = ShownPage((tmp_path / "x.html").read_text("utf-8"))
     without = ShownPage((tmp_path / "without.html").read_text("utf-8"))
@@ -304,7 +308,7 @@ def test_rows_are_shown_on_request_only(repository, cli, tmp_path):
 def test_number_of_rows_has_a_limit(repository, cli, tmp_path, count):
     location = repository.uri.removeprefix("file://")
 
-    cli("report", location, "--rows", str(count), "-o", tmp_path / "x.html", exit_code=2)
+    cli("report", location, "--rows", str(count), "--file", tmp_path / "x.html", exit_code=2)
     with pytest.raises(InvalidInputError, match="1 to 200"):
         repository.report(tmp_path / "x.html", rows=count)
 

@@ -23,7 +23,7 @@ def test_result_is_a_schema_that_create_takes(cli, lake, write, tmp_path) -> Non
     schema = write("rows.avsc", json.dumps(told))
     cli("create", f"{lake.uri}/rows", "--schema", schema)
     cli("append", f"{lake.uri}/rows", rows, "--null-text", "NA")
-    assert [row["code"] for row in lake.open("rows").reader()] == ["007", None]
+    assert [row["code"] for row in lake.open("rows").kite.reader()] == ["007", None]
 
 
 def test_table_shows_the_fields_and_a_file_keeps_the_schema(cli, write, tmp_path) -> None:

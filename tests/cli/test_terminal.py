@@ -88,9 +88,11 @@ def test_ids_are_shortened_before_a_column_goes(lake):
 def test_sentences_are_broken_between_words(lake, tmp_path):
     shutil.copytree(lake, tmp_path / "lake")
     dataset = lakebed.open_repository(str(tmp_path / "lake")).open("d")
-    dataset.protect(version=1, reason="the yearly report was made of it and somebody may ask again")
+    dataset.protections.add(
+        version=1, reason="the yearly report was made of it and somebody may ask again"
+    )
 
-    lines, _ = on_terminal(80, "protections", f"{tmp_path}/lake/d")
+    lines, _ = on_terminal(80, "protection", "list", f"{tmp_path}/lake/d")
 
     words = " ".join(lines).split()
     assert {"yearly", "report", "somebody", "again"} <= set(words)

@@ -75,7 +75,7 @@ def test_import_makes_records_for_nested_dimensions(
     cli("import", address, write("pings.tsv", LINES), "--dimensions", dimensions)
 
     pings = lakebed.open_repository(tmp_path / "lake").open("pings")
-    assert [one.path for one in pings.partitions()] == [
+    assert [one.path for one in pings.inspect.partitions()] == [
         "application_name_dimension=Fennec/channel_dimension=OTHER",
         "application_name_dimension=Firefox/channel_dimension=nightly",
         "application_name_dimension=OTHER/channel_dimension=nightly",

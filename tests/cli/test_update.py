@@ -30,7 +30,7 @@ def test_nothing_to_update_is_said(cli, flights, address) -> None:
 
 
 def test_a_view_uri_selects_the_rows(cli, flights, address) -> None:
-    cli("update", flights.with_("flight", 7).view_uri, "--set", "carrier='ZZ'")
+    cli("update", flights.kite.with_("flight", 7).kite.uri, "--set", "carrier='ZZ'")
 
     assert flights.where("carrier = 'ZZ'").count() == 1
 

@@ -11,7 +11,7 @@ from inside import store_of
 @pytest.fixture
 def old(flights):
     """A dataset whose first version is superseded."""
-    flights.overwrite([*flights.reader()])
+    flights.overwrite([*flights.kite.reader()])
     return flights
 
 
@@ -46,9 +46,9 @@ def test_what_is_kept_is_shown_on_request(cli, address, old) -> None:
 
 
 def test_protected_version_is_listed_and_kept(cli, address, old) -> None:
-    cli("protect", address, "--version", 1, "--reason", "audit", "--until", "2100-01-01")
+    cli("protection", "add", address, "--version", 1, "--reason", "audit", "--until", "2100-01-01")
 
-    (one,) = cli.json("protections", address)
+    (one,) = cli.json("protection", "list", address)
     assert (one["target"], one["reason"], one["until"]) == (
         "version 1",
         "audit",
@@ -56,7 +56,7 @@ def test_protected_version_is_listed_and_kept(cli, address, old) -> None:
     )
     assert one["is_expired"] is False
     assert cli.json("cleanup", address, "--older-than", "0s") == []
-    cli("unprotect", address, "--version", 1)
+    cli("protection", "remove", address, "--version", 1)
     assert len(cli.json("cleanup", address, "--older-than", "0s")) == 2
 
 
@@ -79,13 +79,13 @@ def test_check_ends_with_7_while_a_problem_remains(cli, address, tmp_path: Path)
 
 def test_cleanup_takes_out_what_has_expired_though_nothing_is_dead(cli, address, flights) -> None:
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(milliseconds=50)
-    flights.protect(version=1, reason="audit", until=soon)
+    flights.protections.add(version=1, reason="audit", until=soon)
     time.sleep(0.06)
 
     assert cli.json("cleanup", address) == []
-    assert len(cli.json("protections", address)) == 1
+    assert len(cli.json("protection", "list", address)) == 1
     assert cli.json("cleanup", address, "--delete") == []  # and does not ask
-    assert cli.json("protections", address) == []
+    assert cli.json("protection", "list", address) == []
 
 
 @pytest.mark.parametrize("age", ["999999d", "60000w"])

@@ -113,10 +113,10 @@ class Functions:
         return [report.files_before, report.files_after]
 
     def build_index(self, dataset, column):
-        self.dataset(dataset).build_index(column, self.spark)
+        self.dataset(dataset).indices.build(column, self.spark)
 
     def promote(self, dataset, allowed):
-        return self.dataset(dataset).promote(allowed, self.spark).rewritten_file_count
+        return self.dataset(dataset).dimensions.promote(allowed, self.spark).rewritten_file_count
 
     def check(self, dataset):
         return [

@@ -197,7 +197,7 @@ class TestVerbs:
         assert deleted >= before
         assert problems == []
         assert held(numbers) == list(range(3 * SPARSE))
-        assert {index.column for index in numbers.indices()} == {"n", "text"}
+        assert {index.column for index in numbers.indices.list()} == {"n", "text"}
 
     def test_a_promotion_moves_rows(self, driver: Driver, tmp_path: Path) -> None:
         descriptor = lakebed.DatasetDescriptor(

@@ -80,7 +80,7 @@ def test_batch_id_tells_the_start_that_an_option_says(numbers: lakebed.Dataset) 
     for staged in ("false", "true"):
         writer = begin(numbers, begunAt="2015-12-10T21:56:48", staged=staged)
         travelled(writer).commit([travelled(writer).write(iter(rows(1)))])
-    (waiting,) = numbers.staged()
+    (waiting,) = numbers.staged.list()
     waiting.commit()
 
     assert [one.batch_id for one in numbers.batches()] == [1449784608000, 1449784608001]

@@ -56,28 +56,28 @@ def test_checkpoint_made_of_the_one_before_says_what_one_made_anew_does(days):
         "append to nothing": lambda: days.append(rows(0, "a")),
     }
     log = Path(days.uri.removeprefix("file://")) / DELTA.folder
-    days.publish_delta()
+    days.publish("delta")
     for verb, do in verbs.items():
         do()
-        number = days.publish_delta().table_version
+        number = days.publish("delta").table_version
         newest = log / f"{number:020d}.checkpoint.parquet"
         assert by_path(pq.read_table(newest).column("add")) == by_path(made_anew(days)), verb
         for commit in log.glob("*.json"):
             if commit.name < newest.name[:20]:
                 commit.unlink()  # readers begin with the checkpoint now
         assert_shows(DELTA, days)
-        assert days.publish_delta(check=True).was_in_step, verb
+        assert days.publish("delta", check=True).was_in_step, verb
 
 
 def test_damaged_checkpoint_is_made_anew_by_the_next_one(days):
-    days.publish_delta()
+    days.publish("delta")
     log = Path(days.uri.removeprefix("file://")) / DELTA.folder
     days.append(rows(0, "a"))
-    first = days.publish_delta().table_version
+    first = days.publish("delta").table_version
     (log / f"{first:020d}.checkpoint.parquet").write_bytes(b"PAR1")
     days.append(rows(3, "b"))
 
-    second = days.publish_delta().table_version
+    second = days.publish("delta").table_version
 
     named = pq.read_table(log / f"{second:020d}.checkpoint.parquet").column("add")
     assert by_path(named) == by_path(made_anew(days))
@@ -88,9 +88,9 @@ def test_checkpoint_of_another_dataset_that_was_copied_here_is_not_gone_on_with(
     lake = lakebed.Repository(store_of(days))
     other = lake.create("other", days.descriptor)
     for dataset in (days, other):
-        dataset.publish_delta()
+        dataset.publish("delta")
         dataset.append(rows(0, "a"))
-        number = dataset.publish_delta().table_version
+        number = dataset.publish("delta").table_version
     names = [f"{number:020d}.checkpoint.parquet" for _ in "ab"]
     ours, theirs = (
         Path(one.uri.removeprefix("file://"), DELTA.folder, name)
@@ -99,7 +99,7 @@ def test_checkpoint_of_another_dataset_that_was_copied_here_is_not_gone_on_with(
     ours.write_bytes(theirs.read_bytes())
     days.append(rows(3, "b"))
 
-    last = days.publish_delta().table_version
+    last = days.publish("delta").table_version
 
     named = pq.read_table(ours.with_name(f"{last:020d}.checkpoint.parquet")).column("add")
     assert by_path(named) == by_path(made_anew(days))

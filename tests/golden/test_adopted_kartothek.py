@@ -136,8 +136,8 @@ def test_indices_find_files_before_and_after_the_first_append(indexed):
 def test_adoption_says_what_it_takes_over(copied_store):
     repository = lakebed.open_repository(copied_store)
 
-    told = str(repository.find_adoption("indexed", kartothek=True))
-    left = str(repository.find_adoption("updated", kartothek=True))
+    told = str(repository.adopt("indexed", kartothek=True, dry_run=True))
+    left = str(repository.adopt("updated", kartothek=True, dry_run=True))
 
     assert "Indices are taken over: code, n." in told
     assert "The index of 'at' is not taken over: index files of type timestamp_ntz" in told
@@ -164,7 +164,7 @@ def test_dataset_in_memory_is_taken_over_from_what_was_found(golden_of):
     for key, data in files_of(golden.store).items():
         repository.store.put(key, data)
 
-    found = repository.find_adoption("updated", kartothek=True)
+    found = repository.adopt("updated", kartothek=True, dry_run=True)
     assert repository["updated"].version == 0
     taken = repository.adopt("updated", found)
 
@@ -292,7 +292,7 @@ def test_index_that_cannot_be_read_is_left_out_and_named(indexed):
     repository = lakebed.open_repository(root)
 
     assert "index of 'code' is not taken over: Index file" in str(
-        repository.find_adoption("indexed", kartothek=True)
+        repository.adopt("indexed", kartothek=True, dry_run=True)
     )
     taken = repository.adopt("indexed", kartothek=True)
 
@@ -330,7 +330,7 @@ def test_name_without_a_dataset_and_a_dataset_of_ours_are_refused(copied_store):
 def test_dataset_that_is_written_to_meanwhile_is_refused(indexed):
     root, _ = indexed
     repository = lakebed.open_repository(root)
-    found = repository.find_adoption("indexed", kartothek=True)
+    found = repository.adopt("indexed", kartothek=True, dry_run=True)
     edit_head(root, metadata={"creation_time": "2020-01-01T00:00:00", "note": "new"})
     before = files_of(root)
 
@@ -343,7 +343,7 @@ def test_dataset_that_is_written_to_meanwhile_is_refused(indexed):
 def test_two_adoptions_at_once_make_one_dataset(indexed):
     root, golden = indexed
     repository = lakebed.open_repository(root)
-    found = [repository.find_adoption("indexed", kartothek=True) for _ in range(2)]
+    found = [repository.adopt("indexed", kartothek=True, dry_run=True) for _ in range(2)]
 
     class Busy(DelegatingStore):
         """Another process adopts the dataset right before the head is replaced."""

@@ -49,7 +49,7 @@ def test_types_are_the_logical_ones(golden):
 
 
 def test_partition_keys_are_known(golden):
-    partitions = golden.open().partitions()
+    partitions = golden.open().inspect.partitions()
 
     assert {tuple(partition.values) for partition in partitions} <= {tuple(golden.partition_keys)}
     assert sum(partition.file_count for partition in partitions) == len(golden.open().files())
@@ -173,7 +173,7 @@ def test_writing_to_a_dataset_of_another_tool_is_refused_and_leaves_no_trace(cop
     with pytest.raises(ReadOnlyError):
         dataset.overwrite([], dataset)
     with pytest.raises(ReadOnlyError):
-        dataset.writer()
+        dataset.kite.writer()
 
     assert files_of(copied_store) == before
 
@@ -213,6 +213,6 @@ def test_reading_changes_nothing(golden_of):
         dataset = repository.open(name)
         dataset.arrow()
         dataset.history()
-        dataset.partitions()
+        dataset.inspect.partitions()
 
     assert files_of(store) == before

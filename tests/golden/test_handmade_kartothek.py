@@ -209,7 +209,7 @@ def test_the_command_line_and_uris_name_a_table_the_same(two_tables):
 
     assert (answer.exit_code, answer.stdout) == (0, '{"p": "c", "x": "core"}\n')
     view = lakebed.open_repository(two_tables).open("old:table").where("n = 3")
-    assert lakebed.open_uri(view.view_uri).arrow().to_pylist() == [ROWS[2]]
+    assert lakebed.open_uri(view.kite.uri).arrow().to_pylist() == [ROWS[2]]
 
 
 @pytest.mark.parametrize("name", ["old:", "old:a/b", "old:..", ":core", "old:core\n/x"])
@@ -325,9 +325,13 @@ def test_key_that_is_called_batch_id_is_a_key_like_any_other(root, keys, labels)
         {"batch_id": "two", "p": "b", "n": 1, "v": 0.5},
     ]
     assert old.where("batch_id = 'two'").count() == 1
-    assert [one.path for one in old.partitions()] == [split_label(label)[0] for label in labels]
-    assert [list(one.values) for one in old.partitions()] == [keys, keys]
-    assert [one.path for one in old.covering_partitions()] == [one.path for one in old.partitions()]
+    assert [one.path for one in old.inspect.partitions()] == [
+        split_label(label)[0] for label in labels
+    ]
+    assert [list(one.values) for one in old.inspect.partitions()] == [keys, keys]
+    assert [one.path for one in old.kite.covering_partitions()] == [
+        one.path for one in old.inspect.partitions()
+    ]
     # There are no batches in it, whatever its columns are called.
     assert [(one.partition, one.batch_id) for one in old.files()] == [
         (split_label(label)[0], None) for label in labels
@@ -344,11 +348,12 @@ def test_column_that_is_called_batch_id_is_a_column_like_any_other(root):
     old = open_old(root)
 
     assert [row["batch_id"] for row in rows(root)] == [0.5, 1.5, None]
-    assert [row["n"] for row in old.where("batch_id > 1").reader()] == [2]
+    assert [row["n"] for row in old.where("batch_id > 1").kite.reader()] == [2]
     assert old.where("batch_id IS NULL").count() == 1
-    assert lakebed.open_uri(old.where("batch_id = 0.5").view_uri).count() == 1
+    assert lakebed.open_uri(old.where("batch_id = 0.5").kite.uri).count() == 1
     assert (
-        old.schemas()[0].schema.get("batch_id").type == old.descriptor.schema.get("batch_id").type
+        old.inspect.schemas()[0].schema.get("batch_id").type
+        == old.descriptor.schema.get("batch_id").type
     )
 
 
@@ -362,7 +367,7 @@ def test_their_column_called_batch_id_gets_no_dataset_of_ours(root):
     with pytest.raises(PartitionSpecError, match="'batch_id', which every batch adds"):
         repository.create("copy", theirs)
     with pytest.raises(PartitionSpecError, match="'batch_id', which every batch adds"):
-        ours.update(theirs, base=0)
+        ours.evolve(theirs, base=0)
 
     assert repository.list() == ["old", "ours"]
 

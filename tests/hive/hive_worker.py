@@ -23,7 +23,7 @@ def answer(spark: Any, do: str, given: dict[str, Any]) -> Any:
         return fill(**given)
     if do == "publish":
         lake, name = given.pop("lake"), given.pop("name")
-        done = lakebed.open_repository(lake).open(name).publish(spark, **given)
+        done = lakebed.open_repository(lake).open(name).publish("hive", spark, **given)
         return {**asdict(done), "is_in_step": done.is_in_step}
     if do == "adopt":
         lake, name, table = given["lake"], given["name"], given["table"]
@@ -73,7 +73,7 @@ def race(
     reader.start()
     for batch in batches:
         fill(lake, name, batch, partitions)
-        lakebed.open_repository(lake).open(name).publish(spark, table=table)
+        lakebed.open_repository(lake).open(name).publish("hive", spark, table=table)
     stop.touch()
     reader.join()
     return found

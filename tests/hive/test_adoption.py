@@ -72,9 +72,9 @@ def test_files_become_the_first_version_and_stay_as_they_are(lake, home):
     assert snapshot(home) == before
     assert (flights.version, flights.count()) == (1, 18)
     assert flights.history()[-1].operation == "adopt"
-    row = next(iter(flights.where("dt = '2013-01-03'").reader()))
+    row = next(iter(flights.where("dt = '2013-01-03'").kite.reader()))
     assert row == {"n": 7, "at": MOMENT, "dt": dt.date(2013, 1, 3), "carrier": "UA"}
-    values = {one.values["carrier"] for one in flights.partitions()}
+    values = {one.values["carrier"] for one in flights.inspect.partitions()}
     assert values == {"UA", "a/b", "b b", None}
     assert sum(file.row_count for file in flights.files()) == 18
     assert {file.key for file in flights.files()} == {
@@ -148,15 +148,15 @@ def test_cleanup_deletes_what_is_superseded_and_nothing_else(lake, home):
 def test_what_was_adopted_is_published_file_by_file(lake, home, spark):
     flights = adopt(lake)
 
-    flights.publish(spark, table="hive_tests.adopted")
+    flights.publish("hive", spark, table="hive_tests.adopted")
 
     columns = ["dt", "carrier", "n", "at"]
     found = spark.table("hive_tests.adopted").select(*columns).collect()
     wanted = flights.spark(spark, columns=columns).collect()
     assert sorted(map(repr, found)) == sorted(map(repr, wanted))
-    assert flights.publish(spark, table="hive_tests.adopted", check=True).is_in_step
+    assert flights.publish("hive", spark, table="hive_tests.adopted", check=True).is_in_step
     put(home / "dt=2013-01-02" / "carrier=UA" / "later.parquet")
-    assert flights.publish(spark, table="hive_tests.adopted", check=True).damaged == (
+    assert flights.publish("hive", spark, table="hive_tests.adopted", check=True).damaged == (
         "flights/dt=2013-01-02/carrier=UA: 1 files are not live, such as 'later.parquet'",
     )
 
@@ -169,10 +169,10 @@ def test_gathered_batches_and_batches_of_another_name_are_read_through_hive(lake
     put(home / "dt=2" / "batchid=1449847129" / "part-0.parquet", n=2)
     sales = lake.adopt("sales", partition_by="dt", current="all", batch_level="batchid")
     with pytest.raises(InvalidInputError, match="several live batches"):
-        sales.publish(spark, table="hive_tests.gathered")
+        sales.publish("hive", spark, table="hive_tests.gathered")
 
     sales.compact(sales.where("dt = '1'"), gather=True)
-    sales.publish(spark, table="hive_tests.gathered")
+    sales.publish("hive", spark, table="hive_tests.gathered")
 
     found = spark.table("hive_tests.gathered").select("dt", "n").collect()
     assert sorted(map(tuple, found)) == [
@@ -381,12 +381,12 @@ def test_rerun_of_one_batch_keeps_both_ids(lake, tmp_path):
 
     sales = lake.adopt("sales", partition_by="dt date")
 
-    assert [row["n"] for row in sales.reader()] == [2, 2]
+    assert [row["n"] for row in sales.kite.reader()] == [2, 2]
     assert [one.batch_id for one in sales.batches()] == [1449784608, 1449847129]
-    assert [row["n"] for row in sales.at(batch_id=1449784608).reader()] == [1, 1]
+    assert [row["n"] for row in sales.at(batch_id=1449784608).kite.reader()] == [1, 1]
     assert sales.batches()[0].started_at.isoformat() == "2015-12-10T21:56:48+00:00"
     sales.rollback(batch_id=1449784608)
-    assert [row["n"] for row in sales.reader()] == [1, 1]
+    assert [row["n"] for row in sales.kite.reader()] == [1, 1]
     sales.append([{"dt": dt.date(2015, 12, 10), "n": 3, "at": MOMENT}])
     assert sales.batches()[-1].batch_id > 1449847129
     assert sales.count() == 3
@@ -411,10 +411,12 @@ def test_batches_of_the_documents_appendix_are_adopted_by_the_name_of_their_leve
     sales = lake.adopt("sales", partition_by="dt date", batch_level="batchid")
 
     assert {path: path.read_bytes() for path in before} == before
-    assert [row["n"] for row in sales.reader()] == [9, 9]
-    assert [row["n"] for row in sales.at(batch_id=1449784608).reader()] == [8, 8]
+    assert [row["n"] for row in sales.kite.reader()] == [9, 9]
+    assert [row["n"] for row in sales.at(batch_id=1449784608).kite.reader()] == [8, 8]
     assert [one.batch_id for one in sales.batches()] == [1449784608, 1449847129]
-    (shown,) = [one for one in sales.publish_statements(table="lake.sales") if "ADD" in one]
+    (shown,) = [
+        one for one in sales.publish("hive", table="lake.sales", print_sql=True) if "ADD" in one
+    ]
     assert shown.endswith("/sales/dt=2015-12-10/batchid=1449847129'")
     sales.rerun([{"dt": dt.date(2015, 12, 10), "n": 3, "at": MOMENT}], run="again")
     sales.overwrite([{"dt": dt.date(2015, 12, 10), "n": 4, "at": MOMENT}])
@@ -439,7 +441,7 @@ def test_seconds_and_milliseconds_are_compared_as_times(lake, tmp_path):
     put(home / "batch_id=1449784608123" / "part-0.parquet", n=1)
     put(home / "batch_id=1449847129" / "part-0.parquet", n=2)  # later, in seconds
 
-    assert {row["n"] for row in lake.adopt("sales", partition_by="dt").reader()} == {2}
+    assert {row["n"] for row in lake.adopt("sales", partition_by="dt").kite.reader()} == {2}
 
 
 def test_all_batches_are_current_where_that_is_said(lake, batches):
@@ -455,18 +457,22 @@ def test_remedy_for_several_batches_in_a_partition_is_the_one_that_is_printed(la
     sales = lake.adopt("sales", partition_by="dt", current="all")
 
     with pytest.raises(InvalidInputError, match="several live batches") as caught:
-        sales.publish_statements(table="lake.sales")
+        sales.publish("hive", table="lake.sales", print_sql=True)
     assert "`compact` with gather" in caught.value.hint
     sales.compact(gather=True)
 
-    partitions = [one for one in sales.publish_statements(table="lake.sales") if "LOCATION" in one]
+    partitions = [
+        one
+        for one in sales.publish("hive", table="lake.sales", print_sql=True)
+        if "LOCATION" in one
+    ]
     homes = {file.key.rpartition("/")[0] for file in sales.files()}
     assert all(any(f"/{home}'" in text for text in partitions) for home in homes)
-    assert len(homes) == len(sales.partitions())
+    assert len(homes) == len(sales.inspect.partitions())
 
 
 def test_plan_says_what_is_taken_for_what_and_writes_nothing(lake, batches):
-    found = lake.find_adoption("sales", partition_by="dt")
+    found = lake.adopt("sales", partition_by="dt", dry_run=True)
 
     assert lake.list() == []
     told = [(one.partition[-2:], one.batch_id, one.taken_for, one.reason) for one in found.batches]
@@ -488,7 +494,7 @@ def test_plan_says_what_is_taken_for_what_and_writes_nothing(lake, batches):
 
 def test_cleanup_takes_older_batches_unless_they_are_protected(lake, batches):
     sales = lake.adopt("sales", partition_by="dt")
-    sales.protect(batch_id=1449784608, reason="audit")
+    sales.protections.add(batch_id=1449784608, reason="audit")
 
     report = sales.cleanup(older_than="0s", dry_run=False)
 
@@ -538,7 +544,7 @@ def test_older_batch_that_is_no_history_is_left_where_it_is(lake, batches):
     (batches / "dt=2015-12-10" / "batch_id=1449784608" / "part-0.parquet").write_bytes(b"cut")
     put(batches / "dt=2015-12-10" / "batch_id=1449800000" / "_temporary" / "part-1.parquet")
 
-    found = lake.find_adoption("sales", partition_by="dt")
+    found = lake.adopt("sales", partition_by="dt", dry_run=True)
     sales = lake.adopt("sales", partition_by="dt")
 
     left = {one.batch_id: one.reason for one in found.taken_for("left")}
@@ -572,7 +578,7 @@ def test_history_of_very_many_reruns_is_bounded(lake, tmp_path):
         path.parent.mkdir()
         path.write_bytes(data)
 
-    found = lake.find_adoption("sales", partition_by="dt")
+    found = lake.adopt("sales", partition_by="dt", dry_run=True)
     sales = lake.adopt("sales", partition_by="dt")
 
     assert [one.batch_id for one in found.taken_for("left")] == [1000000000, 1000000001]
@@ -589,7 +595,7 @@ def test_adoption_of_history_that_fails_is_never_seen_half_done(lake, batches):
             failing.adopt("sales", partition_by="dt")
         except StorageError:
             assert not lake.exists("sales") or lake.open("sales").version == 0
-            assert lake.find_adoption("sales", partition_by="dt").taken_for("history")
+            assert lake.adopt("sales", partition_by="dt", dry_run=True).taken_for("history")
         else:
             break
 
@@ -612,9 +618,9 @@ def test_every_folder_of_a_dataset_is_its_own(lake):
     numbers = lake.create("numbers", lakebed.DatasetDescriptor(schema=schema, index=["n"]))
     numbers.append([{"n": 1}], run="one")
     numbers.rerun([{"n": 2}], run="one")
-    numbers.stage([{"n": 3}])
-    numbers.compact_metadata()
-    numbers.signal_ready()
+    numbers.staged.add([{"n": 3}])
+    numbers.compact(metadata=True)
+    numbers.kite.signal_ready()
     numbers.cleanup(older_than="0s", dry_run=False)
 
     found = {info.key.split("/")[1] for info in lake.store.list("numbers/")}
@@ -624,7 +630,7 @@ def test_every_folder_of_a_dataset_is_its_own(lake):
 
 
 def test_plan_that_was_looked_at_is_what_is_adopted(lake, batches):
-    found = lake.find_adoption("sales", partition_by="dt")
+    found = lake.adopt("sales", partition_by="dt", dry_run=True)
     put(batches / "dt=2015-12-12" / "batch_id=1449900000" / "part-0.parquet")
 
     sales = lake.adopt("sales", found)

@@ -61,7 +61,7 @@ def test_table_delta_and_iceberg_show_each_commit(spark, lake, days, table):
         assert rows_of(spark.table(table)) == rows_of(auto.spark(spark))
         for door in DOORS:
             assert_shows(door, auto)
-    assert auto.publish(spark, table=table, check=True).was_in_step
+    assert auto.publish("hive", spark, table=table, check=True).was_in_step
 
 
 def create_hive(lake, days, table: str, **options: str) -> lakebed.Dataset:
@@ -71,7 +71,7 @@ def create_hive(lake, days, table: str, **options: str) -> lakebed.Dataset:
 
 def assert_in_step(spark, auto, table: str) -> None:
     assert rows_of(spark.table(table)) == rows_of(auto.spark(spark))
-    assert not [shown for shown in auto.publications() if shown.is_stale]
+    assert not [shown for shown in auto.inspect.publications() if shown.is_stale]
 
 
 def test_metastore_is_said_by_the_process_and_not_by_storage(
@@ -89,9 +89,9 @@ def test_metastore_is_said_by_the_process_and_not_by_storage(
 
     assert "The running Spark session uses another metastore" in caplog.text
     assert [failure.table for failure in commit.not_published] == [f"hive {table}"]
-    assert [(shown.version, shown.is_stale) for shown in auto.publications()] == [(1, True)]
+    assert [(shown.version, shown.is_stale) for shown in auto.inspect.publications()] == [(1, True)]
     monkeypatch.delenv("LAKEBED_METASTORE")
-    assert not auto.protect(version=2, reason="of no concern to Hive").not_published
+    assert not auto.protections.add(version=2, reason="of no concern to Hive").not_published
     assert_in_step(spark, auto, table)
 
 
@@ -126,7 +126,7 @@ def test_table_is_in_step_after_each_of_ten_ingests_of_two_places_with_late_file
     homes = {Path(file.key).parent for file in auto.files()}
     assert len(homes) == len({home.parent for home in homes}) == 10
     assert auto.count() == 60
-    assert auto.publish(spark, table=table, check=True).was_in_step
+    assert auto.publish("hive", spark, table=table, check=True).was_in_step
 
 
 def test_ingest_that_finds_nothing_to_read_brings_a_stale_table_into_step(
@@ -220,7 +220,7 @@ def test_each_verb_leaves_a_table_that_shows_it(spark, lake, days, table, tmp_pa
             change.append(rows(8, "a"))
 
     def stage():
-        auto.stage(rows(9, "a")).commit()
+        auto.staged.add(rows(9, "a")).commit()
 
     for do in (
         lambda: auto.append(rows(1, "a", "b"), run="first"),
@@ -242,7 +242,7 @@ def test_each_verb_leaves_a_table_that_shows_it(spark, lake, days, table, tmp_pa
         do()
         assert_in_step(spark, auto, table)
     assert "not published" not in caplog.text
-    assert auto.publish(spark, table=table, check=True).was_in_step
+    assert auto.publish("hive", spark, table=table, check=True).was_in_step
 
 
 def test_gathered_rows_stay_with_the_run_that_wrote_them(spark, lake, days, table):
@@ -303,7 +303,7 @@ def test_what_cannot_be_shown_is_told_and_tried_again_by_the_next_commit(
     assert "not published after a commit dataset=auto hive" in caplog.text
     (failure,) = commit.not_published
     assert "reads as null" in failure.reason
-    (shown,) = auto.publications()
+    (shown,) = auto.inspect.publications()
     assert shown.is_stale
     assert str(shown) == f"hive {table} shows version 1 of 2"
     assert not auto.delete(auto.where("dt = ''")).not_published
@@ -315,9 +315,9 @@ def test_publication_by_hand_follows_the_properties(spark, lake, days, table, mo
     auto.append(rows(1, "a"))
     monkeypatch.setenv("LAKEBED_METASTORE", "thrift://127.0.0.1:1")
     assert auto.append(rows(2, "a")).not_published
-    assert auto.republish()
+    assert auto.publish()
     monkeypatch.delenv("LAKEBED_METASTORE")
 
-    assert not auto.republish()
+    assert not auto.publish()
 
     assert_in_step(spark, auto, table)

@@ -143,7 +143,7 @@ def test_table_is_adopted_where_it_lies(hive, lake):
     assert found["rows"] == 4
     assert found["schema"] == ["n: long", "at: timestamp", "dt: date", "k: string"]
     dataset = lake.open("old")
-    assert {one["k"] for one in dataset.where("dt = '2013-01-02'").reader()} == {"ä"}
+    assert {one["k"] for one in dataset.where("dt = '2013-01-02'").kite.reader()} == {"ä"}
     done = hive("publish", lake=directory, name="old", table="lake.old_again")
     assert len(done["added"]) == 2
     columns = "n, at, dt, k"

@@ -23,7 +23,7 @@ descriptor = lakebed.DatasetDescriptor(
 dataset = lake.create("days", descriptor)
 for n in range(3):
     print(dataset.append([{"day": "a", "n": n}]).not_published)
-print([shown.is_stale for shown in dataset.publications()])
+print([shown.is_stale for shown in dataset.inspect.publications()])
 """
 
 

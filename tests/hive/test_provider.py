@@ -72,11 +72,11 @@ def test_repository_tells_it_and_publishes_to_its_tables(
     users = lake.create("users", USERS)
     users.overwrite([{"user_id": 1234, "name": "jane"}])
 
-    users.publish(spark, table=f"{database}.users")
+    users.publish("hive", spark, table=f"{database}.users")
 
     rows = spark.sql(f"SELECT user_id, user_id_hash FROM {database}.users").collect()
     assert [tuple(row) for row in rows] == [(1234, 15)]
-    users.update(WIDER, base=users.version)
+    users.evolve(WIDER, base=users.version)
     assert provider.load("users") == WIDER
     lake.drop("users")
     assert provider.list() == []
@@ -92,7 +92,7 @@ def test_datasets_follow_a_metastore_that_others_write(
         f"LOCATION '{tmp_path}/theirs'"
     )
 
-    assert lake.follow_metadata() == ("theirs", "users")
+    assert lake.trees.follow_metadata() == ("theirs", "users")
 
     theirs = lake.open("theirs").descriptor
     assert (list(theirs.schema.names), str(theirs.partition_by)) == (
@@ -101,7 +101,7 @@ def test_datasets_follow_a_metastore_that_others_write(
     )
     assert lake.open("users").descriptor == USERS
     spark.sql(f"ALTER TABLE {database}.theirs ADD COLUMNS (more DOUBLE)")
-    assert lake.follow_metadata() == ("theirs",)
+    assert lake.trees.follow_metadata() == ("theirs",)
     assert "more" in lake.open("theirs").schema
 
 

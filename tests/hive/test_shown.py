@@ -76,9 +76,9 @@ def clean_up(dataset, **options) -> Counter:
 @pytest.mark.spark
 def test_partition_that_was_moved_by_hand_keeps_its_files(spark, way, days, table):
     first = fill(days, "a", "b")
-    days.publish(spark, table=table)
+    days.publish("hive", spark, table=table)
     fill(days, "a", "b", batch=2)
-    days.publish(spark, table=table)
+    days.publish("hive", spark, table=table)
     spark.sql(f"ALTER TABLE {table} PARTITION (dt='a') SET LOCATION '{directory(days, first)}'")
     fill(days, "a", "b", batch=3)
 
@@ -89,7 +89,7 @@ def test_partition_that_was_moved_by_hand_keeps_its_files(spark, way, days, tabl
     assert report.kept_counts["published"] == 3
     notes = {file.note for file in report.kept if file.reason == "published"}
     assert f"Table {table} shows the directory." in notes
-    days.publish(spark, table=table, repair=True)
+    days.publish("hive", spark, table=table, repair=True)
     assert clean_up(days, metastore=spark) == {"superseded": 3}
     assert told(spark, table) == {"a": (3, 3), "b": (3, 3)}
 
@@ -97,9 +97,9 @@ def test_partition_that_was_moved_by_hand_keeps_its_files(spark, way, days, tabl
 @pytest.mark.spark
 def test_session_that_runs_is_asked_if_none_is_named(spark, days, table):
     first = fill(days, "a")
-    days.publish(spark, table=table)
+    days.publish("hive", spark, table=table)
     fill(days, "a", batch=2)
-    days.publish(spark, table=table)
+    days.publish("hive", spark, table=table)
     spark.sql(f"ALTER TABLE {table} PARTITION (dt='a') SET LOCATION '{directory(days, first)}'")
 
     assert clean_up(days) == {}
@@ -114,7 +114,7 @@ def test_leftovers_that_a_partition_was_pointed_to_by_hand_stay(spark, days, tab
     from lakebed.state.transaction import Transaction
 
     fill(days, "a")
-    days.publish(spark, table=table)
+    days.publish("hive", spark, table=table)
     store = store_of(days)
     import datetime as dt
 
@@ -140,7 +140,7 @@ def test_leftovers_that_a_partition_was_pointed_to_by_hand_stay(spark, days, tab
 def test_table_shows_the_same_through_rollback_compaction_and_cleanup(spark, days, table, mode):
     fill(days, "a", "b")
     fill(days, "a", batch=2)
-    days.publish(spark, table=table, mode=mode)
+    days.publish("hive", spark, table=table, mode=mode)
     shown = told(spark, table)
 
     for change in (
@@ -153,7 +153,7 @@ def test_table_shows_the_same_through_rollback_compaction_and_cleanup(spark, day
         clean_up(days, metastore=spark)
         assert told(spark, table) == shown
 
-    days.publish(spark, table=table)
+    days.publish("hive", spark, table=table)
     clean_up(days, metastore=spark)
     assert told(spark, table) == {"b": (3, 4)}
     assert "published" not in days.cleanup("0s", metastore=spark).kept_counts
@@ -165,9 +165,9 @@ def test_table_without_partitions_that_was_moved_by_hand_keeps_its_files(spark, 
 
     flat = lake.create("flat", lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())])))
     first = flat.overwrite([{"n": 1}])
-    flat.publish(spark, table=table)
+    flat.publish("hive", spark, table=table)
     flat.overwrite([{"n": 2}])
-    flat.publish(spark, table=table)
+    flat.publish("hive", spark, table=table)
     location = f"{lake.uri}/flat/data/batch_id={first.batch_id}"
     spark.sql(f"ALTER TABLE {table} SET LOCATION '{location}'")
 
@@ -179,14 +179,14 @@ def test_table_without_partitions_that_was_moved_by_hand_keeps_its_files(spark, 
 @pytest.mark.spark
 def test_metastore_without_the_table_is_refused_until_it_is_unpublished(spark, days, table):
     fill(days, "a")
-    days.publish(spark, table=table)
+    days.publish("hive", spark, table=table)
     fill(days, "a", batch=2)
     spark.sql(f"DROP TABLE {table}")
 
     with pytest.raises(InvalidInputError, match="is missing from this metastore") as info:
         days.cleanup("0s", metastore=spark)
     assert "unpublish" in info.value.hint
-    days.unpublish(spark, table=table)
+    days.unpublish("hive", spark, table=table)
 
     assert clean_up(days, metastore=spark) == {"superseded": 1}
 
@@ -194,7 +194,7 @@ def test_metastore_without_the_table_is_refused_until_it_is_unpublished(spark, d
 @pytest.mark.spark
 def test_table_of_that_name_which_shows_something_else_is_no_answer(spark, days, table):
     fill(days, "a")
-    days.publish(spark, table=table)
+    days.publish("hive", spark, table=table)
     spark.sql(f"DROP TABLE {table}")
     spark.sql(f"CREATE TABLE {table} (n BIGINT) USING parquet")
 

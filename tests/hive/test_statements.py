@@ -21,7 +21,7 @@ def sales(tmp_path: Path) -> lakebed.Dataset:
 
 
 def test_all_partitions_are_told_of_a_table_that_is_yet_to_be(sales: lakebed.Dataset) -> None:
-    told = sales.publish_statements(table="lake.sales", root="s3://bucket/lake")
+    told = sales.publish("hive", table="lake.sales", root="s3://bucket/lake", print_sql=True)
 
     batch = sales.history()[-1].batch_id
     assert told[:2] == (
@@ -41,21 +41,21 @@ def test_since_a_version_only_what_was_touched_is_told(sales: lakebed.Dataset) -
     sales.overwrite([{"dt": "2015-12-10", "n": 11}])
     sales.overwrite([], sales.where("dt = '2015-12-9'"))
 
-    told = sales.publish_statements(table="sales", since=shown)
+    told = sales.publish("hive", table="sales", since=shown, print_sql=True)
 
     assert [statement.split(" LOCATION")[0] for statement in told] == [
         "ALTER TABLE `default`.`sales` ADD IF NOT EXISTS PARTITION (`dt`='2015-12-10')",
         "ALTER TABLE `default`.`sales` PARTITION (`dt`='2015-12-10') SET",
         "ALTER TABLE `default`.`sales` DROP IF EXISTS PARTITION (`dt`='2015-12-9')",
     ]
-    assert sales.publish_statements(table="sales", since=sales.version) == ()
+    assert sales.publish("hive", table="sales", since=sales.version, print_sql=True) == ()
 
 
 def test_partition_of_several_batches_is_refused(sales: lakebed.Dataset) -> None:
     sales.append([{"dt": "2015-12-9", "n": 1}])
 
     with pytest.raises(InvalidInputError, match="several live batches"):
-        sales.publish_statements(table="sales")
+        sales.publish("hive", table="sales", print_sql=True)
 
 
 def test_file_that_is_not_live_is_refused(sales: lakebed.Dataset, tmp_path: Path) -> None:
@@ -63,13 +63,13 @@ def test_file_that_is_not_live_is_refused(sales: lakebed.Dataset, tmp_path: Path
     (home / "stray.parquet").write_bytes(b"")
 
     with pytest.raises(InvalidInputError, match="not live"):
-        sales.publish_statements(table="sales")
+        sales.publish("hive", table="sales", print_sql=True)
 
 
 @pytest.mark.parametrize("since", [99, -1])
 def test_version_that_nobody_knows_is_refused(sales: lakebed.Dataset, since: int) -> None:
     with pytest.raises(InvalidInputError, match=f"since version {since}") as caught:
-        sales.publish_statements(table="sales", since=since)
+        sales.publish("hive", table="sales", since=since, print_sql=True)
     assert caught.value.hint == f"Give a version up to {sales.version}, the last one."
 
 
@@ -77,9 +77,11 @@ def test_table_without_partitions_moves_as_a_whole(tmp_path: Path) -> None:
     repository = lakebed.open_repository(tmp_path / "lake")
     flat = repository.create("flat", DatasetDescriptor(schema=SCHEMA))
 
-    assert flat.publish_statements(table="flat")[-1].endswith("/flat/hive/default.flat'")
+    assert flat.publish("hive", table="flat", print_sql=True)[-1].endswith(
+        "/flat/hive/default.flat'"
+    )
     flat.append([{"dt": "1", "n": 1}])
-    assert "/flat/data/batch_id=" in flat.publish_statements(table="flat", since=0)[-1]
+    assert "/flat/data/batch_id=" in flat.publish("hive", table="flat", since=0, print_sql=True)[-1]
 
 
 ODD = ["a;b", "it's", "back\\", "${env:HOME}", "two\nlines", "日本"]
@@ -103,7 +105,7 @@ def odd(tmp_path: Path) -> lakebed.Dataset:
 
 
 def test_statement_is_one_line_that_no_shell_cuts_or_fills_in(odd: lakebed.Dataset) -> None:
-    told = odd.publish_statements(table="odd")
+    told = odd.publish("hive", table="odd", print_sql=True)
 
     assert not [one for one in told if "\n" in one or ";" in one or "${" in one]
     assert r"COMMENT 'it\'s a \'doc\'\u003B\r\nDROP TABLE \u0024{env:HOME}\\'" in told[1]
@@ -112,7 +114,9 @@ def test_statement_is_one_line_that_no_shell_cuts_or_fills_in(odd: lakebed.Datas
 
 
 def test_negative_number_is_a_text_since_hive_takes_no_sign(odd: lakebed.Dataset) -> None:
-    told = [one for one in odd.publish_statements(table="odd") if "SET LOCATION" in one]
+    told = [
+        one for one in odd.publish("hive", table="odd", print_sql=True) if "SET LOCATION" in one
+    ]
 
     assert any("`k`=0, `big`='-2')" in one for one in told)
     assert any("`k`='-5', `big`=3L)" in one for one in told)
@@ -120,7 +124,7 @@ def test_negative_number_is_a_text_since_hive_takes_no_sign(odd: lakebed.Dataset
 
 @pytest.mark.spark
 def test_hive_and_spark_read_every_statement_as_it_is_meant(spark, odd: lakebed.Dataset) -> None:
-    told = odd.publish_statements(table="odd_statements.odd")
+    told = odd.publish("hive", table="odd_statements.odd", print_sql=True)
     hive = spark._jvm.org.apache.hadoop.hive.ql.parse.ParseDriver
     for statement in told:
         hive().parse(statement)
@@ -148,7 +152,7 @@ def test_statements_make_a_table_show_the_current_version(spark, sales: lakebed.
     )
 
     def run(since: int | None) -> dict[str, int]:
-        told = sales.publish_statements(table="statement_tests.sales", since=since)
+        told = sales.publish("hive", table="statement_tests.sales", since=since, print_sql=True)
         for statement in told if since is not None else told[2:]:
             spark.sql(statement)
         rows = spark.sql("SELECT dt, n FROM statement_tests.sales").collect()

@@ -45,7 +45,7 @@ def test_table_of_a_catalog_is_kept_in_step(known_catalog, days):
         lambda: days.overwrite([{"p": "b", "n": 9}]),
         lambda: days.delete(days.where("n = 0")),
         lambda: days.compact(),
-        lambda: days.update(
+        lambda: days.evolve(
             lambda old: lakebed.DatasetDescriptor(
                 schema=pa.schema([*SCHEMA, ("more", pa.string())]), partition_by=old.partition_by
             )
@@ -53,10 +53,10 @@ def test_table_of_a_catalog_is_kept_in_step(known_catalog, days):
         lambda: days.append([{"p": "c", "n": 1, "more": "x"}]),
     ):
         do()
-        done = days.publish_iceberg(**known_catalog.place)
+        done = days.publish("iceberg", **known_catalog.place)
         assert (done.table, done.version) == (f"doors.{known_catalog.table}", days.version)
         assert_shows(known_catalog, days)
-        assert days.publish_iceberg(**known_catalog.place, check=True).was_in_step
+        assert days.publish("iceberg", **known_catalog.place, check=True).was_in_step
     (note,) = published.read(store_of(days), "days")
     assert (note.kind, note.versions, note.title) == (
         "iceberg",
@@ -67,10 +67,10 @@ def test_table_of_a_catalog_is_kept_in_step(known_catalog, days):
 
 def test_publishers_at_once_give_one_result(known_catalog, days):
     days.append([{"p": "a", "n": 1}])
-    days.publish_iceberg(**known_catalog.place)
+    days.publish("iceberg", **known_catalog.place)
     days.overwrite([{"p": "a", "n": 2}])
     with ThreadPoolExecutor(2) as pool:
-        tasks = [pool.submit(days.publish_iceberg, **known_catalog.place) for _ in range(2)]
+        tasks = [pool.submit(days.publish, "iceberg", **known_catalog.place) for _ in range(2)]
 
     assert {task.result().version for task in tasks} == {days.version}
     assert_shows(known_catalog, days)
@@ -78,9 +78,9 @@ def test_publishers_at_once_give_one_result(known_catalog, days):
 
 def test_unpublished_table_is_gone_from_the_catalog_and_files_stay(known_catalog, days):
     days.append([{"p": "a", "n": 1}])
-    days.publish_iceberg(**known_catalog.place)
+    days.publish("iceberg", **known_catalog.place)
 
-    assert days.unpublish_iceberg(**known_catalog.place)
+    assert days.unpublish("iceberg", **known_catalog.place)
 
     assert not known_catalog.catalog.table_exists(known_catalog.table)
     assert days.count() == 1
@@ -94,30 +94,30 @@ def test_table_of_others_is_not_touched(known_catalog, days):
     days.append([{"p": "a", "n": 1}])
 
     with pytest.raises(AlreadyExistsError, match="does not show this dataset"):
-        days.publish_iceberg(**known_catalog.place)
+        days.publish("iceberg", **known_catalog.place)
     with pytest.raises(AlreadyExistsError, match="does not show this dataset"):
-        days.unpublish_iceberg(**known_catalog.place)
+        days.unpublish("iceberg", **known_catalog.place)
     assert catalog.load_table(table).current_snapshot() is None
 
 
 def test_snapshot_of_others_is_told_and_only_taken_back_by_a_repair(known_catalog, days):
     days.append([{"p": "a", "n": 1}])
-    days.publish_iceberg(**known_catalog.place)
+    days.publish("iceberg", **known_catalog.place)
     known_catalog.catalog.load_table(known_catalog.table).delete("n = 1")
 
     with pytest.raises(InvalidInputError, match="Others have written"):
-        days.publish_iceberg(**known_catalog.place)
-    assert days.publish_iceberg(**known_catalog.place, repair=True).foreign
+        days.publish("iceberg", **known_catalog.place)
+    assert days.publish("iceberg", **known_catalog.place, repair=True).foreign
     assert_shows(known_catalog, days)
 
 
 def test_what_names_no_table_is_refused(known_catalog, days):
     with pytest.raises(InvalidInputError, match="catalog and table must be given together"):
-        days.publish_iceberg(catalog="doors")
+        days.publish("iceberg", catalog="doors")
     with pytest.raises(InvalidNameError, match=r"namespace\.table"):
-        days.publish_iceberg(catalog="doors", table="days")
+        days.publish("iceberg", catalog="doors", table="days")
     with pytest.raises(InvalidInputError, match="does not know the catalog 'nowhere'") as info:
-        days.publish_iceberg(catalog="nowhere", table="web.days")
+        days.publish("iceberg", catalog="nowhere", table="web.days")
     assert "pyiceberg.yaml" in info.value.hint
 
 
@@ -129,7 +129,7 @@ def test_catalog_that_fails_is_a_storage_error(known_catalog, days, monkeypatch)
 
     monkeypatch.setattr(type(known_catalog.catalog), "load_table", fail)
     with pytest.raises(StorageError, match="Catalog 'doors' failed: it burns"):
-        days.publish_iceberg(**known_catalog.place)
+        days.publish("iceberg", **known_catalog.place)
 
 
 def test_catalog_whose_package_is_missing_names_it(days, monkeypatch):
@@ -141,14 +141,14 @@ def test_catalog_whose_package_is_missing_names_it(days, monkeypatch):
     )
 
     with pytest.raises(MissingDependencyError) as caught:
-        days.publish_iceberg(catalog="prod", table="web.days")
+        days.publish("iceberg", catalog="prod", table="web.days")
     assert "pip install 'pyiceberg[hive]'" in caught.value.hint
 
 
 @pytest.mark.parametrize("verb", ["publish", "cleanup"])
 def test_configuration_that_cannot_be_read_is_told_without_what_stands_in_it(days, tmp_path, verb):
     days.append([{"p": "a", "n": 1}])
-    days.publish_iceberg()
+    days.publish("iceberg")
     (tmp_path / ".pyiceberg.yaml").write_text("catalog:\n  prod: {credential: pLaNtEd\n")
     words = ["publish", "iceberg"] if verb == "publish" else ["cleanup", "--dry-run"]
 
@@ -176,7 +176,7 @@ def test_commit_that_landed_and_was_refused_when_repeated_leaves_the_table_whole
 ):
     days.append([{"p": "a", "n": 1}])
     if not is_first:
-        days.publish_iceberg(**known_catalog.place)
+        days.publish("iceberg", **known_catalog.place)
         days.overwrite([{"p": "a", "n": 2}])
     kind = type(known_catalog.catalog)
     commit = kind.commit_table
@@ -187,7 +187,7 @@ def test_commit_that_landed_and_was_refused_when_repeated_leaves_the_table_whole
 
     monkeypatch.setattr(kind, "commit_table", commit_twice)
 
-    done = days.publish_iceberg(**known_catalog.place)
+    done = days.publish("iceberg", **known_catalog.place)
 
     assert done.version == days.version
     assert_shows(known_catalog, days)
@@ -214,16 +214,16 @@ def test_what_only_snapshots_named_that_were_given_up_is_deleted(known_catalog, 
     """A cleanup of the dataset knows no catalog: the next publication tidies up."""
     for n in range(6):
         days.overwrite([{"p": "ab"[n % 2], "n": n}])
-        days.publish_iceberg(**known_catalog.place)
+        days.publish("iceberg", **known_catalog.place)
     before = metadata_of(known_catalog)
     days.cleanup("0s", dry_run=False)
 
     days.append([{"p": "a", "n": 10}])
-    days.publish_iceberg(**known_catalog.place)
+    days.publish("iceberg", **known_catalog.place)
     assert before <= metadata_of(known_catalog), "readers may have begun a moment ago"
     a_day_later(monkeypatch)
     days.overwrite([{"p": "b", "n": 11}])
-    days.publish_iceberg(**known_catalog.place)
+    days.publish("iceberg", **known_catalog.place)
 
     table = known_catalog.catalog.load_table(known_catalog.table)
     named = {snapshot.manifest_list for snapshot in table.metadata.snapshots}
@@ -232,7 +232,7 @@ def test_what_only_snapshots_named_that_were_given_up_is_deleted(known_catalog, 
     assert left == {place.rpartition("/")[2] for place in named}
     assert len(left) < len({name for name in before if name.endswith(".avro")})
     assert_shows(known_catalog, days)
-    assert days.publish_iceberg(**known_catalog.place, check=True).was_in_step
+    assert days.publish("iceberg", **known_catalog.place, check=True).was_in_step
 
 
 @pytest.mark.thorough
@@ -242,7 +242,7 @@ def test_metadata_of_old_versions_is_deleted(known_catalog, days, monkeypatch):
     )
     for n in range(8):
         days.append([{"p": "a", "n": n}])
-        days.publish_iceberg(**known_catalog.place)
+        days.publish("iceberg", **known_catalog.place)
 
     left = [name for name in metadata_of(known_catalog) if name.endswith(".metadata.json")]
 
@@ -252,7 +252,7 @@ def test_metadata_of_old_versions_is_deleted(known_catalog, days, monkeypatch):
 
 def test_manifest_that_a_branch_of_others_names_stays(known_catalog, days, monkeypatch):
     days.append([{"p": "a", "n": 1}])
-    days.publish_iceberg(**known_catalog.place)
+    days.publish("iceberg", **known_catalog.place)
     table = known_catalog.catalog.load_table(known_catalog.table)
     kept = table.current_snapshot()
     table.manage_snapshots().create_tag(kept.snapshot_id, "audit").commit()
@@ -260,7 +260,7 @@ def test_manifest_that_a_branch_of_others_names_stays(known_catalog, days, monke
     for n in range(3):
         days.overwrite([{"p": "a", "n": n}])
         days.cleanup("0s", dry_run=False)
-        days.publish_iceberg(**known_catalog.place)
+        days.publish("iceberg", **known_catalog.place)
 
     table = known_catalog.catalog.load_table(known_catalog.table)
     assert [m.fetch_manifest_entry(table.io) for m in kept.manifests(table.io)]
@@ -270,10 +270,10 @@ def test_manifest_that_a_branch_of_others_names_stays(known_catalog, days, monke
 def test_unpublished_table_leaves_no_metadata(known_catalog, days):
     for n in range(3):
         days.append([{"p": "a", "n": n}])
-        days.publish_iceberg(**known_catalog.place)
+        days.publish("iceberg", **known_catalog.place)
     location = known_catalog.catalog.load_table(known_catalog.table).metadata.location
 
-    days.unpublish_iceberg(**known_catalog.place)
+    days.unpublish("iceberg", **known_catalog.place)
 
     assert not names_in(location)
 

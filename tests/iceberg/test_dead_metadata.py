@@ -23,7 +23,7 @@ def days(tmp_path):
 def test_cleanup_leaves_what_a_publisher_has_written_and_not_yet_committed(days, monkeypatch):
     """Without a retention, in the moment before the commit of a snapshot."""
     days.append([{"p": "a", "n": 1}])
-    days.publish_iceberg()
+    days.publish("iceberg")
     days.append([{"p": "b", "n": 2}])
     commit = homes.FilesBeside.commit
 
@@ -33,16 +33,16 @@ def test_cleanup_leaves_what_a_publisher_has_written_and_not_yet_committed(days,
         return commit(self, *arguments)
 
     monkeypatch.setattr(homes.FilesBeside, "commit", clean_up_before)
-    days.publish_iceberg()
+    days.publish("iceberg")
 
     assert_shows(ICEBERG, days)
 
 
 def test_hint_names_the_last_version_though_a_slow_publisher_writes_it_late(days):
     days.append([{"p": "a", "n": 1}])
-    days.publish_iceberg()
+    days.publish("iceberg")
     days.append([{"p": "b", "n": 2}])
-    days.publish_iceberg()
+    days.publish("iceberg")
     folder = Path(days.uri.removeprefix("file://")) / "iceberg" / "metadata"
     home = homes.FilesBeside(store_of(days), "days", store_of(days).uri)
 

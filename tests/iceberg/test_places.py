@@ -23,9 +23,9 @@ def test_files_are_named_as_readers_spell_the_repository_from_then_on(days, tmp_
     days.append([{"p": "a", "n": 1}])
     (tmp_path / "mnt").symlink_to(tmp_path / "lake")
     spelled = f"file://{tmp_path}/mnt"
-    days.publish_iceberg(root=spelled)
+    days.publish("iceberg", root=spelled)
     days.overwrite([{"p": "a", "n": 2}])
-    days.publish_iceberg()
+    days.publish("iceberg")
 
     assert_shows(ICEBERG, days)
     from pyiceberg.table import StaticTable
@@ -33,22 +33,22 @@ def test_files_are_named_as_readers_spell_the_repository_from_then_on(days, tmp_
     (task,) = StaticTable.from_metadata(str(tmp_path / "lake/days/iceberg")).scan().plan_files()
     assert task.file.file_path.startswith(spelled)
     with pytest.raises(InvalidInputError, match="names its files in") as info:
-        days.publish_iceberg(root="s3://elsewhere")
+        days.publish("iceberg", root="s3://elsewhere")
     assert "Unpublish" in info.value.hint
 
 
 def test_dataset_that_has_moved_is_published_anew_in_iceberg_and_goes_on_in_delta(days, tmp_path):
     days.append([{"p": "a", "n": 1}])
-    days.publish_delta()
-    days.publish_iceberg()
+    days.publish("delta")
+    days.publish("iceberg")
     shutil.move(tmp_path / "lake", tmp_path / "moved")
     moved = lakebed.open_repository(str(tmp_path / "moved")).open("days")
     moved.append([{"p": "b", "n": 2}])
 
-    assert moved.publish_delta().added_count == 1
+    assert moved.publish("delta").added_count == 1
     assert_shows(DELTA, moved)
     with pytest.raises(InvalidInputError, match="was published when the dataset was at"):
-        moved.publish_iceberg()
-    moved.unpublish_iceberg()
-    moved.publish_iceberg()
+        moved.publish("iceberg")
+    moved.unpublish("iceberg")
+    moved.publish("iceberg")
     assert_shows(ICEBERG, moved)

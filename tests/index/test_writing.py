@@ -114,7 +114,7 @@ def test_every_format_is_indexed(format_: str):
 
 def test_an_entity_writer_indexes_what_it_writes():
     repository = a_repository()
-    with a_dataset(repository).writer() as writer:
+    with a_dataset(repository).kite.writer() as writer:
         for row in rows("N1"):
             writer.write(row)
 
@@ -189,10 +189,10 @@ def test_a_store_that_fails_leaves_no_postings_or_all_of_them(nth: int):
 def test_postings_of_a_column_that_lost_its_index_meanwhile_are_left_out():
     repository = a_repository()
     dataset = a_dataset(repository)
-    with dataset.writer() as writer:
+    with dataset.kite.writer() as writer:
         for row in rows("N1"):
             writer.write(row)
-        repository.open("flights").drop_index("plane")
+        repository.open("flights").indices.drop("plane")
 
     assert set(state_of(repository).lists.postings) == {"id"}
     assert dataset.where("plane = 'N1'").count() == 3
@@ -201,11 +201,11 @@ def test_postings_of_a_column_that_lost_its_index_meanwhile_are_left_out():
 def test_values_of_a_field_that_was_dropped_and_added_again_are_not_those_of_the_new_one():
     repository = a_repository()
     dataset = a_dataset(repository, partition_by=())
-    writer = dataset.writer()
+    writer = dataset.kite.writer()
     writer.write({"id": 1, "plane": "old", "day": DAYS[0]})
     without = pa.schema([one for one in SCHEMA if one.name != "plane"])
     for schema, index in ((without, ["id"]), (SCHEMA, ["id", "plane"])):
-        dataset.update(lakebed.DatasetDescriptor(schema=schema, index=index), base=dataset.version)
+        dataset.evolve(lakebed.DatasetDescriptor(schema=schema, index=index), base=dataset.version)
 
     writer.close()
 
@@ -235,7 +235,7 @@ def test_rows_of_a_view_are_those_of_a_full_scan(parts: list[list[tuple]], wante
         (f"id = {wanted} OR plane IS NULL", lambda n, plane: n == wanted or plane is None),
         (f"id >= {wanted} AND plane = 'N1'", lambda n, plane: n >= wanted and plane == "N1"),
     ):
-        found = [(row["id"], row["plane"]) for row in dataset.where(text).reader()]
+        found = [(row["id"], row["plane"]) for row in dataset.where(text).kite.reader()]
         assert sorted(found, key=repr) == sorted(
             (one for one in everything if holds(*one)), key=repr
         )
@@ -316,9 +316,9 @@ def test_a_file_with_more_values_than_fit_into_memory_is_indexed_in_parts(monkey
     monkeypatch.setattr(postings_writer, "PART_BYTES", 1_000)
 
     for column in ("id", "plane"):
-        dataset.build_index(column)
+        dataset.indices.build(column)
 
-    ids, planes = dataset.indices()
+    ids, planes = dataset.indices.list()
     assert (ids.value_count, ids.pair_count, ids.is_complete) == (10_000, 10_000, True)
     assert (planes.value_count, planes.pair_count) == (700, 1_402)  # and null in both files
     assert len(ask(repository, Comparison("id", Op.EQ, 7_777)).found) == 1

@@ -187,7 +187,7 @@ def _change_often(dataset: lakebed.Dataset) -> None:
     dataset.overwrite([row(5) | {"price": -1.0}, row(5) | {"id": 11}])
     dataset.append([])
     dataset.overwrite([], dataset.where([[("word", "==", "wörd 2")]]))
-    with dataset.writer() as writer:
+    with dataset.kite.writer() as writer:
         writer.write(row(9))
 
 

@@ -85,13 +85,13 @@ def test_kartothek_looks_up_by_an_index_of_texts_after_every_commit(
         assert known == sorted(file_labels(words, where)), value
         assert kartothek.dispatch(tmp_path, "words", predicates=where) == known
         assert kartothek.ids(tmp_path, "words", where) == sorted(
-            one["id"] for one in words.where(where).reader()
+            one["id"] for one in words.where(where).kite.reader()
         )
 
 
 def file_labels(dataset: lakebed.Dataset, where: Dnf) -> list[str]:
     """Return the labels of the files that hold a match, by a look into each."""
-    ids = {one["id"] for one in dataset.where(where).reader()}
+    ids = {one["id"] for one in dataset.where(where).kite.reader()}
     location = Path(dataset.uri.removeprefix("file://")).parent
     held = [
         file.key
@@ -119,7 +119,7 @@ def test_what_kartothek_adds_beside_an_index_of_texts_is_found_by_both(kartothek
 
     where = [[("word", "==", row(100)["word"])]]
     expected = [n for n in (*range(60), 100, 101) if row(n)["word"] == row(100)["word"]]
-    assert sorted(one["id"] for one in words.where(where).reader()) == expected
+    assert sorted(one["id"] for one in words.where(where).kite.reader()) == expected
     assert kartothek.ids(tmp_path, "words", where) == expected
     assert "word" in kartothek.indices(tmp_path, "words")
     assert [one.operation for one in words.history()][-2:] == ["foreign", "append"]
@@ -145,7 +145,7 @@ def test_each_table_of_a_dataset_of_several_is_read(kartothek, tmp_path, head):
 
     for table, rows in TABLES.items():
         dataset = repository.open(f"several:{table}")
-        assert sorted(dataset.reader(), key=lambda one: one["id"]) == rows
+        assert sorted(dataset.kite.reader(), key=lambda one: one["id"]) == rows
         assert dataset.count() == len(rows)
         assert dataset.where("part = 'p1' AND id > 8").count() == len(
             [one for one in rows if one["part"] == "p1" and one["id"] > 8]
@@ -185,6 +185,6 @@ def test_plans_keep_the_files_that_kartothek_dispatches(kartothek, tmp_path):
         kept = {file.label for file in plan.files}
         dispatched = set(kartothek.dispatch(tmp_path, "theirs", predicates=where))
         assert kept == dispatched, where
-        assert sorted(one["id"] for one in theirs.where(where).reader()) == kartothek.ids(
+        assert sorted(one["id"] for one in theirs.where(where).kite.reader()) == kartothek.ids(
             tmp_path, "theirs", where
         )

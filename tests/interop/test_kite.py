@@ -90,16 +90,16 @@ def test_dataset_that_kite_wrote_is_adopted(kite: str, tmp_path: Path, file_form
         {"userId": number, "username": name, "seen": seen, "position": {"city": city}}
         for number, name, seen, city in USERS
     ]
-    by_id = sorted(users.reader(), key=lambda row: row["userId"])
+    by_id = sorted(users.kite.reader(), key=lambda row: row["userId"])
     assert by_id == sorted(expected, key=lambda row: row["userId"])
     assert users.descriptor.partition_by == lakebed.DatasetDescriptor(schema=SCHEMA).partition_by
     assert users.descriptor.properties == {"owner": "kite"}
     for user in expected:
         for condition in (
-            users.with_("userId", user["userId"]),
-            users.with_("username", user["username"]).with_("seen", user["seen"]),
+            users.kite.with_("userId", user["userId"]),
+            users.kite.with_("username", user["username"]).kite.with_("seen", user["seen"]),
         ):
-            assert (list(condition.reader()), len(condition.plan())) == ([user], 1)
+            assert (list(condition.kite.reader()), len(condition.plan())) == ([user], 1)
     assert [one for one in users.check().findings if one.severity != "note"] == []
     users.append(expected[:1])
-    assert users.with_("userId", 1234).count() == 2
+    assert users.kite.with_("userId", 1234).count() == 2

@@ -42,5 +42,5 @@ def test_its_garbage_collector_takes_the_delta_log_and_the_next_publication_make
 
     assert not list((tmp_path / "days" / "data" / "_delta_log").glob("*"))
     assert_shows(ICEBERG, days)
-    assert days.publish_delta().created
+    assert days.publish("delta").created
     assert_shows(DELTA, days)

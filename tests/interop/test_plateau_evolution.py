@@ -26,7 +26,7 @@ def dataset(repository: lakebed.Repository) -> lakebed.Dataset:
     number = {"name": "n", "type": "int"}
     dataset = repository.create("d", described(ID, number, GONE))
     dataset.append([{"id": 1, "n": 1, "gone": "old"}])
-    dataset.update(described(ID, number | {"type": "long"}, ADDED), base=dataset.version)
+    dataset.evolve(described(ID, number | {"type": "long"}, ADDED), base=dataset.version)
     dataset.append([{"id": 2, "n": 2**40, "added": "new"}])
     return dataset
 
@@ -52,7 +52,7 @@ def test_added_fields_are_null_in_old_files_and_dropped_ones_are_gone(
 def test_a_field_that_was_dropped_and_added_again_shows_the_old_values(
     plateau: Any, tmp_path: Path, dataset: lakebed.Dataset
 ) -> None:
-    dataset.update(described(ID, GONE), base=dataset.version)
+    dataset.evolve(described(ID, GONE), base=dataset.version)
 
     assert rows(plateau, tmp_path) == [{"id": 1, "gone": "old"}, {"id": 2, "gone": None}]
     assert dataset.arrow(["gone"]).column(0).to_pylist() == [None, None]

@@ -57,8 +57,8 @@ def make_flights(location: Path) -> lakebed.Dataset:
     for start in range(0, 60, 20):
         dataset.append(ROWS[start : start + 20])
     for column in INDEXED[3:]:
-        dataset.build_index(column)
-    dataset.compact_metadata()
+        dataset.indices.build(column)
+    dataset.compact(metadata=True)
     return dataset
 
 
@@ -141,7 +141,7 @@ def test_plateau_looks_up_by_index_after_every_commit(
         [[("large", "==", ROWS[3]["large"]), ("is_late", "==", True)]],
     ):
         dispatched = set(plateau.dispatch(tmp_path, "flights", predicates=where))
-        expected = sorted(one["id"] for one in flights.where(where).reader())
+        expected = sorted(one["id"] for one in flights.where(where).kite.reader())
         assert plateau.ids(tmp_path, "flights", predicates=where) == expected
         # What has no match is not opened by it, where one value is asked for.
         if len(where) == len(where[0]) == 1:
@@ -167,7 +167,7 @@ def test_plateau_updates_beside_an_index_of_large_texts_and_both_find_the_rows(
     where = [[("tail", "==", "N200")]]
     assert plateau.indices(tmp_path, "flights") == ["small", "tail"]
     assert plateau.ids(tmp_path, "flights", predicates=where) == [200, 201, 202]
-    assert sorted(one["id"] for one in flights.where(where).reader()) == [200, 201, 202]
+    assert sorted(one["id"] for one in flights.where(where).kite.reader()) == [200, 201, 202]
     assert len(flights.where(where).plan().files) == 3
 
 
@@ -187,14 +187,14 @@ def test_texts_of_an_index_are_of_the_type_that_both_others_read(lake: Path) -> 
 def test_what_plateau_adds_is_found_by_both(
     flights: lakebed.Dataset, tmp_path: Path, plateau: Any
 ) -> None:
-    flights.drop_index("tail")
+    flights.indices.drop("tail")
     new = {**row(200), "small": 77, "tail": "N200", "batch_id": 1}
 
     plateau.update(tmp_path, "flights", rows=[new])
 
     where = [[("small", "==", 77)]]
     assert plateau.ids(tmp_path, "flights", predicates=where) == [200]
-    assert [one["id"] for one in flights.where(where).reader()] == [200]
+    assert [one["id"] for one in flights.where(where).kite.reader()] == [200]
     assert flights.where([[("small", "==", ROWS[3]["small"])]]).count() == len(
         [one for one in ROWS if one["small"] == ROWS[3]["small"]]
     )
@@ -203,7 +203,7 @@ def test_what_plateau_adds_is_found_by_both(
 def test_plans_go_by_what_plateau_notes_of_its_own_files(
     flights: lakebed.Dataset, tmp_path: Path, plateau: Any
 ) -> None:
-    flights.drop_index("tail")
+    flights.indices.drop("tail")
     rows = [{**row(200 + n), "small": 77 + n, "batch_id": 1 + n} for n in range(3)]
     plateau.update(tmp_path, "flights", rows=rows)
 
@@ -213,7 +213,7 @@ def test_plans_go_by_what_plateau_notes_of_its_own_files(
     assert {value: len(one.files) for value, one in found.items()} == {78: 1, 79: 1, 1000: 0}
     assert flights.where("small = 78").count() == 1
     flights.append([{**row(300), "small": 78}])
-    assert sorted(one["id"] for one in flights.where("small = 78").reader()) == [201, 300]
+    assert sorted(one["id"] for one in flights.where("small = 78").kite.reader()) == [201, 300]
 
 
 def test_plateau_refuses_to_update_beside_an_index_of_texts_and_changes_nothing(
@@ -243,7 +243,7 @@ def test_what_plateau_calls_batch_id_is_a_column(
     )
 
     theirs = lakebed.open_repository(tmp_path).open("theirs")
-    found = {one["id"]: one["batch_id"] for one in theirs.reader()}
+    found = {one["id"]: one["batch_id"] for one in theirs.kite.reader()}
     assert found == {one["id"]: one["batch_id"] for one in rows}
     assert theirs.where("batch_id = 'b1'").count() == 5
     plan = theirs.where([[("tail", "==", "no such")]]).plan()
@@ -279,5 +279,5 @@ def test_plans_keep_the_files_that_plateau_dispatches(
     ):
         kept = {file.label for file in theirs.where(where).plan().files}
         assert kept == set(plateau.dispatch(tmp_path, "theirs", predicates=where)), where
-        found = sorted(one["id"] for one in theirs.where(where).reader())
+        found = sorted(one["id"] for one in theirs.where(where).kite.reader())
         assert found == plateau.ids(tmp_path, "theirs", predicates=where)

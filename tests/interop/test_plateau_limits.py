@@ -57,7 +57,7 @@ def test_boolean_key_reads_as_true_there(plateau, ask, tmp_path):
     theirs = plateau.read(tmp_path, "flights")
 
     assert values(theirs, "flag") == [True, True]
-    assert values(list(dataset.reader()), "flag") == [False, True]
+    assert values(list(dataset.kite.reader()), "flag") == [False, True]
     assert plateau.ids(tmp_path, "flights", [[("flag", "==", False)]]) == [1]
 
 
@@ -67,7 +67,7 @@ def test_null_in_a_text_key_is_a_word_there(plateau, ask, tmp_path):
     theirs = plateau.read(tmp_path, "flights")
 
     assert values(theirs, "word") == ["wörd 1", "__HIVE_DEFAULT_PARTITION__"]
-    assert values(list(both.dataset.reader()), "word") == ["wörd 1", None]
+    assert values(list(both.dataset.kite.reader()), "word") == ["wörd 1", None]
     assert both([[("word", "==", None)]]) == ([], [2])
     assert both([[("word", "==", "wörd 1")]]) == ([1], [1])
 
@@ -79,7 +79,7 @@ def test_null_in_a_typed_key_cannot_be_read_there(plateau, ask, tmp_path, column
     with pytest.raises(plateau.Error, match="__HIVE_DEFAULT_PARTITION__"):
         plateau.read(tmp_path, "flights")
 
-    assert values(list(both.dataset.reader()), column) == [row(1)[column], None]
+    assert values(list(both.dataset.kite.reader()), column) == [row(1)[column], None]
     assert both([[(column, "==", None)]])[1] == [2]
     # The rest of the row is theirs to read, as long as nobody asks for the key.
     assert values(plateau.read(tmp_path, "flights", columns=["id", "word"]), "word") == [
@@ -109,7 +109,7 @@ def test_whole_numbers_beside_nulls_are_floats_there(plateau, ask, tmp_path):
     theirs = plateau.read(tmp_path, "flights")
 
     assert values(theirs, "big") == [float(2**53), None]
-    assert values(list(both.dataset.reader()), "big") == [2**53 + 1, None]
+    assert values(list(both.dataset.kite.reader()), "big") == [2**53 + 1, None]
     for column in ("small", "big", "unsigned"):
         value = 2**53 + 1 if column == "big" else row(1)[column]
         assert both([[(column, "==", value)]]) == ("TypeError", [1])
@@ -138,7 +138,7 @@ def test_nan_is_null_there(plateau, ask, tmp_path):
     theirs = plateau.read(tmp_path, "flights")
 
     assert values(theirs, "price") == [None, None]
-    found = values(list(both.dataset.reader()), "price")
+    found = values(list(both.dataset.kite.reader()), "price")
     assert math.isnan(found[0])
     assert found[1] is None
     # Here NaN is the greatest, as in Spark. A column with NaN has no bounds in its data file, since

@@ -81,7 +81,7 @@ def heads(root: Path) -> list[str]:
 
 
 def entities(view: lakebed.View) -> list[dict[str, Any]]:
-    return sorted(view.reader(), key=lambda row: row["id"])
+    return sorted(view.kite.reader(), key=lambda row: row["id"])
 
 
 def ids(view: lakebed.View) -> list[int]:

@@ -273,8 +273,8 @@ def test_b14_nullable_source_works_and_null_has_a_partition_of_its_own(
 
     events.append([{"id": 1, "n": 2}, {"id": 2, "n": None}, {"id": 3, "n": None}])
 
-    assert len(events.partitions()) == 2
-    (null,) = [one for one in events.partitions() if set(one.values.values()) == {None}]
+    assert len(events.inspect.partitions()) == 2
+    (null,) = [one for one in events.inspect.partitions() if set(one.values.values()) == {None}]
     assert null.row_count == 2
     assert (ids(events), ids(events.where("n = 2"))) == ([1, 2, 3], [1])
     assert ids(events.where("n IS NULL")) == [2, 3]
@@ -292,7 +292,7 @@ def test_b15_nested_sources_give_partitions_and_prune(lake: Repository) -> None:
         ]
     )
 
-    assert len(events.partitions()) == 3
+    assert len(events.inspect.partitions()) == 3
     for text, expected in [
         ("position.latitude = 1.5", [1]),
         ("position.latitude > 2", [2]),
@@ -309,16 +309,16 @@ def test_b16_provided_partition_needs_a_value(lake: Repository) -> None:
 
     with pytest.raises(PartitionSpecError, match="'version'"):
         events.append([{"id": 0}])
-    with events.writer() as writer, pytest.raises(PartitionSpecError, match="'version'"):
+    with events.kite.writer() as writer, pytest.raises(PartitionSpecError, match="'version'"):
         writer.write({"id": 0})
     assert events.version == 0
 
-    events.with_("version", 6).append([{"id": 6}])
+    events.kite.with_("version", 6).append([{"id": 6}])
     seven = lakebed.open_uri(f"view:{events.uri}?version=7")
     assert isinstance(seven, View)
     seven.append([{"id": 7}])
 
-    assert [one.path for one in events.partitions()] == ["version=6", "version=7"]
+    assert [one.path for one in events.inspect.partitions()] == ["version=6", "version=7"]
     assert (ids(events), ids(seven)) == ([6, 7], [7])
 
 
@@ -343,7 +343,7 @@ def test_b17_what_lies_beside_the_files_of_the_head_is_not_read(tmp_path: Path) 
 
     assert ids(events) == ids(lake.open("events")) == [1]
     assert events.count() == 1
-    assert len(events.partitions()) == 1
+    assert len(events.inspect.partitions()) == 1
 
 
 # C. Views
@@ -377,7 +377,7 @@ def test_b19_refinements_read_exactly_what_fits_within_and_across_partitions(
     view = getattr(events, verb)("timestamp", bound)
 
     assert ids(view) == [i for i, one in enumerate(MOMENTS) if fits(millis(one), bound)]
-    narrower = getattr(events.with_("month", 9), verb)("timestamp", bound)
+    narrower = getattr(events.kite.with_("month", 9), verb)("timestamp", bound)
     assert ids(narrower) == [
         i for i, one in enumerate(MOMENTS) if fits(millis(one), bound) and "-09-" in one
     ]
@@ -387,11 +387,11 @@ def test_b20_field_that_no_partition_knows_filters(lake: Repository) -> None:
     events = lake.create("events", described(partition_by="hash(id, 3)"))
     events.append([{"id": i, "color": color} for i, color in enumerate(["green", "red", None] * 3)])
 
-    assert ids(events.with_("color", "green")) == [0, 3, 6]
-    assert ids(events.from_after("color", "green")) == [1, 4, 7]
-    assert ids(events.with_("color")) == [0, 1, 3, 4, 6, 7]
-    assert ids(events.with_("color", "green").with_("id_hash", 0)) == [0, 3, 6]
-    assert ids(events.with_("color", "green").with_("id_hash", 1)) == []
+    assert ids(events.kite.with_("color", "green")) == [0, 3, 6]
+    assert ids(events.kite.from_after("color", "green")) == [1, 4, 7]
+    assert ids(events.kite.with_("color")) == [0, 1, 3, 4, 6, 7]
+    assert ids(events.kite.with_("color", "green").kite.with_("id_hash", 0)) == [0, 3, 6]
+    assert ids(events.kite.with_("color", "green").kite.with_("id_hash", 1)) == []
 
 
 def test_b23_empty_directory_within_a_range_is_fine(tmp_path: Path) -> None:
@@ -403,10 +403,10 @@ def test_b23_empty_directory_within_a_range_is_fine(tmp_path: Path) -> None:
     (tmp_path / "events/data/year=2013/month=9/day=15").mkdir(parents=True)
     (tmp_path / "events/data/year=2013/month=10").mkdir(parents=True)
 
-    events.with_("day", 13).delete()
+    events.kite.with_("day", 13).delete()
 
-    assert ids(events.from_("timestamp", millis(days[0]))) == [0, 2]
-    assert events.from_("timestamp", millis("2013-09-15")).is_empty()
+    assert ids(events.kite.from_("timestamp", millis(days[0]))) == [0, 2]
+    assert events.kite.from_("timestamp", millis("2013-09-15")).kite.is_empty()
 
 
 def test_b26_delete_takes_partitions_out_and_leaves_the_dataset(lake: Repository) -> None:
@@ -416,20 +416,20 @@ def test_b26_delete_takes_partitions_out_and_leaves_the_dataset(lake: Repository
     events.append([{"id": i, "timestamp": millis(one)} for i, one in enumerate(MOMENTS)])
     last_of_day = millis("2013-09-12T23:59:59.999")
 
-    aligned = events.to("timestamp", last_of_day).delete()
+    aligned = events.kite.to("timestamp", last_of_day).delete()
 
     assert aligned is not None
     assert aligned.files_added == ()
-    assert (ids(events), len(events.partitions())) == (list(range(6, 12)), 2)
-    assert events.to("timestamp", last_of_day).delete() is None
+    assert (ids(events), len(events.inspect.partitions())) == (list(range(6, 12)), 2)
+    assert events.kite.to("timestamp", last_of_day).delete() is None
 
-    across = events.to("timestamp", millis("2013-09-13T12:30:00")).delete()
+    across = events.kite.to("timestamp", millis("2013-09-13T12:30:00")).delete()
 
     assert across is not None
     assert len(across.files_added) == 1
     assert ids(events) == list(range(8, 12))
     events.delete(events)
-    assert (events.partitions(), events.count(), events.delete(events)) == ((), 0, None)
+    assert (events.inspect.partitions(), events.count(), events.delete(events)) == ((), 0, None)
     assert lake.exists("events")
     assert ids(events.at(version=1)) == list(range(12))
 
@@ -450,7 +450,7 @@ def test_b31_life_of_a_dataset(tmp_path: Path) -> None:
     assert (lake.list(), below.list()) == (["events", "other"], ["events"])
     assert lake.open("events").descriptor == created.descriptor
     updated = described(properties={"owner": "ops"})
-    created.update(updated, base=created.version)
+    created.evolve(updated, base=created.version)
     assert lake.open("events").descriptor == updated
 
     lake.drop("events")
@@ -471,7 +471,7 @@ def test_b32_what_is_there_twice_or_not_at_all_is_an_error(lake: Repository) -> 
     for call in (
         lambda: lake.open("events"),
         lambda: lake.drop("events"),
-        lambda: events.update(described(properties={"owner": "ops"}), base=events.version),
+        lambda: events.evolve(described(properties={"owner": "ops"}), base=events.version),
     ):
         with pytest.raises(DatasetNotFoundError, match="'events'"):
             call()
@@ -519,7 +519,7 @@ def test_b42_whole_replacement_takes_out_what_the_data_lacks(lake: Repository) -
 
 def test_b43_modes_of_a_job(lake: Repository) -> None:
     events = lake.create("events", described(partition_by="color"))
-    green = events.with_("color", "green")
+    green = events.kite.with_("color", "green")
 
     green.append([{"id": 1, "color": "green"}], if_not_empty="error")
     with pytest.raises(AlreadyExistsError):
@@ -529,8 +529,8 @@ def test_b43_modes_of_a_job(lake: Repository) -> None:
     green.overwrite([{"id": 4, "color": "green"}])
     assert ids(green) == [4]
 
-    red = events.with_("color", "red")
-    red.signal_ready()
+    red = events.kite.with_("color", "red")
+    red.kite.signal_ready()
     with pytest.raises(AlreadyExistsError):
         red.append([{"id": 5, "color": "red"}], if_not_empty="error")
 
@@ -538,16 +538,16 @@ def test_b43_modes_of_a_job(lake: Repository) -> None:
 def test_b44_job_signals_its_view_and_not_the_dataset(lake: Repository) -> None:
     # In Lakebed the job says so itself, after the commit: a commit alone signals nothing.
     events = lake.create("events", described(partition_by="color"))
-    green = events.with_("color", "green")
+    green = events.kite.with_("color", "green")
 
     green.append([{"id": 1, "color": "green"}])
-    assert not green.is_ready()
-    green.signal_ready()
+    assert not green.kite.is_ready()
+    green.kite.signal_ready()
 
-    assert green.is_ready()
-    assert lake.open("events").with_("color", "green").is_ready()
-    assert not events.is_ready()
-    assert not events.with_("color", "red").is_ready()
+    assert green.kite.is_ready()
+    assert lake.open("events").kite.with_("color", "green").kite.is_ready()
+    assert not events.kite.is_ready()
+    assert not events.kite.with_("color", "red").kite.is_ready()
 
 
 # F. Validation
@@ -599,7 +599,7 @@ def test_b45_calendar_takes_whole_numbers_of_both_sizes(lake: Repository, kind: 
 
     events.append([{"t": 1384912178, "id": 1}])
 
-    assert [one.path for one in events.partitions()] == ["year=2013"]
+    assert [one.path for one in events.inspect.partitions()] == ["year=2013"]
 
 
 def test_b46_partition_field_with_an_illegal_name_is_refused() -> None:
@@ -610,15 +610,18 @@ def test_b46_partition_field_with_an_illegal_name_is_refused() -> None:
 
 def test_b47_signal_of_several_fields_has_them_in_order(lake: Repository) -> None:
     events = lake.create("events", described())
-    view = events.with_("id", 3, 2, 7).to_before("color", "red")
-    assert view.ready_at() is None  # Kite: -1
+    view = events.kite.with_("id", 3, 2, 7).kite.to_before("color", "red")
+    assert view.kite.ready_at() is None  # Kite: -1
 
-    view.signal_ready()
+    view.kite.signal_ready()
 
     assert [info.key for info in lake.store.list("events/signals")] == [
         "events/signals/color=(,red)&id=2,3,7"
     ]
-    assert events.to_before("color", "red").with_("id", 7, 2, 3).ready_at() == view.ready_at()
+    assert (
+        events.kite.to_before("color", "red").kite.with_("id", 7, 2, 3).kite.ready_at()
+        == view.kite.ready_at()
+    )
 
 
 # G. Command line

@@ -104,7 +104,7 @@ def test_d01_range_that_ends_on_a_bound_leaves_it_out(text: str, expected: list[
     view = events.where(text)
 
     assert ids(view) == expected
-    assert not view.is_aligned()
+    assert not view.kite.is_aligned()
     view.delete()
     assert ids(events) == [3, 4]
 
@@ -125,7 +125,7 @@ def test_d02_part_of_a_calendar_without_its_year_loses_and_adds_nothing(part: st
     february = events.where("ts >= '2013-02-01' AND ts < '2013-03-01'")
 
     assert (ids(winter), ids(february)) == ([1, 2, 3], [3])
-    assert not february.is_aligned()
+    assert not february.kite.is_aligned()
     february.delete()
     assert ids(events) == [0, 1, 2, 4]
 
@@ -169,14 +169,14 @@ def test_d05_text_has_one_hash_whatever_it_was_read_from(text: str, tmp_path: Pa
     path = tmp_path / "events.avro"
     with path.open("wb") as file:
         fastavro.writer(file, SCHEMA, [{"id": 1, "s": text}])
-    with path.open("rb") as file, events.writer() as writer:
+    with path.open("rb") as file, events.kite.writer() as writer:
         for record in fastavro.reader(file):
             writer.write(record)
     events.append([{"id": 2, "s": text}])
     events.load([path])
 
-    assert len(events.partitions()) == 1
-    assert ids(events.with_("s", text)) == [1, 1, 2]
+    assert len(events.inspect.partitions()) == 1
+    assert ids(events.kite.with_("s", text)) == [1, 1, 2]
 
 
 def test_d05_hash_is_of_utf_16_units() -> None:
@@ -203,7 +203,7 @@ def test_d06_nothing_is_hidden_by_its_name() -> None:
 @pytest.mark.parametrize("partition_by", ["", "hash(id, 1)"])
 def test_d08_files_roll_with_and_without_partitions(partition_by: str) -> None:
     events = create(partition_by)
-    with events.with_options(write=WriteOptions(target_bytes=20_000)).writer() as writer:
+    with events.with_options(write=WriteOptions(target_bytes=20_000)).kite.writer() as writer:
         for number in range(20_000):
             writer.write({"id": number, "s": f"{number * 2654435761 % 2**32:x}"})
 
@@ -222,7 +222,7 @@ def test_d12_writer_of_many_partitions_that_fails_to_close_leaves_nothing(
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by="s")
     events = Repository(store).create("events", descriptor)
     failing = FailingStore(store, fail_on="put", nth=nth, landed=landed)
-    writer = Repository(failing).open("events").with_options(commit=QUICK).writer()
+    writer = Repository(failing).open("events").with_options(commit=QUICK).kite.writer()
     for n, s in enumerate("abcdef"):
         writer.write({"id": n, "s": s})
 
@@ -248,7 +248,7 @@ def test_d13_sizes_are_of_the_files_of_the_dataset_alone(tmp_path: Path) -> None
     for name in (".hidden.tmp", "_temporary", "other.parquet"):
         (tmp_path / file.key).with_name(name).write_bytes(b"x" * 1_000)
 
-    (partition,) = lake.open("events").partitions()
+    (partition,) = lake.open("events").inspect.partitions()
 
     assert partition.size_bytes == file.size_bytes == size
 

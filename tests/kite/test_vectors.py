@@ -104,7 +104,7 @@ def test_v04_directory_of_a_day(lake: Repository) -> None:
     (file,) = events.files()
     pattern = rf"events/data/year=2013/month=9/day=12/batch_id={commit.batch_id}/part-\w+\.avro"
     assert re.fullmatch(pattern, file.key)
-    assert events.partitions()[0].values == {"year": 2013, "month": 9, "day": 12}
+    assert events.inspect.partitions()[0].values == {"year": 2013, "month": 9, "day": 12}
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_v04_every_text_has_a_directory_and_comes_back(
 
     events.append([{"id": 1, "color": value}])
 
-    (partition,) = events.partitions()
+    (partition,) = events.inspect.partitions()
     assert partition.path == f"color_copy={level}"
     assert partition.values == {"color_copy": value}
     assert (tmp_path / "events" / "data" / partition.path).is_dir()
-    assert events.with_("color_copy", value).arrow(["color"])["color"].to_pylist() == [value]
+    assert events.kite.with_("color_copy", value).arrow(["color"])["color"].to_pylist() == [value]
 
 
 # Alignment, as what a delete rewrites
@@ -161,12 +161,12 @@ def test_v06_ends_of_a_day_to_the_millisecond(
     days = [millis("2013-09-12T23:59:58.500"), millis("2013-10-12T00:00:30.000")]
     hours = [millis("2013-09-12T05:00:00.000"), millis("2013-10-12T05:00:00.000")]
     events.append([{"id": i, "timestamp": one} for i, one in enumerate([*days, *hours])])
-    view = events.to("timestamp", millis(stop))
-    view = view if start is None else view.from_("timestamp", millis(start))
+    view = events.kite.to("timestamp", millis(stop))
+    view = view if start is None else view.kite.from_("timestamp", millis(start))
 
     commit = view.delete()
 
-    assert view.is_aligned() is is_aligned
+    assert view.kite.is_aligned() is is_aligned
     assert commit is not None
     assert (commit.files_added == ()) is is_aligned
     assert events.count() == (2 if is_aligned else 3)
@@ -186,29 +186,29 @@ def test_v07_dataset_has_the_uri_of_its_repository_and_its_name(tmp_path: Path) 
     assert isinstance(lake, Repository)
     events = lake.create("test-name", DatasetDescriptor(schema=SCHEMA))
 
-    assert events.dataset_uri == f"dataset:{lake.uri}/test-name"
-    for uri in (events.dataset_uri, f"dataset:file:{tmp_path}/datasets/ns/test-name"):
+    assert events.kite.uri == f"dataset:{lake.uri}/test-name"
+    for uri in (events.kite.uri, f"dataset:file:{tmp_path}/datasets/ns/test-name"):
         opened = lakebed.open_uri(uri)
         assert isinstance(opened, Dataset)
-        assert opened.is_of(events)
+        assert opened.kite.is_of(events)
 
 
 def test_v07_constraints_have_kites_forms(lake: Repository) -> None:
     events = create(lake)
-    ranges = events.from_("timestamp", 0).to_before("timestamp", 5)
+    ranges = events.kite.from_("timestamp", 0).kite.to_before("timestamp", 5)
 
     for view, query in [
         (
-            ranges.from_after("color", "green").to("color", "red"),
+            ranges.kite.from_after("color", "green").kite.to("color", "red"),
             "timestamp=[0,5)&color=(green,red]",
         ),
-        (events.with_("color", "", "orange"), "color=,orange"),
-        (events.with_("color", "a", "b", ""), "color=a,b,"),
-        (events.with_("ratio", 34.0, 5.6), "ratio=34.0,5.6"),
-        (events.with_("value", 45, 123), "value=45,123"),
+        (events.kite.with_("color", "", "orange"), "color=,orange"),
+        (events.kite.with_("color", "a", "b", ""), "color=a,b,"),
+        (events.kite.with_("ratio", 34.0, 5.6), "ratio=34.0,5.6"),
+        (events.kite.with_("value", 45, 123), "value=45,123"),
     ]:
-        assert view.view_uri == f"view:{events.uri}?{query}"
-        opened = lakebed.open_uri(view.view_uri)
+        assert view.kite.uri == f"view:{events.uri}?{query}"
+        opened = lakebed.open_uri(view.kite.uri)
         assert isinstance(opened, lakebed.View)
         assert opened.constraint == view.constraint
 

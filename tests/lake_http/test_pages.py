@@ -45,7 +45,7 @@ def repository(tmp_path_factory):
         rows = [{"day": day, "name": "x", "n": place} for place, day in enumerate(days)]
         dataset.append(rows, run=f"month-{month}")
     dataset.append([{"day": dt.date(2013, 1, 1), "name": HOSTILE, "n": 1}], run=HOSTILE)
-    dataset.protect(version=2, reason=HOSTILE)
+    dataset.protections.add(version=2, reason=HOSTILE)
     repository.create("empty", lakebed.DatasetDescriptor(schema=SCHEMA))
     return repository
 
@@ -141,7 +141,7 @@ def test_lake_and_dataset_tell_what_the_repository_does(client, repository) -> N
         commit.version for commit in reversed(dataset.history())
     ]
     assert {row["partition"]: int(row["rows"]) for row in page.rows("Partitions")} == {
-        partition.path: partition.row_count for partition in dataset.partitions()
+        partition.path: partition.row_count for partition in dataset.inspect.partitions()
     }
 
 
@@ -242,7 +242,7 @@ def test_question_that_is_none_is_told_with_its_hint(client, question) -> None:
 
 def test_record_tells_its_metadata_and_what_became_of_the_file(client, archive, ingested) -> None:
     record = archive.record("rows")
-    (source,) = ingested.sources()
+    (source,) = ingested.sources.list()
     (batch,) = ingested.batches()
 
     page = shown(client, "/archive/files/rows")

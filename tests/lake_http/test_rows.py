@@ -295,7 +295,7 @@ def test_condition_of_a_partition_selects_it(repository) -> None:
     dataset = repository["d"]
     levels = dataset._source.load().state.layout.partition_level_types
 
-    for partition in dataset.partitions():
+    for partition in dataset.inspect.partitions():
         assert dataset.where(condition_of(partition.path, levels)).count() == partition.row_count
 
 

@@ -29,8 +29,8 @@ def dataset() -> Dataset:
 CALLS: dict[str, Callable[[Any], object]] = {
     "run is 5": lambda d: d.append(ROWS, run=5),
     "run is 7": lambda d: d.load(__file__, "json", run=7),
-    "run is 8": lambda d: d.writer(run=8),
-    "run is 9": lambda d: d.stage(ROWS, run=9),
+    "run is 8": lambda d: d.kite.writer(run=8),
+    "run is 9": lambda d: d.staged.add(ROWS, run=9),
     "write is 5": lambda d: d.with_options(write=5).append(ROWS),
     "options is 6": lambda d: d.load(__file__, "json", options=6),
     "commit is 5": lambda d: d.with_options(commit=5).overwrite(ROWS),
@@ -47,11 +47,11 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "spark is False, which is not a session": lambda d: d.compact(spark=False),
     "version is '3'": lambda d: d.at(version="3"),
     "version is '4'": lambda d: d.rollback(version="4"),
-    "version is '5'": lambda d: d.protect(version="5", reason="audit"),
+    "version is '5'": lambda d: d.protections.add(version="5", reason="audit"),
     "batch_id is 'x'": lambda d: d.at(batch_id="x"),
     "'soon' is not a time": lambda d: d.at(time="soon"),
-    "reason is 5": lambda d: d.protect(version=1, reason=5),
-    "until is 'Friday'": lambda d: d.protect(version=1, reason="audit", until="Friday"),
+    "reason is 5": lambda d: d.protections.add(version=1, reason=5),
+    "until is 'Friday'": lambda d: d.protections.add(version=1, reason="audit", until="Friday"),
     "The location is None": lambda _: lakebed.open_repository(None),  # type: ignore[arg-type]
     "index is 5": lambda d: DatasetDescriptor(schema=d.schema, index=5),  # type: ignore[arg-type]
     "index names None, which is not a text": lambda d: DatasetDescriptor(

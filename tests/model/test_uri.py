@@ -57,43 +57,50 @@ def dataset(lake: Repository) -> Dataset:
 
 
 def query_of(view: View) -> str:
-    return view.view_uri.partition("?")[2]
+    return view.kite.uri.partition("?")[2]
 
 
 # Golden forms
 
 FORMS: list[tuple[Callable[[Dataset], View], str]] = [
-    (lambda d: d.with_("value", 7, 14), "value=7,14"),
-    (lambda d: d.with_("value"), "value=exists()"),
-    (lambda d: d.with_("color", ""), "color=in()"),
-    (lambda d: d.with_("color", "", "orange"), "color=,orange"),
-    (lambda d: d.with_("color", "a", "b", ""), "color=a,b,"),
-    (lambda d: d.with_("color", "a,b"), "color=a%2Cb"),
-    (lambda d: d.with_("color", "John Doe", "a+b", "~*é"), "color=John+Doe,a%2Bb,%7E*%C3%A9"),
-    (lambda d: d.with_("color", "exists()", "[a,b)"), "color=exists%28%29,%5Ba%2Cb%29"),
-    (lambda d: d.with_("ratio", 34.0, 5.5), "ratio=34.0,5.5"),
-    (lambda d: d.with_("flag", True, False), "flag=true,false"),
-    (lambda d: d.with_("blob", b"abc"), "blob=BmFiYw"),
-    (lambda d: d.with_("blob", b""), "blob=AA"),
+    (lambda d: d.kite.with_("value", 7, 14), "value=7,14"),
+    (lambda d: d.kite.with_("value"), "value=exists()"),
+    (lambda d: d.kite.with_("color", ""), "color=in()"),
+    (lambda d: d.kite.with_("color", "", "orange"), "color=,orange"),
+    (lambda d: d.kite.with_("color", "a", "b", ""), "color=a,b,"),
+    (lambda d: d.kite.with_("color", "a,b"), "color=a%2Cb"),
+    (lambda d: d.kite.with_("color", "John Doe", "a+b", "~*é"), "color=John+Doe,a%2Bb,%7E*%C3%A9"),
+    (lambda d: d.kite.with_("color", "exists()", "[a,b)"), "color=exists%28%29,%5Ba%2Cb%29"),
+    (lambda d: d.kite.with_("ratio", 34.0, 5.5), "ratio=34.0,5.5"),
+    (lambda d: d.kite.with_("flag", True, False), "flag=true,false"),
+    (lambda d: d.kite.with_("blob", b"abc"), "blob=BmFiYw"),
+    (lambda d: d.kite.with_("blob", b""), "blob=AA"),
     (
-        lambda d: d.from_("timestamp", 0).to_before("timestamp", 9).from_after("color", "green"),
+        lambda d: (
+            d.kite.from_("timestamp", 0)
+            .kite.to_before("timestamp", 9)
+            .kite.from_after("color", "green")
+        ),
         "timestamp=[0,9)&color=(green,)",
     ),
-    (lambda d: d.from_after("color", "green").to("color", "red"), "color=(green,red]"),
-    (lambda d: d.to("value", 12), "value=(,12]"),
-    (lambda d: d.from_("ts", dt.datetime(2013, 6, 1, tzinfo=UTC)), "ts=[2013-06-01T00:00:00Z,)"),
-    (lambda d: d.from_("wall", dt.datetime(2013, 6, 1)), "wall=[2013-06-01T00:00:00,)"),
-    (lambda d: d.with_("dt", dt.date(2013, 6, 1)), "dt=2013-06-01"),
-    (lambda d: d.with_("price", Decimal("-1.50")), "price=-1.50"),
-    (lambda d: d.from_("x", 1e30), "x=[1e%2B30,)"),
-    (lambda d: d.with_("x", float("nan"), float("-inf")), "x=nan,-inf"),
-    (lambda d: d.from_("position.latitude", 5), "position.latitude=[5.0,)"),
-    (lambda d: d.with_("where", 1), "where=1"),
+    (lambda d: d.kite.from_after("color", "green").kite.to("color", "red"), "color=(green,red]"),
+    (lambda d: d.kite.to("value", 12), "value=(,12]"),
+    (
+        lambda d: d.kite.from_("ts", dt.datetime(2013, 6, 1, tzinfo=UTC)),
+        "ts=[2013-06-01T00:00:00Z,)",
+    ),
+    (lambda d: d.kite.from_("wall", dt.datetime(2013, 6, 1)), "wall=[2013-06-01T00:00:00,)"),
+    (lambda d: d.kite.with_("dt", dt.date(2013, 6, 1)), "dt=2013-06-01"),
+    (lambda d: d.kite.with_("price", Decimal("-1.50")), "price=-1.50"),
+    (lambda d: d.kite.from_("x", 1e30), "x=[1e%2B30,)"),
+    (lambda d: d.kite.with_("x", float("nan"), float("-inf")), "x=nan,-inf"),
+    (lambda d: d.kite.from_("position.latitude", 5), "position.latitude=[5.0,)"),
+    (lambda d: d.kite.with_("where", 1), "where=1"),
     (lambda d: d.where("value IS NULL"), "@where=value+IS+NULL"),
     (lambda d: d.where("value != 1 OR color = 'a'"), "@where=value+%21%3D+1+OR+color+%3D+%27a%27"),
-    (lambda d: d.from_("color", ""), "@where=color+%3E%3D+%27%27"),
+    (lambda d: d.kite.from_("color", ""), "@where=color+%3E%3D+%27%27"),
     (lambda d: d.where("FALSE"), "@where=FALSE"),
-    (lambda d: d.with_("value", 5).where("flag IS NULL"), "value=5&@where=flag+IS+NULL"),
+    (lambda d: d.kite.with_("value", 5).where("flag IS NULL"), "value=5&@where=flag+IS+NULL"),
     (lambda d: d, ""),
 ]
 
@@ -105,11 +112,11 @@ def test_view_has_its_form_and_is_opened_by_it(
     view = refine(dataset)
 
     assert query_of(view) == query
-    opened = open_uri(view.view_uri)
+    opened = open_uri(view.kite.uri)
     assert isinstance(opened, View)
     assert str(opened.constraint) == str(view.constraint)
-    assert opened.view_uri == view.view_uri
-    assert opened.is_of(dataset)
+    assert opened.kite.uri == view.kite.uri
+    assert opened.kite.is_of(dataset)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +144,12 @@ def test_other_ways_to_write_a_constraint(dataset: Dataset, query: str, sql: str
 
 
 def test_normalised_form_does_not_depend_on_the_order(dataset: Dataset) -> None:
-    one = dataset.with_("value", 45, 123).from_("color", "a").where("flag IS NULL OR x = 1")
-    other = dataset.where("flag IS NULL OR x = 1").from_("color", "a").with_("value", 123, 45)
+    one = (
+        dataset.kite.with_("value", 45, 123).kite.from_("color", "a").where("flag IS NULL OR x = 1")
+    )
+    other = (
+        dataset.where("flag IS NULL OR x = 1").kite.from_("color", "a").kite.with_("value", 123, 45)
+    )
 
     forms = {view_query(view.constraint, normalised=True) for view in (one, other)}
 
@@ -186,13 +197,13 @@ def test_every_view_that_refinements_make_comes_back(refinements: list[Any]) -> 
         except PredicateError:
             continue  # outside the view so far
 
-    address = parse_uri(view.view_uri)
+    address = parse_uri(view.kite.uri)
 
     opened = parse_constraints(address.constraints, TYPES)
     # As text, since a NaN does not equal itself. What only SQL can say comes last.
     found, wanted = (list(map(repr, conjuncts(one))) for one in (opened, view.constraint))
     assert sorted(found) == sorted(wanted)
-    assert found == wanted or "@where" in view.view_uri
+    assert found == wanted or "@where" in view.kite.uri
 
 
 SAMPLES: dict[str, list[Any]] = {
@@ -210,11 +221,11 @@ SAMPLES: dict[str, list[Any]] = {
 def test_every_view_that_sql_makes_comes_back(predicate: Predicate) -> None:
     view = WIDEST.where(bind(predicate, TYPES))
 
-    opened = WIDEST.where(parse_constraints(parse_uri(view.view_uri).constraints, TYPES))
+    opened = WIDEST.where(parse_constraints(parse_uri(view.kite.uri).constraints, TYPES))
 
     # The order of the conditions may be another; their form is the same from then on.
-    again = WIDEST.where(parse_constraints(parse_uri(opened.view_uri).constraints, TYPES))
-    assert again.view_uri == opened.view_uri
+    again = WIDEST.where(parse_constraints(parse_uri(opened.kite.uri).constraints, TYPES))
+    assert again.kite.uri == opened.kite.uri
     normalised = [view_query(one.constraint, normalised=True) for one in (view, opened)]
     assert normalised[0] == normalised[1]
 
@@ -227,12 +238,15 @@ def test_repository_and_dataset_come_back(tmp_path: Path) -> None:
     dataset = lake.create("flights", DESCRIPTOR)
 
     assert lake.repo_uri == f"repo:{lake.uri}"
-    assert dataset.dataset_uri == f"dataset:{lake.uri}/flights"
+    assert dataset.kite.uri == f"dataset:{lake.uri}/flights"
     assert open_uri(lake.repo_uri).list() == ["flights"]  # type: ignore[union-attr]
-    opened = open_uri(dataset.dataset_uri)
+    opened = open_uri(dataset.kite.uri)
     assert isinstance(opened, Dataset)
-    assert opened.is_of(dataset)
-    assert str(open_uri(dataset.with_("value", 1).view_uri)) == "<View of 'flights': value IN (1)>"
+    assert opened.kite.is_of(dataset)
+    assert (
+        str(open_uri(dataset.kite.with_("value", 1).kite.uri))
+        == "<View of 'flights': value IN (1)>"
+    )
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}", "file:{}///"])
@@ -261,14 +275,14 @@ def test_version_of_an_older_state_is_kept(dataset: Dataset) -> None:
     dataset.append([{"ts": None, "value": 2}])
     past = dataset.at(version=1)
 
-    assert past.dataset_uri.endswith("/test-name?@version=1")
-    assert past.with_("value", 1, 2).view_uri.endswith("?value=1,2&@version=1")
-    for uri in (past.dataset_uri, past.with_("value", 1, 2).view_uri):
+    assert past.kite.uri.endswith("/test-name?@version=1")
+    assert past.kite.with_("value", 1, 2).kite.uri.endswith("?value=1,2&@version=1")
+    for uri in (past.kite.uri, past.kite.with_("value", 1, 2).kite.uri):
         opened = open_uri(uri)
         assert isinstance(opened, View)
         assert opened.count() == 1
     with pytest.raises(VersionNotFoundError):
-        open_uri(f"{dataset.dataset_uri}?@version=9")
+        open_uri(f"{dataset.kite.uri}?@version=9")
 
 
 # Refusals
@@ -337,7 +351,7 @@ def test_what_is_no_uri_is_refused(uri: str, message: str) -> None:
 
 def test_missing_dataset_is_named(dataset: Dataset) -> None:
     with pytest.raises(DatasetNotFoundError, match="test-name"):
-        open_uri(f"{dataset.dataset_uri}s")
+        open_uri(f"{dataset.kite.uri}s")
 
 
 def test_view_without_constraint_has_the_uri_of_its_dataset() -> None:
@@ -345,7 +359,7 @@ def test_view_without_constraint_has_the_uri_of_its_dataset() -> None:
     schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
     numbers = repository.create("numbers", lakebed.DatasetDescriptor(schema=schema))
 
-    assert numbers.view_uri == numbers.dataset_uri == "dataset:memory://unconstrained/numbers"
-    assert numbers.at(version=0).view_uri == numbers.at(version=0).dataset_uri
-    assert numbers.from_("n", 3).view_uri.startswith("view:")
-    assert lakebed.open_uri(numbers.view_uri).view_uri == numbers.view_uri
+    assert numbers.kite.uri == numbers.kite.uri == "dataset:memory://unconstrained/numbers"
+    assert numbers.at(version=0).kite.uri == numbers.at(version=0).kite.uri
+    assert numbers.kite.from_("n", 3).kite.uri.startswith("view:")
+    assert lakebed.open_uri(numbers.kite.uri).kite.uri == numbers.kite.uri

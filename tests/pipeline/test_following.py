@@ -58,7 +58,7 @@ def wait_until(is_so) -> None:
 
 
 def numbers_of(declared) -> list[int]:
-    return sorted(row["n"] for row in declared.dataset().reader())
+    return sorted(row["n"] for row in declared.dataset().kite.reader())
 
 
 def test_files_are_read_as_they_come_and_each_once(declared, incoming):

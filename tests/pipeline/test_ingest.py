@@ -52,7 +52,9 @@ def test_good_lines_become_one_batch_and_the_others_go_to_quarantine_with_their_
     report = raw.ingest.run()
 
     assert raw.rows() == [(0, n) for n in range(10)] + [(1, n) for n in range(5)]
-    (reject,) = lakebed.open_repository(raw.directory / "lake").open("events_quarantine").reader()
+    (reject,) = (
+        lakebed.open_repository(raw.directory / "lake").open("events_quarantine").kite.reader()
+    )
     assert (reject["line"], reject["line_number"]) == (b"damaged 0 1", 11)
     assert (reject["source_file"], reject["run"]) == (first.url, "events")
     assert reject["reason"]
@@ -249,13 +251,13 @@ def test_it_is_known_which_files_went_into_which_batch_and_the_reverse(raw) -> N
 
     assert one.commit is not None
     assert two.commit is not None
-    (source,) = raw.events.sources(batch_id=one.commit.batch_id)
+    (source,) = raw.events.sources.list(batch_id=one.commit.batch_id)
     assert (source.location, source.file_id) == (first.url, first.id)
     assert (source.row_count, source.rejected_count, source.run) == (4, 1, "events")
     assert (source.what, source.where, source.start) == ("events", "box", first.start)
     assert raw.ingest.batches_of(first.id) == (one.commit.batch_id,)
     assert raw.ingest.batches_of(again.url) == (two.commit.batch_id,)
-    assert [file.file_id for file in raw.events.at(version=1).sources()] == [first.id]
+    assert [file.file_id for file in raw.events.at(version=1).sources.list()] == [first.id]
     assert raw.ingest.batches_of("nothing") == ()
 
 
@@ -266,7 +268,7 @@ def test_what_was_read_is_known_over_many_commits(raw) -> None:
         raw.ingest.run()
         raw.events.append([{"day": 99, "kind": "a", "n": day}])
 
-    assert len(raw.events.sources()) == 12
+    assert len(raw.events.sources.list()) == 12
     assert raw.ingest.run().unchanged_count == 12
 
 
@@ -333,7 +335,7 @@ def test_a_file_whose_rows_were_compacted_or_promoted_is_replaced_all_the_same(
         raw.ingest.run()
     raw.events.append([{"day": 9, "kind": "a", "n": 9}])
     raw.events.compact(sort_by=sort_by)
-    raw.events.promote({"kind": "*"})
+    raw.events.dimensions.promote({"kind": "*"})
     assert len(raw.events.history()) == 7
     raw.push(1, lines(1, range(2)))
 
@@ -505,7 +507,7 @@ def test_a_file_with_another_schema_goes_to_quarantine_as_a_whole(tmp_path) -> N
 
     assert (report.row_count, report.rejected_count) == (2, 1)
     quarantine = lakebed.open_repository(tmp_path / "lake").open("numbers_quarantine")
-    (reject,) = quarantine.reader()
+    (reject,) = quarantine.kite.reader()
     assert reject["source_file"].endswith("bad.parquet")
     assert "'m'" in reject["reason"]
 
@@ -527,7 +529,7 @@ def test_a_file_of_a_folder_is_read_again_when_it_has_changed(tmp_path) -> None:
     report = ingest.run()
 
     assert (report.file_count, report.replaced_count) == (1, 1)
-    assert sorted(row["n"] for row in ingest.dataset().reader()) == [3, 4]
+    assert sorted(row["n"] for row in ingest.dataset().kite.reader()) == [3, 4]
 
 
 def numbers_of(folder, paths, name: str = "numbers") -> Ingest:
@@ -540,7 +542,7 @@ def numbers_of(folder, paths, name: str = "numbers") -> Ingest:
 
 
 def numbers_in(ingest: Ingest) -> list[int]:
-    return sorted(row["n"] for row in ingest.dataset().reader())
+    return sorted(row["n"] for row in ingest.dataset().kite.reader())
 
 
 def test_a_declaration_run_from_another_folder_reads_nothing_again(tmp_path, monkeypatch) -> None:
@@ -633,8 +635,10 @@ def test_a_damaged_file_is_set_aside_as_a_whole_and_read_when_it_is_mended(
 
     assert raw.rows() == [(1, 0), (1, 1)]
     assert (report.file_count, report.row_count, report.rejected_count) == (1, 2, 2)
-    assert [one.location for one in raw.events.sources()] != [record.url]
-    rejects = lakebed.open_repository(raw.directory / "lake").open("events_quarantine").reader()
+    assert [one.location for one in raw.events.sources.list()] != [record.url]
+    rejects = (
+        lakebed.open_repository(raw.directory / "lake").open("events_quarantine").kite.reader()
+    )
     (reason,) = [row["reason"] for row in rejects if row["source_file"] == record.url]
     assert record.hash in reason
 

@@ -214,7 +214,7 @@ def test_a_file_with_a_further_column_is_kept_back_counted_and_read_under_a_newe
     report = folder.run()
 
     assert (report.kept_back, report.row_count) == ((), 1_000)
-    assert {row["note"] for row in folder.dataset.reader()} == {"x"}
+    assert {row["note"] for row in folder.dataset.kite.reader()} == {"x"}
     assert folder.quarantined() == []
     assert folder.run().unchanged_count == 1
 
@@ -227,7 +227,10 @@ def test_a_field_that_is_lost_is_null_or_the_file_is_refused(folder: Folder) -> 
 
     report = folder.run(create=create)
 
-    assert [(row["id"], row["amount"]) for row in folder.dataset.reader()] == [(1, None), (2, None)]
+    assert [(row["id"], row["amount"]) for row in folder.dataset.kite.reader()] == [
+        (1, None),
+        (2, None),
+    ]
     (left,) = report.kept_back
     assert (left.location, left.why) == (lost, "refused")
     assert "lacks column 'id', which is not nullable" in left.detail
@@ -327,7 +330,7 @@ def test_the_quarantine_shows_text_path_place_and_attempt(tmp_path: Path) -> Non
 
     report = ingest.run()
 
-    (row,) = lakebed.open_repository(tmp_path / "lake").open("numbers_quarantine").reader()
+    (row,) = lakebed.open_repository(tmp_path / "lake").open("numbers_quarantine").kite.reader()
     assert list(row)[:5] == ["line_number", "reason", "text", "path", "where"]
     assert (row["text"], row["line"]) == ("caf\ufffd", b"caf\xe9")
     assert (row["path"], row["where"], row["kind"]) == ("/log/a.jsonl", "box", "line")

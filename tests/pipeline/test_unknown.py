@@ -50,7 +50,7 @@ FILES: dict[str, Make] = {
 
 
 def notes_of(folder: Folder) -> list[tuple[int, str | None]]:
-    return sorted((row["id"], row.get("note")) for row in folder.dataset.reader())
+    return sorted((row["id"], row.get("note")) for row in folder.dataset.kite.reader())
 
 
 @pytest.mark.parametrize("suffix", FILES)
@@ -170,7 +170,7 @@ def test_fields_inside_of_records_are_kept_and_ignored_too(tmp_path: Path) -> No
         assert kept.row_count == 0  # it was read, and nothing of it was rejected
         file.put(f"b.{suffix}", _nested_file([{"id": 2, "at": {"x": 1, "y": 2}}], suffix))
         assert file.run(unknown="keep").row_count == 1
-        assert {row["id"]: row["at"]["y"] for row in file.dataset.reader()} == {1: None, 2: 2}
+        assert {row["id"]: row["at"]["y"] for row in file.dataset.kite.reader()} == {1: None, 2: 2}
 
 
 def _nested_file(rows: list[dict[str, object]], suffix: str) -> bytes:
@@ -199,7 +199,7 @@ def test_fields_of_submissions_are_kept(folder: Folder) -> None:
     report = folder.run(unknown="keep", create=create)
 
     assert report.schema_changes == ("+os: string",)
-    assert {row["uuid"]: row["os"] for row in folder.dataset.reader()} == {
+    assert {row["uuid"]: row["os"] for row in folder.dataset.kite.reader()} == {
         "u1": "Linux",
         "u2": None,
     }
@@ -335,7 +335,7 @@ def test_another_run_that_adds_the_same_field_meanwhile_is_no_conflict(folder: F
     wide = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("note", pa.string())])
 
     def meanwhile() -> None:
-        folder.dataset.update(lambda old: dataclasses.replace(old, schema=wide))
+        folder.dataset.evolve(lambda old: dataclasses.replace(old, schema=wide))
 
     store = MeanwhileStore(open_store(folder.lake), "numbers.by-dataset-metadata.json", meanwhile)
     report = run_through(store, dataclasses.replace(folder.ingest, unknown="keep"))
@@ -418,7 +418,7 @@ def test_a_load_has_the_same_rule(folder: Folder) -> None:
         2, 2, ("note",),
     )  # fmt: skip
     assert dataset.load(path, options=LoadOptions(unknown="keep")).row_count == 2
-    assert [row["note"] for row in folder.dataset.reader()].count("x") == 2
+    assert [row["note"] for row in folder.dataset.kite.reader()].count("x") == 2
 
 
 def test_a_rule_that_is_none_is_refused(folder: Folder) -> None:

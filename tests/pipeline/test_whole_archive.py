@@ -195,7 +195,7 @@ class Lake:
             [row for path, rows in self.truth.items() if path not in without for row in rows]
         )
         dataset = self.ingest.dataset()
-        assert counted(dataset.reader()) == expected
+        assert counted(dataset.kite.reader()) == expected
         assert dataset.count() == sum(expected.values())
         assert dataset.check(deep=True).problems == ()
 
@@ -296,7 +296,7 @@ def test_234_files_of_one_start_keep_every_row(tmp_path: Path) -> None:
 
     some = lake.truth[str(folder / f"{max(by_country)}.csv")][-1]
     found = lake.ingest.dataset().where([[("icao", "==", some["icao"])]])
-    assert some["icao"] in {row["icao"] for row in found.reader()}
+    assert some["icao"] in {row["icao"] for row in found.kite.reader()}
 
 
 def test_90_days_of_sales_keep_every_row(tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def test_indices_and_facts_work_together(text: str, kept: int) -> None:
 
 def test_file_that_no_segment_covers_is_kept() -> None:
     dataset = scattered(commits=2)
-    dataset.update(dataclasses.replace(dataset.descriptor, index=("id",)), base=dataset.version)
+    dataset.evolve(dataclasses.replace(dataset.descriptor, index=("id",)), base=dataset.version)
     dataset.append([{"day": 9, "id": 500, "n": 5, "x": 1.0}])
 
     told = dataset.where("id = 8").plan().explain()
@@ -376,9 +376,9 @@ def test_files_of_an_older_schema_are_judged_by_what_they_hold() -> None:
     added = lakebed.DatasetDescriptor(
         schema=pa.schema([*(field for field in IDS if field.name != "n"), ("m", pa.int64())])
     )
-    dataset.update(added, base=dataset.version)
+    dataset.evolve(added, base=dataset.version)
     dataset.append([{"day": 9, "id": 1, "m": 5, "x": 1.0}])
-    dataset.update(
+    dataset.evolve(
         lakebed.DatasetDescriptor(schema=IDS.append(pa.field("m", pa.int64()))),
         base=dataset.version,
     )

@@ -100,10 +100,10 @@ class Model:
                 self.dataset.where(bind(predicate, COLUMNS)).delete()
                 self.rows = {n: row for n, row in self.rows.items() if not matches(predicate, row)}
             case ("build", column):
-                self.dataset.build_index(column)
+                self.dataset.indices.build(column)
             case ("index", columns):
                 descriptor = self.dataset.descriptor
-                self.dataset.update(
+                self.dataset.evolve(
                     dataclasses.replace(descriptor, index=tuple(sorted(columns))),
                     base=self.dataset.version,
                 )
@@ -137,7 +137,7 @@ class Model:
 
         assert sorted(view.arrow(["row"])["row"].to_pylist()) == expected
         assert view.count() == len(expected)
-        assert view.is_empty() is (not expected)
+        assert view.kite.is_empty() is (not expected)
         dropped = (
             told.dropped_by_partition,
             told.dropped_by_schema,

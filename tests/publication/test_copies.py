@@ -66,18 +66,18 @@ def test_head_that_was_restored_is_another_version_though_its_number_is_shown(
 def test_dataset_that_was_copied_while_it_was_published_goes_on_with_its_own_files(days, root):
     """The copy has a log that is a commit ahead of its head."""
     days.append(rows(1, "a"))
-    days.publish_delta()
+    days.publish("delta")
     copy = root.with_name("copy")
     shutil.copytree(root, copy)
     days.append(rows(2, "b"))
-    days.publish_delta()
+    days.publish("delta")
     shutil.copytree(root / "days" / DELTA.folder, copy / "days" / DELTA.folder, dirs_exist_ok=True)
     shutil.copy(root / "days/published/delta.json", copy / "days/published/delta.json")
     copied = reopened(copy)
 
-    assert not copied.publish_delta(check=True).is_in_step
+    assert not copied.publish("delta", check=True).is_in_step
     copied.append(rows(3, "c"))
-    copied.publish_delta()
+    copied.publish("delta")
 
     assert_shows(DELTA, copied)
     assert_shows(DELTA, days)
@@ -92,11 +92,11 @@ def test_copied_dataset_is_a_delta_table_of_its_own_and_its_iceberg_table_is_ref
     copied = reopened(copy)
     copied.append(rows(2, "b"))
 
-    assert copied.publish_delta().added_count == 1
+    assert copied.publish("delta").added_count == 1
     with pytest.raises(InvalidInputError, match="was published when the dataset was at"):
-        copied.publish_iceberg()
-    copied.unpublish_iceberg()
-    copied.publish_iceberg()
+        copied.publish("iceberg")
+    copied.unpublish("iceberg")
+    copied.publish("iceberg")
 
     for door in DOORS:
         assert_shows(door, copied)
@@ -107,13 +107,13 @@ def test_log_of_another_dataset_is_taken_for_no_own(days, root):
     other = lakebed.Repository(store_of(days)).create("other", days.descriptor)
     for n, dataset in enumerate((days, other)):
         dataset.append(rows(n, "a"))
-        dataset.publish_delta()
+        dataset.publish("delta")
         dataset.append(rows(n + 5, "b"))
-        dataset.publish_delta()
+        dataset.publish("delta")
     shutil.rmtree(root / "days" / DELTA.folder)
     shutil.copytree(root / "other" / DELTA.folder, root / "days" / DELTA.folder)
 
-    assert not days.publish_delta(check=True).is_in_step
-    days.publish_delta()
+    assert not days.publish("delta", check=True).is_in_step
+    days.publish("delta")
 
     assert_shows(DELTA, days)

@@ -89,8 +89,8 @@ def assert_all_read(peers, dataset) -> None:
 
 
 def publish(dataset) -> None:
-    dataset.publish_delta()
-    dataset.publish_iceberg()
+    dataset.publish("delta")
+    dataset.publish("iceberg")
 
 
 def test_types_nulls_and_odd_partitions_are_read_back(peers, lake):
@@ -135,7 +135,7 @@ def test_conditions_find_every_row_whatever_bounds_are_told(peers, lake):
     typed = lake.create("typed", lakebed.DatasetDescriptor(schema=schema))
     typed.append([{"n": -1}])
     publish(typed)
-    typed.update(
+    typed.evolve(
         lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64()), *fields])),
         base=typed.version,
     )
@@ -155,7 +155,7 @@ def test_schema_versions_are_read_back(peers, lake):
     grown = lake.create("grown", lakebed.DatasetDescriptor(schema=old, partition_by="p"))
     grown.append([{"p": "a", "n": 1, "gone": "x"}])
     publish(grown)
-    grown.update(lambda _: lakebed.DatasetDescriptor(schema=new, partition_by="p"))
+    grown.evolve(lambda _: lakebed.DatasetDescriptor(schema=new, partition_by="p"))
     grown.append([{"p": "b", "n": 2, "more": 1.5}])
     publish(grown)
 
@@ -172,9 +172,9 @@ def test_promoted_fields_are_read_back_by_iceberg(peers, lake):
     row = {"i": 1, "f": 1.5, "d": decimal.Decimal("1.25")}
     grown.append([row])
     new = pa.schema([(n, k[1]) for n, k in kinds.items()])
-    grown.update(lambda _: lakebed.DatasetDescriptor(schema=new))
+    grown.evolve(lambda _: lakebed.DatasetDescriptor(schema=new))
     grown.append([{**row, "i": 2**40, "d": decimal.Decimal("123456789012.25")}])
-    grown.publish_iceberg()
+    grown.publish("iceberg")
 
     wanted = grown.arrow()
     for engine in ("iceberg-spark", "duckdb iceberg"):
@@ -186,7 +186,7 @@ def test_empty_text_as_a_partition_is_read_back_by_iceberg(peers, lake):
     schema = pa.schema([("p", pa.string()), ("n", pa.int64())])
     odd = lake.create("odd", lakebed.DatasetDescriptor(schema=schema, partition_by="p"))
     odd.append([{"p": "", "n": 1}, {"p": None, "n": 2}])
-    odd.publish_iceberg()
+    odd.publish("iceberg")
 
     wanted = rows_of(odd.arrow(), ["p", "n"])
     assert rows_of(peers.read("iceberg-spark", odd), ["p", "n"]) == wanted
@@ -218,7 +218,7 @@ def test_spark_may_not_write_to_the_delta_table_nor_vacuum_it(peers, lake):
     days = lake.create("days", lakebed.DatasetDescriptor(schema=schema))
     for n in range(3):
         days.overwrite([{"n": n}])
-    days.publish_delta()
+    days.publish("delta")
     root = days.uri.removeprefix("file://")
     files = sorted(Path(root).rglob("*.parquet"))
 
@@ -235,4 +235,4 @@ def test_spark_may_not_write_to_the_delta_table_nor_vacuum_it(peers, lake):
 
     # What an INSERT writes before it asks may be left over; no file of ours is gone.
     assert set(files) <= set(Path(root).rglob("*.parquet"))
-    assert days.publish_delta(check=True).was_in_step
+    assert days.publish("delta", check=True).was_in_step

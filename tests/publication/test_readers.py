@@ -145,4 +145,4 @@ def test_each_read_is_one_whole_version_of_hive_too_and_files_do_go(tmp_path, sp
 
 def publish_to_hive(dataset, spark, table) -> None:
     dataset.compact(gather=True)
-    dataset.publish(spark, table=table)
+    dataset.publish("hive", spark, table=table)

@@ -122,9 +122,9 @@ def test_a_root_that_no_reader_could_go_to_is_refused(tmp_path: Path, root: str)
     before = sorted(tmp_path.rglob("*"))
 
     with pytest.raises(InvalidInputError) as caught:
-        days.publish_iceberg(root=root)
+        days.publish("iceberg", root=root)
     with pytest.raises(InvalidInputError):
-        days.publish_statements(table="days", root=root)
+        days.publish("hive", table="days", root=root, print_sql=True)
 
     assert "K:S" not in str(caught.value)
     assert sorted(tmp_path.rglob("*")) == before
@@ -134,7 +134,7 @@ def test_a_root_that_no_reader_could_go_to_is_refused(tmp_path: Path, root: str)
 def test_statements_for_hive_name_directories_as_hadoop_does(
     named: lakebed.Dataset, hadoop: str, iceberg: str
 ) -> None:
-    told = "\n".join(named.publish_statements(table="lake.days"))
+    told = "\n".join(named.publish("hive", table="lake.days", print_sql=True))
 
     places = re.findall(r"LOCATION '([^']*)'", told)
     assert places
@@ -145,21 +145,21 @@ def test_statements_for_hive_name_directories_as_hadoop_does(
 def test_iceberg_names_files_and_its_own_metadata_as_its_connectors_do(
     named: lakebed.Dataset, hadoop: str, iceberg: str, tmp_path: Path
 ) -> None:
-    done = named.publish_iceberg()
+    done = named.publish("iceberg")
 
     assert done.table == f"{iceberg}/days/iceberg"
     assert _named_in_iceberg(tmp_path / "lake/days/iceberg/metadata", f"{iceberg}/days/") > 3
     named.append([{"p": "c", "n": 2}])
-    named.publish_iceberg()
-    assert named.publish_iceberg(check=True).was_in_step
-    assert named.unpublish_iceberg()
+    named.publish("iceberg")
+    assert named.publish("iceberg", check=True).was_in_step
+    assert named.unpublish("iceberg")
 
 
 @named_places
 def test_delta_names_files_by_their_paths_alone(
     named: lakebed.Dataset, hadoop: str, iceberg: str, tmp_path: Path
 ) -> None:
-    named.publish_delta()
+    named.publish("delta")
 
     (log,) = (tmp_path / "lake/days/data/_delta_log").glob("*0.json")
     lines = map(json.loads, log.read_text().splitlines())
@@ -175,15 +175,15 @@ def test_where_nobody_names_the_repository_a_root_that_is_given_serves_for_every
     days = lakebed.Repository(store).create("days", lakebed.DatasetDescriptor(schema=SCHEMA))
     days.append([{"p": "a", "n": 1}])
     with pytest.raises(InvalidInputError, match="no URI in the file systems of Hadoop"):
-        days.publish_iceberg()
+        days.publish("iceberg")
 
     root = "http://127.0.0.1:10000/ours/lake"
-    days.publish_iceberg(root=root)
+    days.publish("iceberg", root=root)
     days.append([{"p": "b", "n": 2}])
-    assert days.publish_iceberg(root=root).added_count == 1
+    assert days.publish("iceberg", root=root).added_count == 1
 
     assert _named_in_iceberg(tmp_path / "lake/days/iceberg/metadata", f"{root}/days/") > 3
-    assert days.unpublish_iceberg()
+    assert days.unpublish("iceberg")
 
 
 def _named_in_iceberg(metadata: Path, prefix: str) -> int:

@@ -148,13 +148,13 @@ def test_conditions_find_every_row_by_pyarrow_datasets_of_deltalake(lake):
         typed.append([{"n": 1, name: value} for value in values])
         for value in values:
             typed.append([{"n": 2, name: value}])
-    typed.publish_delta()
-    typed.update(
+    typed.publish("delta")
+    typed.evolve(
         lakebed.DatasetDescriptor(schema=pa.schema([*days, ("later", pa.int64())])),
         base=typed.version,
     )
     typed.append([{"n": 3, "later": 7}, {"n": 3}])
-    typed.publish_delta()
+    typed.publish("delta")
     asked = [(name, values) for name, (_, values) in HALF_KNOWN.items() if name != "record"]
     conditions = [
         compare(pc.field(column), value)
@@ -184,7 +184,7 @@ def test_no_bounds_of_wide_decimals_are_told_to_iceberg(lake):
     schema = pa.schema([("narrow", pa.decimal128(18, 3)), ("wide", pa.decimal128(19, 3))])
     typed = lake.create("typed", lakebed.DatasetDescriptor(schema=schema))
     typed.append([dict.fromkeys(schema.names, decimal.Decimal("0.002"))])
-    typed.publish_iceberg()
+    typed.publish("iceberg")
 
     table = StaticTable.from_metadata(typed.uri.removeprefix("file://") + "/iceberg")
     (entry,) = table.inspect.entries().to_pylist()
@@ -249,11 +249,11 @@ def test_empty_partition_text_is_refused_by_delta_and_read_back_by_iceberg(days)
     days.append(rows(1, "", "a"))
 
     with pytest.raises(InvalidInputError, match="'p' holds the empty text") as info:
-        days.publish_delta()
+        days.publish("delta")
     assert "partition by a function" in info.value.hint
     assert not list((Path(days.uri.removeprefix("file://")) / DELTA.folder).glob("*"))
 
-    days.publish_iceberg()
+    days.publish("iceberg")
     assert_shows(ICEBERG, days)
 
 
@@ -305,7 +305,7 @@ def test_fields_that_differ_only_in_case_are_refused_by_name(door, lake, schema)
 
 def with_schema(dataset, *fields: tuple[str, pa.DataType]) -> None:
     partition_by = dataset.descriptor.partition_by
-    dataset.update(
+    dataset.evolve(
         lakebed.DatasetDescriptor(schema=pa.schema(fields), partition_by=partition_by),
         base=dataset.version,
     )
@@ -318,7 +318,7 @@ def test_added_and_dropped_fields_read_as_in_the_dataset(door, days):
     days.append(rows(1, "a"))
     door.publish(days)
 
-    days.update(
+    days.evolve(
         lambda old: lakebed.DatasetDescriptor(
             schema=pa.schema([P, N, ("more", pa.string())]), partition_by=old.partition_by
         )
@@ -336,7 +336,7 @@ def test_name_that_was_dropped_and_given_again_is_refused_until_no_old_file_live
     days.append(rows(1, "a"))
     door.publish(days)
     for fields in ([P, N], [P, BATCH, N]):
-        days.update(
+        days.evolve(
             lambda old, fields=fields: lakebed.DatasetDescriptor(
                 schema=pa.schema(fields), partition_by=old.partition_by
             )
@@ -375,7 +375,7 @@ def test_promoted_fields_read_right_or_are_refused_until_no_old_file_lives(
     grown.append([{"n": 1, "v": value}])
     door.publish(grown)
     assert_shows(door, grown)
-    grown.update(
+    grown.evolve(
         lambda _: lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64()), ("v", new)]))
     )
     later = dt.datetime(2014, 1, 1, 5) if pa.types.is_timestamp(new) else value
@@ -419,8 +419,8 @@ def test_version_and_commit_stand_in_the_table(days):
     from pyiceberg.table import StaticTable
 
     commit = days.append(rows(1, "a"))
-    days.publish_delta()
-    days.publish_iceberg()
+    days.publish("delta")
+    days.publish("iceberg")
 
     root = Path(days.uri.removeprefix("file://"))
     table = DeltaTable(root / "data")
@@ -437,12 +437,12 @@ def test_version_and_commit_stand_in_the_table(days):
 def test_compaction_is_no_change_of_rows(days):
     days.append(rows(1, "a"))
     days.append(rows(2, "a"))
-    days.publish_delta()
-    days.publish_iceberg()
+    days.publish("delta")
+    days.publish("iceberg")
     days.compact()
 
-    days.publish_delta()
-    days.publish_iceberg()
+    days.publish("delta")
+    days.publish("iceberg")
 
     root = Path(days.uri.removeprefix("file://"))
     last = sorted((root / DELTA.folder).glob("*.json"))[-1].read_text().splitlines()
@@ -487,9 +487,9 @@ def test_table_of_others_is_not_touched(days):
     before = (root / DELTA.folder / f"{0:020d}.json").read_bytes()
 
     with pytest.raises(AlreadyExistsError, match="Lakebed did not write"):
-        days.publish_delta()
+        days.publish("delta")
     with pytest.raises(AlreadyExistsError, match="Lakebed did not write"):
-        days.unpublish_delta()
+        days.unpublish("delta")
     assert (root / DELTA.folder / f"{0:020d}.json").read_bytes() == before
 
 
@@ -499,9 +499,9 @@ def test_other_engines_may_not_write_to_the_delta_table_nor_vacuum_it(days):
 
     for batch in range(3):
         days.overwrite(rows(batch, "a"))
-    days.publish_delta()
+    days.publish("delta")
     days.overwrite(rows(3, "a"))
-    days.publish_delta()
+    days.publish("delta")
     root = Path(days.uri.removeprefix("file://"))
     files = sorted(root.rglob("*.parquet"))
     table = DeltaTable(root / "data")
@@ -517,7 +517,7 @@ def test_other_engines_may_not_write_to_the_delta_table_nor_vacuum_it(days):
     table.vacuum(dry_run=False, full=True)
 
     assert sorted(root.rglob("*.parquet")) == files
-    assert days.publish_delta(check=True).was_in_step
+    assert days.publish("delta", check=True).was_in_step
 
 
 def write_by_force(door, dataset) -> None:
@@ -750,14 +750,14 @@ def test_commit_is_made_though_its_publication_fails(lake, caplog):
     assert commit.version == 2
     assert "not published after a commit dataset=auto delta" in caplog.text
     assert [failure.table for failure in commit.not_published] == ["delta"]
-    assert [str(shown) for shown in auto.publications()] == [
+    assert [str(shown) for shown in auto.inspect.publications()] == [
         "delta shows version 1 of 2",
         "iceberg shows version 2",
     ]
     assert_shows(ICEBERG, auto)
     assert not auto.delete(auto.where("p = ''")).not_published
     assert_shows(DELTA, auto)
-    assert all(shown.is_in_step for shown in auto.publications())
+    assert all(shown.is_in_step for shown in auto.inspect.publications())
 
 
 def test_what_a_table_shows_and_what_its_readers_hold_stays(door, days):
@@ -769,7 +769,7 @@ def test_what_a_table_shows_and_what_its_readers_hold_stays(door, days):
     assert len(list(root.rglob("part-*.parquet"))) == 2
     assert all(set(t.column("batch").to_pylist()) == {1} for t in door.read(days).values())
 
-    days.publish_delta() if door is DELTA else days.publish_iceberg()
+    days.publish("delta") if door is DELTA else days.publish("iceberg")
     days.cleanup("1h", dry_run=False)
     assert len(list(root.rglob("part-*.parquet"))) == 2, "a reader may have opened it a moment ago"
     days.cleanup("0s", dry_run=False)
@@ -882,8 +882,8 @@ def test_adopted_files_are_refused_by_delta_and_read_back_by_iceberg(lake, tmp_p
     old = lake.adopt("old", partition_by="p string")
 
     with pytest.raises(InvalidInputError, match="was adopted in place"):
-        old.publish_delta()
-    old.publish_iceberg()
+        old.publish("delta")
+    old.publish("iceberg")
     assert_shows(ICEBERG, old)
 
 
@@ -912,7 +912,7 @@ def test_property_without_effect_is_refused_when_it_is_set(lake, properties, tol
     auto = lake.create("auto", lakebed.DatasetDescriptor(schema=SCHEMA))
 
     with pytest.raises(InvalidInputError, match=told):
-        auto.update(descriptor, base=0)
+        auto.evolve(descriptor, base=0)
 
     assert auto.version == 0
 
@@ -933,7 +933,7 @@ def test_property_without_effect_that_an_older_release_accepted_is_told(
     assert bool(commit.not_published) == any(
         properties.get(name) == "true" for name in ("publish.hive", "publish.iceberg")
     )
-    auto.update(lambda old: dataclasses.replace(old, properties={**properties, "owner": "north"}))
+    auto.evolve(lambda old: dataclasses.replace(old, properties={**properties, "owner": "north"}))
 
 
 def test_target_that_fails_keeps_no_other_from_being_published_to(lake, caplog, monkeypatch):
@@ -960,11 +960,11 @@ def test_iceberg_without_its_package_names_the_extra_and_delta_needs_none(days, 
     for name in ("pyiceberg", "deltalake"):
         monkeypatch.setitem(sys.modules, name, None)
 
-    for call in (days.publish_iceberg, days.unpublish_iceberg):
+    for call in (days.publish, days.unpublish):
         with pytest.raises(MissingDependencyError, match="pyiceberg") as info:
-            call()
+            call("iceberg")
         assert info.value.extra == "iceberg"
-    assert days.publish_delta().created
+    assert days.publish("delta").created
     days.cleanup("0s", dry_run=False)
 
 

@@ -325,20 +325,20 @@ def test_commit_of_a_dropped_dataset_that_lands_after_one_of_its_namesake_is_not
     """As `publish` writes it that has looked at the log before the drop."""
     for n in range(2):
         days.append(rows(n, "a"))
-        days.publish_delta()
+        days.publish("delta")
     old = (folder_of(DELTA, days) / f"{1:020d}.json").read_bytes()
     lake = lakebed.Repository(store_of(days))
     lake.drop("days")
     days = lake.create("days", DESCRIPTOR)
     days.append(rows(2, "b"))
-    days.publish_delta()
+    days.publish("delta")
     (folder_of(DELTA, days) / f"{1:020d}.json").write_bytes(old)
 
-    assert not days.publish_delta(check=True).was_in_step
-    days.publish_delta()
+    assert not days.publish("delta", check=True).was_in_step
+    days.publish("delta")
 
     assert_shows(DELTA, days)
-    assert days.publish_delta(check=True).was_in_step
+    assert days.publish("delta", check=True).was_in_step
 
 
 def test_table_that_was_unpublished_begins_above_what_was_given_up(door, days):
@@ -410,25 +410,25 @@ def test_hint_that_leads_back_is_told_and_mended(days):
     """By a release whose hint was put without a condition, or by hand."""
     for n in range(2):
         days.overwrite(rows(n, "a"))
-        days.publish_iceberg()
+        days.publish("iceberg")
     hint = folder_of(ICEBERG, days) / "version-hint.text"
     for damage in ("1", "", "ä", "9" * 5000, None):
         hint.unlink() if damage is None else hint.write_text(damage)
 
-        assert "version-hint.text" in days.publish_iceberg(check=True).damaged[0]
-        done = days.publish_iceberg(repair=damage == "1")
+        assert "version-hint.text" in days.publish("iceberg", check=True).damaged[0]
+        done = days.publish("iceberg", repair=damage == "1")
 
         assert done.is_in_step
         assert not done.was_in_step
         assert_shows(ICEBERG, days)
-        assert days.publish_iceberg(check=True).was_in_step
+        assert days.publish("iceberg", check=True).was_in_step
 
 
 def test_log_whose_beginning_others_have_deleted_is_told_and_begun_again(days, monkeypatch):
     monkeypatch.setattr(delta_publication, "COMMITS_A_CHECKPOINT", 2)
     for n in range(4):
         days.overwrite(rows(n, "a"))
-        days.publish_delta()
+        days.publish("delta")
     folder = folder_of(DELTA, days)
     for damage in ("*.checkpoint.parquet", f"{0:020d}.json", "*_last_checkpoint"):
         gone = list(folder.glob(damage))
@@ -436,80 +436,80 @@ def test_log_whose_beginning_others_have_deleted_is_told_and_begun_again(days, m
         if damage.startswith("*_"):
             gone += [path.unlink() or path for path in folder.glob("*.checkpoint.parquet")]
         if damage != f"{0:020d}.json":
-            assert days.publish_delta(check=True).damaged, damage
+            assert days.publish("delta", check=True).damaged, damage
 
-        assert days.publish_delta().is_in_step
+        assert days.publish("delta").is_in_step
         assert_shows(DELTA, days)
-        assert days.publish_delta(check=True).was_in_step, damage
+        assert days.publish("delta", check=True).was_in_step, damage
         days.append(rows(9, "b"))
-        days.publish_delta()
+        days.publish("delta")
         assert_shows(DELTA, days)
 
 
 def test_log_without_checkpoints_that_lacks_its_first_commit_is_begun_again(days):
     for n in range(2):
         days.overwrite(rows(n, "a"))
-        days.publish_delta()
+        days.publish("delta")
     (folder_of(DELTA, days) / f"{0:020d}.json").unlink()
 
-    assert days.publish_delta(check=True).damaged
-    assert days.publish_delta().is_in_step
+    assert days.publish("delta", check=True).damaged
+    assert days.publish("delta").is_in_step
 
     assert_shows(DELTA, days)
-    assert days.publish_delta(check=True).was_in_step
+    assert days.publish("delta", check=True).was_in_step
 
 
 def test_log_with_a_hole_is_told_and_mended_by_a_repair(days):
     for n in range(3):
         days.overwrite(rows(n, "a"))
-        days.publish_delta()
+        days.publish("delta")
     (folder_of(DELTA, days) / f"{1:020d}.json").unlink()
 
-    assert "lacks commit 1" in days.publish_delta(check=True).damaged[0]
-    assert days.publish_delta(repair=True).is_in_step
+    assert "lacks commit 1" in days.publish("delta", check=True).damaged[0]
+    assert days.publish("delta", repair=True).is_in_step
 
     assert_shows(DELTA, days)
-    assert days.publish_delta(check=True).was_in_step
+    assert days.publish("delta", check=True).was_in_step
 
 
 @pytest.mark.parametrize("number", [150_000_000, 10**18 - 1])
 def test_commit_far_ahead_takes_no_memory_and_is_mended_by_a_repair(days, number):
     days.append(rows(1, "a"))
-    days.publish_delta()
+    days.publish("delta")
     folder = folder_of(DELTA, days)
     shutil.copy(folder / f"{0:020d}.json", folder / f"{number:020d}.json")
 
-    assert f"lacks commit 1, but has {number}" in days.publish_delta(check=True).damaged[0]
+    assert f"lacks commit 1, but has {number}" in days.publish("delta", check=True).damaged[0]
     if number < 10**18 - 1:
-        assert days.publish_delta(repair=True).is_in_step
+        assert days.publish("delta", repair=True).is_in_step
         assert_shows(DELTA, days)
-    assert days.unpublish_delta()
-    days.publish_delta()
+    assert days.unpublish("delta")
+    days.publish("delta")
     assert_shows(DELTA, days)
 
 
 def test_commit_that_no_log_reaches_is_named_and_unpublished(days):
     days.append(rows(1, "a"))
-    days.publish_delta()
+    days.publish("delta")
     folder = folder_of(DELTA, days)
     shutil.copy(folder / f"{0:020d}.json", folder / f"{'9' * 20}.json")
 
     with pytest.raises(CorruptMetadataError, match=r"999\.json") as info:
-        days.publish_delta(repair=True)
+        days.publish("delta", repair=True)
     assert "unpublish" in info.value.hint
-    assert days.unpublish_delta()
-    days.publish_delta()
+    assert days.unpublish("delta")
+    days.publish("delta")
     assert_shows(DELTA, days)
 
 
 def test_cleanup_goes_by_no_checkpoint_without_its_commit(days, monkeypatch):
     """As one that lands late leaves it, of a dataset of the same name that was dropped."""
     days.append(rows(1, "a"))
-    days.publish_delta()
+    days.publish("delta")
     with monkeypatch.context() as patch:
         patch.setattr(delta_publication, "COMMITS_A_CHECKPOINT", 1)
         days.append(rows(2, "a"))
-        days.publish_delta()
+        days.publish("delta")
     folder = folder_of(DELTA, days)
     (folder / f"{1:020d}.checkpoint.parquet").rename(folder / f"{7:020d}.checkpoint.parquet")
 
@@ -631,7 +631,7 @@ def test_damaged_metadata_of_iceberg_has_a_named_error_and_stops_nothing(days, w
     for damage in damaged(b"x" * 100):
         for n in range(3):
             days.append(rows(n, "a"))
-            days.publish_iceberg()
+            days.publish("iceberg")
         files = sorted(folder_of(ICEBERG, days).glob(which.replace("v3", "v*").replace("v1", "v*")))
         files.sort(key=lambda path: (len(path.name), path.name) if path.name[0] == "v" else ())
         chosen = files[:1] if which.startswith("v1") else files[-1:]
@@ -639,18 +639,18 @@ def test_damaged_metadata_of_iceberg_has_a_named_error_and_stops_nothing(days, w
             path.write_bytes(damaged(path.read_bytes())[damage])
 
         days.cleanup("0s", **AT_ONCE)
-        checked = days.publish_iceberg(check=True)
+        checked = days.publish("iceberg", check=True)
         if not which.startswith("v1") and damage != "flipped":
             assert "days/iceberg/metadata" in checked.damaged[0], damage
             assert "cannot be read" in checked.damaged[0], damage
         days.append(rows(7, "b"))
         if which.startswith("v3") and damage != "flipped":
             with pytest.raises(CorruptMetadataError, match="days/iceberg/metadata") as info:
-                days.publish_iceberg()
+                days.publish("iceberg")
             assert "repair" in info.value.hint
-        assert days.publish_iceberg(repair=True).is_in_step
+        assert days.publish("iceberg", repair=True).is_in_step
         assert_shows(ICEBERG, days)
-        assert days.publish_iceberg(check=True).was_in_step
+        assert days.publish("iceberg", check=True).was_in_step
         days.cleanup("0s", **AT_ONCE)
         assert_shows(ICEBERG, days)
 
@@ -658,17 +658,17 @@ def test_damaged_metadata_of_iceberg_has_a_named_error_and_stops_nothing(days, w
 def test_damaged_manifest_of_files_that_went_is_told_and_mended(days):
     for n in range(2):
         days.overwrite(rows(n, "a"))
-        days.publish_iceberg()
+        days.publish("iceberg")
     folder = folder_of(ICEBERG, days)
     newest = max(folder.glob("*-m1.avro"), key=lambda path: path.stat().st_mtime_ns)
     of_gone = newest.with_name(newest.name.replace("-m1", "-m0"))
     of_gone.write_bytes(of_gone.read_bytes()[:50])
 
-    assert of_gone.name in days.publish_iceberg(check=True).damaged[0]
-    assert days.publish_iceberg(repair=True).is_in_step
+    assert of_gone.name in days.publish("iceberg", check=True).damaged[0]
+    assert days.publish("iceberg", repair=True).is_in_step
 
     assert_shows(ICEBERG, days)
-    assert days.publish_iceberg(check=True).was_in_step
+    assert days.publish("iceberg", check=True).was_in_step
 
 
 @pytest.mark.parametrize("pattern", ["*-m0.avro", "snap-*.avro"], ids=["manifest", "list"])
@@ -685,14 +685,14 @@ def test_damaged_manifest_of_files_that_went_is_told_and_mended(days):
 )
 def test_lengths_that_damage_has_changed_end_no_process(days, pattern, damage):
     days.append(rows(1, "a"))
-    days.publish_iceberg()
+    days.publish("iceberg")
     (avro,) = folder_of(ICEBERG, days).glob(pattern)
     whole = avro.read_bytes()
     avro.write_bytes(damage(whole))
     assert avro.read_bytes() != whole
 
-    assert avro.name in days.publish_iceberg(check=True).damaged[0]
-    assert days.publish_iceberg(repair=True).is_in_step
+    assert avro.name in days.publish("iceberg", check=True).damaged[0]
+    assert days.publish("iceberg", repair=True).is_in_step
 
     assert_shows(ICEBERG, days)
 
@@ -700,7 +700,7 @@ def test_lengths_that_damage_has_changed_end_no_process(days, pattern, damage):
 def test_manifest_that_is_not_what_its_list_says_is_mended_by_a_repair(days):
     for n in range(3):
         days.append(rows(n, "ab"[n % 2]))
-        days.publish_iceberg()
+        days.publish("iceberg")
     first, *others = sorted(
         folder_of(ICEBERG, days).glob("*-m0.avro"), key=lambda path: path.stat().st_mtime_ns
     )
@@ -708,33 +708,33 @@ def test_manifest_that_is_not_what_its_list_says_is_mended_by_a_repair(days):
         other.write_bytes(first.read_bytes())
     days.overwrite(rows(7, "a"))
 
-    assert days.publish_iceberg(repair=True).is_in_step
+    assert days.publish("iceberg", repair=True).is_in_step
 
     assert_shows(ICEBERG, days)
-    assert days.publish_iceberg(check=True).was_in_step
+    assert days.publish("iceberg", check=True).was_in_step
 
 
 def test_checkpoint_far_ahead_is_told_and_mended_by_a_repair(days, monkeypatch):
     monkeypatch.setattr(delta_publication, "COMMITS_A_CHECKPOINT", 1)
     for n in range(2):
         days.append(rows(n, "a"))
-        days.publish_delta()
+        days.publish("delta")
     folder = folder_of(DELTA, days)
     shutil.copy(folder / f"{1:020d}.checkpoint.parquet", folder / f"{6:020d}.checkpoint.parquet")
 
-    assert f"{6:020d}" in days.publish_delta(check=True).damaged[0]
+    assert f"{6:020d}" in days.publish("delta", check=True).damaged[0]
     days.overwrite(rows(7, "a"))
-    assert days.publish_delta(repair=True).is_in_step
+    assert days.publish("delta", repair=True).is_in_step
 
     assert_shows(DELTA, days)
-    assert days.publish_delta(check=True).was_in_step
+    assert days.publish("delta", check=True).was_in_step
     assert_next_publication_is_whole(DELTA, lakebed.Repository(store_of(days)), 0)
 
 
 def test_damaged_list_of_manifests_is_reported_by_a_cleanup_that_keeps_manifests(days):
     for n in range(3):
         days.overwrite(rows(n, "a"))
-        days.publish_iceberg()
+        days.publish("iceberg")
     folder = folder_of(ICEBERG, days)
     newest = max(folder.glob("snap-*"), key=lambda path: path.stat().st_mtime_ns)
     newest.write_bytes(newest.read_bytes()[:50])

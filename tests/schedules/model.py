@@ -495,7 +495,7 @@ class _Judge:
             for column in sorted(known.index):
                 row = next(iter(known.rows.values()), None)
                 value = 0 if row is None else row.values[column]
-                held = dataset.with_(column, value).arrow(["n"]).column("n").to_pylist()
+                held = dataset.kite.with_(column, value).arrow(["n"]).column("n").to_pylist()
                 wanted = sorted(n for n, one in known.rows.items() if one.values[column] == value)
                 if sorted(held) != wanted:
                     self.say(

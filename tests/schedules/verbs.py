@@ -118,7 +118,7 @@ def overwrite_view(doing: Doing) -> None:
     values = [one for one in levels if one != "OTHER"]
     if values and doing.rng.random() < 0.6:
         rows = doing.rows(values, dataset=dataset)
-    view = dataset.with_(LEVEL, *levels)
+    view = dataset.kite.with_(LEVEL, *levels)
     doing.answered(dataset.with_options(commit=doing.options).overwrite(rows, view=view))
 
 
@@ -129,13 +129,13 @@ def transact(doing: Doing) -> None:
     is_appending = doing.rng.random() < 0.5
     with dataset.with_options(commit=doing.options).transaction() as t:
         doing.note(reads=(read,), read_version=t.version, replaces=(), rows={})
-        t.with_(LEVEL, read).arrow()
+        t.kite.with_(LEVEL, read).arrow()
         if is_appending:
             t.append(doing.rows(dataset=dataset))
         else:
             doing.note(replaces=(level,))
             rows = [] if level == "OTHER" else doing.rows([level], dataset=dataset)
-            t.overwrite(rows, t.with_(LEVEL, level))
+            t.overwrite(rows, t.kite.with_(LEVEL, level))
     doing.answered(t.commit)
 
 
@@ -143,7 +143,7 @@ def write_from(doing: Doing) -> None:
     """Read a partition, and write to it what was made of that, by its `base`."""
     dataset = doing.open()
     level = doing.rng.choice(["a", "d", "OTHER"])
-    view = dataset.with_(LEVEL, level)
+    view = dataset.kite.with_(LEVEL, level)
     read = view.snapshot()
     read.arrow()
     doing.note(read_version=read.version, rows={})
@@ -169,7 +169,7 @@ def delete(doing: Doing) -> None:
         [("k", 0), ("k", 1), ("k", 2), ("c", "a"), ("c", "x"), (LEVEL, "d"), (LEVEL, "OTHER")]
     )
     doing.note(deletes=(column, (value,)))
-    commit = dataset.with_(column, value).with_options(commit=doing.options).delete()
+    commit = dataset.kite.with_(column, value).with_options(commit=doing.options).delete()
     if commit is not None:
         doing.answered(commit)
 
@@ -209,7 +209,7 @@ def undo(doing: Doing) -> None:
         doing.answered(dataset.with_options(commit=doing.options).rerun([], run))
     elif way == "delete":
         doing.note(deletes=("n", tuple(rows)))
-        gone = dataset.with_("n", *rows).with_options(commit=doing.options).delete()
+        gone = dataset.kite.with_("n", *rows).with_options(commit=doing.options).delete()
         if gone is not None:
             doing.answered(gone)
     else:
@@ -225,7 +225,7 @@ def stage(doing: Doing) -> None:
     run = doing.rng.choice(RUNS) if operation == "rerun" else None
     rows = doing.rows(dataset=dataset)
     doing.note(run=run, stages=operation, replaces="touched" if operation == "overwrite" else None)
-    batch = dataset.stage(rows, operation, run=run, lease=doing.rng.choice(["2h", "7d"]))
+    batch = dataset.staged.add(rows, operation, run=run, lease=doing.rng.choice(["2h", "7d"]))
     doing.note(batch=batch.batch_id)
     doing.actor.world.notes.setdefault("staged", []).append(batch.batch_id)
 
@@ -234,8 +234,8 @@ def _a_batch(doing: Doing, dataset: lakebed.Dataset) -> Any:
     told = doing.actor.world.notes.get("staged", [])
     dataset = dataset.with_options(commit=doing.options)
     if told and doing.rng.random() < 0.5:
-        return dataset.open_staged(doing.rng.choice(told))
-    batches = dataset.staged()
+        return dataset.staged.open(doing.rng.choice(told))
+    batches = dataset.staged.list()
     return doing.rng.choice(batches) if batches else None
 
 
@@ -263,13 +263,13 @@ def compact(doing: Doing) -> None:
 
 
 def compact_metadata(doing: Doing) -> None:
-    doing.open().with_options(commit=doing.options).compact_metadata()
+    doing.open().with_options(commit=doing.options).compact(metadata=True)
 
 
 def promote(doing: Doing) -> None:
     values = [*AT_FIRST, *doing.rng.choice([["b"], ["x"], ["b", "x"]])]
     doing.note(allows=tuple(values))
-    report = doing.open().with_options(commit=doing.options).promote({"c": values})
+    report = doing.open().with_options(commit=doing.options).dimensions.promote({"c": values})
     if report.commit is not None:
         doing.answered(report.commit)
 
@@ -279,7 +279,7 @@ def rollback(doing: Doing) -> None:
     version = max(0, dataset.version - doing.rng.choice((1, 1, 2, 4)))
     level = doing.rng.choice([None, None, "a", "OTHER"])
     doing.note(restores=version, level=level)
-    view = None if level is None else dataset.with_(LEVEL, level)
+    view = None if level is None else dataset.kite.with_(LEVEL, level)
     commit = dataset.with_options(commit=doing.options).rollback(version=version, view=view)
     if commit is not None:
         doing.answered(commit)
@@ -288,7 +288,7 @@ def rollback(doing: Doing) -> None:
 def build_index(doing: Doing) -> None:
     column = doing.rng.choice(["k", "n"])
     doing.note(indexes=column)
-    doing.open().with_options(commit=doing.options).build_index(column)
+    doing.open().with_options(commit=doing.options).indices.build(column)
 
 
 def drop_index(doing: Doing) -> None:
@@ -296,7 +296,7 @@ def drop_index(doing: Doing) -> None:
     indexed = cached_state_of(dataset).descriptor.index
     column = doing.rng.choice(indexed or ("k",))
     doing.note(unindexes=column)
-    doing.answered(dataset.with_options(commit=doing.options).drop_index(column))
+    doing.answered(dataset.with_options(commit=doing.options).indices.drop(column))
 
 
 def _updated(old: lakebed.DatasetDescriptor, **others: Any) -> lakebed.DatasetDescriptor:
@@ -323,7 +323,7 @@ def add_field(doing: Doing) -> None:
         ),
         name=old.schema.name,
     )
-    commit = dataset.with_options(commit=doing.options).update(
+    commit = dataset.with_options(commit=doing.options).evolve(
         _updated(old, schema=schema), base=read
     )
     doing.answered(commit)
@@ -336,7 +336,7 @@ def set_property(doing: Doing) -> None:
     name, value = doing.rng.choice(["owner", "unit"]), f"{doing.rng.random():.6f}"
     doing.note(sets=(name, value))
     properties = {**old.properties, name: value}
-    commit = dataset.with_options(commit=doing.options).update(
+    commit = dataset.with_options(commit=doing.options).evolve(
         _updated(old, properties=properties), base=read
     )
     doing.answered(commit)
@@ -347,17 +347,19 @@ def protect(doing: Doing) -> None:
     version = max(0, dataset.version - doing.rng.randint(0, 2))
     doing.note(protects=version)
     doing.answered(
-        dataset.with_options(commit=doing.options).protect(version=version, reason="audit")
+        dataset.with_options(commit=doing.options).protections.add(version=version, reason="audit")
     )
 
 
 def unprotect(doing: Doing) -> None:
     dataset = doing.open()
-    held = [one.version for one in dataset.protections() if one.version is not None]
+    held = [one.version for one in dataset.protections.list() if one.version is not None]
     if held:
         version = doing.rng.choice(held)
         doing.note(unprotects=version)
-        doing.answered(dataset.with_options(commit=doing.options).unprotect(version=version))
+        doing.answered(
+            dataset.with_options(commit=doing.options).protections.remove(version=version)
+        )
 
 
 def cleanup(doing: Doing) -> None:
@@ -376,22 +378,22 @@ def move_head(doing: Doing) -> None:
 def publish(doing: Doing) -> None:
     """Bring the Delta log into step, as every publication is: by one engine."""
     doing.actor.world.notes["published"] = True
-    done = doing.open().publish_delta(repair=doing.rng.random() < 0.1)
+    done = doing.open().publish("delta", repair=doing.rng.random() < 0.1)
     doing.note(shows=done.version)
 
 
 def unpublish(doing: Doing) -> None:
-    doing.open().unpublish_delta()
+    doing.open().unpublish("delta")
 
 
 def publish_iceberg(doing: Doing) -> None:
     doing.actor.world.notes["iceberg"] = True
-    done = doing.open().publish_iceberg(root=ROOT, repair=doing.rng.random() < 0.1)
+    done = doing.open().publish("iceberg", root=ROOT, repair=doing.rng.random() < 0.1)
     doing.note(shows=done.version)
 
 
 def unpublish_iceberg(doing: Doing) -> None:
-    doing.open().unpublish_iceberg()
+    doing.open().unpublish("iceberg")
 
 
 def read(doing: Doing) -> None:
@@ -412,9 +414,9 @@ def settle(doing: Doing) -> None:
     # A commit of a dataset that was dropped may have landed far ahead, where only a repair looks.
     is_repairing = any(one.verb == "drop" for one in doing.actor.world.attempts)
     if "published" in doing.actor.world.notes:
-        dataset.publish_delta(repair=is_repairing)
+        dataset.publish("delta", repair=is_repairing)
     if "iceberg" in doing.actor.world.notes:
-        dataset.publish_iceberg(root=ROOT, repair=is_repairing)
+        dataset.publish("iceberg", root=ROOT, repair=is_repairing)
 
 
 def sweep(doing: Doing) -> None:

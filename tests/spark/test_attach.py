@@ -274,7 +274,7 @@ def test_files_of_older_schemas_and_of_other_formats_are_attached(
     lake = lakebed.open_repository(tmp_path)
     grown = create(lake, "grown")
     wider = pa.schema([*SCHEMA, ("extra", pa.int64())])
-    grown.update(
+    grown.evolve(
         lakebed.DatasetDescriptor(schema=wider, partition_by="date(at) as dt", index=["id"]),
         base=grown.version,
     )

@@ -104,7 +104,7 @@ def test_tasks_write_no_rows_of_a_damaged_file_anew(spark, tmp_path) -> None:
     with pytest.raises(DamagedFileError, match=path.name):
         dataset.compact(spark=spark)
     with pytest.raises(DamagedFileError, match=path.name):
-        dataset.build_index("few", spark=spark)
+        dataset.indices.build("few", spark=spark)
 
     path.write_bytes(data)
     assert dataset.compact(spark=spark).row_count == 1000

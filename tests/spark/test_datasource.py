@@ -104,7 +104,7 @@ def test_declared_schema_narrows_what_is_read(spark: Any, read_only: Any) -> Non
 
 
 def test_view_uri_is_read(spark: Any, read_only: Any) -> None:
-    uri = read_only.at(version=1).where("n < 3").view_uri
+    uri = read_only.at(version=1).where("n < 3").kite.uri
 
     assert spark.read.format("lakebed").load(uri).count() == 3
 
@@ -253,7 +253,7 @@ def test_staged_batch_waits_for_its_commit(spark: Any, events: Any) -> None:
     save(spark.sql(FRAME.format(count=3)), events, "append", staged=True, run="later")
 
     assert events.count() == 72
-    (staged,) = events.staged()
+    (staged,) = events.staged.list()
     assert staged.commit().run == "later"
     assert events.count() == 75
 
@@ -331,7 +331,11 @@ def test_tasks_give_a_dimension_no_more_values_than_its_cap(spark: Any, tmp_path
         save(frame, capped, "append")
     save(frame.coalesce(1), capped, "append")
 
-    assert {partition.path for partition in capped.partitions()} == {"v=v0", "v=v1", "v=OTHER"}
+    assert {partition.path for partition in capped.inspect.partitions()} == {
+        "v=v0",
+        "v=v1",
+        "v=OTHER",
+    }
     assert capped.count() == 4
 
 

@@ -65,13 +65,13 @@ def test_the_example_project_brings_each_flight_once(tmp_path):
 
     lake = lakebed.open_repository(tmp_path / "lake")
     flights, late = lake.open("flights"), lake.open("late_flights")
-    assert sorted(row["dep_delay"] for row in flights.reader()) == [2.0, 90.0, 120.0]
-    assert [partition.path for partition in flights.partitions()] == [
+    assert sorted(row["dep_delay"] for row in flights.kite.reader()) == [2.0, 90.0, 120.0]
+    assert [partition.path for partition in flights.inspect.partitions()] == [
         "dt=2013-01-01",
         "dt=2013-01-02",
     ]
     assert flights.descriptor.index == ("tailnum",)
-    assert sorted((row["carrier"], row["hours_late"]) for row in late.reader()) == [
+    assert sorted((row["carrier"], row["hours_late"]) for row in late.kite.reader()) == [
         ("AA", 1.5),
         ("UA", 2.0),
     ]

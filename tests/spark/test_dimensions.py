@@ -124,7 +124,7 @@ def test_source_in_a_record_is_cast_to_the_type_of_the_schema(spark, tmp_path) -
 
 
 def versions_of(dataset: lakebed.Dataset) -> set[object]:
-    return {partition.values["v"] for partition in dataset.partitions()}
+    return {partition.values["v"] for partition in dataset.inspect.partitions()}
 
 
 def test_most_frequent_values_are_admitted_over_all_tasks(spark, pings) -> None:
@@ -161,7 +161,7 @@ def test_overwrite_is_counted_with_the_values_that_the_cap_admits(spark, pings) 
     rows = [(n, version, "beta") for n, version in enumerate("xxyyyac")]
     frame = spark.createDataFrame(rows, "n long, version string, channel string").repartition(3)
 
-    found = pings.find_overwrite(frame)
+    found = pings.overwrite(frame, dry_run=True)
     commit = pings.overwrite(frame)
 
     assert {one.partition for one in found.partitions} == set(commit.partitions)

@@ -103,7 +103,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> lakebed.Datas
             {"id": 2, "day": dt.date(2014, 1, 1), "gone": "y", "part": "b"},
         ]
     )
-    dataset.update(described(*NEW, partition_by="part"), base=dataset.version)
+    dataset.evolve(described(*NEW, partition_by="part"), base=dataset.version)
     schema = dataset.spark(spark).schema
     dataset.append(spark.createDataFrame([tuple(ROWS[2][n] for n in schema.names)], schema))
     return dataset
@@ -183,7 +183,7 @@ def test_records_of_another_form_are_read_through_arrow(tmp_path: Path, spark: A
     dataset = lakebed.open_repository(tmp_path).create("d", described(*fields))
     dataset.append([{"id": 1, "p": {"x": 1, "y": 2}}, {"id": 2, "p": None}])
     fields[1] = one("p", place(one("z", "int", default=7), one("x", "long")))
-    dataset.update(described(*fields), base=dataset.version)
+    dataset.evolve(described(*fields), base=dataset.version)
     dataset.append([{"id": 3, "p": {"z": 8, "x": 2**40}}])
 
     found = dataset.spark(spark).collect()

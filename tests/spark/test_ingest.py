@@ -61,7 +61,7 @@ def ingest_into(tmp_path, name: str) -> Ingest:
 
 
 def rows_of(dataset):
-    return sorted(row["uuid"] for row in dataset.reader())
+    return sorted(row["uuid"] for row in dataset.kite.reader())
 
 
 def test_tasks_ingest_what_one_process_ingests_and_replace_a_day(spark, tmp_path, archive) -> None:
@@ -79,14 +79,14 @@ def test_tasks_ingest_what_one_process_ingests_and_replace_a_day(spark, tmp_path
     assert (seen[-1].file_count, seen[-1].row_count) == (8, 3600)
     assert [one.file_count for one in seen] == list(range(9))
     assert with_spark.run(spark).file_count == 0
-    counts = {one.start.day: one.row_count for one in with_spark.sources()}
+    counts = {one.start.day: one.row_count for one in with_spark.sources.list()}
     assert counts == {day: 100 * day for day in range(1, 9)}
 
     push(archive, 5, 7)
     again = with_spark.run(spark)
 
     assert (again.file_count, again.replaced_count, again.row_count) == (1, 1, 7)
-    days = [row["day"] for row in with_spark.dataset().reader()]
+    days = [row["day"] for row in with_spark.dataset().kite.reader()]
     assert {day: days.count(day) for day in range(1, 9)} == {**counts, 5: 7}
 
     # One that was cut on its way is kept back; the tasks read the other once more, without it.
@@ -96,7 +96,7 @@ def test_tasks_ingest_what_one_process_ingests_and_replace_a_day(spark, tmp_path
 
     assert [one.why for one in last.kept_back] == ["truncated"]
     assert (last.file_count, last.row_count, last.rejected_count) == (1, 1, 2)
-    days = [row["day"] for row in with_spark.dataset().reader()]
+    days = [row["day"] for row in with_spark.dataset().kite.reader()]
     assert {day: days.count(day) for day in range(1, 9)} == {**counts, 5: 7, 1: 1}
 
 
@@ -136,7 +136,7 @@ def test_tasks_keep_and_ignore_fields_and_keep_files_back_as_one_process_does(
         assert sorted(one.why for one in by_tasks.kept_back)[-1] == "truncated"
         assert by_tasks.row_count == (150 if unknown == "reject" else 300)
     kept = ingest("tasks_keep", "keep")
-    assert sum(row["note"] is not None for row in kept.dataset().reader()) == 150
+    assert sum(row["note"] is not None for row in kept.dataset().kite.reader()) == 150
     assert kept.run(spark, again="rejected").row_count == 0
 
 

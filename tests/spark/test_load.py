@@ -47,7 +47,7 @@ def raw(tmp_path):
 
 
 def rows_of(dataset):
-    return sorted(map(repr, dataset.reader()))
+    return sorted(map(repr, dataset.kite.reader()))
 
 
 def test_tasks_load_what_one_process_loads(spark, lake, pings, raw) -> None:
@@ -61,7 +61,7 @@ def test_tasks_load_what_one_process_loads(spark, lake, pings, raw) -> None:
     told = [
         sorted(
             (row["source_file"], row["line_number"], row["reason"], row["line"])
-            for row in lake.open(f"{name}_quarantine").reader()
+            for row in lake.open(f"{name}_quarantine").kite.reader()
         )
         for name in ("pings", "alone")
     ]
@@ -119,7 +119,7 @@ def test_options_reach_the_tasks(spark, lake, tmp_path) -> None:
 
     dataset.load(tmp_path / "a.csv", spark=spark, options=LoadOptions(csv=csv))
 
-    assert sorted(map(repr, dataset.reader())) == [
+    assert sorted(map(repr, dataset.kite.reader())) == [
         "{'n': 1, 'text': None}",
         "{'n': 2, 'text': 'x'}",
     ]

@@ -87,7 +87,7 @@ def new_dataset(repository, strategy, schema=SCHEMA):
 
 
 def by_partition(dataset):
-    return {one.path: one.row_count for one in dataset.partitions()}
+    return {one.path: one.row_count for one in dataset.inspect.partitions()}
 
 
 def clustering(cluster):
@@ -117,11 +117,11 @@ def test_what_an_overwrite_replaces_is_counted_by_tasks(spark, repository, name)
     frame = frame_of(spark, rows(60)).repartition(3)
 
     before = {info.key for info in repository.store.list("")}
-    found = dataset.find_overwrite(frame)
+    found = dataset.overwrite(frame, dry_run=True)
     assert {info.key for info in repository.store.list("")} == before
     view = dataset.where("id < 50" if name == "derived" else "text = 'plain'")
     with pytest.raises(InvalidInputError, match=r"outside|aligned"):
-        view.find_overwrite(frame)
+        view.overwrite(frame, dry_run=True)
     commit = dataset.overwrite(frame)
 
     assert {one.partition for one in found.partitions} == set(commit.partitions)
@@ -410,4 +410,4 @@ def test_ten_thousand_partitions_in_one_write_have_a_file_each(spark, repository
     commit = dataset.append(frame)
 
     assert len(commit.partitions) == len(commit.files_added) == 10_000
-    assert {one.row_count for one in dataset.partitions()} == {40}
+    assert {one.row_count for one in dataset.inspect.partitions()} == {40}

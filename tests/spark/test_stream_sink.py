@@ -169,9 +169,12 @@ def test_output_mode_complete_replaces_all_at_once(spark, lake, incoming, checkp
     query.start(f"{lake.store.uri}/counts").awaitTermination()
 
     dataset = lake.open("counts")
-    assert sorted((row["p"], row["count"]) for row in dataset.reader()) == [("p0", 3), ("p1", 2)]
+    assert sorted((row["p"], row["count"]) for row in dataset.kite.reader()) == [
+        ("p0", 3),
+        ("p1", 2),
+    ]
     assert [commit.operation for commit in dataset.history()[1:]] == ["overwrite"] * 2
-    assert sorted(row["count"] for row in dataset.at(version=1).reader()) == [1, 2]
+    assert sorted(row["count"] for row in dataset.at(version=1).kite.reader()) == [1, 2]
 
 
 def test_rows_that_do_not_fit_end_the_query_by_name_and_leave_nothing(

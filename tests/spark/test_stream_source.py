@@ -148,7 +148,7 @@ def test_a_schema_that_changes_ends_the_query_and_the_next_one_reads_it(spark, d
     )
     query.processAllAvailable()
     more = pa.schema([("p", pa.string()), ("n", pa.int64()), ("more", pa.string())])
-    dataset.update(lakebed.DatasetDescriptor(schema=more, partition_by="p"), base=dataset.version)
+    dataset.evolve(lakebed.DatasetDescriptor(schema=more, partition_by="p"), base=dataset.version)
 
     with pytest.raises(Exception, match=r"SchemaMismatchError[\s\S]*Start the query again"):
         query.awaitTermination(60)

@@ -77,7 +77,7 @@ def test_verbs_tell_of_all_files_and_bytes_and_give_what_threads_give(
     told: list[Progress] = []
     before = sizes(events)
 
-    built = events.build_index("plane", spark, on_progress=told.append)
+    built = events.indices.build("plane", spark, on_progress=told.append)
 
     assert built.is_complete
     assert (told[-1].file_count, told[-1].size_bytes) == (FILES, before)

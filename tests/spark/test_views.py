@@ -72,7 +72,7 @@ def test_spark_reads_exactly_the_entities_that_a_view_includes(
         (i, way, one["n"])
         for i, view in enumerate(views)
         for one in ROWS
-        if view.includes(one)
+        if view.kite.includes(one)
         for way in ("auto", "arrow")
     }
 
@@ -118,14 +118,14 @@ def test_tasks_refuse_every_entity_outside_a_view(
 
     view.append(frame.where("n < 59"))
     assert dataset.count() == 59
-    with dataset.where("n = 59").writer() as writer:
+    with dataset.where("n = 59").kite.writer() as writer:
         writer.write(ROWS[59])
     dataset.where("position.latitude > 1 AND p = 'x'").delete()
 
     kept = [
         n
         for n in range(60)
-        if not dataset.where("position.latitude > 1 AND p = 'x'").includes(ROWS[n])
+        if not dataset.where("position.latitude > 1 AND p = 'x'").kite.includes(ROWS[n])
     ]
     assert sorted(row.n for row in dataset.spark(spark, ["n"]).collect()) == kept
 

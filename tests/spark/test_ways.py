@@ -80,7 +80,7 @@ def evolved(dataset: lakebed.Dataset) -> None:
     dataset.append(table(0, 30))
     wider = pa.schema([*SCHEMA, NEW_FIELD])
     partition_by = dataset.descriptor.partition_by
-    dataset.update(
+    dataset.evolve(
         lakebed.DatasetDescriptor(schema=wider, partition_by=partition_by), base=dataset.version
     )
     more = table(30, 30)
@@ -161,7 +161,7 @@ def dataset(tmp_path: Path) -> lakebed.Dataset:
     """One batch of many files in one directory."""
     descriptor = lakebed.DatasetDescriptor(schema=SCHEMA)
     dataset = lakebed.open_repository(tmp_path / "lake").create("events", descriptor)
-    with dataset.with_options(write=small_files()).writer() as writer:
+    with dataset.with_options(write=small_files()).kite.writer() as writer:
         for row in table(0, 1_000).to_pylist():
             writer.write(row)
     assert len(dataset.files()) > 200
@@ -456,6 +456,6 @@ def test_conditions_on_days_of_any_year_are_read_in_every_way(
 
     frame = view.spark(spark, ["w"], way=way).selectExpr("year(w) * 10000 + dayofyear(w) AS n")
 
-    expected = [row["w"].year * 10000 + row["w"].timetuple().tm_yday for row in view.reader()]
+    expected = [row["w"].year * 10000 + row["w"].timetuple().tm_yday for row in view.kite.reader()]
     assert expected
     assert sorted(row.n for row in frame.collect()) == sorted(expected)

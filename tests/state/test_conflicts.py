@@ -48,7 +48,7 @@ def rows(*pairs: tuple[str, int]) -> list[dict[str, Any]]:
 
 
 def content(dataset: lakebed.Dataset) -> list[tuple[str, int]]:
-    return sorted((one["p"], one["n"]) for one in dataset.reader())
+    return sorted((one["p"], one["n"]) for one in dataset.kite.reader())
 
 
 def at_the_last_moment(store: Store, act: Callable[[], Any]) -> lakebed.Dataset:
@@ -120,7 +120,7 @@ def test_what_came_and_went_elsewhere_is_none(verb: str) -> None:
 @pytest.mark.parametrize("undo", UNDOING)
 def test_staged_overwrite_conflicts_with_what_came_and_went_since(undo: str) -> None:
     dataset = new_dataset(new_store())
-    staged = dataset.stage(rows(("a", 9)), "overwrite")
+    staged = dataset.staged.add(rows(("a", 9)), "overwrite")
     dataset.append(rows(("a", 666)), run="brief")
     UNDOING[undo](dataset)
 
@@ -146,11 +146,11 @@ def test_promotion_does_not_bring_back_what_came_and_went(undo: str) -> None:
         lambda: dataset.append(rows(("a", 666)), run="brief"),
     )
 
-    lakebed.Repository(comes).open("d").promote({"p": ["z", "a"]})
+    lakebed.Repository(comes).open("d").dimensions.promote({"p": ["z", "a"]})
 
     assert (comes.acted, goes.acted) == (1, 1)
     assert content(dataset) == before
-    assert dataset.with_("p_dimension", "a").count() == 3
+    assert dataset.kite.with_("p_dimension", "a").count() == 3
 
 
 def change_as_another_tool(store: Store, labels: Callable[[tuple[str, ...]], Any]) -> None:
@@ -179,7 +179,7 @@ def test_promotion_does_not_bring_back_what_another_tool_put_in_and_took_out() -
         lambda: change_as_another_tool(store, lambda old: [*old, label]),
     )
 
-    lakebed.Repository(comes).open("d").promote({"p": ["z", "a"]})
+    lakebed.Repository(comes).open("d").dimensions.promote({"p": ["z", "a"]})
 
     assert (comes.acted, goes.acted) == (1, 1)
     assert content(dataset) == before
@@ -427,11 +427,11 @@ def described(*fields: str, index: tuple[str, ...] = (), **properties: str) -> A
 
 
 EDITS: dict[str, tuple[tuple[str, ...], Callable[[lakebed.Dataset], Any]]] = {
-    "build_index": ((), lambda dataset: dataset.build_index("n")),
-    "drop_index": (("n",), lambda dataset: dataset.drop_index("n")),
+    "build_index": ((), lambda dataset: dataset.indices.build("n")),
+    "drop_index": (("n",), lambda dataset: dataset.indices.drop("n")),
     "update by a function": (
         (),
-        lambda dataset: dataset.update(
+        lambda dataset: dataset.evolve(
             lambda old: lakebed.DatasetDescriptor(
                 schema=old.schema, index=old.index, properties={**old.properties, "owner": "ops"}
             )
@@ -450,7 +450,7 @@ def test_edit_of_the_descriptor_keeps_an_update_that_comes_meanwhile(verb: str, 
 
     def update() -> None:
         old = dataset.descriptor
-        dataset.update(described("price", index=old.index, **old.properties), base=dataset.version)
+        dataset.evolve(described("price", index=old.index, **old.properties), base=dataset.version)
         dataset.append([{"n": 2, "price": 9.99}])
 
     reading = BeforeRead(store, nth, update)
@@ -470,18 +470,18 @@ def test_update_undoes_no_change_that_came_after_its_snapshot_however_often_one_
     repository = lakebed.Repository(new_store())
     mine = repository.create("d", described())
     snapshot = mine.snapshot()
-    repository.open("d").update(lambda _: described("price"))
+    repository.open("d").evolve(lambda _: described("price"))
     mine.append([{"n": 1, "price": 2.5}])
     mine.arrow()
     assert mine.schema.names == ("n", "price")  # has no influence on the base
     assert snapshot.schema.names == ("n",)
 
     with pytest.raises(CommitConflictError, match="the update that made version 1") as caught:
-        mine.update(described("weight"), base=snapshot)
+        mine.evolve(described("weight"), base=snapshot)
 
     assert (caught.value.expected, caught.value.actual) == (0, 2)
     assert mine.arrow().to_pylist() == [{"n": 1, "price": 2.5}]
-    mine.update(described("price", "weight"), base=mine.snapshot())
+    mine.evolve(described("price", "weight"), base=mine.snapshot())
     assert repository.open("d").schema.names == ("n", "price", "weight")
 
 
@@ -489,23 +489,23 @@ def test_descriptor_without_a_base_is_refused_with_the_ways_to_do_it() -> None:
     dataset = lakebed.Repository(new_store()).create("d", described())
 
     with pytest.raises(InvalidInputError, match="with a descriptor alone") as caught:
-        dataset.update(described("price"))
+        dataset.evolve(described("price"))
 
     assert "lambda old" in (caught.value.hint or "")
     assert "base=snapshot" in (caught.value.hint or "")
     assert dataset.version == 0
-    dataset.update(lambda _: described("price"))
+    dataset.evolve(lambda _: described("price"))
     assert dataset.schema.names == ("n", "price")
 
 
 def test_update_that_went_back_meanwhile_is_a_conflict_too() -> None:
     repository = lakebed.Repository(new_store())
     mine, other = repository.create("d", described()), repository.open("d")
-    other.update(described("price"), base=0)
-    other.update(described(), base=1)
+    other.evolve(described("price"), base=0)
+    other.evolve(described(), base=1)
 
     with pytest.raises(CommitConflictError, match="the update that made version 2"):
-        mine.update(described("weight"), base=0)
+        mine.evolve(described("weight"), base=0)
 
 
 @pytest.mark.parametrize("form", ["version", "commit", "plan", "snapshot", "at"])
@@ -524,23 +524,23 @@ def test_update_names_its_base(form: str) -> None:
         }[form]()
 
     early = base()
-    dataset.update(described("price"), base=base())
+    dataset.evolve(described("price"), base=base())
 
     with pytest.raises(CommitConflictError, match="the update that made version 2"):
-        dataset.update(described("weight"), base=early)
+        dataset.evolve(described("weight"), base=early)
     with pytest.raises(CommitConflictError, match="the update that made version 2"):
-        dataset.update(lambda _: described("weight"), base=early)
-    dataset.update(described("price", "weight"), base=base())
+        dataset.evolve(lambda _: described("weight"), base=early)
+    dataset.evolve(described("price", "weight"), base=base())
 
     assert dataset.schema.names == ("n", "price", "weight")
 
 
 def test_equal_descriptor_makes_no_version() -> None:
     dataset = lakebed.Repository(new_store()).create("d", described())
-    dataset.update(described("price"), base=0)
+    dataset.evolve(described("price"), base=0)
     dataset.append([{"n": 1}])
 
-    assert dataset.update(described("price"), base=0).version == 2
+    assert dataset.evolve(described("price"), base=0).version == 2
 
 
 def test_edit_that_the_rules_do_not_allow_changes_nothing() -> None:
@@ -552,7 +552,7 @@ def test_edit_that_the_rules_do_not_allow_changes_nothing() -> None:
         )
 
     with pytest.raises(InvalidInputError):
-        dataset.update(edit)
+        dataset.evolve(edit)
     assert dataset.version == 0
 
 
@@ -563,9 +563,9 @@ def test_edit_gives_up_where_others_keep_updating() -> None:
 
     class Always(DelegatingStore):
         def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-            dataset.update(lambda old: described(turn=str(next(turn))))
+            dataset.evolve(lambda old: described(turn=str(next(turn))))
             return super()._replace(key, data, if_match=if_match)
 
     with pytest.raises(LakebedError, match="Both change the descriptor"):
-        lakebed.Repository(Always(store)).open("d").update(lambda old: described(owner="me"))
+        lakebed.Repository(Always(store)).open("d").evolve(lambda old: described(owner="me"))
     assert "owner" not in dataset.descriptor.properties

@@ -214,6 +214,6 @@ def test_a_lost_segment_stops_no_commit_that_would_merge_it(folder: str) -> None
     for n in range(1, 12):
         dataset.append([{"n": n}])
 
-    assert sorted(row["n"] for row in dataset.reader()) == list(range(12))
+    assert sorted(row["n"] for row in dataset.kite.reader()) == list(range(12))
     assert dataset.where("n = 0").count() == 1
     assert lost in {finding.key for finding in dataset.check().problems}

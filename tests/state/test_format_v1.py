@@ -32,8 +32,8 @@ def test_every_version_reads_as_it_was_written(dataset: lakebed.Dataset) -> None
     expected = {0: [], 1: FIRST, 2: [*SECOND, *NULL], 3: [*SECOND, *NULL, *THIRD]}
 
     for version, rows in expected.items():
-        assert sorted_rows(dataset.at(version=version).reader()) == sorted_rows(rows)
-    assert sorted_rows(dataset.reader()) == sorted_rows(expected[3])
+        assert sorted_rows(dataset.at(version=version).kite.reader()) == sorted_rows(rows)
+    assert sorted_rows(dataset.kite.reader()) == sorted_rows(expected[3])
     with pytest.raises(VersionNotFoundError):
         dataset.at(version=4)
 
@@ -46,7 +46,7 @@ def test_metadata_is_told_as_it_was(dataset: lakebed.Dataset) -> None:
     assert [one.operation for one in history] == ["create", "append", "overwrite", "append"]
     assert [one.row_count for one in history] == [0, 8, 2, 3]
     assert history[1].run == "first"
-    partitions = {one.path: (one.file_count, one.row_count) for one in dataset.partitions()}
+    partitions = {one.path: (one.file_count, one.row_count) for one in dataset.inspect.partitions()}
     assert partitions == {
         "dt=2013-01-01/carrier=UA": (1, 2),
         "dt=2013-01-02/carrier=__HIVE_DEFAULT_PARTITION__": (2, 7),
@@ -70,5 +70,5 @@ def test_it_takes_the_next_commits(dataset: lakebed.Dataset) -> None:
     assert dataset.version == 24
     assert dataset.where("carrier IS NULL").count() == 3
     assert dataset.count() == 2 + 20 * 2 + 3
-    assert sorted_rows(dataset.at(version=1).reader()) == sorted_rows(FIRST)
+    assert sorted_rows(dataset.at(version=1).kite.reader()) == sorted_rows(FIRST)
     assert all(file.row_count for file in dataset.files())

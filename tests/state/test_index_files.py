@@ -100,7 +100,7 @@ COMMITS: dict[str, Callable[[lakebed.Dataset], object]] = {
     "rollback of a rollback": lambda words: (words.rollback(version=1), words.rollback(version=2)),
     "transaction": appended_in_a_transaction,
     "staged batch": committed_staged,
-    "metadata": lambda words: words.compact_metadata(),
+    "metadata": lambda words: words.compact(metadata=True),
 }
 
 
@@ -139,7 +139,7 @@ def test_null_and_nan_have_no_place_so_that_the_index_goes_until_it_is_built_ane
     check_all(tmp_path, ("id", "word"))
     words.delete(words.where("id = 3"))
     check_all(tmp_path, ("id", "word"))
-    words.compact_metadata()
+    words.compact(metadata=True)
     check_all(tmp_path)
     words.append(rows(4))
     check_all(tmp_path)
@@ -161,7 +161,7 @@ def test_an_index_that_became_too_dear_is_left_out_and_the_next_compaction_names
     words.append(rows(105))
     assert "id" not in named(tmp_path)
     assert held(tmp_path, "word") == truth(tmp_path, "word")
-    words.compact_metadata()
+    words.compact(metadata=True)
     assert held(tmp_path, "id") == truth(tmp_path, "id")
     words.append(rows(126))
     assert "id" not in named(tmp_path)
@@ -179,7 +179,7 @@ def test_an_index_in_which_a_bit_flipped_is_not_what_the_next_one_is_made_of(wor
     words.append(rows(50))
 
     check_all(tmp_path, ("word", "ratio"))
-    words.compact_metadata()
+    words.compact(metadata=True)
     check_all(tmp_path)
 
 
@@ -202,7 +202,7 @@ def test_a_new_schema_takes_the_names_out(words, tmp_path):
         schema=SCHEMA.append(pa.field("more", pa.string())), partition_by="part", index=INDEXED
     )
 
-    words.update(wider, base=words.version)
+    words.evolve(wider, base=words.version)
 
     assert named(tmp_path) == {}
 
@@ -224,7 +224,7 @@ def test_a_property_turns_index_files_off(tmp_path):
     words = created(tmp_path, properties={"kartothek.indices": "off"})
 
     words.append(rows(1, 2))
-    words.compact_metadata()
+    words.compact(metadata=True)
 
     assert named(tmp_path) == {}
     assert not (tmp_path / "words/indices").exists()

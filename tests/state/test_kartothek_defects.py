@@ -123,7 +123,7 @@ def test_b3_bool_keys_read_back_as_they_were_written(repository: lakebed.Reposit
 
     dataset.append([{"p": True, "v": 1}, {"p": False, "v": 0}, {"p": None, "v": 2}])
 
-    rows = {(row["p"], row["v"]) for row in dataset.reader()}
+    rows = {(row["p"], row["v"]) for row in dataset.kite.reader()}
     assert rows == {(True, 1), (False, 0), (None, 2)}
     assert values_of(dataset.where("p = false")) == [0]
     assert values_of(dataset.where([[("p", "==", True)]])) == [1]
@@ -158,9 +158,9 @@ def test_b4_a_slash_or_any_other_text_in_a_key_is_kept(repository: lakebed.Repos
 
     dataset.append([{"p": text, "v": number} for number, text in enumerate(ODD_TEXTS)])
 
-    assert {row["v"]: row["p"] for row in dataset.reader()} == dict(enumerate(ODD_TEXTS))
-    assert len(dataset.partitions()) == len(ODD_TEXTS)
-    assert {one.values["p"] for one in dataset.partitions()} == set(ODD_TEXTS)
+    assert {row["v"]: row["p"] for row in dataset.kite.reader()} == dict(enumerate(ODD_TEXTS))
+    assert len(dataset.inspect.partitions()) == len(ODD_TEXTS)
+    assert {one.values["p"] for one in dataset.inspect.partitions()} == set(ODD_TEXTS)
     for number, text in enumerate(ODD_TEXTS):
         assert values_of(dataset.where([[("p", "==", text)]])) == [number]
     dataset.overwrite([{"p": "a/b", "v": 100}])

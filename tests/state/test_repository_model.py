@@ -61,7 +61,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         self.patch.undo()
 
     def read(self, view: lakebed.View) -> Rows:
-        return collections.Counter((row["p"], row["v"]) for row in view.reader())
+        return collections.Counter((row["p"], row["v"]) for row in view.kite.reader())
 
     def entities(self, keys: set[str | None]) -> list[dict[str, Any]]:
         return [{"p": key, "v": next(_numbers)} for key in keys]

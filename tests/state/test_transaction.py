@@ -198,7 +198,7 @@ def test_staged_batch_stays(store) -> None:
         transaction.add(write(store, transaction))
         transaction.stage(Nothing(), SHORT.lease)
 
-    (staged,) = lakebed.Repository(store).open("d").staged()
+    (staged,) = lakebed.Repository(store).open("d").staged.list()
     assert staged.rows.count() == 2
 
 
@@ -240,7 +240,9 @@ def test_edit_that_did_nothing_leaves_no_segment_of_its_own_and_all_of_others(st
     dataset.append([{"n": 1}])
     base = read_own_head(store, "d").state
     dataset.append([{"n": 2}])  # so that the edit, which is for its base alone, does nothing
-    dataset.compact_metadata()  # the head names the segment of the base no more, which is read yet
+    dataset.compact(
+        metadata=True
+    )  # the head names the segment of the base no more, which is read yet
 
     with Transaction.on(store, base, "cleanup") as transaction:
         new, change = change_of_the_file_table(store, transaction)

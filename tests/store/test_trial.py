@@ -239,7 +239,7 @@ def test_interrupt_in_the_middle_of_a_race_leaves_nothing(
 
 
 class TestCommand:
-    """What `lakebed doctor --store` shows."""
+    """What `lakebed doctor --races` shows."""
 
     @staticmethod
     def rows(place: str, options: dict[str, str]) -> tuple[int, dict[str, dict[str, str]]]:

@@ -288,13 +288,13 @@ PAYLOAD = pa.struct([("a", pa.struct([("b", pa.struct([("c", pa.int64())]))]))])
 
 
 def test_b23_narrowing_gives_another_view_and_names_what_is_wrong(pings: lakebed.Dataset) -> None:
-    narrowed = pings.with_("reason", "dir-1")
+    narrowed = pings.kite.with_("reason", "dir-1")
 
     assert (pings.count(), narrowed.count()) == (5, 2)
     with pytest.raises(PredicateError, match="outside the view"):
-        narrowed.with_("reason", "dir-2")
+        narrowed.kite.with_("reason", "dir-2")
     with pytest.raises(PredicateError, match="Did you mean 'reason'"):
-        pings.with_("reasons", "dir-1")
+        pings.kite.with_("reasons", "dir-1")
 
 
 def test_b24_value_finds_the_folder_that_holds_it(pings: lakebed.Dataset) -> None:

@@ -65,9 +65,9 @@ def test_d01_value_cannot_climb_out_of_the_tree(builds: lakebed.Dataset) -> None
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_d02_slash_and_dot_in_a_value_shift_no_level(builds: lakebed.Dataset, value: str) -> None:
-    view = builds.with_("build", value)
+    view = builds.kite.with_("build", value)
 
-    assert [row["build"] for row in view.reader()] == [value]
+    assert [row["build"] for row in view.kite.reader()] == [value]
     # OTHER may hold what a cap has sent there; nothing has, so that there is no such file.
     assert len(view.plan()) == 1
 
@@ -87,7 +87,7 @@ def test_d03_empty_value_collapses_no_level(builds: lakebed.Dataset) -> None:
     with pytest.raises(InvalidInputError, match="holds"):
         LAYOUT.values("foo/idle_daily/Firefox//28.0a1/b.20130908.v1.log")
 
-    assert "build_dimension=" in {partition.path for partition in builds.partitions()}
+    assert "build_dimension=" in {partition.path for partition in builds.inspect.partitions()}
 
 
 def test_d04_date_makes_no_directories() -> None:
@@ -117,7 +117,7 @@ def test_d06_file_without_a_dot_is_an_error_that_names_it() -> None:
 
 
 def test_d07_values_that_look_alike_share_no_directory(builds: lakebed.Dataset) -> None:
-    partitions = [partition.path for partition in builds.partitions()]
+    partitions = [partition.path for partition in builds.inspect.partitions()]
 
     assert len(partitions) == len(set(partitions)) == len(HOSTILE) + 1
 
@@ -154,7 +154,7 @@ def test_d08_range_compares_in_the_type_that_is_declared() -> None:
 
 
 def test_d09_tokens_meet_no_genuine_value(builds: lakebed.Dataset) -> None:
-    partitions = {partition.path: partition.row_count for partition in builds.partitions()}
+    partitions = {partition.path: partition.row_count for partition in builds.inspect.partitions()}
 
     assert partitions["build_dimension=UNKNOWN"] == 1
     assert partitions["build_dimension=~UNKNOWN"] == 1
@@ -174,8 +174,8 @@ def test_d10_allowed_values_of_every_kind_are_compared_alike(allowed: object) ->
 
 
 def test_d11_values_of_every_script_have_partitions_of_their_own(builds: lakebed.Dataset) -> None:
-    assert builds.with_("build_dimension", "日本").count() == 1
-    assert builds.with_("build_dimension", "東京").count() == 1
+    assert builds.kite.with_("build_dimension", "日本").count() == 1
+    assert builds.kite.with_("build_dimension", "東京").count() == 1
 
 
 def test_d12_no_input_explodes_the_tree(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_d12_no_input_explodes_the_tree(tmp_path: Path) -> None:
 
     commit = dataset.append([{"version": f"v{n}", "n": n} for n in range(100)])
 
-    assert len(dataset.partitions()) == 11
+    assert len(dataset.inspect.partitions()) == 11
     (caught,) = commit.caught
     assert (caught.dimension, caught.cap, caught.row_count) == ("p", 10, 90)
     assert dataset.count() == 100

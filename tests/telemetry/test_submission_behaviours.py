@@ -53,7 +53,7 @@ def test_behaviour_14_dimensions_say_where_the_file_lies(lake) -> None:
 
     dataset.append([{"uuid": "foo", "document": {"reason": "r1", "app": "a1"}}])
 
-    assert [one.path for one in dataset.partitions()] == ["reason=r1/app=a1"]
+    assert [one.path for one in dataset.inspect.partitions()] == ["reason=r1/app=a1"]
     assert dataset.files()[0].key.startswith("pings/data/reason=r1/app=a1/batch_id=")
 
 
@@ -78,7 +78,7 @@ def test_behaviour_16_files_are_rolled_at_their_size(lake) -> None:
     assert sum(sizes) == 100_000
     assert len(sizes) >= 9
     assert max(sizes) <= 11_000
-    assert {row["uuid"] for row in dataset.reader()} == {one["uuid"] for one in entities}
+    assert {row["uuid"] for row in dataset.kite.reader()} == {one["uuid"] for one in entities}
 
 
 def test_behaviour_17_only_finished_files_are_left_and_they_round_trip(lake, tmp_path) -> None:
@@ -150,7 +150,7 @@ def test_behaviour_32_line_that_is_no_utf8_is_kept_as_it_is(lake, tmp_path) -> N
     report = create(lake).load(path)
 
     assert (report.row_count, report.rejected_count) == (1, 1)
-    (kept,) = lake.open("pings_quarantine").reader()
+    (kept,) = lake.open("pings_quarantine").kite.reader()
     assert kept["line"] == b'a\t{"reason":"\xff"}'
     assert "UTF-8" in kept["reason"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from telemetry_exports import exported
 
 import lakebed
 from lakebed import DatasetDescriptor, TelemetryOptions
@@ -92,11 +93,11 @@ def expected(dataset: lakebed.View) -> Counter[str]:
 
 def test_each_day_is_exported_once(pings: lakebed.Dataset, tree: tuple[str, Any]) -> None:
     url, options = tree
-    first = pings.export_telemetry(url, storage_options=options)
-    again = pings.export_telemetry(url, storage_options=options)
+    first = exported(pings, url, storage_options=options)
+    again = exported(pings, url, storage_options=options)
     pings.append(day(DAYS[1]))
-    second = pings.export_telemetry(url, storage_options=options)
-    third = pings.where(f"day = '{DAYS[1]}'").export_telemetry(url, storage_options=options)
+    second = exported(pings, url, storage_options=options)
+    third = exported(pings.where(f"day = '{DAYS[1]}'"), url, storage_options=options)
 
     assert (first.row_count, again.row_count, second.row_count, third.row_count) == (4, 0, 4, 0)
     assert again.files == ()
@@ -111,17 +112,17 @@ def test_day_that_has_changed_is_named_and_replaced_by_choice(
 ) -> None:
     url, options = tree
     store = open_store(url, storage_options=options)
-    pings.export_telemetry(url, storage_options=options)
+    exported(pings, url, storage_options=options)
     before = lines_of(store)
     pings.append(day(DAYS[0], 1, prefix="late"))
     pings.append(day(DAYS[1]))
 
     with pytest.raises(AlreadyExistsError, match=f"1 directory.*{DAYS[0]}/nightly"):
-        pings.export_telemetry(url, storage_options=options)
+        exported(pings, url, storage_options=options)
     assert lines_of(store) == before  # nor is the new day there
-    kept = pings.export_telemetry(url, storage_options=options, if_changed="keep")
+    kept = exported(pings, url, storage_options=options, if_changed="keep")
     assert lines_of(store) == before + expected(pings.where(f"day = '{DAYS[1]}'"))
-    replaced = pings.export_telemetry(url, storage_options=options, if_changed="replace")
+    replaced = exported(pings, url, storage_options=options, if_changed="replace")
 
     assert kept.kept == replaced.replaced == (f"{DAYS[0]}/nightly",)
     assert lines_of(store) == expected(pings)
@@ -132,13 +133,13 @@ def test_directory_without_rows_any_more_is_named_and_goes_by_choice(
 ) -> None:
     url, options = tree
     pings.append(day(DAYS[1]))
-    pings.export_telemetry(url, storage_options=options)
+    exported(pings, url, storage_options=options)
     pings.where(f"day = '{DAYS[0]}'").delete()
 
     with pytest.raises(AlreadyExistsError, match="3 directories"):
-        pings.export_telemetry(url, storage_options=options)
-    pings.where(f"day = '{DAYS[1]}'").export_telemetry(url, storage_options=options)  # a view
-    pings.export_telemetry(url, storage_options=options, if_changed="replace")
+        exported(pings, url, storage_options=options)
+    exported(pings.where(f"day = '{DAYS[1]}'"), url, storage_options=options)  # a view
+    exported(pings, url, storage_options=options, if_changed="replace")
 
     assert lines_of(open_store(url, storage_options=options)) == expected(pings)
 
@@ -151,10 +152,10 @@ def test_directory_of_other_numbers_of_files_is_replaced_by_all_of_them(
     url, options = tree
     small = TelemetryOptions(max_bytes=100, named=named)
     pings.overwrite(day(DAYS[0], 6))
-    pings.export_telemetry(url, storage_options=options, options=small)
+    exported(pings, url, storage_options=options, options=small)
     pings.overwrite(day(DAYS[0], count))
 
-    pings.export_telemetry(url, storage_options=options, options=small, if_changed="replace")
+    exported(pings, url, storage_options=options, options=small, if_changed="replace")
 
     assert lines_of(open_store(url, storage_options=options)) == expected(pings)
 
@@ -163,10 +164,10 @@ def test_compaction_and_order_of_rows_change_nothing(
     pings: lakebed.Dataset, tmp_path: Path
 ) -> None:
     pings.append(day(DAYS[0], 2, prefix="v"))
-    pings.export_telemetry(tmp_path / "tree")
+    exported(pings, tmp_path / "tree")
     pings.compact()
 
-    done = pings.export_telemetry(tmp_path / "tree")
+    done = exported(pings, tmp_path / "tree")
 
     assert (done.row_count, len(done.unchanged)) == (0, 3)
 
@@ -175,13 +176,13 @@ def test_compaction_and_order_of_rows_change_nothing(
 def test_file_that_is_not_as_it_was_written_is_a_change(
     pings: lakebed.Dataset, tmp_path: Path, damage: str
 ) -> None:
-    pings.export_telemetry(tmp_path / "tree")
+    exported(pings, tmp_path / "tree")
     path = tmp_path / "tree" / DAYS[0] / "nightly" / "001.lz4"
     path.unlink() if damage == "remove" else path.write_bytes(path.read_bytes()[:-1])
 
     with pytest.raises(AlreadyExistsError, match="nightly"):
-        pings.export_telemetry(tmp_path / "tree")
-    pings.export_telemetry(tmp_path / "tree", if_changed="replace")
+        exported(pings, tmp_path / "tree")
+    exported(pings, tmp_path / "tree", if_changed="replace")
 
     assert lines_of(open_store(tmp_path / "tree")) == expected(pings)
 
@@ -190,16 +191,16 @@ def test_place_with_files_of_others_is_refused(pings: lakebed.Dataset, tmp_path:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "mine").write_text("x")
     with pytest.raises(AlreadyExistsError, match="was not written by an export"):
-        pings.export_telemetry(tmp_path / "tree")
+        exported(pings, tmp_path / "tree")
     (tmp_path / "tree" / "mine").unlink()
-    pings.export_telemetry(tmp_path / "tree")
+    exported(pings, tmp_path / "tree")
     other = tmp_path / "tree" / DAYS[1] / "nightly" / "001.lz4"
     other.parent.mkdir(parents=True)
     other.write_text("of another program")
     pings.append(day(DAYS[1]))
 
     with pytest.raises(AlreadyExistsError, match=f"{DAYS[1]}/nightly/001.lz4"):
-        pings.export_telemetry(tmp_path / "tree")
+        exported(pings, tmp_path / "tree")
 
     assert other.read_text() == "of another program"
 
@@ -207,12 +208,12 @@ def test_place_with_files_of_others_is_refused(pings: lakebed.Dataset, tmp_path:
 def test_other_levels_and_another_choice_are_refused_by_name(
     pings: lakebed.Dataset, tmp_path: Path
 ) -> None:
-    pings.export_telemetry(tmp_path / "tree")
+    exported(pings, tmp_path / "tree")
 
     with pytest.raises(InvalidInputError, match="1 in names"):
-        pings.export_telemetry(tmp_path / "tree", options=TelemetryOptions(named=1))
+        exported(pings, tmp_path / "tree", options=TelemetryOptions(named=1))
     with pytest.raises(InvalidInputError, match="if_changed='skip' is not valid"):
-        pings.export_telemetry(tmp_path / "tree", if_changed="skip")  # type: ignore[arg-type]
+        exported(pings, tmp_path / "tree", if_changed="skip")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -226,13 +227,13 @@ def test_other_levels_and_another_choice_are_refused_by_name(
 def test_damaged_note_is_named_and_nothing_is_touched(
     pings: lakebed.Dataset, tmp_path: Path, change: Callable[[bytes], bytes]
 ) -> None:
-    pings.export_telemetry(tmp_path / "tree")
+    exported(pings, tmp_path / "tree")
     note = tmp_path / "tree" / ".lakebed-export" / "tree.json"
     note.write_bytes(change(note.read_bytes()))
     before = lines_of(open_store(tmp_path / "tree"))
 
     with pytest.raises(CorruptMetadataError, match="note of exports"):
-        pings.export_telemetry(tmp_path / "tree", if_changed="replace")
+        exported(pings, tmp_path / "tree", if_changed="replace")
 
     assert lines_of(open_store(tmp_path / "tree")) == before
 
@@ -241,19 +242,19 @@ def test_of_two_exports_at_once_the_first_is_refused_and_shows_nothing(
     pings: lakebed.Dataset, tree: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, options = tree
-    pings.export_telemetry(url, storage_options=options)
+    exported(pings, url, storage_options=options)
     pings.append(day(DAYS[1]))
     show = ExportedTree.show
 
     def overtaken(self: ExportedTree, *arguments: Any) -> None:
         monkeypatch.setattr(ExportedTree, "show", show)
-        pings.export_telemetry(url, storage_options=options)
+        exported(pings, url, storage_options=options)
         show(self, *arguments)
 
     monkeypatch.setattr(ExportedTree, "show", overtaken)
 
     with pytest.raises(ConflictError, match="Another export"):
-        pings.export_telemetry(url, storage_options=options)
+        exported(pings, url, storage_options=options)
 
     assert lines_of(open_store(url, storage_options=options)) == expected(pings)
 
@@ -263,10 +264,10 @@ def test_failed_export_leaves_nothing(pings: lakebed.Dataset, tmp_path: Path) ->
     long = pings.where(f"day = '{'d' * 240}'")
 
     with pytest.raises(InvalidInputError):
-        long.export_telemetry(tmp_path / "tree", options=TelemetryOptions(named=2))
+        exported(long, tmp_path / "tree", options=TelemetryOptions(named=2))
 
     assert not (tmp_path / "tree").exists() or list((tmp_path / "tree").rglob("*.lz4")) == []
-    pings.where("day < 'd'").export_telemetry(tmp_path / "tree")
+    exported(pings.where("day < 'd'"), tmp_path / "tree")
 
 
 # What dies at its nth write or rename, without any chance to tidy up.
@@ -284,11 +285,12 @@ def dying(call):
             os._exit(9)
         return call(*arguments, **named)
     return counted
-dataset = lakebed.open_repository(sys.argv[2])["pings"]
+repository = lakebed.open_repository(sys.argv[2])
+dataset = repository["pings"]
 for name in ("_put", "_create", "_replace", "_adopt", "_delete"):
     setattr(PosixStore, name, dying(getattr(PosixStore, name)))
 Path.rename = dying(Path.rename)
-dataset.export_telemetry(sys.argv[3], if_changed="replace")
+repository.trees.export(dataset, sys.argv[3], if_changed="replace")
 """
 
 
@@ -302,7 +304,7 @@ def test_export_that_is_killed_at_any_write_shows_no_half_day_and_is_finished(
         tree = tmp_path / f"tree{number}"
         pings.overwrite(day(DAYS[0], 3))
         pings.where(f"day <> '{DAYS[0]}'").delete()
-        pings.export_telemetry(tree)
+        exported(pings, tree)
         pings.append([*day(DAYS[0], 1, prefix="late"), *day(DAYS[1], 3)])
         script = [sys.executable, "-c", DYING, str(number), str(tmp_path / "lake"), str(tree)]
 
@@ -310,7 +312,7 @@ def test_export_that_is_killed_at_any_write_shows_no_half_day_and_is_finished(
 
         shown = {path for path in lines_of(open_store(tree)) if path.endswith(DAYS[1])}
         assert len(shown) in (0, 3), f"half of a day is shown after write {number}"
-        pings.export_telemetry(tree, if_changed="replace")
+        exported(pings, tree, if_changed="replace")
         assert lines_of(open_store(tree)) == expected(pings), f"after write {number}"
         assert [path.name for path in (tree / ".lakebed-export").glob("staged-*")] == []
         if not died:

@@ -92,7 +92,7 @@ def users(tmp_path: Path) -> lakebed.Dataset:
 
 
 def rows(view: lakebed.View) -> list[dict[str, Any]]:
-    return sorted(view.reader(), key=lambda row: row["userId"])
+    return sorted(view.kite.reader(), key=lambda row: row["userId"])
 
 
 def test_every_row_is_read_and_found_by_its_source_alone(users: lakebed.Dataset) -> None:
@@ -100,8 +100,8 @@ def test_every_row_is_read_and_found_by_its_source_alone(users: lakebed.Dataset)
     for one in USERS:
         found = users.where(f"userId = {one['userId']} AND seen = {one['seen']}")
         assert (rows(found), len(found.plan())) == ([one], 1)
-    assert len(users.with_("username", "John Doe").plan()) == 1
-    assert len(users.from_("seen", MOMENTS[2]).plan()) == 2
+    assert len(users.kite.with_("username", "John Doe").plan()) == 1
+    assert len(users.kite.from_("seen", MOMENTS[2]).plan()) == 2
 
 
 def test_levels_are_kites_own_names_and_userid_1234_is_in_bucket_15(
@@ -109,7 +109,7 @@ def test_levels_are_kites_own_names_and_userid_1234_is_in_bucket_15(
 ) -> None:
     (file,) = users.where("userId = 1234").files()
 
-    (partition,) = (one for one in users.partitions() if one.path == file.partition)
+    (partition,) = (one for one in users.inspect.partitions() if one.path == file.partition)
     assert partition.values == {
         "year": 2013,
         "month": 11,
@@ -154,7 +154,7 @@ def test_paths_are_read_as_tolerantly_as_kite_reads_them(tmp_path: Path) -> None
     write_avro(home / "year=2013" / "month=11" / "deeper", USER, [user(4, MOMENTS[2])])
     repository = lakebed.open_repository(tmp_path)
 
-    found = repository.find_adoption("seen", kite=True)
+    found = repository.adopt("seen", kite=True, dry_run=True)
     seen = repository.adopt("seen", found)
 
     assert [one.reason for one in found.taken_for("left")] == [
@@ -204,8 +204,8 @@ def test_field_that_older_files_lack_has_its_default(
     users = lakebed.open_repository(tmp_path).adopt("users", kite=True)
 
     whole = [{"id": 1, "plan": "free"}, {"id": 2, "plan": "paid"}]
-    assert sorted(users.reader(), key=lambda row: row["id"]) == whole
-    assert list(users.where("plan = 'free'").reader()) == whole[:1]
+    assert sorted(users.kite.reader(), key=lambda row: row["id"]) == whole
+    assert list(users.where("plan = 'free'").kite.reader()) == whole[:1]
     assert users.where("plan != 'free'").count() == 1
 
 
@@ -218,12 +218,12 @@ def test_change_of_a_default_is_none_of_what_older_files_hold(tmp_path: Path) ->
     for default in ("free", "paid"):
         plan = {"name": "plan", "type": ["string", "null"], "default": default}
         schema = {**first, "fields": [*first["fields"], plan]}
-        repository["users"].update(
+        repository["users"].evolve(
             DatasetDescriptor(schema=schema, format="avro", compression="snappy"),
             base=repository["users"].version,
         )
 
-    assert list(repository["users"].reader()) == [{"id": 1, "plan": "free"}]
+    assert list(repository["users"].kite.reader()) == [{"id": 1, "plan": "free"}]
     assert users.count() == 1
 
 
@@ -256,8 +256,8 @@ def test_provided_partitions_and_unpartitioned_datasets(tmp_path: Path) -> None:
 
     released, plain = (repository.adopt(name, kite=True) for name in "ab")
 
-    assert released.with_("release", 7).count() == len(USERS)
-    released.with_("release", 8).append(USERS[:1])
+    assert released.kite.with_("release", 7).count() == len(USERS)
+    released.kite.with_("release", 8).append(USERS[:1])
     assert released.count() == len(USERS) + 1
     assert (plain.count(), plain.descriptor.is_partitioned) == (len(USERS), False)
 
@@ -284,8 +284,8 @@ def test_value_that_is_no_number_equals_itself_as_a_partition(tmp_path: Path) ->
 
     adopted = lakebed.open_repository(tmp_path).adopt("a", kite=True)
 
-    assert [row["id"] for row in adopted.with_("ratio", 0.5).reader()] == [2]
-    assert sorted(row["id"] for row in adopted.reader()) == [1, 2]
+    assert [row["id"] for row in adopted.kite.with_("ratio", 0.5).kite.reader()] == [2]
+    assert sorted(row["id"] for row in adopted.kite.reader()) == [1, 2]
 
 
 def test_row_in_a_directory_that_is_not_its_own_is_refused(tmp_path: Path) -> None:

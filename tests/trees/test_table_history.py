@@ -144,7 +144,7 @@ def test_dataset_with_the_history_of_a_table_is_written_rolled_back_and_cleaned_
     taken.append(rows(50))
     taken.rollback(version=2)
     assert numbers(taken) == known
-    taken.protect(version=4, reason="to compare")
+    taken.protections.add(version=4, reason="to compare")
     taken.cleanup(older_than="0s", dry_run=False)
     assert numbers(taken) == known
     assert numbers(taken.at(version=4)) == list(range(20, 26))
@@ -167,7 +167,7 @@ def test_versions_whose_files_were_vacuumed_are_left_out_and_told(lake, delta):
     for uri in gone:
         Path(uri.removeprefix("file://")).unlink()
 
-    found = lake.find_adoption("d", delta=True, history=True)
+    found = lake.adopt("d", delta=True, history=True, dry_run=True)
     assert "3 versions, 2 to 4, become versions 1 to 3" in str(found)
     assert "Older ones are left out, since they cannot be read: version 1: its file" in str(found)
     taken = lake.adopt("d", found)
@@ -217,7 +217,7 @@ def test_log_that_begins_after_its_checkpoints_has_no_history(lake, delta):
     for version in range(4):
         (delta / "_delta_log" / f"{version:020}.json").unlink()
 
-    found = lake.find_adoption("d", delta=True, history=True)
+    found = lake.adopt("d", delta=True, history=True, dry_run=True)
     taken = lake.adopt("d", found)
 
     assert "1 versions, 4 to 4" in str(found) or "1 version" in str(found)
@@ -248,7 +248,7 @@ def test_versions_of_other_columns_are_left_out_and_told(lake, delta):
         mode="append",
     )
 
-    found = lake.find_adoption("d", delta=True, history=True)
+    found = lake.adopt("d", delta=True, history=True, dry_run=True)
     taken = lake.adopt("d", found)
 
     assert "version 4: its column 'n' has another type" in str(found)
@@ -269,7 +269,7 @@ def test_versions_with_deletion_vectors_are_left_out_and_told(lake, delta):
                     action["deletionVector"] = vector
         log.write_text("\n".join(map(json.dumps, lines)))
 
-    found = lake.find_adoption("d", delta=True, history=True)
+    found = lake.adopt("d", delta=True, history=True, dry_run=True)
 
     assert "has a deletion vector" in str(found)
     # The file may also be one that a delete has taken out.
@@ -307,7 +307,7 @@ def test_history_of_other_files_is_refused(lake, delta):
 
 
 def test_table_that_is_written_to_meanwhile_is_refused_with_its_history(lake, delta):
-    found = lake.find_adoption("d", delta=True, history=True)
+    found = lake.adopt("d", delta=True, history=True, dry_run=True)
     write_deltalake(delta, rows(90), mode="append")
 
     with pytest.raises(CommitConflictError, match="was written to while it was adopted"):
@@ -342,7 +342,7 @@ def test_adoption_that_fails_leaves_the_source_and_can_be_repeated(lake, delta, 
 
 
 def test_empty_dataset_of_a_plain_adoption_is_not_given_an_older_history(lake, delta):
-    descriptor = lake.find_adoption("d", delta=True).descriptor
+    descriptor = lake.adopt("d", delta=True, dry_run=True).descriptor
     lake.create("d", descriptor)
 
     with pytest.raises(DatasetExistsError, match="after the first version of the table") as caught:
@@ -376,7 +376,7 @@ def iceberg(tmp_path: Path, lake) -> Table:
 def test_snapshots_of_a_table_whose_schema_evolved_read_equal(lake, iceberg):
     snapshots = iceberg.snapshots()
 
-    found = lake.find_adoption("e", iceberg=True, history=True)
+    found = lake.adopt("e", iceberg=True, history=True, dry_run=True)
     taken = lake.adopt("e", found)
 
     def plain(table: pa.Table) -> list[dict]:
@@ -414,7 +414,7 @@ def test_snapshots_before_a_change_of_partitions_are_left_out_and_told(lake, tmp
     table.append(three)
     assert len(table.snapshots()) > 3
 
-    found = lake.find_adoption("e", iceberg=True, history=True)
+    found = lake.adopt("e", iceberg=True, history=True, dry_run=True)
     taken = lake.adopt("e", found)
 
     assert "Older ones are left out" in str(found)

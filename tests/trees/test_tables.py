@@ -120,7 +120,7 @@ def test_delta_table_is_refused_as_plain_files_with_the_way_that_works(lake, del
 
 def test_iceberg_table_is_refused_as_plain_files_with_the_way_that_works(lake, iceberg):
     with pytest.raises(InvalidInputError, match="is a table of Iceberg") as caught:
-        lake.find_adoption("e", partition_by="carrier")
+        lake.adopt("e", partition_by="carrier", dry_run=True)
 
     assert "iceberg=True" in caught.value.hint
 
@@ -210,7 +210,7 @@ def test_import_of_the_files_of_a_table_is_refused_but_for_those_that_are_named(
 def test_live_files_of_a_delta_table_become_the_dataset_in_place(lake, delta):
     before = held(delta)
 
-    found = lake.find_adoption("d", delta=True)
+    found = lake.adopt("d", delta=True, dry_run=True)
     adopted = lake.adopt("d", found)
 
     assert "300 rows" in str(found)
@@ -236,7 +236,7 @@ def test_adopted_delta_table_goes_on_and_its_own_readers_keep_their_version(lake
     assert adopted.count() == 310
     assert by_n(DeltaTable(delta).to_pyarrow_table()) == shown
     adopted.compact(gather=True)
-    done = adopted.publish_delta()
+    done = adopted.publish("delta")
 
     assert done.is_in_step
     assert DeltaTable(delta / "data").to_pyarrow_table().num_rows == 310
@@ -354,7 +354,7 @@ def test_feature_that_the_library_does_not_know_is_told(wh, lake):
 
 
 def test_file_that_is_gone_is_named(wh, lake, delta):
-    (wh / lake.find_adoption("d", delta=True).files[0].key).unlink()
+    (wh / lake.adopt("d", delta=True, dry_run=True).files[0].key).unlink()
 
     with pytest.raises(InvalidInputError, match="is missing"):
         lake.adopt("d", delta=True)
@@ -370,7 +370,7 @@ def test_table_without_a_log_or_a_live_file_is_said(wh, lake, delta):
 
 
 def test_delta_table_that_is_written_to_meanwhile_is_refused(wh, lake, delta):
-    found = lake.find_adoption("d", delta=True)
+    found = lake.adopt("d", delta=True, dry_run=True)
     write_deltalake(delta, ROWS.slice(300, 5), mode="append")
     before = held(delta)
 
@@ -446,7 +446,7 @@ def test_live_files_of_an_iceberg_table_become_the_dataset_in_place(wh, lake, ic
     assert [str(one) for one in adopted.descriptor.partition_by] == ["identity(carrier) as carrier"]
     assert troubles(adopted) == []
     adopted.append(ROWS.slice(300, 10))
-    assert adopted.publish_iceberg().is_in_step
+    assert adopted.publish("iceberg").is_in_step
     adopted.cleanup("0s", dry_run=False)
     assert by_n(iceberg.scan().to_arrow()) == by_n(LIVE)
     assert adopted.count() == 310
@@ -478,7 +478,7 @@ def test_days_are_partitions_and_files_without_ids_go_by_the_name_mapping(catalo
     narrow = adopted.where("at >= '2013-01-02T00:00:00Z' AND at < '2013-01-03T00:00:00Z'")
     assert (narrow.count(), len(narrow.plan())) == (400, 1)
     adopted.append(ROWS.slice(0, 3))
-    assert [one.row_count for one in adopted.partitions()] == [401, 401, 401]
+    assert [one.row_count for one in adopted.inspect.partitions()] == [401, 401, 401]
 
 
 def rename(table: Table) -> None:
@@ -582,12 +582,12 @@ def test_one_of_several_newest_metadata_must_be_named(lake, iceberg):
     with pytest.raises(InvalidInputError, match="is not in"):
         lake.adopt("e", iceberg="/elsewhere/v1.metadata.json")
 
-    assert lake.find_adoption("e", iceberg=f"metadata/{newest.name}").notes
+    assert lake.adopt("e", iceberg=f"metadata/{newest.name}", dry_run=True).notes
     assert lake.adopt("e", iceberg=iceberg.metadata_location).count() == 300
 
 
 def test_iceberg_table_that_is_written_to_meanwhile_is_refused(lake, iceberg):
-    found = lake.find_adoption("e", iceberg=True)
+    found = lake.adopt("e", iceberg=True, dry_run=True)
     iceberg.append(ROWS.slice(300, 5))
 
     with pytest.raises(CommitConflictError, match="was written to while it was adopted"):

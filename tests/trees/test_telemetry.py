@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from telemetry_exports import exported
 
 import lakebed
 from lakebed import DatasetDescriptor, DimensionSchema, Repository, TelemetryOptions
@@ -92,7 +93,7 @@ def pings() -> lakebed.Dataset:
 
 
 def test_tree_is_that_of_the_document(pings: lakebed.Dataset, tmp_path: Path) -> None:
-    done = pings.export_telemetry(tmp_path / "tree")
+    done = exported(pings, tmp_path / "tree")
 
     assert done.files == (
         "20130611/UNKNOWN/OTHER/001.lz4",
@@ -112,8 +113,10 @@ def test_files_are_cut_at_their_size_and_numbered(pings: lakebed.Dataset, tmp_pa
     pings.append(submissions(*[("20130613", "nightly", "linux")] * 25))
     each = len(f"u10\t{submissions(*PINGS)[0]['document']}\n")
 
-    done = pings.where("day = '20130613'").export_telemetry(
-        tmp_path / "tree", options=TelemetryOptions(max_bytes=10 * each)
+    done = exported(
+        pings.where("day = '20130613'"),
+        tmp_path / "tree",
+        options=TelemetryOptions(max_bytes=10 * each),
     )
 
     assert [path.rpartition("/")[2] for path in done.files] == ["001.lz4", "002.lz4", "003.lz4"]
@@ -123,7 +126,7 @@ def test_files_are_cut_at_their_size_and_numbered(pings: lakebed.Dataset, tmp_pa
 def test_names_of_the_finished_code(pings: lakebed.Dataset, tmp_path: Path) -> None:
     options = TelemetryOptions(named=2, compression="xz", version=4)
 
-    done = pings.export_telemetry(tmp_path / "tree", options=options)
+    done = exported(pings, tmp_path / "tree", options=options)
 
     assert all(
         re.fullmatch(r"[0-9]+/\w+\.\w+\.v4\.log\.[0-9a-f]{32}\.xz", one) for one in done.files
@@ -139,7 +142,7 @@ def test_schema_of_the_export_says_levels_and_allowed_values(
     rule = {"field_name": "channel", "allowed_values": ["release"]}
     schema.write_text(json.dumps({"version": 1, "dimensions": [rule]}))
 
-    done = pings.export_telemetry(tmp_path / "tree", schema)
+    done = exported(pings, tmp_path / "tree", schema)
 
     assert done.files == ("OTHER/001.lz4", "UNKNOWN/001.lz4", "release/001.lz4")
 
@@ -171,7 +174,7 @@ def test_schema_that_a_dataset_was_made_by_exports_it_whatever_its_types(
         for number, row in enumerate(rows)
     )
 
-    files = dataset.export_telemetry(tmp_path / "tree", schema).files
+    files = exported(dataset, tmp_path / "tree", schema).files
 
     # Partition fields of dimensions are texts.
     day, yes, no = (
@@ -202,10 +205,10 @@ def test_value_too_long_for_a_name_is_refused_with_the_remedy(
         dataset.append([{"uuid": "u", "document": "{}", "day": "1", "k": "x" * length}])
         target = tmp_path / f"tree{length}"
         if length == most:
-            assert dataset.export_telemetry(target, schema, options=options).row_count == 1
+            assert exported(dataset, target, schema, options=options).row_count == 1
             continue
         with pytest.raises(InvalidInputError, match="is too long for a name") as caught:
-            dataset.export_telemetry(target, schema, options=options)
+            exported(dataset, target, schema, options=options)
         assert "to OTHER" in caught.value.hint
 
 
@@ -215,7 +218,7 @@ def test_values_that_are_written_alike_share_a_directory_and_are_told(tmp_path: 
     odd = repository.create("odd", descriptor)
     odd.append(submissions(*[("1", channel, None) for channel in ("a-b", "a b", "../../etc", "")]))
 
-    done = odd.export_telemetry(tmp_path / "tree")
+    done = exported(odd, tmp_path / "tree")
 
     assert done.files == ("_._.._etc/001.lz4", "_/001.lz4", "a_b/001.lz4")
     assert done.shared == ("a_b",)
@@ -228,7 +231,7 @@ def test_export_of_what_is_no_submission_is_refused(tmp_path: Path) -> None:
     )
 
     with pytest.raises(SchemaMismatchError, match="no field 'uuid'"):
-        plain.export_telemetry(tmp_path / "tree")
+        exported(plain, tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
 
 
@@ -236,7 +239,7 @@ def test_unknown_dimension_is_refused_by_name(pings: lakebed.Dataset, tmp_path: 
     schema = '{"version": 1, "dimensions": [{"field_name": "chanel", "allowed_values": "*"}]}'
 
     with pytest.raises(SchemaMismatchError, match="'chanel'") as caught:
-        pings.export_telemetry(tmp_path / "tree", schema)
+        exported(pings, tmp_path / "tree", schema)
     assert "channel" in caught.value.hint
 
 
@@ -245,7 +248,7 @@ def test_exported_tree_is_adopted_in_place(
     pings: lakebed.Dataset, tmp_path: Path, named: int
 ) -> None:
     options = TelemetryOptions(named=named, compression="xz")
-    pings.export_telemetry(tmp_path / "pings", options=options)
+    exported(pings, tmp_path / "pings", options=options)
     before = {path: path.read_bytes() for path in (tmp_path / "pings").rglob("*.xz")}
 
     adopted = lakebed.open_repository(tmp_path).adopt("pings", telemetry=DIMENSIONS)
@@ -256,7 +259,11 @@ def test_exported_tree_is_adopted_in_place(
     assert [one for one in adopted.check().findings if one.severity != "note"] == []
     assert {path: path.read_bytes() for path in before} == before
     # And it goes on as any other dataset.
-    tuesday = adopted.with_("day", "20130613").with_("channel", "beta").with_("info_os", "linux")
+    tuesday = (
+        adopted.kite.with_("day", "20130613")
+        .kite.with_("channel", "beta")
+        .kite.with_("info_os", "linux")
+    )
     tuesday.append(submissions(("20130613", "beta", "linux")))
     assert adopted.count() == 6
     adopted.where("day = '20130611'").delete()
@@ -286,7 +293,11 @@ def test_new_files_are_compressed_as_most_of_those_that_were_adopted(
     adopted = lakebed.open_repository(tmp_path).adopt("pings", telemetry=DIMENSIONS)
 
     assert adopted.descriptor.compression == compression
-    place = adopted.with_("day", "20130611").with_("channel", "nightly").with_("info_os", "winnt")
+    place = (
+        adopted.kite.with_("day", "20130611")
+        .kite.with_("channel", "nightly")
+        .kite.with_("info_os", "winnt")
+    )
     place.append(submissions(("20130611", "nightly", "winnt")))
     assert adopted.count() == len(names) + 1
 
@@ -294,15 +305,15 @@ def test_new_files_are_compressed_as_most_of_those_that_were_adopted(
 def test_adopted_lines_make_a_dataset_whose_documents_say_the_dimensions(
     pings: lakebed.Dataset, tmp_path: Path
 ) -> None:
-    pings.export_telemetry(tmp_path / "pings")
+    exported(pings, tmp_path / "pings")
     repository = lakebed.open_repository(tmp_path)
     adopted = repository.adopt("pings", telemetry=DIMENSIONS)
 
     again = repository.create("again", pings.descriptor)
     again.append(adopted.arrow(["uuid", "document"]))
 
-    assert [(one.path, one.row_count) for one in again.partitions()] == [
-        (one.path, one.row_count) for one in pings.partitions()
+    assert [(one.path, one.row_count) for one in again.inspect.partitions()] == [
+        (one.path, one.row_count) for one in pings.inspect.partitions()
     ]
 
 
@@ -333,7 +344,7 @@ def test_tree_of_the_finished_code_is_adopted_as_it_lies(tmp_path: Path) -> None
     }
     repository = lakebed.open_repository(tmp_path)
 
-    found = repository.find_adoption("pings", telemetry=json.dumps(schema))
+    found = repository.adopt("pings", telemetry=json.dumps(schema), dry_run=True)
     adopted = repository.adopt("pings", found)
 
     assert [one.reason for one in found.taken_for("left")] == [
@@ -341,8 +352,8 @@ def test_tree_of_the_finished_code_is_adopted_as_it_lies(tmp_path: Path) -> None
         "empty: a compressed file never is, so its writer has died",
     ]
     assert "empty: a compressed file never is" in str(found)
-    assert sorted(row["uuid"] for row in adopted.reader()) == ["a", "b", "c"]
-    (partition,) = adopted.partitions()
+    assert sorted(row["uuid"] for row in adopted.kite.reader()) == ["a", "b", "c"]
+    (partition,) = adopted.inspect.partitions()
     assert list(partition.values.values()) == [*place.split("/"), "20131112030204", "20131113"]
 
 
@@ -420,7 +431,7 @@ def test_empty_tree_and_a_dataset_that_is_there_are_refused(
     with pytest.raises(NotFoundError):
         repository.adopt("pings", telemetry=DIMENSIONS)
 
-    pings.export_telemetry(tmp_path / "pings")
+    exported(pings, tmp_path / "pings")
     repository.adopt("pings", telemetry=DIMENSIONS)
     with pytest.raises(DatasetExistsError):
         repository.adopt("pings", telemetry=DIMENSIONS)
@@ -445,7 +456,7 @@ def test_every_line_that_is_exported_is_adopted(rows: list, named: int, max_byte
     place = f"memory://{uuid.uuid4().hex}"
     options = TelemetryOptions(named=named, max_bytes=max_bytes)
 
-    done = pings.export_telemetry(f"{place}/pings", options=options)
+    done = exported(pings, f"{place}/pings", options=options)
     schema = {
         "version": 1,
         "dimensions": [{"field_name": name, "allowed_values": "*"} for name in ("day", "channel")],

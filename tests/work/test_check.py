@@ -88,9 +88,9 @@ def test_file_that_a_cleanup_took_is_not_missing_by_a_clock_that_is_behind(tmp_p
     now = dt.datetime.now(dt.UTC)
     with time_machine.travel(now + dt.timedelta(minutes=5)):
         days.append([row("a", 1)])
-        days.publish_delta()
+        days.publish("delta")
         days.overwrite([row("a", 2)])
-        days.publish_delta()
+        days.publish("delta")
     with time_machine.travel(now + dt.timedelta(minutes=5, seconds=5)):
         report = days.cleanup("0s", dry_run=False, clock_skew=dt.timedelta(0))
         assert report.counts == {"superseded": 1}
@@ -105,7 +105,7 @@ def test_damaged_file_that_only_a_protection_keeps_is_an_error(
 ) -> None:
     first = dataset.history()[1]
     (key,) = first.files_added
-    dataset.protect(**{target: getattr(first, target)}, reason="audit")
+    dataset.protections.add(**{target: getattr(first, target)}, reason="audit")
     dataset.overwrite([row("a", 2), row("b", 2)])
     assert sweep(dataset).horizon > 1
     data = lake.store.get(key).data
@@ -327,7 +327,7 @@ def test_index_file_is_checked_where_facts_of_many_dead_files_are_known_too(
 ) -> None:
     for n in range(20):
         dataset.rerun([row("z", n)], run="daily")
-    dataset.compact_metadata()
+    dataset.compact(metadata=True)
     head = json.loads(lake.store.get("d.by-dataset-metadata.json").data)
     assert head["indices"]
     if not is_complete:

@@ -184,7 +184,7 @@ def test_writer_that_is_complete_and_comes_too_late_fails_too(dataset, lake) -> 
 def test_long_write_keeps_its_lease(dataset, lake) -> None:
     # Longer than a round may take on a busy machine, shorter than all of them.
     options = lakebed.CommitOptions(lease=dt.timedelta(seconds=2))
-    with dataset.with_options(commit=options).writer() as writer:
+    with dataset.with_options(commit=options).kite.writer() as writer:
         for n in range(4):
             for _ in range(1_000):
                 writer.write(row("x", n))
@@ -339,7 +339,7 @@ def test_foreign_files_stay_and_are_reported_as_unknown(dataset, lake, tmp_path)
 
 
 def test_signals_schema_file_and_manifests_stay(dataset, lake, tmp_path) -> None:
-    dataset.with_("p", "a").signal_ready()
+    dataset.kite.with_("p", "a").kite.signal_ready()
     before = {one.key for one in lake.store.list("d/") if "/data/p=" not in one.key}
     age(tmp_path / "d", days=400)
 
@@ -469,15 +469,15 @@ def test_age_of_more_than_a_thousand_years_is_refused(dataset, long) -> None:
 def test_expired_protection_goes_though_no_file_is_dead(dataset) -> None:
     sweep(dataset)
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(milliseconds=50)
-    dataset.protect(version=dataset.version, reason="audit", until=soon)
+    dataset.protections.add(version=dataset.version, reason="audit", until=soon)
     time.sleep(0.06)
 
     assert dataset.cleanup("0s").files == ()
-    assert len(dataset.protections()) == 1  # a dry run changes nothing
+    assert len(dataset.protections.list()) == 1  # a dry run changes nothing
     report = sweep(dataset)
 
     assert report.files == ()
-    assert (report.version, dataset.protections()) == (dataset.version, ())
+    assert (report.version, dataset.protections.list()) == (dataset.version, ())
     assert sweep(dataset).version is None
 
 

@@ -147,7 +147,7 @@ def test_protect_beside_a_cleanup_keeps_all_or_is_refused(lake, call, key, after
 
     def protect() -> None:
         try:
-            lake.open("d").protect(version=1, reason="in time?")
+            lake.open("d").protections.add(version=1, reason="in time?")
         except VersionNotFoundError as exc:
             refused.append(exc)
 
@@ -180,7 +180,7 @@ def test_cleanup_beside_a_rollback_or_protect_decides_by_the_head(
     dataset = lakebed.Repository(store).open("d")
 
     calls = {
-        "protect": lambda: dataset.protect(version=1, reason="too late"),
+        "protect": lambda: dataset.protections.add(version=1, reason="too late"),
         "rollback": lambda: dataset.rollback(version=1),
     }
     with pytest.raises(VersionNotFoundError, match="cleaned up"):
@@ -242,7 +242,7 @@ def test_writer_whose_lease_is_over_commits_before_the_cleanup_or_not_at_all(
 def test_killed_at_each_call_a_cleanup_is_finished_by_the_next(lake, tmp_path, after) -> None:
     dead = Transaction.begin(lake.store, "d", "append", options=SHORT)
     lake.store.put(f"d/data/p=a/batch_id={dead.batch_id}/part-{'0' * 32}.parquet", b"x")
-    lake.open("d").protect(version=2, reason="audit")
+    lake.open("d").protections.add(version=2, reason="audit")
     time.sleep(0.01)
     deaths = []
     for call in itertools.count(1):
@@ -294,8 +294,8 @@ def test_head_that_moves_or_goes_while_a_cleanup_looks_at_it_is_no_missing_objec
 @pytest.mark.parametrize(
     ("work", "written"),
     [
-        (lambda dataset: dataset.compact_metadata(), "d/files"),
-        (lambda dataset: dataset.build_index("n"), "d/postings"),
+        (lambda dataset: dataset.compact(metadata=True), "d/files"),
+        (lambda dataset: dataset.indices.build("n"), "d/postings"),
     ],
     ids=["compact_metadata", "build_index"],
 )

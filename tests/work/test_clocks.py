@@ -86,11 +86,11 @@ def test_facts_and_postings_of_a_staged_batch_stay_for_its_lease_whatever_its_id
     # From then on, all batch ids are ahead of every clock.
     with Wrong(clock, store, ahead_h * HOUR) as ahead:
         ahead.append([row("a", -1)])
-    staged = dataset.stage([row("a", n) for n in range(1_000)], lease="7d")
+    staged = dataset.staged.add([row("a", n) for n in range(1_000)], lease="7d")
     clock.shift(27 * HOUR)
 
     report = dataset.cleanup("1d", dry_run=False)
-    dataset.open_staged(staged.batch_id).commit()
+    dataset.staged.open(staged.batch_id).commit()
 
     assert report.files == ()
     assert {"files", "postings"} <= {
@@ -123,7 +123,7 @@ def test_postings_of_a_writer_at_work_stay_whatever_its_clock_says(dataset, stor
 def test_staged_batch_that_is_given_up_loses_its_facts_and_postings_too(
     dataset, store, clock
 ) -> None:
-    dataset.stage([row("a", n) for n in range(9)], lease="1h")
+    dataset.staged.add([row("a", n) for n in range(9)], lease="1h")
     clock.shift(3 * DAY)
 
     dataset.cleanup("1d", dry_run=False)

@@ -60,7 +60,7 @@ def test_what_only_lies_elsewhere_does_not_come(dataset):
     dataset.append(rows(3))
     start = stream(dataset).start_at_version(1)
     dataset.compact()
-    dataset.protect(version=1, reason="audit")
+    dataset.protections.add(version=1, reason="audit")
     dataset.cleanup(older_than="30d", dry_run=False)
     dataset.append(rows(6))
 
@@ -228,7 +228,7 @@ def test_a_schema_that_changes_is_told_with_what_to_do(dataset):
     dataset.append(rows(0))
     check_schema_kept(layout, stream(dataset).state)
     more = pa.schema([("p", pa.string()), ("n", pa.int64()), ("more", pa.string())])
-    dataset.update(lakebed.DatasetDescriptor(schema=more, partition_by="p"), base=dataset.version)
+    dataset.evolve(lakebed.DatasetDescriptor(schema=more, partition_by="p"), base=dataset.version)
 
     with pytest.raises(SchemaMismatchError, match="number 1, and is 2") as caught:
         check_schema_kept(layout, stream(dataset).state)
@@ -273,7 +273,7 @@ def test_however_a_stream_is_cut_each_row_comes_once(
     keys = [layout.key(label) for label in labels]
     assert len(keys) == len(set(keys))
     read = [n for key in keys for n in _numbers(store_of(dataset), key)]
-    assert sorted(read) == sorted(row["n"] for row in dataset.reader())
+    assert sorted(read) == sorted(row["n"] for row in dataset.kite.reader())
 
 
 def _numbers(store, key):

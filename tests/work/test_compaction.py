@@ -87,7 +87,7 @@ def content(dataset: lakebed.Dataset) -> collections.Counter[str]:
 
 
 def by_partition(dataset: lakebed.Dataset) -> dict[str, int | None]:
-    return {one.path: one.row_count for one in dataset.partitions()}
+    return {one.path: one.row_count for one in dataset.inspect.partitions()}
 
 
 def by_run(dataset: lakebed.Dataset) -> dict[str | None, collections.Counter[str]]:
@@ -401,7 +401,7 @@ def test_nested_and_odd_values_stay_what_they_are() -> None:
     dataset.compact()
 
     assert len(dataset.files()) == 1
-    kept = [{k: v for k, v in one.items() if k != "f"} for one in dataset.reader()]
+    kept = [{k: v for k, v in one.items() if k != "f"} for one in dataset.kite.reader()]
     absent = dict.fromkeys(schema.names)
     assert kept == [{k: v for k, v in (absent | one).items() if k != "f"} for one in values]
 
@@ -425,9 +425,9 @@ def test_files_of_older_schemas_are_written_under_the_current_one() -> None:
     dataset = make()
     dataset.append([row(1)])
     wider = SCHEMA.append(pa.field("more", pa.int32()))
-    dataset.update(replace_schema(wider), base=dataset.version)
+    dataset.evolve(replace_schema(wider), base=dataset.version)
     dataset.append([{**row(2), "more": 5}])
-    dataset.update(replace_schema(wider.set(3, pa.field("more", pa.int64()))), base=dataset.version)
+    dataset.evolve(replace_schema(wider.set(3, pa.field("more", pa.int64()))), base=dataset.version)
     dataset.append([{**row(3), "more": 2**40}])
     before = content(dataset)
 
@@ -747,7 +747,7 @@ def test_appends_and_compactions_do_not_starve_each_other() -> None:
 def test_protected_and_older_versions_outlive_the_cleanup_after_it() -> None:
     dataset = scattered()
     before = dataset.arrow()
-    dataset.protect(version=3, reason="audit")
+    dataset.protections.add(version=3, reason="audit")
     early = content(dataset.at(version=3))
     dataset.compact()
 
@@ -792,10 +792,10 @@ def test_index_knows_the_new_files() -> None:
         dataset.append([row(n), row(n + 10), row(n, "b")])
 
     dataset.compact(dataset.where("p = 'a'"))
-    merged = {one.name for one in dataset.compact_metadata()}
+    merged = {one.name for one in dataset.compact(metadata=True)}
 
     view = dataset.where("n = 3")
-    assert sorted(one["p"] for one in view.reader()) == ["a", "b"]
+    assert sorted(one["p"] for one in view.kite.reader()) == ["a", "b"]
     assert len(view.plan().files) == 2
     assert merged >= {"files", "index of n"}
     assert dataset.check().findings == ()
@@ -854,14 +854,14 @@ class TestMetadata:
         rows = [content(dataset.at(version=v)) for v in range(7)]
         facts = dataset.files()
 
-        merged = {one.name: one for one in dataset.compact_metadata()}
+        merged = {one.name: one for one in dataset.compact(metadata=True)}
 
         assert set(merged) == {"files", "history"}
         assert merged["files"].segments_after == 1
         assert [content(dataset.at(version=v)) for v in range(7)] == rows
         assert dataset.files() == facts
         assert [commit.version for commit in dataset.history()] == list(range(8))
-        assert dataset.compact_metadata() == ()
+        assert dataset.compact(metadata=True) == ()
         assert dataset.version == 7
         assert dataset.check().findings == ()
 
@@ -869,7 +869,7 @@ class TestMetadata:
         dataset = scattered(6)
         keys = {info.key for info in store_of(dataset).list("")}
 
-        assert len(dataset.compact_metadata(dry_run=True)) == 2
+        assert len(dataset.compact(metadata=True, dry_run=True)) == 2
 
         assert {info.key for info in store_of(dataset).list("")} == keys
 
@@ -878,7 +878,7 @@ class TestMetadata:
         dataset.compact()
         dataset.cleanup("0s", dry_run=False, clock_skew=dt.timedelta())
 
-        dataset.compact_metadata()
+        dataset.compact(metadata=True)
 
         state = read_head(store_of(dataset), "d").state
         assert sum(segment.weight for segment in state.lists.files) == len(state.labels) == 2
@@ -887,7 +887,7 @@ class TestMetadata:
         dataset = scattered(4)
         dataset.overwrite([row(1)])
 
-        (merged, *_) = dataset.compact_metadata()
+        (merged, *_) = dataset.compact(metadata=True)
 
         assert merged.dropped_count == 0
         assert dataset.at(version=4).files()[0].row_count == 2
@@ -896,7 +896,7 @@ class TestMetadata:
         dataset = scattered(6)
         store = Interfering(store_of(dataset), PHASES["swap"], lambda: dataset.append([row(9)]))
 
-        lakebed.Repository(store).open("d").compact_metadata()
+        lakebed.Repository(store).open("d").compact(metadata=True)
 
         assert store.acted
         assert dataset.where("n = 9").count() == 1
@@ -918,7 +918,7 @@ class TestMetadata:
                 dataset.append([row(n)])
 
         store.then = meanwhile
-        merged = {one.name for one in lakebed.Repository(store).open("d").compact_metadata()}
+        merged = {one.name for one in lakebed.Repository(store).open("d").compact(metadata=True)}
 
         (state,) = seen
         assert merged == {"files", "history"}

@@ -47,11 +47,11 @@ def dataset(lake: lakebed.Repository, request: pytest.FixtureRequest) -> lakebed
 
 
 def test_batches_that_can_be_read_are_listed_and_the_log_names_the_other(dataset, caplog) -> None:
-    staged = dataset.stage([row("a", 9)])
+    staged = dataset.staged.add([row("a", 9)])
 
     with caplog.at_level(logging.WARNING, logger="lakebed"):
         listed = dataset.batches()
-        waiting = dataset.staged()
+        waiting = dataset.staged.list()
 
     assert [batch.batch_id for batch in listed if batch.is_staged] == [staged.batch_id]
     assert len(listed) == 4
@@ -102,7 +102,7 @@ def test_batch_of_it_keeps_its_files_and_cannot_be_committed_after_its_segments_
     dataset = lake.create("d", DESCRIPTOR)
     for n in range(20):
         dataset.append([row("a", n)])
-    staged = dataset.stage([row("b", 1)], lease="30d")
+    staged = dataset.staged.add([row("b", 1)], lease="30d")
     key = f"d/batches/{staged.batch_id}.json"
     intact = lake.store.get(key).data
     lake.store.put(key, intact[:-20])

@@ -160,13 +160,13 @@ def test_what_stays_are_the_rows_for_which_the_constraint_is_not_true(
     rows = [one for batch in batches for one in batch]
     before = dataset.version
     view = dataset.where(predicate)
-    doomed = [one for one in rows if view.includes(one)]
+    doomed = [one for one in rows if view.kite.includes(one)]
 
     commit = view.delete()
 
-    kept = [one for one in rows if not view.includes(one)]
+    kept = [one for one in rows if not view.kite.includes(one)]
     assert as_text(dataset.arrow().to_pylist()) == as_text(kept)
-    assert view.is_empty()
+    assert view.kite.is_empty()
     assert (commit is None) is (not doomed)
     assert dataset.version == before + bool(doomed)
 
@@ -222,11 +222,11 @@ def test_rows_stay_in_their_partition_and_keep_their_values(store: Store) -> Non
     dataset = make(store, by.identity("p"), by.hash("n", 4, name="bucket"))
     rows = [row(n, p) for n in range(20) for p in ("a/b", "", None, "é")]
     dataset.append(rows)
-    before = {one.path: one.values for one in dataset.partitions()}
+    before = {one.path: one.values for one in dataset.inspect.partitions()}
 
     dataset.where("n < 2 AND p = 'a/b'").delete()
 
-    assert {one.path: one.values for one in dataset.partitions()}.items() <= before.items()
+    assert {one.path: one.values for one in dataset.inspect.partitions()}.items() <= before.items()
     kept = [one for one in rows if not (one["n"] < 2 and one["p"] == "a/b")]
     assert as_text(dataset.arrow().to_pylist()) == as_text(kept)
 

@@ -33,7 +33,7 @@ def rows(*numbers):
 
 
 def numbers_of(dataset):
-    return sorted(row["n"] for row in dataset.reader())
+    return sorted(row["n"] for row in dataset.kite.reader())
 
 
 def state_of(dataset):

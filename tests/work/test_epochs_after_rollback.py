@@ -32,7 +32,7 @@ def rows(*numbers):
 
 
 def numbers_of(dataset):
-    return sorted(row["n"] for row in dataset.reader())
+    return sorted(row["n"] for row in dataset.kite.reader())
 
 
 def sink_all(dataset, numbers):

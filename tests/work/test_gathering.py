@@ -46,7 +46,7 @@ def rows(numbers, partition="a"):
 
 
 def numbers_in(dataset) -> list[int]:
-    return sorted(row["n"] for row in dataset.reader())
+    return sorted(row["n"] for row in dataset.kite.reader())
 
 
 def homes_of(dataset) -> Counter:

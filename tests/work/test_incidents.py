@@ -95,7 +95,7 @@ def test_f2_commit_that_is_tried_again_after_a_cleanup_lands_once(dataset, lake)
 
 
 def test_f4_vacuum_leaves_the_files_of_a_running_writer(dataset, lake) -> None:
-    with dataset.writer() as writer:
+    with dataset.kite.writer() as writer:
         for n in range(2_500):
             writer.write(row("c", n))
         report = sweep(dataset)
@@ -157,8 +157,8 @@ def test_f6_side_objects_are_references(lake, tmp_path) -> None:
     dataset = lake.create("d", dataclasses.replace(DESCRIPTOR, index=("n",)))
     for n in range(10):
         dataset.overwrite([row("a", n), row("b", n)], run="nightly")
-    dataset.with_("p", "a").signal_ready()
-    dataset.protect(version=3, reason="audit")
+    dataset.kite.with_("p", "a").kite.signal_ready()
+    dataset.protections.add(version=3, reason="audit")
     age(tmp_path / "d", days=400)
 
     sweep(dataset)
@@ -166,7 +166,7 @@ def test_f6_side_objects_are_references(lake, tmp_path) -> None:
     assert dataset.check(deep=True).is_ok
     assert len(dataset.history()) == 13
     assert dataset.where("n = 9").count() == 2
-    assert dataset.with_("p", "a").is_ready()
+    assert dataset.kite.with_("p", "a").kite.is_ready()
     assert content(dataset.at(version=3)) == [("a", 2), ("b", 2)]
 
 

@@ -64,14 +64,14 @@ def test_a_build_covers_the_files_that_are_there_and_those_that_come(
     told: list[Progress] = []
     files = flights.files()
 
-    built = flights.build_index("plane", on_progress=told.append)
+    built = flights.indices.build("plane", on_progress=told.append)
     flights.append([{"n": 1, "plane": "N99", "delay": None}])
 
     assert built.is_complete
     sizes = [repository.store.size(file.key) for file in files]
     assert [progress.file_count for progress in told] == [*range(FILES + 1)]
     assert (told[-1].file_total, told[-1].size_bytes) == (FILES, sum(sizes))
-    assert flights.indices()[0].covered_count == FILES + 1
+    assert flights.indices.list()[0].covered_count == FILES + 1
     assert kept_files(flights, "plane = 'N2'") == 2
     assert kept_files(flights, "plane = 'N99'") == 1
 
@@ -82,15 +82,15 @@ def test_a_build_goes_on_where_it_was_broken_off(repository: Repository, flights
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        flights.build_index("plane", on_progress=stop, commit_bytes=1)
-    assert flights.indices()[0].covered_count == 2
+        flights.indices.build("plane", on_progress=stop, commit_bytes=1)
+    assert flights.indices.list()[0].covered_count == 2
     told: list[Progress] = []
 
-    flights.build_index("plane", on_progress=told.append)
+    flights.indices.build("plane", on_progress=told.append)
 
     assert {progress.file_total for progress in told} == {FILES - 2}
     assert told[-1].file_count == FILES - 2
-    assert flights.indices()[0].is_complete
+    assert flights.indices.list()[0].is_complete
 
 
 def test_a_build_indexes_what_is_appended_meanwhile_too(repository: Repository, flights: Dataset):
@@ -98,23 +98,23 @@ def test_a_build_indexes_what_is_appended_meanwhile_too(repository: Repository, 
         if 0 < progress.file_count <= 3 and progress.file_total == FILES:
             flights.append([{"n": progress.file_count, "plane": "N7", "delay": None}])
 
-    flights.build_index("plane", on_progress=append, commit_bytes=1)
+    flights.indices.build("plane", on_progress=append, commit_bytes=1)
 
-    index = flights.indices()[0]
+    index = flights.indices.list()[0]
     assert index.covered_count == index.file_count == FILES + 3
 
 
 def test_a_writer_that_began_before_the_build_leaves_files_for_the_next_one(
     repository: Repository, flights: Dataset
 ):
-    writer = flights.writer()
+    writer = flights.kite.writer()
     writer.write({"n": 1, "plane": "N50", "delay": None})
-    flights.build_index("plane")
+    flights.indices.build("plane")
     writer.close()
-    assert flights.indices()[0].covered_count == FILES
+    assert flights.indices.list()[0].covered_count == FILES
     assert kept_files(flights, "plane = 'N50'") == 1
 
-    again = flights.build_index("plane")
+    again = flights.indices.build("plane")
 
     assert again.is_complete
     assert flights.where("plane = 'N50'").count() == 1
@@ -137,14 +137,14 @@ def test_files_of_an_older_schema_are_indexed_as_they_read_now(
         ),
     )
     older.append([{"n": n, "plane": None, "delay": None} for n in range(5)])
-    older.update(lakebed.DatasetDescriptor(schema=schema), base=older.version)
+    older.evolve(lakebed.DatasetDescriptor(schema=schema), base=older.version)
     older.append([{"n": 2.5, "plane": None, "delay": None, "seats": 9}])
 
-    older.build_index("n")
-    older.build_index("seats")
+    older.indices.build("n")
+    older.indices.build("seats")
 
     assert len(older.where("n = 3").plan().files) == 1
-    assert [row["n"] for row in older.where("seats = 150").reader()] == [0, 1, 2, 3, 4]
+    assert [row["n"] for row in older.where("seats = 150").kite.reader()] == [0, 1, 2, 3, 4]
     assert len(older.where("seats = 9").plan().files) == 1
 
 
@@ -154,7 +154,7 @@ def test_a_damaged_data_file_stops_the_build_and_leaves_nothing(
     repository.store.put(flights.files()[2].key, b"damaged")
 
     with pytest.raises(CorruptMetadataError, match="damaged"):
-        flights.build_index("plane")
+        flights.indices.build("plane")
 
     assert list(repository.store.list("flights/postings/")) == []
 
@@ -173,7 +173,7 @@ def test_a_column_that_cannot_be_indexed_changes_nothing(
     version = flights.version
 
     with pytest.raises(error) as raised:
-        flights.build_index(column)
+        flights.indices.build(column)
 
     assert raised.value.hint.endswith(hint)
 
@@ -181,20 +181,20 @@ def test_a_column_that_cannot_be_indexed_changes_nothing(
 
 
 def test_a_dropped_index_is_asked_no_more_and_answers_stay(flights: Dataset):
-    flights.build_index("plane")
-    before = sorted(row["n"] for row in flights.where("plane = 'N2'").reader())
+    flights.indices.build("plane")
+    before = sorted(row["n"] for row in flights.where("plane = 'N2'").kite.reader())
 
-    commit = flights.drop_index("plane")
+    commit = flights.indices.drop("plane")
 
     assert commit.operation == "update"
-    assert flights.indices() == ()
-    assert sorted(row["n"] for row in flights.where("plane = 'N2'").reader()) == before
+    assert flights.indices.list() == ()
+    assert sorted(row["n"] for row in flights.where("plane = 'N2'").kite.reader()) == before
     with pytest.raises(InvalidInputError, match="has no index of 'plane'"):
-        flights.drop_index("plane")
+        flights.indices.drop("plane")
 
 
 def test_an_index_is_described_by_numbers(flights: Dataset):
-    index = flights.build_index("plane")
+    index = flights.indices.build("plane")
 
     assert (index.value_count, index.pair_count) == (FILES, 2 * FILES)
     assert (index.values_per_file, index.files_per_value) == (2, 2)
@@ -205,8 +205,8 @@ def test_an_index_is_described_by_numbers(flights: Dataset):
 
 
 def test_values_that_are_in_most_files_get_a_warning(flights: Dataset):
-    assert "is in 33% of the files" in flights.build_index("plane").warning
-    assert flights.build_index("n").warning == ""
+    assert "is in 33% of the files" in flights.indices.build("plane").warning
+    assert flights.indices.build("n").warning == ""
 
 
 def test_values_in_one_file_each_get_no_warning_while_segments_are_apart(repository: Repository):
@@ -214,7 +214,7 @@ def test_values_in_one_file_each_get_no_warning_while_segments_are_apart(reposit
     for file in range(6):
         dataset.append([{"n": 7 * i + file, "plane": "", "delay": 0.0} for i in range(40)])
 
-    (index,) = dataset.indices()
+    (index,) = dataset.indices.list()
 
     assert (index.segment_count, index.files_per_value, index.warning) == (6, 1, "")
     assert index.file_share == pytest.approx(1 / 6)
@@ -225,7 +225,7 @@ def test_null_in_every_file_does_not_count_as_a_value_that_is_in_many(repository
     for n in (3, 0, 5, 1, 4, 2):
         dataset.append([{"n": n, "plane": "", "delay": 0.0}, {"n": None, "plane": "", "delay": 0}])
 
-    assert dataset.indices()[0].files_per_value == 1
+    assert dataset.indices.list()[0].files_per_value == 1
 
 
 def test_files_that_were_overwritten_do_not_add_to_the_values_of_a_file(repository: Repository):
@@ -233,7 +233,7 @@ def test_files_that_were_overwritten_do_not_add_to_the_values_of_a_file(reposito
     for _ in range(4):
         dataset.overwrite([{"n": i, "plane": "", "delay": 0.0} for i in range(100)])
 
-    (index,) = dataset.indices()
+    (index,) = dataset.indices.list()
 
     assert (index.covered_count, index.indexed_count, index.values_per_file) == (1, 4, 100)
 
@@ -243,40 +243,40 @@ def test_a_column_that_the_data_is_sorted_by_gets_a_warning(repository: Reposito
     for file in range(8):
         dataset.append([{"n": 100 * file + i, "plane": "", "delay": 0.0} for i in range(10)])
 
-    assert "sorted by the column" in dataset.indices()[0].warning
+    assert "sorted by the column" in dataset.indices.list()[0].warning
 
 
 def test_a_damaged_segment_is_named_and_a_build_covers_its_files_again(
     repository: Repository, flights: Dataset
 ):
-    flights.build_index("plane")
+    flights.indices.build("plane")
     (segment,) = state_of(repository).lists.postings["plane"]
     repository.store.put(segment.key, b"damaged")
     PROCESS_CACHE.clear()
 
-    assert list(flights.indices()[0].lost) == [segment.key]
+    assert list(flights.indices.list()[0].lost) == [segment.key]
     assert flights.where("plane = 'N2'").count() == 40
 
-    flights.build_index("plane")
+    flights.indices.build("plane")
 
-    assert flights.indices()[0].covered_count == FILES
+    assert flights.indices.list()[0].covered_count == FILES
     assert kept_files(flights, "plane = 'N2'") == 2
 
 
 def test_a_compaction_makes_one_segment_without_files_that_no_version_has(
     repository: Repository, flights: Dataset
 ):
-    flights.build_index("plane")
+    flights.indices.build("plane")
     flights.append([{"n": 1, "plane": "N8", "delay": None}])
     flights.overwrite([{"n": 2, "plane": "N9", "delay": None}])
     flights.cleanup("0s", dry_run=False)
 
-    (merged,) = [one for one in flights.compact_metadata() if one.name == "index of plane"]
+    (merged,) = [one for one in flights.compact(metadata=True) if one.name == "index of plane"]
 
     assert (merged.segments_before, merged.segments_after) == (3, 1)
-    index = flights.indices()[0]
+    index = flights.indices.list()[0]
     assert (index.covered_count, index.value_count) == (1, 1)
-    assert flights.compact_metadata() == ()
+    assert flights.compact(metadata=True) == ()
 
 
 def test_a_compaction_names_what_it_merged_beside_a_segment_that_is_damaged(
@@ -293,12 +293,12 @@ def test_a_compaction_names_what_it_merged_beside_a_segment_that_is_damaged(
     repository.store.put(large.key, b"damaged")
     PROCESS_CACHE.clear()
 
-    dataset.compact_metadata()
+    dataset.compact(metadata=True)
 
     named = {segment.key for segment in state_of(repository).lists.postings["n"]}
     assert len(named) == 2
     count = len(list(repository.store.list("flights/postings/")))
-    dataset.compact_metadata()
+    dataset.compact(metadata=True)
     assert len(list(repository.store.list("flights/postings/"))) == count
 
 
@@ -310,7 +310,7 @@ def test_what_arrow_cannot_write_for_other_tools_is_left_out(
 
     monkeypatch.setattr(kartothek_file, "encode", fail)
 
-    assert flights.build_index("plane").is_complete
+    assert flights.indices.build("plane").is_complete
     assert state_of(repository).indices == {}
 
 
@@ -320,7 +320,7 @@ def test_an_index_that_is_too_large_to_hold_is_not_written_for_other_tools(
 ):
     monkeypatch.setattr(kartothek_file, bound, 5)
 
-    assert flights.build_index("plane").is_complete
+    assert flights.indices.build("plane").is_complete
     assert state_of(repository).indices == {}
 
 
@@ -345,7 +345,7 @@ def test_an_index_file_for_others_is_never_named_beside_files_that_it_lacks(
         _Racing(repository.store, lambda: flights.append([{"n": 1, "plane": "x", "delay": 1.0}]))
     )
 
-    racing.open("flights").build_index("plane")
+    racing.open("flights").indices.build("plane")
 
     state = state_of(repository)
     (key,) = state.indices.values()
@@ -385,14 +385,14 @@ def test_an_index_file_is_not_named_for_a_later_field_of_its_name(
             lakebed.DatasetDescriptor(schema=rest),
             lakebed.DatasetDescriptor(schema=SCHEMA, index="plane"),
         ):
-            flights.update(lambda _, descriptor=descriptor: descriptor)
+            flights.evolve(lambda _, descriptor=descriptor: descriptor)
 
     if verb != "build_index":
-        flights.build_index("plane")
+        flights.indices.build("plane")
         lose_the_index_file(flights)
     racing = Repository(_RacingIndexFile(repository.store, replace_the_field)).open("flights")
 
-    racing.build_index("plane") if verb == "build_index" else getattr(racing, verb)()
+    racing.indices.build("plane") if verb == "build_index" else getattr(racing, verb)()
 
     assert flights.where("plane is null").count() == flights.count()
     for key in state_of(repository).indices.values():
@@ -403,10 +403,10 @@ def test_an_index_file_is_not_named_for_a_later_field_of_its_name(
 def test_an_index_file_is_not_named_once_the_index_is_dropped(
     repository: Repository, flights: Dataset
 ):
-    racing = _RacingIndexFile(repository.store, lambda: flights.drop_index("plane"))
+    racing = _RacingIndexFile(repository.store, lambda: flights.indices.drop("plane"))
 
     with pytest.raises(CommitConflictError, match="was dropped while it was built"):
-        Repository(racing).open("flights").build_index("plane")
+        Repository(racing).open("flights").indices.build("plane")
 
     assert state_of(repository).indices == {}
 
@@ -423,7 +423,7 @@ def test_an_index_file_for_others_is_named_where_it_is_right(
     dataset.append([{"n": 3, "plane": "N1", "delay": nan}, {"n": 1, "plane": "N1", "delay": 1.0}])
     dataset.append([{"n": 1, "plane": "N0", "delay": 2.0}])
 
-    dataset.compact_metadata()
+    dataset.compact(metadata=True)
 
     state = state_of(repository)
     assert list(state.indices) == ([column] if is_named else [])
@@ -440,11 +440,11 @@ def test_an_index_file_for_others_is_named_where_it_is_right(
 
 
 def test_a_build_leaves_the_other_index_files_named(repository: Repository, flights: Dataset):
-    flights.build_index("plane")
+    flights.indices.build("plane")
     before = state_of(repository).indices
     assert list(before) == ["plane"]
 
-    flights.build_index("n")
+    flights.indices.build("n")
 
     assert sorted(state_of(repository).indices) == ["n", "plane"]
     assert state_of(repository).indices["plane"] == before["plane"]
@@ -453,14 +453,14 @@ def test_a_build_leaves_the_other_index_files_named(repository: Repository, flig
 def test_an_index_file_stays_named_until_it_or_the_schema_changes(
     repository: Repository, flights: Dataset
 ):
-    flights.build_index("plane")
-    flights.build_index("n")
+    flights.indices.build("plane")
+    flights.indices.build("n")
 
-    flights.update(_with(flights, properties={"owner": "ops"}), base=flights.version)
+    flights.evolve(_with(flights, properties={"owner": "ops"}), base=flights.version)
     after_property = dict(state_of(repository).indices)
-    flights.drop_index("n")
+    flights.indices.drop("n")
     after_drop = dict(state_of(repository).indices)
-    flights.update(
+    flights.evolve(
         _with(flights, schema=SCHEMA.append(pa.field("more", pa.int64()))), base=flights.version
     )
 
@@ -478,7 +478,7 @@ def _with(dataset: Dataset, **changed) -> lakebed.DatasetDescriptor:
 def test_a_compaction_writes_the_index_files_that_others_read(
     repository: Repository, flights: Dataset
 ):
-    flights.build_index("plane")
+    flights.indices.build("plane")
     lose_the_index_file(flights)
     assert state_of(repository).indices == {}
 
@@ -496,7 +496,7 @@ def test_a_compaction_writes_the_index_files_that_others_read(
 def test_a_compaction_that_finds_no_small_files_writes_the_index_files_too(
     repository: Repository, flights: Dataset
 ):
-    flights.update(_with(flights, index=["delay", "plane"]), base=flights.version)
+    flights.evolve(_with(flights, index=["delay", "plane"]), base=flights.version)
     flights.compact()
     flights.append([{"n": 1, "plane": "N99", "delay": float("nan")}])
     lose_the_index_file(flights)
@@ -526,7 +526,7 @@ def test_a_partition_field_needs_no_index_and_a_build_says_so(repository: Reposi
         dataset.append([{"n": day, "plane": f"N{day}", "delay": 1.0, "at": moment}])
     before = state_of(repository)
 
-    built = dataset.build_index(column)
+    built = dataset.indices.build(column)
 
     assert state_of(repository) == before
     assert (built.column, built.is_complete, built.covered_count) == (column, True, 3)
@@ -535,7 +535,7 @@ def test_a_partition_field_needs_no_index_and_a_build_says_so(repository: Reposi
     assert len(dataset.where("plane = 'N1'").plan().files) == 1
     assert len(dataset.where("dt = '2013-01-02'").plan().files) == 1
     with pytest.raises(InvalidInputError, match="has no index of") as caught:
-        dataset.drop_index(column)
+        dataset.indices.drop(column)
     assert "partition field" in caught.value.hint
 
 
@@ -549,10 +549,10 @@ def test_tasks_of_spark_index_files_and_write_postings(tmp_path: Path, spark):
     )
     dataset.append(frame.repartition(3))
 
-    built = dataset.build_index("plane", spark)
+    built = dataset.indices.build("plane", spark)
 
     assert built.is_complete
-    assert [one.covered_count for one in dataset.indices()] == [len(dataset.files())] * 2
+    assert [one.covered_count for one in dataset.indices.list()] == [len(dataset.files())] * 2
     assert dataset.where("n = 77").spark(spark).count() == 1
     assert dataset.where("plane = 'N7'").count() == 40
     assert len(dataset.where("n = -5").plan().files) == 0
@@ -566,22 +566,22 @@ def test_an_unpartitioned_append_of_spark_is_indexed(tmp_path: Path, spark):
 
     dataset.append(frame)
 
-    (index,) = dataset.indices()
+    (index,) = dataset.indices.list()
     assert index.is_complete
     assert index.value_count == 1000
     assert np.all([len(dataset.where(f"id = {n}").plan().files) == 1 for n in (0, 999)])
 
 
 def test_a_build_whose_index_is_dropped_meanwhile_says_so(flights: Dataset) -> None:
-    other = flights.build_index("n")
+    other = flights.indices.build("n")
 
     def drop(progress: Progress) -> None:
         if progress.file_count == FILES:
-            flights.drop_index("plane")
+            flights.indices.drop("plane")
 
     with pytest.raises(CommitConflictError, match="'plane' in 'flights' was dropped"):
-        flights.build_index("plane", on_progress=drop)
+        flights.indices.build("plane", on_progress=drop)
 
     assert flights.descriptor.index == ("n",)
-    assert [index.column for index in flights.indices()] == [other.column]
+    assert [index.column for index in flights.indices.list()] == [other.column]
     assert flights.check(deep=True).problems == ()

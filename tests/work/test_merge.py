@@ -305,7 +305,7 @@ class TestKeys:
         for _ in range(2):
             dataset.merge([row(None, v=2.0), row(None, v=3.0), row(1, v=4.0)], "id")
 
-        told = sorted(one["v"] for one in dataset.reader() if one["id"] is None)
+        told = sorted(one["v"] for one in dataset.kite.reader() if one["id"] is None)
         assert told == [1.0, 2.0, 2.0, 3.0, 3.0]
         assert values(dataset)[1] == 4.0
 
@@ -341,7 +341,7 @@ class TestKeys:
             [row(1, p="b", v=1.0), row(2, p="a", v=2.0), row(3, p=None, v=3.0)], ["id", "p"]
         )
 
-        told = sorted((one["id"], one["p"] or "", one["v"]) for one in dataset.reader())
+        told = sorted((one["id"], one["p"] or "", one["v"]) for one in dataset.kite.reader())
         assert told == [
             (1, "a", 0.0), (1, "b", 1.0), (2, "a", 2.0), (2, "b", 0.0), (3, "", 0.0), (3, "", 3.0),
         ]  # fmt: skip
@@ -352,7 +352,7 @@ class TestKeys:
         report = dataset.merge([{"id": 1, "v": 1.0}], "id")
 
         assert report.updated_row_count == 2
-        assert [one["v"] for one in dataset.reader()] == [1.0, 1.0]
+        assert [one["v"] for one in dataset.kite.reader()] == [1.0, 1.0]
 
     @pytest.mark.parametrize(
         ("kind", "known", "new"),
@@ -431,7 +431,7 @@ class TestFiles:
 
         report = dataset.merge([row(3, v=1.0)], "id")
 
-        assert len(dataset.partitions()) > 5
+        assert len(dataset.inspect.partitions()) > 5
         assert report.read_file_count == 1
 
     def test_files_are_found_by_an_index(self, store: Store) -> None:
@@ -460,13 +460,18 @@ class TestFiles:
 
     def test_rows_move_to_the_partition_of_their_new_values(self, store: Store) -> None:
         dataset = make(store, by.identity("p"), by.provided("source"))
-        dataset.with_("source", "web").append([row(1), row(2), row(3, p="b")])
+        dataset.kite.with_("source", "web").append([row(1), row(2), row(3, p="b")])
 
-        dataset.with_("source", "web").merge([row(1, p="b", v=1.0), row(2, p="a", v=2.0)], "id")
+        dataset.kite.with_("source", "web").merge(
+            [row(1, p="b", v=1.0), row(2, p="a", v=2.0)], "id"
+        )
 
-        assert values(dataset.with_("p", "b").with_("source", "web")) == {1: 1.0, 3: 0.0}
-        assert values(dataset.with_("p", "a")) == {2: 2.0}
-        assert {one.path for one in dataset.partitions()} == {"p=a/source=web", "p=b/source=web"}
+        assert values(dataset.kite.with_("p", "b").kite.with_("source", "web")) == {1: 1.0, 3: 0.0}
+        assert values(dataset.kite.with_("p", "a")) == {2: 2.0}
+        assert {one.path for one in dataset.inspect.partitions()} == {
+            "p=a/source=web",
+            "p=b/source=web",
+        }
 
     def test_rows_keep_their_order_where_they_stay(self, store: Store) -> None:
         dataset = make(store)
@@ -482,7 +487,7 @@ class TestFiles:
 
         report = dataset.merge([row(1, p="b"), row(2, p="c"), row(3, p="d")], "id")
 
-        assert len([one for one in dataset.partitions() if "OTHER" not in one.path]) <= 2
+        assert len([one for one in dataset.inspect.partitions() if "OTHER" not in one.path]) <= 2
         assert values(dataset, "p") == {1: "b", 2: "c", 3: "d"}
         assert report.commit is not None
         assert report.commit.caught
@@ -511,7 +516,7 @@ class TestViews:
             [row(1, p="b", v=1.0), row(4, p="b")], "id", missing="delete"
         )
 
-        told = sorted((one["id"], one["p"], one["v"]) for one in dataset.reader())
+        told = sorted((one["id"], one["p"], one["v"]) for one in dataset.kite.reader())
         assert told == [(1, "a", 0.0), (1, "b", 1.0), (3, "a", 0.0), (4, "b", 0.0)]
 
     @pytest.mark.parametrize("where", ["p = 'b'", "v < 5"])
@@ -816,7 +821,7 @@ class TestOthers:
 
         merging.upsert([row(1, v=2.0)], "id")
 
-        assert [one["v"] for one in dataset.reader()] == [2.0]
+        assert [one["v"] for one in dataset.kite.reader()] == [2.0]
 
     def test_with_a_base_a_commit_since_that_may_have_touched_a_key_is_a_conflict(
         self, store: Store
@@ -855,7 +860,7 @@ class TestOthers:
     def test_a_field_that_is_added_meanwhile_is_there(self, dataset: Dataset, store: Store) -> None:
         dataset.append([row(1)])
         wider = DatasetDescriptor(schema=SCHEMA.append(pa.field("more", pa.int64())))
-        merging = self._beside(store, "file", lambda one: one.update(wider, base=one.version))
+        merging = self._beside(store, "file", lambda one: one.evolve(wider, base=one.version))
 
         merging.merge([row(1, v=1.0), row(2)], "id")
 

@@ -51,7 +51,7 @@ def test_one_row_that_would_replace_an_hour_of_all_days_is_told_before_and_after
     flights = create("hour(ts)")
     flights.append([row(day) for day in range(365)])
 
-    found = flights.find_overwrite([row(0)])
+    found = flights.overwrite([row(0)], dry_run=True)
     commit = flights.overwrite([row(0)], base=found.version)
 
     assert "1 row in place of 365 rows in 1 file of 1 partition" in repr(found)
@@ -60,7 +60,7 @@ def test_one_row_that_would_replace_an_hour_of_all_days_is_told_before_and_after
 
 
 def test_it_tells_each_partition_and_writes_nothing(days: Dataset) -> None:
-    found = days.find_overwrite([row(3), row(3), row(20)])
+    found = days.overwrite([row(3), row(3), row(20)], dry_run=True)
 
     assert [
         (one.partition, one.inserted_row_count, one.deleted_row_count, one.removed_file_count)
@@ -75,8 +75,8 @@ def test_it_tells_each_partition_and_writes_nothing(days: Dataset) -> None:
 def test_view_is_replaced_as_a_whole_also_by_no_rows(days: Dataset) -> None:
     january = days.where("ts >= '2013-01-01' AND ts < '2013-01-05'")
 
-    by_view = january.find_overwrite([])
-    by_dataset = days.find_overwrite([row(1)], january)
+    by_view = january.overwrite([], dry_run=True)
+    by_dataset = days.overwrite([row(1)], january, dry_run=True)
 
     assert (by_view.inserted_row_count, by_view.deleted_row_count) == (0, 8)
     assert len(by_view.replaced_partitions) == 4
@@ -88,20 +88,20 @@ def test_it_refuses_what_the_overwrite_refuses(days: Dataset) -> None:
     one_day = days.where("ts >= '2013-01-01' AND ts < '2013-01-02'")
 
     with pytest.raises(InvalidInputError, match="no rows"):
-        days.find_overwrite([])
+        days.overwrite([], dry_run=True)
     with pytest.raises(InvalidInputError):
-        one_day.find_overwrite([row(5)])
+        one_day.overwrite([row(5)], dry_run=True)
     with pytest.raises(PredicateError, match="not aligned"):
-        days.where("n = 1").find_overwrite([row(1)])
+        days.where("n = 1").overwrite([row(1)], dry_run=True)
     with pytest.raises(SchemaMismatchError):
-        days.find_overwrite([{"ts": "soon"}])
+        days.overwrite([{"ts": "soon"}], dry_run=True)
     with pytest.raises(ReadOnlyError):
-        days.at(version=1).find_overwrite([row(1)])
+        days.at(version=1).overwrite([row(1)], dry_run=True)
     assert "find_overwrite" not in dir(days.at(version=1))
 
 
 def test_its_version_as_base_keeps_what_others_commit_meanwhile(days: Dataset) -> None:
-    found = days.find_overwrite([row(3)])
+    found = days.overwrite([row(3)], dry_run=True)
     days.append([row(3, "AA")])
 
     with pytest.raises(CommitConflictError):
@@ -116,14 +116,14 @@ def test_no_request_writes(days: Dataset) -> None:
 
     lake = lakebed.Repository(Watched(lakebed.open_repository(days.uri.rpartition("/")[0]).store))
 
-    assert lake.open("flights").find_overwrite([row(3)]).deleted_row_count == 2
+    assert lake.open("flights").overwrite([row(3)], dry_run=True).deleted_row_count == 2
 
 
 def test_unpartitioned_dataset_is_replaced_as_one() -> None:
     flights = create("")
     flights.append([row(day) for day in range(3)])
 
-    found = flights.find_overwrite([row(0)])
+    found = flights.overwrite([row(0)], dry_run=True)
 
     assert [one.partition for one in found.partitions] == [""]
     assert "1 row inserted, 3 deleted, +1 -1 files" in repr(flights.overwrite([row(0)]))
@@ -153,7 +153,9 @@ def test_it_tells_what_the_commit_then_does(
     for some in before:
         flights.append(some)
 
-    found = flights.find_overwrite(pa.RecordBatchReader.from_batches(SCHEMA, batches(rows)))
+    found = flights.overwrite(
+        pa.RecordBatchReader.from_batches(SCHEMA, batches(rows)), dry_run=True
+    )
     commit = flights.overwrite(rows)
 
     assert found.inserted_row_count == commit.inserted_row_count
@@ -172,7 +174,7 @@ def test_values_beyond_the_cap_of_a_dimension_count_where_they_go() -> None:
     flights.append([row(0, "UA"), row(1, "B6"), row(2, "AA"), row(3, "AS")])
     rows = [row(0, "UA"), row(1, "HA")]
 
-    found = flights.find_overwrite(rows)
+    found = flights.overwrite(rows, dry_run=True)
     commit = flights.overwrite(rows)
 
     assert found.deleted_row_count == commit.deleted_row_count == 3

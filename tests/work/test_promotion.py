@@ -97,8 +97,8 @@ def test_rows_lie_where_a_dataset_written_with_the_new_rules_has_them(
     of_runs, before, version = rows_of_runs(dataset), by_partition(dataset), dataset.version
 
     for rule in rules[1:]:
-        planned = dataset.promote(rule, dry_run=True)
-        report = dataset.promote(rule)
+        planned = dataset.dimensions.promote(rule, dry_run=True)
+        report = dataset.dimensions.promote(rule)
         assert report.moves == planned.moves
 
     anew = make(**rules[-1])
@@ -109,8 +109,8 @@ def test_rows_lie_where_a_dataset_written_with_the_new_rules_has_them(
     assert dataset.descriptor == anew.descriptor
     assert by_partition(dataset.at(version=version)) == before
     for channel in CHANNELS:
-        view = dataset.with_("channel", channel) if channel is not None else dataset
-        same = anew.with_("channel", channel) if channel is not None else anew
+        view = dataset.kite.with_("channel", channel) if channel is not None else dataset
+        same = anew.kite.with_("channel", channel) if channel is not None else anew
         assert view.count() == same.count()
 
 
@@ -120,7 +120,7 @@ def test_only_files_of_other_with_such_rows_are_written_anew_in_one_commit() -> 
     kept = {file.key for file in dataset.files() if "OTHER" not in file.partition}
     untouched = dataset.files()[-1].key
 
-    report = dataset.promote(ESR)
+    report = dataset.dimensions.promote(ESR)
 
     (move,) = report.moves
     assert (move.source, move.target, move.row_count) == (
@@ -146,7 +146,7 @@ def test_files_whose_facts_exclude_the_values_are_not_read() -> None:
     dataset.append([row("esr")])
     dataset.append([row("zzz")])
 
-    report = dataset.promote(ESR)
+    report = dataset.dimensions.promote(ESR)
 
     assert (report.read_file_count, report.rewritten_file_count) == (1, 1)
 
@@ -162,10 +162,10 @@ def test_files_that_an_index_excludes_are_not_read() -> None:
         dataset.append([row("aaa"), row("zzz")])
     dataset.append([row("aaa"), row("esr"), row("zzz")])
 
-    report = dataset.promote(ESR)
+    report = dataset.dimensions.promote(ESR)
 
     assert (report.read_file_count, report.rewritten_file_count) == (1, 1)
-    assert [one["channel"] for one in dataset.where("channel = 'esr'").reader()] == ["esr"]
+    assert [one["channel"] for one in dataset.where("channel = 'esr'").kite.reader()] == ["esr"]
 
 
 def test_promotion_without_rows_changes_the_dimension_alone() -> None:
@@ -173,12 +173,12 @@ def test_promotion_without_rows_changes_the_dimension_alone() -> None:
     dataset.append([row("own")])
     keys = {file.key for file in dataset.files()}
 
-    report = dataset.promote(ESR)
+    report = dataset.dimensions.promote(ESR)
 
     assert (report.moves, report.rewritten_file_count, dataset.version) == ((), 0, 2)
     assert {file.key for file in dataset.files()} == keys
     dataset.append([row("esr")])
-    assert [one.path for one in dataset.partitions()] == [
+    assert [one.path for one in dataset.inspect.partitions()] == [
         "channel_dimension=OTHER",
         "channel_dimension=esr",
     ]
@@ -189,12 +189,12 @@ def test_dry_run_and_a_repetition_leave_everything_as_it_is() -> None:
     store = store_of(dataset)
     keys = {info.key for info in store.list("")}
 
-    planned = dataset.promote(ESR, dry_run=True)
+    planned = dataset.dimensions.promote(ESR, dry_run=True)
 
     assert (planned.row_count, planned.commit, planned.is_dry_run) == (3, None, True)
     assert {info.key for info in store.list("")} == keys
-    dataset.promote(ESR)
-    again = dataset.promote(ESR)
+    dataset.dimensions.promote(ESR)
+    again = dataset.dimensions.promote(ESR)
     assert (again.commit, again.dimensions) == (None, ())
     assert dataset.version == 4
 
@@ -214,7 +214,7 @@ def test_loss_of_values_is_refused(before: Any, after: Any) -> None:
     dataset = make(channel=before)
 
     with pytest.raises(PartitionSpecError, match="would lose values"):
-        dataset.promote({"channel": after})
+        dataset.dimensions.promote({"channel": after})
 
     assert dataset.version == 0
 
@@ -225,26 +225,26 @@ def test_cap_can_grow_and_not_shrink() -> None:
     )
     dataset = lakebed.Repository(new_store()).create("d", capped)
     dataset.append([row(one) for one in "abcddee"])
-    assert {one.path[-1] for one in dataset.partitions()} == {"a", "b", "R"}
+    assert {one.path[-1] for one in dataset.inspect.partitions()} == {"a", "b", "R"}
 
     def schema(cap: int) -> lakebed.DimensionSchema:
         rule = {"field_name": "channel", "allowed_values": "*", "cap": cap}
         return lakebed.DimensionSchema.from_document({"version": 1, "dimensions": [rule]})
 
     with pytest.raises(PartitionSpecError, match="would lose values"):
-        dataset.promote(schema(1))
-    report = dataset.promote(schema(4))
+        dataset.dimensions.promote(schema(1))
+    report = dataset.dimensions.promote(schema(4))
 
     # The most frequent values get the room that is left.
     assert [move.target[-1] for move in report.moves] == ["d", "e"]
-    assert {one.path[-1]: one.row_count for one in dataset.partitions()} == {
+    assert {one.path[-1]: one.row_count for one in dataset.inspect.partitions()} == {
         "a": 1,
         "b": 1,
         "d": 2,
         "e": 2,
         "R": 1,
     }
-    assert dataset.promote({"channel": "*"}).commit is None
+    assert dataset.dimensions.promote({"channel": "*"}).commit is None
 
 
 def test_document_names_fields_and_levels_and_fields_in_records() -> None:
@@ -264,16 +264,16 @@ def test_document_names_fields_and_levels_and_fields_in_records() -> None:
         {"field_name": "appName", "allowed_values": ["Firefox", "Fennec"]},
         {"field_name": "version", "allowed_values": ["1", "2"]}]}"""
 
-    report = dataset.promote(lakebed.DimensionSchema.from_json(text))
+    report = dataset.dimensions.promote(lakebed.DimensionSchema.from_json(text))
 
     assert [move.target for move in report.moves] == [
         "app_version_dimension=2/appName_dimension=Fennec"
     ]
     assert dataset.where("app.version = '2' AND appName = 'Fennec'").count() == 1
     with pytest.raises(InvalidInputError, match="no dimension of field 'appname'"):
-        dataset.promote({"appname": ["Firefox"]})
+        dataset.dimensions.promote({"appname": ["Firefox"]})
     with pytest.raises(InvalidInputError, match="is not a dimension schema"):
-        dataset.promote(["Firefox"])  # type: ignore[arg-type]  # what a user may try
+        dataset.dimensions.promote(["Firefox"])  # type: ignore[arg-type]  # what a user may try
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.date32(), pa.bool_(), pa.int32()])
@@ -293,11 +293,11 @@ def test_every_kind_of_field_is_promoted(kind: pa.DataType) -> None:
     )
     dataset.append([{"v": one, "n": 1} for one in (first, second, third)])
 
-    dataset.promote({"v": [first, second]})
+    dataset.dimensions.promote({"v": [first, second]})
 
-    assert len(dataset.partitions()) == 3
-    assert len(dataset.with_("v", second).plan().files) == 1
-    assert dataset.with_("v", second).count() == 1
+    assert len(dataset.inspect.partitions()) == 3
+    assert len(dataset.kite.with_("v", second).plan().files) == 1
+    assert dataset.kite.with_("v", second).count() == 1
 
 
 def test_texts_that_read_as_numbers_are_promoted_by_their_range() -> None:
@@ -305,9 +305,13 @@ def test_texts_that_read_as_numbers_are_promoted_by_their_range() -> None:
     dataset = make(channel=narrow)
     dataset.append([row(one) for one in ("448", "600", "9", "x")])
 
-    dataset.promote({"channel": narrow | {"max": 700}})
+    dataset.dimensions.promote({"channel": narrow | {"max": 700}})
 
-    assert {one.path.partition("=")[2] for one in dataset.partitions()} == {"448", "600", "OTHER"}
+    assert {one.path.partition("=")[2] for one in dataset.inspect.partitions()} == {
+        "448",
+        "600",
+        "OTHER",
+    }
 
 
 def test_files_of_older_schemas_are_promoted_under_the_current_one() -> None:
@@ -317,10 +321,10 @@ def test_files_of_older_schemas_are_promoted_under_the_current_one() -> None:
         schema=SCHEMA.append(pa.field("more", pa.int32())),
         partition_by=dataset.descriptor.partition_by,
     )
-    dataset.update(wider, base=dataset.version)
+    dataset.evolve(wider, base=dataset.version)
     dataset.append([{**row("esr", 3), "more": 5}])
 
-    dataset.promote(ESR)
+    dataset.dimensions.promote(ESR)
 
     found = dataset.where("channel = 'esr'").arrow(["id", "more"]).to_pylist()
     assert sorted(map(str, found)) == ["{'id': 1, 'more': None}", "{'id': 3, 'more': 5}"]
@@ -343,7 +347,7 @@ def test_every_format_is_promoted(format_: str) -> None:
         ]
     )
 
-    dataset.promote(ESR)
+    dataset.dimensions.promote(ESR)
 
     assert dataset.where("channel_dimension = 'esr'").arrow(["uuid"]).to_pylist() == [
         {"uuid": "u1"}
@@ -355,7 +359,7 @@ def test_update_still_refuses_it_and_says_promote() -> None:
     dataset = three()
 
     with pytest.raises(PartitionSpecError) as caught:
-        dataset.update(descriptor(("beta", "esr")), base=dataset.version)
+        dataset.evolve(descriptor(("beta", "esr")), base=dataset.version)
 
     assert "promote" in (caught.value.hint or "")
 
@@ -393,13 +397,15 @@ def test_others_at_any_moment_of_a_promotion_leave_no_row_in_a_wrong_place(
     dataset = three()
     store = Interfering(store_of(dataset), PHASES[phase], lambda: OTHERS[operation](dataset))
 
-    report = lakebed.Repository(store).open("d").promote(ESR)
+    report = lakebed.Repository(store).open("d").dimensions.promote(ESR)
 
     assert store.acted
     assert report.commit is not None
     rows = collections.Counter(map(str, dataset.arrow().to_pylist()))
     assert rows == expected_after(operation)
-    assert dataset.where("channel_dimension = 'OTHER' AND n = 0").with_("channel", "own").count()
+    assert (
+        dataset.where("channel_dimension = 'OTHER' AND n = 0").kite.with_("channel", "own").count()
+    )
     anew = make(channel=("beta", "esr"))
     anew.append(dataset.arrow())
     assert by_partition(dataset) == by_partition(anew)
@@ -414,7 +420,7 @@ def test_promotion_at_any_moment_of_others_leaves_no_row_in_a_wrong_place(
     phase: str, operation: str
 ) -> None:
     dataset = three()
-    store = Interfering(store_of(dataset), PHASES[phase], lambda: dataset.promote(ESR))
+    store = Interfering(store_of(dataset), PHASES[phase], lambda: dataset.dimensions.promote(ESR))
     other = lakebed.Repository(store).open("d")
 
     try:
@@ -441,7 +447,9 @@ def test_promotion_at_any_moment_of_others_leaves_no_row_in_a_wrong_place(
 
 def test_append_of_the_old_rules_that_did_not_use_other_commits() -> None:
     dataset = three()
-    store = Interfering(store_of(dataset), PHASES["attempt"], lambda: dataset.promote(ESR))
+    store = Interfering(
+        store_of(dataset), PHASES["attempt"], lambda: dataset.dimensions.promote(ESR)
+    )
 
     lakebed.Repository(store).open("d").append([row("beta", 7), row(None, 7)])
 
@@ -450,8 +458,8 @@ def test_append_of_the_old_rules_that_did_not_use_other_commits() -> None:
 
 def test_staged_batch_of_the_old_rules_is_refused() -> None:
     dataset = three()
-    waiting = dataset.stage([row("esr", 7)])
-    dataset.promote(ESR)
+    waiting = dataset.staged.add([row("esr", 7)])
+    dataset.dimensions.promote(ESR)
 
     with pytest.raises(CommitConflictError, match="may have partitions of their own"):
         waiting.commit()
@@ -459,7 +467,7 @@ def test_staged_batch_of_the_old_rules_is_refused() -> None:
 
 def test_rollback_behind_a_promotion_brings_no_row_to_a_wrong_place() -> None:
     dataset = three()
-    dataset.promote(ESR)
+    dataset.dimensions.promote(ESR)
 
     with pytest.raises(InvalidInputError, match="since moved to partitions of their own"):
         dataset.rollback(version=3)
@@ -472,10 +480,12 @@ def test_rollback_behind_a_promotion_brings_no_row_to_a_wrong_place() -> None:
 def test_two_promotions_at_once_give_what_both_allow_or_refuse_one() -> None:
     dataset = three()
     wider = {"channel": ["beta", "esr", "own"]}
-    store = Interfering(store_of(dataset), PHASES["attempt"], lambda: dataset.promote(wider))
+    store = Interfering(
+        store_of(dataset), PHASES["attempt"], lambda: dataset.dimensions.promote(wider)
+    )
 
     with pytest.raises(PartitionSpecError, match="would lose values"):
-        lakebed.Repository(store).open("d").promote(ESR)
+        lakebed.Repository(store).open("d").dimensions.promote(ESR)
 
     assert dataset.where("channel_dimension = 'own'").count() == 3
     known = {key for commit in dataset.history() for key in commit.files_added}
@@ -501,7 +511,7 @@ def test_appends_do_not_keep_a_promotion_from_ending() -> None:
     thread = threading.Thread(target=append)
     thread.start()
     try:
-        report = dataset.promote(ESR)
+        report = dataset.dimensions.promote(ESR)
     finally:
         stop.set()
         thread.join()
@@ -521,7 +531,7 @@ def test_rows_that_are_not_what_they_were_stop_the_commit(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(KernelWriter, "write_to", altered)
     with pytest.raises(CorruptMetadataError, match="rows instead of"):
-        dataset.promote(ESR)
+        dataset.dimensions.promote(ESR)
 
     assert dataset.version == 3
     assert data_keys(store_of(dataset)) == keys
@@ -535,13 +545,13 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
         dataset = three()
         dying = DyingStore(store_of(dataset), nth=nth, after=after)
         with contextlib.suppress(Killed):
-            lakebed.Repository(dying).open("d").promote(ESR)
+            lakebed.Repository(dying).open("d").dimensions.promote(ESR)
         rows = collections.Counter(map(str, dataset.arrow().to_pylist()))
         assert rows == expected_after("nothing")
         moved = dataset.where("channel_dimension = 'esr'").count()
         assert moved == (3 if dataset.version == 4 else 0)
         outcomes.append(moved)
-        dataset.promote(ESR)
+        dataset.dimensions.promote(ESR)
         assert dataset.where("channel_dimension = 'esr'").count() == 3
         if not dying.died_at:
             break
@@ -555,7 +565,9 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
 def test_on_a_failing_store_it_happens_once_or_not_at_all(
     subtests: pytest.Subtests, landed: bool
 ) -> None:
-    for name, nth in writing_calls(store_of(three()), lambda lake: lake.open("d").promote(ESR)):
+    for name, nth in writing_calls(
+        store_of(three()), lambda lake: lake.open("d").dimensions.promote(ESR)
+    ):
         with subtests.test(call=name, nth=nth):
             promote_on_a_failing_store(name, nth, landed=landed)
 
@@ -568,7 +580,7 @@ def promote_on_a_failing_store(name: Any, nth: int, *, landed: bool) -> None:
     failure: LakebedError | None = None
 
     try:
-        lakebed.Repository(failing).open("d").with_options(commit=QUICK).promote(ESR)
+        lakebed.Repository(failing).open("d").with_options(commit=QUICK).dimensions.promote(ESR)
     except LakebedError as exc:
         failure = exc
 
@@ -596,7 +608,7 @@ def test_reader_sees_each_row_once_at_every_moment() -> None:
     thread = threading.Thread(target=read)
     thread.start()
     for more in (["beta", "esr"], ["beta", "esr", "own"], "*"):
-        dataset.promote({"channel": more})
+        dataset.dimensions.promote({"channel": more})
     stop.set()
     thread.join()
 
@@ -621,7 +633,7 @@ def test_provider_is_told() -> None:
 
     repository = lakebed.Repository(new_store(), metadata=Provider())
     dataset = repository.create("d", descriptor())
-    dataset.promote(ESR)
+    dataset.dimensions.promote(ESR)
 
     assert told[-1] == dataset.descriptor == descriptor(("beta", "esr"))
 
@@ -631,9 +643,9 @@ def test_spark_does_the_same(spark: Any, tmp_path: Path) -> None:
     dataset = three(PosixStore(tmp_path / "lake", durable=False))
     dataset.append([row("esr", 9), row("nightly", 9)], run="daily")
     of_runs = rows_of_runs(dataset)
-    planned = dataset.promote(ESR, spark, dry_run=True)
+    planned = dataset.dimensions.promote(ESR, spark, dry_run=True)
 
-    report = dataset.promote(ESR, spark)
+    report = dataset.dimensions.promote(ESR, spark)
 
     assert report.moves == planned.moves
     assert report.row_count == 4

@@ -9,7 +9,7 @@ from lakebed.errors import InvalidInputError, ReadOnlyError, VersionNotFoundErro
 
 
 def test_protected_version_outlives_a_cleanup_and_others_do_not(dataset) -> None:
-    dataset.protect(version=1, reason="audit")
+    dataset.protections.add(version=1, reason="audit")
 
     report = sweep(dataset)
 
@@ -28,7 +28,7 @@ def test_protected_batch_keeps_its_files_and_no_others(lake) -> None:
     dataset.append([row("b", 7)])
     batch_id = dataset.append([row("a", 1)]).batch_id
     dataset.overwrite([row("a", 2), row("b", 2)])
-    dataset.protect(batch_id=batch_id, reason="disputed", until=None)
+    dataset.protections.add(batch_id=batch_id, reason="disputed", until=None)
 
     report = sweep(dataset)
 
@@ -60,17 +60,17 @@ def test_what_was_cleaned_up_cannot_be_protected_any_more(dataset) -> None:
     version = dataset.version
 
     with pytest.raises(VersionNotFoundError, match="Version 1 of 'd' was cleaned up"):
-        dataset.protect(version=1, reason="too late")
+        dataset.protections.add(version=1, reason="too late")
     with pytest.raises(VersionNotFoundError, match=f"Batch {batches[1]} of 'd' was cleaned up"):
-        dataset.protect(batch_id=batches[1], reason="too late")
+        dataset.protections.add(batch_id=batches[1], reason="too late")
     assert dataset.version == version
-    assert dataset.protections() == ()
+    assert dataset.protections.list() == ()
 
 
 @pytest.mark.parametrize("target", [{"version": 99}, {"version": -1}, {"batch_id": 99}])
 def test_what_does_not_exist_cannot_be_protected(dataset, target) -> None:
     with pytest.raises(VersionNotFoundError, match="has no"):
-        dataset.protect(**target, reason="x")
+        dataset.protections.add(**target, reason="x")
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,16 @@ def test_what_does_not_exist_cannot_be_protected(dataset, target) -> None:
 )
 def test_protection_needs_one_target_a_reason_and_a_future(dataset, arguments) -> None:
     with pytest.raises(InvalidInputError):
-        dataset.protect(**arguments)
+        dataset.protections.add(**arguments)
     assert dataset.version == 3
 
 
 def test_protection_says_who_why_and_until_when(dataset) -> None:
     until = dt.datetime(2100, 1, 1)
 
-    commit = dataset.protect(version=2, reason="audit", until=until)
+    commit = dataset.protections.add(version=2, reason="audit", until=until)
 
-    (one,) = dataset.protections()
+    (one,) = dataset.protections.list()
     assert (commit.operation, commit.version) == ("protect", 4)
     assert (one.target, one.reason) == ("version 2", "audit")
     assert one.until == until.replace(tzinfo=dt.UTC)
@@ -102,16 +102,16 @@ def test_protection_says_who_why_and_until_when(dataset) -> None:
 
 
 def test_second_protection_of_the_same_takes_the_place_of_the_first(dataset) -> None:
-    dataset.protect(version=2, reason="first")
-    dataset.protect(version=2, reason="second")
+    dataset.protections.add(version=2, reason="first")
+    dataset.protections.add(version=2, reason="second")
 
-    assert [one.reason for one in dataset.protections()] == ["second"]
+    assert [one.reason for one in dataset.protections.list()] == ["second"]
 
 
 @pytest.mark.thorough
 def test_expired_protection_counts_no_more_and_the_cleanup_takes_it_out(dataset) -> None:
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(milliseconds=500)
-    dataset.protect(version=1, reason="for a moment", until=soon)
+    dataset.protections.add(version=1, reason="for a moment", until=soon)
     while dt.datetime.now(dt.UTC) <= soon:
         pass
     assert content(dataset.at(version=1)) == [("a", 0), ("b", 0)]
@@ -119,30 +119,30 @@ def test_expired_protection_counts_no_more_and_the_cleanup_takes_it_out(dataset)
     report = sweep(dataset)
 
     assert report.counts == {"superseded": 4}
-    assert dataset.protections() == ()
+    assert dataset.protections.list() == ()
     with pytest.raises(VersionNotFoundError, match="cleaned up"):
         dataset.at(version=1)
 
 
 def test_unprotected_version_goes_with_the_next_cleanup(dataset, lake) -> None:
-    dataset.protect(version=1, reason="audit")
+    dataset.protections.add(version=1, reason="audit")
     sweep(dataset)
-    dataset.unprotect(version=1)
+    dataset.protections.remove(version=1)
 
     report = sweep(dataset)
 
     assert report.counts == {"superseded": 2}
     assert len(data_keys(lake.store)) == 2
     with pytest.raises(VersionNotFoundError, match="has no protection of version 1"):
-        dataset.unprotect(version=1)
+        dataset.protections.remove(version=1)
 
 
 def test_older_state_cannot_protect_or_clean_up(dataset) -> None:
     older = dataset.at(version=1)
 
     for call in (
-        lambda: older.protect(version=1, reason="x"),
-        lambda: older.unprotect(version=1),
+        lambda: older.protections.add(version=1, reason="x"),
+        lambda: older.protections.remove(version=1),
         older.cleanup,
         older.check,
     ):
@@ -166,9 +166,9 @@ def test_head_with_protections_says_format_2_and_plain_heads_stay_as_they_are(
         return decode_head(lake.store.get(key).data, HeadFormat(head_format), key).metadata
 
     plain = metadata()
-    dataset.protect(version=1, reason="x")
+    dataset.protections.add(version=1, reason="x")
     protected = metadata()
-    dataset.unprotect(version=1)
+    dataset.protections.remove(version=1)
 
     assert plain["lakebed.format_version"] == metadata()["lakebed.format_version"] == "1"
     assert protected["lakebed.format_version"] == "2"

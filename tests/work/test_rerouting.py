@@ -63,7 +63,7 @@ def test_rows_of_a_removed_value_move_into_other_as_one_commit() -> None:
     dataset = three()
     before = collections.Counter(map(str, dataset.arrow().to_pylist()))
 
-    report = dataset.promote({"channel": ["esr"]}, reroute=True)
+    report = dataset.dimensions.promote({"channel": ["esr"]}, reroute=True)
 
     assert report.commit.version == 4
     assert (report.commit.operation, report.dimensions) == ("promote", ("channel_dimension",))
@@ -83,7 +83,7 @@ def test_without_the_choice_the_loss_of_values_is_refused_and_names_it() -> None
     dataset = three()
 
     with pytest.raises(PartitionSpecError, match="would lose values") as caught:
-        dataset.promote({"channel": ["esr"]})
+        dataset.dimensions.promote({"channel": ["esr"]})
 
     assert "--reroute" in str(caught.value.hint)
     assert dataset.version == 3
@@ -92,11 +92,11 @@ def test_without_the_choice_the_loss_of_values_is_refused_and_names_it() -> None
 def test_growth_with_the_choice_is_an_ordinary_promotion() -> None:
     dataset = three()
 
-    report = dataset.promote({"channel": ["beta", "esr"]}, reroute=True)
+    report = dataset.dimensions.promote({"channel": ["beta", "esr"]}, reroute=True)
 
     assert report.rewritten_file_count == 3
     assert report.read_file_count == 3  # of OTHER alone
-    assert dataset.promote({"channel": ["beta", "esr"]}, reroute=True).commit is None
+    assert dataset.dimensions.promote({"channel": ["beta", "esr"]}, reroute=True).commit is None
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -106,10 +106,14 @@ def test_growth_with_the_choice_goes_on_where_another_rerouting_narrows_meanwhil
     dataset = three()
     inner = store_of(dataset)
     store = Interfering(
-        inner, PHASES[phase], lambda: dataset.promote({"channel": ["nightly"]}, reroute=True)
+        inner,
+        PHASES[phase],
+        lambda: dataset.dimensions.promote({"channel": ["nightly"]}, reroute=True),
     )
 
-    lakebed.Repository(store).open("d").promote({"channel": ["beta", "esr"]}, reroute=True)
+    lakebed.Repository(store).open("d").dimensions.promote(
+        {"channel": ["beta", "esr"]}, reroute=True
+    )
 
     dataset = lakebed.Repository(inner).open("d")
     assert store.acted
@@ -129,20 +133,20 @@ def test_growth_of_a_cap_with_the_choice_is_an_ordinary_promotion() -> None:
         )
     )
 
-    report = dataset.promote(wider, reroute=True)
+    report = dataset.dimensions.promote(wider, reroute=True)
 
     assert [(move.target, move.row_count) for move in report.moves] == [
         ("channel_dimension=esr", 1)
     ]
-    assert dataset.promote(wider, reroute=True).commit is None
+    assert dataset.dimensions.promote(wider, reroute=True).commit is None
 
 
 def test_a_table_that_a_rerouting_could_not_be_published_to_is_named() -> None:
     dataset = three()
     properties = {"publish.hive": "true", "publish.hive.table": "nowhere.d"}
-    dataset.update(lambda old: dataclasses.replace(old, properties=properties))
+    dataset.evolve(lambda old: dataclasses.replace(old, properties=properties))
 
-    report = dataset.promote({"channel": ["esr"]}, reroute=True)
+    report = dataset.dimensions.promote({"channel": ["esr"]}, reroute=True)
 
     assert [failed.dataset for failed in report.commit.not_published] == [dataset.name]
 
@@ -187,7 +191,7 @@ def test_any_dimensions_become_any_others_and_every_row_lies_as_if_written_by_th
     for rule in rules:
         if other == "id" and "id" in rule.names:
             continue
-        dataset.promote(rule, reroute=True)
+        dataset.dimensions.promote(rule, reroute=True)
         names = [
             one.source for one in dataset.descriptor.partition_by if one.type_name == "dimension"
         ]
@@ -206,13 +210,13 @@ def test_other_dimensions_take_the_place_of_the_old_ones_and_old_versions_stay()
     dataset = three()
     old = by_partition(dataset)
 
-    dry = dataset.promote(schema_of(n="*", channel=["esr"]), reroute=True, dry_run=True)
+    dry = dataset.dimensions.promote(schema_of(n="*", channel=["esr"]), reroute=True, dry_run=True)
     assert dataset.version == 3
-    report = dataset.promote(schema_of(n="*", channel=["esr"]), reroute=True)
+    report = dataset.dimensions.promote(schema_of(n="*", channel=["esr"]), reroute=True)
 
     assert dry.moves == report.moves
     assert report.row_count == 12
-    assert [one.path for one in dataset.partitions()] == [
+    assert [one.path for one in dataset.inspect.partitions()] == [
         "n_dimension=0/channel_dimension=OTHER",
         "n_dimension=0/channel_dimension=UNKNOWN",
         "n_dimension=0/channel_dimension=esr",
@@ -233,9 +237,9 @@ def test_cap_can_shrink_and_the_most_frequent_values_keep_their_partitions() -> 
     schema = DimensionSchema(
         dimensions=(DimensionRule(field_name="channel", allowed=read_allowed("*", ""), cap=2),)
     )
-    dataset.promote(schema, reroute=True)
+    dataset.dimensions.promote(schema, reroute=True)
 
-    assert {one.path: one.row_count for one in dataset.partitions()} == {
+    assert {one.path: one.row_count for one in dataset.inspect.partitions()} == {
         "channel_dimension=a": 3,
         "channel_dimension=c": 2,
         "channel_dimension=OTHER": 1,
@@ -246,9 +250,9 @@ def test_dimension_of_no_field_is_refused_and_nothing_changes() -> None:
     dataset = three()
 
     with pytest.raises(LakebedError, match="nope"):
-        dataset.promote(schema_of(nope="*"), reroute=True)
+        dataset.dimensions.promote(schema_of(nope="*"), reroute=True)
     with pytest.raises(InvalidInputError, match="nope"):
-        dataset.promote({"nope": "*"}, reroute=True)
+        dataset.dimensions.promote({"nope": "*"}, reroute=True)
 
     assert dataset.version == 3
 
@@ -259,10 +263,10 @@ CHANGES = {"narrow": NARROW, "reorder": schema_of(n="*", channel=["beta"])}
 @pytest.mark.parametrize("change", CHANGES)
 def test_staged_batch_and_open_writer_of_the_old_rules_are_refused_by_name(change: str) -> None:
     dataset = three()
-    waiting = dataset.stage([row("esr", 7)])
-    writer = dataset.writer()
+    waiting = dataset.staged.add([row("esr", 7)])
+    writer = dataset.kite.writer()
     writer.write(row("beta", 8))
-    dataset.promote(CHANGES[change], reroute=True)
+    dataset.dimensions.promote(CHANGES[change], reroute=True)
 
     for commit in (waiting.commit, writer.close):
         with pytest.raises(CommitConflictError, match="channel"):
@@ -276,7 +280,7 @@ def test_staged_batch_and_open_writer_of_the_old_rules_are_refused_by_name(chang
 @pytest.mark.parametrize("change", CHANGES)
 def test_rollback_behind_it_is_refused_by_name(change: str) -> None:
     dataset = three()
-    dataset.promote(CHANGES[change], reroute=True)
+    dataset.dimensions.promote(CHANGES[change], reroute=True)
     dataset.append([row("esr", 5)])
 
     with pytest.raises(InvalidInputError, match="since moved to other partitions"):
@@ -293,7 +297,7 @@ OTHERS = {
     "delete": lambda dataset: dataset.where("channel = 'beta' AND id = 1").delete(),
     "compact": lambda dataset: dataset.compact(),
     "rerun": lambda dataset: dataset.rerun([row("esr", 9)], run="daily"),
-    "reroute": lambda dataset: dataset.promote({"channel": []}, reroute=True),
+    "reroute": lambda dataset: dataset.dimensions.promote({"channel": []}, reroute=True),
 }
 
 
@@ -308,7 +312,7 @@ def test_others_at_any_moment_leave_no_row_in_a_wrong_place(
     inner = store_of(dataset)
     store = Interfering(inner, PHASES[phase], lambda: OTHERS[other](dataset))
     with contextlib.suppress(CommitConflictError):
-        lakebed.Repository(store).open("d").promote(CHANGES[change], reroute=True)
+        lakebed.Repository(store).open("d").dimensions.promote(CHANGES[change], reroute=True)
 
     assert_lies_as_written_by_its_descriptor(lakebed.Repository(inner).open("d"))
 
@@ -319,7 +323,7 @@ def test_it_at_any_moment_of_others_leaves_no_row_in_a_wrong_place(other: str, p
     dataset = three()
     inner = store_of(dataset)
     store = Interfering(
-        inner, PHASES[phase], lambda: dataset.promote(CHANGES["reorder"], reroute=True)
+        inner, PHASES[phase], lambda: dataset.dimensions.promote(CHANGES["reorder"], reroute=True)
     )
     with contextlib.suppress(CommitConflictError, InvalidInputError):
         OTHERS[other](lakebed.Repository(store).open("d"))
@@ -335,7 +339,7 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
         inner = store_of(dataset)
         store = DyingStore(inner, nth=call, after=after)
         try:
-            lakebed.Repository(store).open("d").promote(CHANGES["reorder"], reroute=True)
+            lakebed.Repository(store).open("d").dimensions.promote(CHANGES["reorder"], reroute=True)
             died = False
         except Killed:
             died = True
@@ -343,7 +347,7 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
         assert found.version in (3, 4)
         found.check(repair=True)  # the schema file for other tools may be behind, as after update
         assert_lies_as_written_by_its_descriptor(found)
-        found.promote(CHANGES["reorder"], reroute=True)
+        found.dimensions.promote(CHANGES["reorder"], reroute=True)
         assert found.count() == 12
         if not died:
             break
@@ -351,12 +355,12 @@ def test_killed_at_any_call_it_happened_or_not_and_can_be_done_again(after: bool
 
 def test_head_that_is_opened_again_has_the_new_dimensions() -> None:
     dataset = three()
-    dataset.promote(schema_of(n="*"), reroute=True)
+    dataset.dimensions.promote(schema_of(n="*"), reroute=True)
 
     store = store_of(dataset)
     again = lakebed.Repository(store).open("d")
     assert again.descriptor == dataset.descriptor
-    assert [one.path for one in again.partitions()] == ["n_dimension=0"]
+    assert [one.path for one in again.inspect.partitions()] == ["n_dimension=0"]
     assert data_keys(store) >= {file.key for file in again.files()}
 
 
@@ -365,7 +369,7 @@ def test_spark_reroutes_too(spark: Any, tmp_path: Any) -> None:
     dataset = lakebed.open_repository(tmp_path).create("d", three().descriptor)
     dataset.append(three().arrow())
 
-    dataset.promote(schema_of(n="*", channel=["esr"]), spark, reroute=True)
+    dataset.dimensions.promote(schema_of(n="*", channel=["esr"]), spark, reroute=True)
 
     assert by_partition(dataset) == by_partition(written_by(dataset.descriptor, dataset.arrow()))
     assert dataset.spark(spark).count() == 12

@@ -121,7 +121,7 @@ class Battle:
 
     def stage(self, dataset: lakebed.Dataset, dice: random.Random) -> None:
         lease = dt.timedelta(seconds=dice.choice([0.3, 60]))
-        staged = dataset.stage(self.rows(dice), lease=lease)
+        staged = dataset.staged.add(self.rows(dice), lease=lease)
         time.sleep(dice.uniform(0, 0.4))
         if lease.total_seconds() < 1 and dice.random() < 0.5:
             self.count("staged batch forgotten")
@@ -170,11 +170,11 @@ class Battle:
         if len(self.protected) > 5:
             chosen = dice.choice(sorted(self.protected))
             del self.protected[chosen]
-            dataset.unprotect(version=chosen)
+            dataset.protections.remove(version=chosen)
             self.count("unprotect")
             return
         try:
-            dataset.protect(version=version, reason="under fire")
+            dataset.protections.add(version=version, reason="under fire")
         except VersionNotFoundError:
             self.count("protect of what was cleaned up")
             return

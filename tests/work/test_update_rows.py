@@ -365,7 +365,7 @@ def test_all_formats_and_directories_are_updated(tmp_path: Path) -> None:
 
         dataset.where("id = 1").update_rows({"x": "upper(x) || x"})
 
-        assert {row["id"]: row["x"] for row in dataset.reader()} == {1: "Éé", 2: "ü"}
+        assert {row["id"]: row["x"] for row in dataset.kite.reader()} == {1: "Éé", 2: "ü"}
 
 
 def test_texts_of_a_large_dataset_are_updated_without_the_positions_in_memory(

@@ -70,11 +70,11 @@ def data_files(store: Store) -> list[str]:
 
 
 def ids(dataset: Dataset) -> list[int]:
-    return [row["id"] for row in dataset.reader()]
+    return [row["id"] for row in dataset.kite.reader()]
 
 
 def write_two_and_fail(dataset: Dataset) -> None:
-    with dataset.writer() as writer:
+    with dataset.kite.writer() as writer:
         writer.write({"id": 1})
         writer.write({"id": 2})
         raise KeyboardInterrupt
@@ -91,7 +91,7 @@ def write_many(writer: EntityWriter) -> None:
 def test_behaviour_1_nothing_is_visible_before_the_writer_is_closed(
     users: Dataset, store: Store
 ) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     writer.write({"id": 1})
     assert (users.count(), users.version) == (0, 0)
 
@@ -106,7 +106,7 @@ def test_behaviour_2_empty_writer_leaves_no_file_and_no_version(
 ) -> None:
     before = [info.key for info in store.list("")]
 
-    with users.writer() as writer:
+    with users.kite.writer() as writer:
         pass
 
     assert writer.commit is None
@@ -119,7 +119,7 @@ class HalfWayError(Exception):
 
 
 def fail_before_a_finally(users: Dataset) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     try:
         writer.write({"id": 1})
         raise HalfWayError
@@ -132,7 +132,7 @@ def fail_in_a_view(users: Dataset) -> None:
 
 
 def fail_and_raise_again(users: Dataset) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     try:
         writer.write({"id": 1})
         raise HalfWayError
@@ -142,7 +142,7 @@ def fail_and_raise_again(users: Dataset) -> None:
 
 
 def fail_and_go_on(users: Dataset) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     try:
         writer.write({"id": 1})
         raise HalfWayError
@@ -161,7 +161,7 @@ def fail_and_close_in_a_function(users: Dataset) -> None:
     def finish() -> None:
         writer.close()
 
-    writer = users.writer()
+    writer = users.kite.writer()
     try:
         writer.write({"id": 1})
         raise HalfWayError
@@ -170,14 +170,14 @@ def fail_and_close_in_a_function(users: Dataset) -> None:
 
 
 def fail_in_a_closing_block(users: Dataset) -> None:
-    with contextlib.closing(users.writer()) as writer:
+    with contextlib.closing(users.kite.writer()) as writer:
         writer.write({"id": 1})
         raise HalfWayError
 
 
 def fail_in_an_exit_stack(users: Dataset) -> None:
     with contextlib.ExitStack() as stack:
-        writer = users.writer()
+        writer = users.kite.writer()
         stack.callback(writer.close)
         writer.write({"id": 1})
         raise HalfWayError
@@ -185,7 +185,7 @@ def fail_in_an_exit_stack(users: Dataset) -> None:
 
 def fail_in_a_generator(users: Dataset) -> None:
     def written() -> Any:
-        writer = users.writer()
+        writer = users.kite.writer()
         try:
             for number in range(3):
                 writer.write({"id": number})
@@ -231,7 +231,7 @@ def test_close_while_an_error_is_on_its_way_commits_nothing_and_says_so(
 
 
 def test_close_after_an_error_was_handled_commits(users: Dataset) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     for text in ("1", "two", "3"):
         try:
             writer.write({"id": int(text)})
@@ -250,9 +250,9 @@ def test_writer_that_was_opened_while_an_error_was_handled_commits(users: Datase
         try:
             raise ValueError
         except ValueError:
-            writer = users.writer()
+            writer = users.kite.writer()
             writer.write({"id": 1})
-            other = users.writer()
+            other = users.kite.writer()
             other.write({"id": 2})
             other.close()
         writer.close()  # the outer error is older than the writer
@@ -261,7 +261,7 @@ def test_writer_that_was_opened_while_an_error_was_handled_commits(users: Datase
 
 
 def test_block_that_ends_well_commits_whatever_goes_on_around_it(users: Dataset) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     try:
         raise KeyError
     except KeyError:
@@ -274,7 +274,7 @@ def test_block_that_ends_well_commits_whatever_goes_on_around_it(users: Dataset)
 def test_rows_that_are_complete_in_spite_of_an_error_are_committed_on_request(
     users: Dataset,
 ) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     rows = iter([{"id": 1}, {"id": 2}])
     while True:
         try:
@@ -289,7 +289,7 @@ def test_rows_that_are_complete_in_spite_of_an_error_are_committed_on_request(
 def test_empty_writer_is_closed_without_a_word_whatever_is_on_its_way(
     users: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     try:
         raise KeyError
     except KeyError:
@@ -303,7 +303,7 @@ def test_behaviour_3_writer_whose_store_failed_commits_nothing(store: Store) -> 
     failing = Dataset(Source(FailingStore(store, fail_on="put", nth=2), "users"))
     writer = failing.with_options(
         write=WriteOptions(memory_bytes=3_000, row_group_bytes=100)
-    ).writer()
+    ).kite.writer()
 
     with pytest.raises(StorageError):
         write_many(writer)
@@ -370,7 +370,7 @@ def test_writer_goes_on_without_a_renewal_while_its_lease_lasts(
 ) -> None:
     users, shaky = create(store), _Renewing(store)
     shaky.has_landed = has_landed
-    writer = Dataset(Source(shaky, "users")).writer()
+    writer = Dataset(Source(shaky, "users")).kite.writer()
     write_some(writer)
     assert shaky.renewals == 0
 
@@ -396,7 +396,7 @@ def test_writer_whose_lease_is_over_before_it_is_renewed_is_aborted(
     store: Store, clock: _Clock
 ) -> None:
     users, shaky = create(store), _Renewing(store)
-    writer = Dataset(Source(shaky, "users")).writer()
+    writer = Dataset(Source(shaky, "users")).kite.writer()
     shaky.trouble = StorageError("No answer.", retryable=True)
 
     clock.hours = 25
@@ -411,7 +411,7 @@ def test_writer_whose_batch_was_taken_away_does_not_take_it_back(
     store: Store, clock: _Clock, change: dict[str, object] | None
 ) -> None:
     users = create(store)
-    writer = users.writer()
+    writer = users.kite.writer()
     (key,) = (info.key for info in store.list("users/batches/"))
     record = json.loads(store.get(key).data)
     theirs = b"noise" if change is None else json.dumps({**record, **change}).encode()
@@ -453,7 +453,7 @@ BAD = [
 def test_behaviour_4_bad_record_raises_and_the_writer_stays_usable(
     users: Dataset, bad: object, error: type[LakebedError], message: str
 ) -> None:
-    with users.writer() as writer:
+    with users.kite.writer() as writer:
         writer.write({"id": 1})
         with pytest.raises(error, match=message):
             writer.write(bad)
@@ -465,7 +465,7 @@ def test_behaviour_4_bad_record_raises_and_the_writer_stays_usable(
 def test_behaviour_4_entity_without_a_partition_is_a_bad_record(store: Store) -> None:
     users = create(store, partition_by="name")
 
-    with users.writer() as writer:
+    with users.kite.writer() as writer:
         writer.write({"id": 1, "name": "a"})
         with pytest.raises(PartitionSpecError, match="lacks 'name'"):
             writer.write({"id": 2})
@@ -477,7 +477,7 @@ def test_behaviour_4_entity_without_a_partition_is_a_bad_record(store: Store) ->
 
 
 def test_behaviour_4_entity_outside_the_view_is_a_bad_record(users: Dataset) -> None:
-    with users.where("id < 5").writer() as writer:
+    with users.where("id < 5").kite.writer() as writer:
         writer.write({"id": 1})
         with pytest.raises(InvalidInputError, match="outside the view"):
             writer.write({"id": 5})
@@ -490,15 +490,15 @@ def test_behaviour_4_entity_outside_the_view_is_a_bad_record(users: Dataset) -> 
 def test_entity_costs_about_the_same_through_a_view(store: Store, through: str) -> None:
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by="provided(version, int)")
     repository = lakebed.open_repository(store.uri)
-    provided = repository.create("provided", descriptor).with_("version", 1)
+    provided = repository.create("provided", descriptor).kite.with_("version", 1)
     plain = create(store)
 
     seconds = {}
     for name, view in [
         ("plain", plain),
-        ("other", {"a view": plain.from_("id", 0)}.get(through, provided)),
+        ("other", {"a view": plain.kite.from_("id", 0)}.get(through, provided)),
     ]:
-        with view.writer() as writer:
+        with view.kite.writer() as writer:
             start = time.perf_counter()
             for number in range(ENTITIES_PER_BATCH - 1):
                 writer.write({"id": number, "name": "a"})
@@ -511,7 +511,7 @@ def test_value_that_only_the_kernel_can_judge_is_refused_at_once(store: Store) -
     users = create(store, partition_by=[by.dimension("name", "*", cap=1)])
     users.append([{"id": 1, "name": "a"}])
 
-    with users.where("name_dimension <> 'OTHER'").writer() as writer:
+    with users.where("name_dimension <> 'OTHER'").kite.writer() as writer:
         writer.write({"id": 2, "name": "a"})
         with pytest.raises(InvalidInputError, match="name_dimension = 'OTHER'"):
             writer.write({"id": 3, "name": "b"})  # beyond the cap
@@ -520,16 +520,16 @@ def test_value_that_only_the_kernel_can_judge_is_refused_at_once(store: Store) -
 
 
 def test_behaviour_5_closing_twice_is_fine(users: Dataset) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     writer.write({"id": 1})
     writer.close()
     writer.close()
     writer.abort()
-    unused = users.writer()
+    unused = users.kite.writer()
     unused.abort()
     unused.close()
 
-    reader = users.reader()
+    reader = users.kite.reader()
     reader.close()
     reader.close()
 
@@ -539,7 +539,7 @@ def test_behaviour_5_closing_twice_is_fine(users: Dataset) -> None:
 
 @pytest.mark.parametrize("end", ["close", "abort"])
 def test_behaviour_6_writer_that_has_ended_takes_nothing_more(users: Dataset, end: str) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     getattr(writer, end)()
 
     with pytest.raises(InvalidInputError, match=r"The writer is (closed|aborted)"):
@@ -551,7 +551,7 @@ def test_behaviour_8_files_of_a_writer_become_visible_by_the_commit_alone(
 ) -> None:
     with users.with_options(
         write=WriteOptions(target_bytes=1_000, row_group_bytes=1_000)
-    ).writer() as writer:
+    ).kite.writer() as writer:
         for number in range(3 * ENTITIES_PER_BATCH):
             writer.write({"id": number})
         assert data_files(store)
@@ -563,7 +563,7 @@ def test_behaviour_8_files_of_a_writer_become_visible_by_the_commit_alone(
 @pytest.mark.thorough
 def test_behaviour_9_rolled_files_hold_every_entity_once(users: Dataset) -> None:
     options = WriteOptions(target_bytes=20_000)
-    with users.with_options(write=options).writer() as writer:
+    with users.with_options(write=options).kite.writer() as writer:
         for number in range(20_000):
             writer.write({"id": number, "name": f"{hash(str(number))}"})
 
@@ -576,7 +576,7 @@ def test_behaviour_9_rolled_files_hold_every_entity_once(users: Dataset) -> None
 def test_behaviour_10_writer_that_stays_open_begins_other_files(
     users: Dataset, store: Store
 ) -> None:
-    with users.with_options(write=WriteOptions(roll_interval_s=0.02)).writer() as writer:
+    with users.with_options(write=WriteOptions(roll_interval_s=0.02)).kite.writer() as writer:
         for number in range(3):
             writer.write({"id": number})
             time.sleep(0.03)
@@ -590,12 +590,12 @@ def test_behaviour_10_writer_that_stays_open_begins_other_files(
 def test_behaviour_13_ten_users_over_two_hashes_make_six_partitions(store: Store) -> None:
     users = create(store, partition_by="hash(name, 2), hash(id, 3)")
 
-    with users.writer() as writer:
+    with users.kite.writer() as writer:
         for number in range(10):
             writer.write({"id": number // 2, "name": f"test-{number}"})
 
-    assert len(users.partitions()) == 6
-    assert sum(one.row_count for one in users.partitions()) == 10
+    assert len(users.inspect.partitions()) == 6
+    assert sum(one.row_count for one in users.inspect.partitions()) == 10
 
 
 # Kinds of entities
@@ -621,14 +621,14 @@ def test_entities_are_dicts_dataclasses_named_tuples_and_records_of_avro(users: 
     fastavro.writer(sink, document, [{"id": 4, "name": "avro"}])
     sink.seek(0)
 
-    with users.writer() as writer:
+    with users.kite.writer() as writer:
         writer.write({"id": 1, "name": "dict", "tags": ["a", "b"]})
         writer.write(User(2, "dataclass", ["c"]))
         writer.write(Named(3, "tuple"))
         for record in fastavro.reader(sink):
             writer.write(record)
 
-    assert list(users.reader(User)) == [
+    assert list(users.kite.reader(User)) == [
         User(1, "dict", ["a", "b"]),
         User(2, "dataclass", ["c"]),
         User(3, "tuple"),
@@ -685,13 +685,13 @@ ENTITIES = [
 def test_objects_of_other_classes_are_written_by_their_fields(
     users: Dataset, entity: object
 ) -> None:
-    with users.writer() as writer:
+    with users.kite.writer() as writer:
         writer.write(entity)
     users.append([entity])
 
-    rows = [(row["id"], row["name"]) for row in users.reader()]
+    rows = [(row["id"], row["name"]) for row in users.kite.reader()]
     assert rows == [(1, entity.name)] * 2  # type: ignore[attr-defined]
-    assert users.includes(entity)
+    assert users.kite.includes(entity)
 
 
 def test_object_in_a_record_of_an_object_is_written_too(store: Store) -> None:
@@ -700,7 +700,7 @@ def test_object_in_a_record_of_an_object_is_written_too(store: Store) -> None:
 
     owners.append([types.SimpleNamespace(user=entity) for entity in ENTITIES])
 
-    assert [row["user"]["name"] for row in owners.reader()] == [
+    assert [row["user"]["name"] for row in owners.kite.reader()] == [
         entity.name  # type: ignore[attr-defined]
         for entity in ENTITIES
     ]
@@ -713,7 +713,7 @@ def test_object_without_public_fields_is_refused_and_not_taken_for_an_empty_enti
     users: Dataset, other: object
 ) -> None:
     with (
-        users.writer() as writer,
+        users.kite.writer() as writer,
         pytest.raises(InvalidInputError, match="Cannot read an entity of type") as caught,
     ):
         writer.write(other)
@@ -723,34 +723,34 @@ def test_object_without_public_fields_is_refused_and_not_taken_for_an_empty_enti
 
 
 def test_attribute_that_is_not_a_field_is_named(users: Dataset) -> None:
-    with users.writer() as writer, pytest.raises(SchemaMismatchError, match="nome"):
+    with users.kite.writer() as writer, pytest.raises(SchemaMismatchError, match="nome"):
         writer.write(types.SimpleNamespace(id=1, nome="x"))
 
 
 def test_entity_may_be_used_again_for_the_next_one(users: Dataset) -> None:
     entity = {"id": 0, "tags": []}
 
-    with users.writer() as writer:
+    with users.kite.writer() as writer:
         for number in range(3):
             entity["id"] = number
             entity["tags"].append(str(number))
             writer.write(entity)
 
-    assert [row["tags"] for row in users.reader()] == [["0"], ["0", "1"], ["0", "1", "2"]]
+    assert [row["tags"] for row in users.kite.reader()] == [["0"], ["0", "1"], ["0", "1", "2"]]
 
 
 # Readers
 
 
 def test_streams_are_read_and_written_in_kites_words(users: Dataset) -> None:
-    writer = users.writer()
+    writer = users.kite.writer()
     writer.open()
     writer.write({"id": 1})
     writer.write({"id": 2})
     writer.close()
 
     found = []
-    reader = users.reader()
+    reader = users.kite.reader()
     reader.open()
     while reader.has_next() and reader.has_next():
         found.append(reader.read()["id"])
@@ -767,7 +767,7 @@ def test_streams_are_read_and_written_in_kites_words(users: Dataset) -> None:
 
 def test_entity_that_was_asked_for_ahead_comes_first_in_every_form(users: Dataset) -> None:
     users.append([{"id": number} for number in range(3)])
-    reader = users.reader()
+    reader = users.kite.reader()
 
     assert reader.has_next()
 
@@ -778,7 +778,7 @@ def test_entity_that_was_asked_for_ahead_comes_first_in_every_form(users: Datase
 @pytest.mark.parametrize("word", ["open", "has_next", "read"])
 def test_reader_that_was_closed_early_refuses_kites_words(users: Dataset, word: str) -> None:
     users.append([{"id": 1}, {"id": 2}])
-    reader = users.reader()
+    reader = users.kite.reader()
     reader.has_next()
     reader.close()
 
@@ -789,7 +789,7 @@ def test_reader_that_was_closed_early_refuses_kites_words(users: Dataset, word: 
 def test_behaviour_7_next_past_the_end_stops(users: Dataset) -> None:
     users.append([{"id": 1}])
 
-    with users.reader() as reader:
+    with users.kite.reader() as reader:
         assert next(reader)["id"] == 1
         for _ in range(2):
             with pytest.raises(StopIteration):
@@ -799,7 +799,7 @@ def test_behaviour_7_next_past_the_end_stops(users: Dataset) -> None:
 def test_behaviour_6_closed_reader_refuses(users: Dataset) -> None:
     users.append([{"id": number} for number in range(3)])
 
-    with users.reader() as reader:
+    with users.kite.reader() as reader:
         next(reader)
 
     with pytest.raises(InvalidInputError, match="closed"):
@@ -813,13 +813,13 @@ def test_behaviour_11_entities_of_an_older_schema_are_read_by_the_newer(users: D
     newer = {"type": "record", "name": "user", "fields": [*fields, added]}
     now = users.descriptor
 
-    users.update(
+    users.evolve(
         DatasetDescriptor(schema=newer, format=now.format, compression=now.compression),
         base=users.version,
     )
     users.append([{"id": 2, "name": "new", "since": 2020}])
 
-    assert list(users.reader()) == [
+    assert list(users.kite.reader()) == [
         {"id": 1, "name": "old", "since": 2013},
         {"id": 2, "name": "new", "since": 2020},
     ]

@@ -392,7 +392,7 @@ class Archive:
 
         `list`, `page` and `latest` omit it unless `retracted` is given; it can still be fetched.
         Rows that an ingest has read stay in their dataset: roll back or delete them. An ingest that
-        is running may still read the file; `Dataset.hold` keeps its rows out reliably. A second
+        is running may still read the file; `Dataset.sources.hold` keeps its rows out reliably. A second
         call only adds the note to an index that lacks it.
 
         Args:

@@ -79,7 +79,7 @@ class DatasetTransaction(View):
     >>> numbers = open_repository("memory://doctest-transaction").create("numbers", descriptor)
     >>> with numbers.transaction() as t:
     ...     t.append([{"n": t.count() + 1}])
-    >>> t.commit.version, list(numbers.reader())
+    >>> t.commit.version, numbers.arrow().to_pylist()
     (1, [{'n': 1}])
     """
 
@@ -188,7 +188,7 @@ class DatasetTransaction(View):
             return count
 
     def _own(self, view: View) -> View:
-        if not isinstance(view, View) or not view.is_of(self):
+        if not isinstance(view, View) or not view._is_of(self):
             raise InvalidInputError(
                 f"{view!r} is not a view of {self._source.name!r}.",
                 hint="Narrow the transaction itself, as in t.where(\"carrier = 'UA'\").",

@@ -29,14 +29,14 @@ _ROUNDS_OF_CHECKS = 5  # of one commit, while others commit in between
 class Staged(Generic[_D]):
     """A batch that is written but not committed, and so invisible to other readers.
 
-    It is on storage and survives the process: `Dataset.staged` finds it again until its lease
+    It is on storage and survives the process: `Dataset.staged.list` finds it again until its lease
     ends.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, checks, open_repository
     >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
     >>> numbers = open_repository("memory://doctest-staged").create("numbers", descriptor)
-    >>> staged = numbers.stage([{"n": 1}, {"n": None}])
+    >>> staged = numbers.staged.add([{"n": 1}, {"n": None}])
     >>> numbers.count(), staged.dataset.count()
     (0, 2)
     >>> staged.check(checks.not_null("n")).has_passed
@@ -52,7 +52,7 @@ class Staged(Generic[_D]):
         build: Callable[[Source], _D],
         options: CommitOptions | None = None,
     ) -> None:
-        """Use `Dataset.stage` or `Dataset.staged` instead."""
+        """Use `Dataset.staged.list` instead."""
         assert record.staging is not None
         self._source = source
         self._record = record

@@ -103,7 +103,7 @@ def adopt(
     --dry-run lists every file with its role and the reason.
     """
     with output.progress("Reading files") as on_progress:
-        adoption = repository.find_adoption(
+        adoption = repository.adopt(
             name,
             table,
             partition_by=partition_by,
@@ -117,6 +117,7 @@ def adopt(
             kartothek=is_kartothek,
             history=with_history,
             on_progress=on_progress,
+            dry_run=True,
         )
     output.note(f"Would adopt: {adoption}" if is_dry_run else str(adoption))
     if is_dry_run:

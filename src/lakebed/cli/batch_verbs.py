@@ -1,23 +1,19 @@
-"""Verbs on batches: batches, rerun, diff, changes, rollback, stage, staged, commit, discard."""
+"""Verbs on batches: batches, rerun, diff, changes, rollback."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
 
 import click
 
-from lakebed import checks
 from lakebed.arrow.as_python import python_rows
 from lakebed.batches.diff import Diff
 from lakebed.batches.listing import Batch
-from lakebed.checks import Audit, Check
 from lakebed.cli.data import (
     base_option,
     begun_on,
     begun_option,
     rows_of,
-    run_option,
     show_commit,
     takes_files,
 )
@@ -26,8 +22,6 @@ from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record, no_commit_record
 from lakebed.cli.shared_options import parse_time, takes_dataset, verb
 from lakebed.common.shown import counted, facts_of
-from lakebed.dataset import Dataset
-from lakebed.errors import ChecksFailedError
 from lakebed.model.names import split_names
 from lakebed.repository import Repository
 from lakebed.work.rollback import Restoration
@@ -48,17 +42,7 @@ _BATCH_COLUMNS = (
     "is_staged",
     "is_protected",
 )
-_STAGED_COLUMNS = (
-    "batch_id",
-    "operation",
-    "run",
-    "row_count",
-    "staged_at",
-    "base_version",
-    "lease_until",
-)
 _DIFF_COLUMNS = ("partition", "files_added", "files_removed", "rows_added", "rows_removed")
-_CHECK_COLUMNS = ("check", "of", "has_passed", "count", "detail")
 
 
 @verb("batches", example="lakebed batches lake/flights -o csv")
@@ -76,7 +60,7 @@ def _batch_record(batch: Batch) -> dict[str, object]:
     return {column: getattr(batch, column) for column in _BATCH_COLUMNS}
 
 
-_partitions_option = click.option(
+partitions_option = click.option(
     "--partitions",
     is_flag=True,
     help="With a rerun: also replace the partitions that the rows touch, including other runs' rows.",
@@ -88,7 +72,7 @@ _partitions_option = click.option(
 @takes_files(required=False)
 @click.option("--run", required=True, help="Name of the run to repeat.")
 @click.option("--empty", "is_empty", is_flag=True, help="The run has no rows now.")
-@_partitions_option
+@partitions_option
 @base_option
 @begun_option
 def rerun(
@@ -270,7 +254,9 @@ def rollback(
     dataset = repository.open(name)
     view = None if where is None else dataset.where(where)
     if is_dry_run:
-        change = dataset.find_rollback(version=version, time=time, batch_id=batch_id, view=view)
+        change = dataset.rollback(
+            version=version, time=time, batch_id=batch_id, view=view, dry_run=True
+        )
         _show_change(output, change, hold=is_held)
         return
     commit = dataset.rollback(
@@ -310,181 +296,3 @@ def _show_change(output: Output, change: Restoration, *, hold: bool) -> None:
             for label in labels
         ),
     )
-
-
-@verb("stage", example="lakebed stage lake/flights day.csv --operation rerun --run 2013-01-01")
-@takes_dataset
-@takes_files(required=False)
-@click.option(
-    "--operation",
-    type=click.Choice(["append", "overwrite", "rerun"]),
-    default="append",
-    show_default=True,
-    help="Operation to commit.",
-)
-@click.option(
-    "--where", metavar="SQL", help="The view that the rows belong to, or that they replace."
-)
-@click.option("--empty", "is_empty", is_flag=True, help="There are no rows.")
-@click.option(
-    "--lease", default="7d", show_default=True, help="Keep the batch from cleanup: 7d or 12h."
-)
-@run_option
-@_partitions_option
-@base_option
-def stage(
-    output: Output,
-    *,
-    repository: Repository,
-    name: str,
-    inputs: Inputs | None,
-    operation: str,
-    where: str | None,
-    is_empty: bool,
-    lease: str,
-    run: str | None,
-    partitions: bool,
-    base: int | None,
-) -> None:
-    """Write a batch that stays invisible until its commit.
-
-    FILES are as for append.
-    """
-    if (inputs is None) is not is_empty:
-        message = "Give FILES, or --empty for no rows."
-        raise click.UsageError(message, click.get_current_context())
-    dataset = repository.open(name)
-    view = None if where is None else dataset.where(where)
-    rows: object = [] if inputs is None else rows_of(inputs, dataset)
-    with output.progress(f"Writing {inputs.label if inputs else 'nothing'}"):
-        staged_batch = dataset.stage(
-            rows,
-            operation,  # type: ignore[arg-type]  # a click.Choice
-            run=run,
-            partitions=partitions,
-            view=view,
-            base=base,
-            lease=lease,
-        )
-    record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}
-    output.record(record, facts=facts_of(record))
-
-
-@verb("staged", example="lakebed staged lake/flights")
-@takes_dataset
-def staged(output: Output, *, repository: Repository, name: str) -> None:
-    """List the staged batches that are not committed yet."""
-    waiting = repository.open(name).staged()
-    if not waiting:
-        output.note("There are no staged batches.")
-    output.rows(
-        _STAGED_COLUMNS,
-        ({column: getattr(batch, column) for column in _STAGED_COLUMNS} for batch in waiting),
-    )
-
-
-_batch_argument = click.argument("batch", type=int)
-
-
-@verb(
-    "commit",
-    example="lakebed commit lake/flights 1449784608123 --not-null flight --check 'delay >= 0'",
-)
-@takes_dataset
-@_batch_argument
-@click.option(
-    "--check",
-    "conditions",
-    multiple=True,
-    metavar="SQL",
-    help="Condition that every row must meet. Repeatable.",
-)
-@click.option("--not-null", "not_null", multiple=True, metavar="A,B", help="Columns without null.")
-@click.option(
-    "--unique",
-    "unique",
-    multiple=True,
-    metavar="A,B",
-    help="Columns whose values no two rows share.",
-)
-@click.option("--min-rows", type=click.IntRange(min=0), help="Least number of rows.")
-@click.option("--max-rows", type=click.IntRange(min=0), help="Greatest number of rows.")
-@click.option(
-    "--whole",
-    "is_of_dataset",
-    is_flag=True,
-    help="Check the dataset as it will be after the commit, not only the rows of the batch.",
-)
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only check, and list the results.")
-def commit(
-    output: Output,
-    *,
-    repository: Repository,
-    name: str,
-    batch: int,
-    conditions: Sequence[str],
-    not_null: Sequence[str],
-    unique: Sequence[str],
-    min_rows: int | None,
-    max_rows: int | None,
-    is_of_dataset: bool,
-    is_dry_run: bool,
-) -> None:
-    """Make a staged batch visible, if it passes all checks.
-
-    BATCH is the batch id. If a check fails, nothing becomes visible and the batch stays staged.
-    """
-    of: checks.Of = "dataset" if is_of_dataset else "batch"
-    wanted: list[Check] = [checks.condition(condition, of=of) for condition in conditions]
-    wanted += [checks.not_null(*split_names(columns), of=of) for columns in not_null]
-    wanted += [checks.unique(*split_names(columns), of=of) for columns in unique]
-    if (min_rows, max_rows) != (None, None):
-        wanted.append(checks.row_count(min=min_rows, max=max_rows, of=of))
-    staged_batch = repository.open(name).open_staged(batch)
-    if is_dry_run:
-        with output.progress("Checking"):
-            audit = staged_batch.check(*wanted)
-        output.rows(_CHECK_COLUMNS, _check_records(audit))
-        return
-    try:
-        with output.progress("Checking and committing"):
-            show_commit(output, staged_batch.commit(checks=wanted))
-    except ChecksFailedError as exc:
-        for failure in exc.failed:
-            output.note(f"failed: {failure}")
-        raise
-
-
-def _check_records(audit: Audit) -> list[dict[str, object]]:
-    return [
-        {column: getattr(result, column) for column in _CHECK_COLUMNS} for result in audit.results
-    ]
-
-
-@verb("discard", example="lakebed discard lake/flights 1449784608123 --dry-run")
-@takes_dataset
-@_batch_argument
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show what would be deleted.")
-def discard(
-    output: Output,
-    *,
-    repository: Repository,
-    name: str,
-    batch: int,
-    is_sure: bool,
-    is_dry_run: bool,
-) -> None:
-    """Delete a staged batch and its files.
-
-    BATCH is the batch id. The result is the batch that was deleted, or would be.
-    """
-    dataset: Dataset = repository.open(name)
-    staged_batch = dataset.open_staged(batch)
-    record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}
-    if not is_dry_run:
-        if not is_sure:
-            question = f"Delete batch {batch} of {counted(staged_batch.row_count, 'row')}?"
-            click.confirm(question, abort=True, err=True)
-        staged_batch.discard()
-    output.record(record, facts=facts_of(record))

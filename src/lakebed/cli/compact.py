@@ -122,7 +122,7 @@ def compact(
             for partition in report.partitions
         ]
     with output.progress("Merging metadata"):
-        lists = dataset.compact_metadata(dry_run=is_dry_run)
+        lists = dataset.compact(metadata=True, dry_run=is_dry_run)
     rows += [
         dict.fromkeys(_COMPACT_COLUMNS)
         | {
@@ -199,7 +199,7 @@ def promote(
     """
     wanted = DimensionSchema.from_json(schema)
     with output.progress("Promoting") as on_progress:
-        report = repository.open(name).promote(
+        report = repository.open(name).dimensions.promote(
             wanted,
             True if is_spark else None,
             reroute=is_rerouted,

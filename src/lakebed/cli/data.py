@@ -213,7 +213,7 @@ def overwrite(
     if is_dry_run:
         with output.progress(f"Reading {inputs.label if inputs else 'the dataset'}"):
             rows: object = [] if inputs is None else rows_of(inputs, dataset)
-            found = dataset.find_overwrite(rows, view)
+            found = dataset.overwrite(rows, view, dry_run=True)
         output.note(f"Would write {found}.")
         output.rows(
             _REPLACED_COLUMNS,
@@ -259,6 +259,7 @@ where_option = click.option(
     help="Fields, partition fields or batch_id.  [default: all fields]",
 )
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(min=0),
     help=f"Greatest number of rows.  [default: {TABLE_LIMIT} in a table, else all]",
@@ -344,6 +345,7 @@ def files(output: Output, *, dataset: Dataset, where: str | None) -> None:
 @storage_option
 @click.argument("query", required=False)
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(min=0),
     help=f"Greatest number of rows.  [default: {TABLE_LIMIT} in a table, else all]",

@@ -316,7 +316,7 @@ def _show_dataset(output: Output, dataset: Dataset, *, is_by_partition: bool) ->
             output.note(_next_step(dataset))
         return
     if output.is_table:
-        output.rows(_TREE_COLUMNS, _tree_rows(dataset.name, dataset.partitions()))
+        output.rows(_TREE_COLUMNS, _tree_rows(dataset.name, dataset.inspect.partitions()))
         return
     columns = ("partition", "values", "file_count", "row_count", "size_bytes")
     rows = (
@@ -327,7 +327,7 @@ def _show_dataset(output: Output, dataset: Dataset, *, is_by_partition: bool) ->
             "row_count": partition.row_count,
             "size_bytes": partition.size_bytes,
         }
-        for partition in dataset.partitions()
+        for partition in dataset.inspect.partitions()
     )
     output.rows(columns, rows)
 
@@ -346,7 +346,7 @@ def _next_step(dataset: Dataset) -> str:
 @takes_dataset
 @click.option(
     "-n",
-    "--last",
+    "--limit",
     "count",
     type=click.IntRange(min=1),
     help="Number of newest commits to list.  [default: all]",

@@ -59,20 +59,20 @@ def _spark_option(function: Verb) -> Verb:
     )(function)
 
 
-@verb("doctor", example="lakebed doctor --store s3://bucket/lake")
+@verb("doctor", example="lakebed doctor s3://bucket/lake --races")
 @click.argument("url", required=False)
 @click.option(
-    "--store",
-    "store_url",
-    metavar="URL",
-    help="Test the store at URL with real requests, and whether it is safe for several writers.",
+    "--races",
+    "is_racing",
+    is_flag=True,
+    help="Test the store at URL with many requests, and whether it is safe for several writers.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1, 10_000),
     default=ROUNDS,
     show_default=True,
-    help="Rounds of each race that --store runs.",
+    help="Rounds of each race that --races runs.",
 )
 @_spark_option
 @storage_option
@@ -81,7 +81,7 @@ def doctor(
     *,
     url: str | None,
     master: str | None,
-    store_url: str | None,
+    is_racing: bool,
     rounds: int,
     storage_options: Mapping[str, str],
 ) -> None:
@@ -89,21 +89,24 @@ def doctor(
 
     URL names the store to check. In an object store a small object is written and removed, to see whether the service honours conditional puts.
 
-    With --store URL eight writers race in many rounds to create and to replace objects, and the other operations of a commit are tested, under a prefix .lakebed-doctor-… that is removed again. The last line is the verdict on several writers.
+    With --races eight writers race in many rounds to create and to replace objects, and the other operations of a commit are tested, under a prefix .lakebed-doctor-… that is removed again. The last line is the verdict on several writers.
 
     With --spark the workers of a session report which Python they run, and each of them writes and reads a small object at URL.
 
     The status is ok, warning, absent (an optional package, or a missing directory) or failed; after a failure the exit code is 1.
     """
+    if is_racing and url is None:
+        message = "Give the URL of a store with --races."
+        raise click.UsageError(message, click.get_current_context())
     lines = _look_at_installation()
-    if url is not None:
+    if url is not None and not is_racing:
         with output.progress(f"Checking {url}"):
             lines.append(_look_at_store(url, storage_options))
-    if store_url is not None:
-        with output.progress(f"Testing {store_url}"):
-            lines.extend(_try_at_store(store_url, storage_options, rounds=rounds))
+    elif url is not None:
+        with output.progress(f"Testing {url}"):
+            lines.extend(_try_at_store(url, storage_options, rounds=rounds))
     if master is not None:
-        lines.extend(_lines_of_workers(output, master, url or store_url, storage_options))
+        lines.extend(_lines_of_workers(output, master, url, storage_options))
     output.rows(_COLUMNS, lines)
     if any(line["status"] == "failed" for line in lines):
         click.get_current_context().exit(1)

@@ -14,6 +14,7 @@ from lakebed.cli.shared_options import AttachedOption, takes_state, verb
 from lakebed.common.shown import counted
 from lakebed.dataset import Dataset
 from lakebed.model.descriptor import COMPRESSIONS
+from lakebed.repository import Repository
 from lakebed.tables.trees.telemetry import MAX_BYTES, IfChanged, TelemetryOptions
 
 _MAX_NAMED = 5  # directories in a note
@@ -95,7 +96,8 @@ def export(
         named=named, compression=compression, max_bytes=max_bytes, version=record_version
     )
     with output.progress("Writing") as on_progress:
-        done = view.export_telemetry(
+        done = Repository(dataset.plan().store).trees.export(
+            view,
             target,
             Path(schema_file) if schema_file else None,
             options=options,

@@ -71,8 +71,11 @@ class VerbGroup(click.Group):
         """Return a hint if an address or a file stands in the position of the verb."""
         if not any(sign in args[0] for sign in "/."):
             return ""
+        from lakebed.cli.other_words import FORMER_VERBS
+
         known = self.list_commands(ctx)
-        default = "show" if "show" in known else "COMMAND"
+        default = FORMER_VERBS.get(self.name or "", "show")
+        default = default if default in known else "COMMAND"
         verb = next((word for word in args[1:] if word in known), default)
         words = shlex.join(word for word in args if word != verb)
         return f"The command comes first: {ctx.command_path} {verb} {words}"
@@ -94,9 +97,14 @@ class LazyVerbGroup(VerbGroup):
     """Verbs in sections, each loaded when it is called."""
 
     def __init__(
-        self, *args: Any, sections: Mapping[str, Mapping[str, Home]], **options: Any
+        self,
+        *args: Any,
+        sections: Mapping[str, Mapping[str, Home]],
+        ways: Mapping[str, str],
+        **options: Any,
     ) -> None:
         super().__init__(*args, **options)
+        self._ways = ways
         self._sections = sections
         self._verbs = {name: home for verbs in sections.values() for name, home in verbs.items()}
 
@@ -122,6 +130,9 @@ class LazyVerbGroup(VerbGroup):
             ]
             with formatter.section(title):
                 formatter.write_dl(rows)
+
+        with formatter.section("Ways to load files"):
+            formatter.write_dl([(f"{name:{width}}", use) for name, use in self._ways.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the verbs that begin with a text, without loading them."""

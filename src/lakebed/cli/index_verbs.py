@@ -45,7 +45,7 @@ def build(
     """
     dataset = repository.open(name)
     with output.progress("Indexing") as on_progress:
-        inverted_index = dataset.build_index(
+        inverted_index = dataset.indices.build(
             column, True if is_spark else None, on_progress=on_progress
         )
     _show(output, [inverted_index])
@@ -56,7 +56,7 @@ def build(
 @click.argument("column")
 def drop(output: Output, *, repository: Repository, name: str, column: str) -> None:
     """Drop the index of a column; query results stay the same."""
-    show_commit(output, repository.open(name).drop_index(column))
+    show_commit(output, repository.open(name).indices.drop(column))
 
 
 @verb("show", example="lakebed index show lake/flights -o json")
@@ -64,7 +64,7 @@ def drop(output: Output, *, repository: Repository, name: str, column: str) -> N
 @click.argument("column", required=False)
 def show(output: Output, *, repository: Repository, name: str, column: str | None) -> None:
     """Show the coverage and the cost of indices, and whether they can help."""
-    indices = repository.open(name).indices()
+    indices = repository.open(name).indices.list()
     chosen = [entry for entry in indices if column in (None, entry.column)]
     if not chosen:
         output.note(f"There is no index{f' of {column}' if column else ''} in {name}.")

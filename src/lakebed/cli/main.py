@@ -14,7 +14,7 @@ import click
 import lakebed
 from lakebed.cli.group import LazyVerbGroup
 from lakebed.cli.output import echo_folded, show_error
-from lakebed.cli.verbs import SECTIONS
+from lakebed.cli.verbs import SECTIONS, WAYS_TO_LOAD
 from lakebed.errors import ErrorCode, LakebedError, StorageFullError, redacted
 
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
@@ -105,6 +105,7 @@ def _show_usage_error(error: click.ClickException, *, as_json: bool) -> int:
 @click.group(
     cls=_Main,
     sections=SECTIONS,
+    ways=WAYS_TO_LOAD,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nExample:\n  lakebed query s3://bucket/lake/flights --where \"carrier = 'UA'\"",
 )

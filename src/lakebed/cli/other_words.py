@@ -32,18 +32,19 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "diff": "compare",
         "changes": "cdf cdc change-feed change-data-feed table-changes feed",
         "rollback": "restore revert undo reset roll-back",
-        "stage": "branch draft",
-        "staged": "branches",
-        "discard": "abort",
+        "staged add": "stage branch draft",
+        "staged list": "branches",
+        "staged commit": "commit",
+        "staged discard": "discard abort",
         "archive push": "push put upload",
         "archive fetch": "fetch get download",
         "index build": "create-index",
         "index show": "indices indexes",
         "compact": "optimize optimise zorder z-order rewrite rewrite-data-files defragment",
         "cleanup": "vacuum clean gc prune purge expire expire-snapshots remove-orphan-files",
-        "protect": "tag pin keep lock",
-        "unprotect": "untag unpin unlock",
-        "protections": "tags",
+        "protection add": "protect tag pin keep lock",
+        "protection remove": "unprotect untag unpin unlock",
+        "protection list": "protections tags",
         "check": "fsck verify validate repair msck audit",
         "publish": "sync register-table delta iceberg hive",
         "adopt": "convert migrate register convert-to-delta",
@@ -62,6 +63,17 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "reindex": "rebuild index scan repair",
         "serve": "http web server",
     },
+    "staged": {
+        "list": "ls show",
+        "add": "stage write append create new",
+        "commit": "publish apply merge",
+        "discard": "abort drop delete rm remove",
+    },
+    "protection": {
+        "list": "ls show",
+        "add": "protect create new set",
+        "remove": "unprotect drop delete rm unset",
+    },
     "index": {
         "build": "create add make rebuild update",
         "drop": "delete remove rm",
@@ -75,16 +87,21 @@ WORDS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+# Groups that were verbs of their own before the release, and the verb that does the same now.
+FORMER_VERBS: Mapping[str, str] = {"staged": "list", "protection": "list"}
+
+
 # Options of other tools, by ours; of several, the first that the verb has is used.
 OPTIONS: Mapping[str, str] = {
     "--on": "--key --keys --primary-key --unique-key",
     "--where": "--filter --condition --predicate --query",
     "--columns": "--select --fields --cols --column",
-    "--limit": "--head --top --rows --max-rows --last -n",
-    "--last": "--limit --head --max-count",
+    "--limit": "--head --top --rows --max-rows --last --max-count",
     "--time": "--as-of --at --timestamp --timestamp-as-of",
     "--version": "--version-as-of --snapshot --snapshot-id --rev --revision",
     "--output": "--format --output-format --out",
+    "--file": "--html --page",
+    "--races": "--store",
     "--delete": "--apply --force --no-dry-run",
     "--yes": "--force --assume-yes --no-confirm -y -f",
     "--older-than": "--retain --retention --days --age --min-age",

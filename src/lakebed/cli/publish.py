@@ -110,7 +110,7 @@ def publish_all(
     """Publish to all tables named in the properties of the dataset, as a commit does."""
     dataset = repository.open(name)
     with output.progress("Publishing"):
-        failures = dataset.republish(metastore)
+        failures = dataset.publish(None, metastore)
     output.rows(
         ("kind", "table", "version", "is_in_step"),
         map(published_record, automatic_publications(dataset)),
@@ -126,7 +126,7 @@ def publish_delta(
 ) -> None:
     """Create or update the Delta table in the directory of the dataset."""
     dataset = repository.open(name)
-    _publish(output, flags, dataset.publish_delta)
+    _publish(output, flags, lambda **given: dataset.publish("delta", **given))
 
 
 @verb("iceberg", example="lakebed publish iceberg lake/flights --catalog prod --table web.flights")
@@ -150,7 +150,9 @@ def publish_iceberg(
     _publish(
         output,
         flags,
-        lambda **given: dataset.publish_iceberg(catalog=catalog, table=table, root=root, **given),
+        lambda **given: dataset.publish(
+            "iceberg", catalog=catalog, table=table, root=root, **given
+        ),
     )
 
 
@@ -207,7 +209,7 @@ def publish_hive(
     if is_printed:
         if metastore or mode or any(flags.values()):
             raise _misused("--print-sql can be combined only with --table, --since and --root.")
-        statements = dataset.publish_statements(table=table, since=since, root=root)
+        statements = dataset.publish("hive", table=table, since=since, root=root, print_sql=True)
         # People, too, get bare statements, which a shell can run.
         shown = replace(output, format=OutputFormat.PLAIN) if output.is_table else output
         shown.rows(("statement",), ({"statement": f"{text};"} for text in statements))
@@ -215,7 +217,9 @@ def publish_hive(
     _publish(
         output,
         flags,
-        lambda **given: dataset.publish(metastore, table=table, mode=mode, root=root, **given),
+        lambda **given: dataset.publish(
+            "hive", metastore, table=table, mode=mode, root=root, **given
+        ),
     )
 
 
@@ -284,7 +288,7 @@ _takes_dry_run = click.option(
 def unpublish_delta(output: Output, *, repository: Repository, name: str, is_dry_run: bool) -> None:
     """Delete the log of the Delta table; dataset and files stay."""
     dataset = repository.open(name)
-    is_there = dataset.unpublish_delta(dry_run=is_dry_run)
+    is_there = dataset.unpublish("delta", dry_run=is_dry_run)
     _show_dropped(output, None, is_there=is_there, is_dry_run=is_dry_run)
 
 
@@ -304,7 +308,7 @@ def unpublish_iceberg(
 ) -> None:
     """Drop the Iceberg table and its metadata; dataset and files stay."""
     dataset = repository.open(name)
-    is_there = dataset.unpublish_iceberg(catalog=catalog, table=table, dry_run=is_dry_run)
+    is_there = dataset.unpublish("iceberg", catalog=catalog, table=table, dry_run=is_dry_run)
     _show_dropped(output, table, is_there=is_there, is_dry_run=is_dry_run)
 
 
@@ -326,7 +330,7 @@ def unpublish_hive(
 ) -> None:
     """Drop the table of a Hive metastore; dataset and files stay."""
     dataset = repository.open(name)
-    is_there = dataset.unpublish(metastore, table=table, dry_run=is_dry_run)
+    is_there = dataset.unpublish("hive", metastore, table=table, dry_run=is_dry_run)
     _show_dropped(output, table, is_there=is_there, is_dry_run=is_dry_run)
 
 

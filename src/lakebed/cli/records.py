@@ -78,11 +78,11 @@ def automatic_publications(dataset: Dataset) -> list[PublishedTable]:
     """Return the tables to which each commit is published automatically.
 
     Cost:
-        Nothing if no property asks for it; else as `Dataset.publications`.
+        Nothing if no property asks for it; else as `Dataset.inspect.publications`.
     """
     if not publishing.targets(dataset.descriptor.properties):
         return []
-    return [table for table in dataset.publications() if table.is_automatic]
+    return [table for table in dataset.inspect.publications() if table.is_automatic]
 
 
 def published_record(table: PublishedTable) -> dict[str, object]:
@@ -127,7 +127,9 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
         "row_count": known_total([file.row_count for file in files]),
         "size_bytes": known_total([file.size_bytes for file in files]),
         "partition_count": _count_partitions(files),
-        "held": [{"location": hold.location, "reason": hold.reason} for hold in dataset.holds()],
+        "held": [
+            {"location": hold.location, "reason": hold.reason} for hold in dataset.sources.holds()
+        ],
         "last_commit": commit_record(history[-1]) if history else None,
         "published": [published_record(table) for table in automatic_publications(dataset)],
     }

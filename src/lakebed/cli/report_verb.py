@@ -8,25 +8,22 @@ from pathlib import Path
 import click
 
 from lakebed.cli.lakes import find_lake
-from lakebed.cli.output import Output, OutputFormat
+from lakebed.cli.output import Output
 from lakebed.cli.shared_options import (
     REPOSITORY_VARIABLE,
     complete_dataset,
-    logging_to_stderr,
     storage_option,
+    verb,
 )
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
 from lakebed.web.limits import MAX_ROWS
 
 
-@click.command(
-    "report", epilog="\b\nExample:\n  lakebed report s3://bucket/lake --output lake.html"
-)
+@verb("report", example="lakebed report s3://bucket/lake --file lake.html")
 @click.argument("location", envvar=REPOSITORY_VARIABLE, shell_complete=complete_dataset)
 @click.option(
-    "-o",
-    "--output",
+    "--file",
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("lake.html"),
@@ -43,15 +40,14 @@ from lakebed.web.limits import MAX_ROWS
     metavar="N",
     help=f"Also show the first N rows of each dataset, up to {MAX_ROWS}.",
 )
-@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Leave out notes.")
 @storage_option
 def report(
+    output: Output,
     *,
     location: str,
     path: Path,
     where: str | None,
     row_count: int,
-    is_quiet: bool,
     storage_options: Mapping[str, str],
 ) -> None:
     """Write a report on a lake as one HTML page.
@@ -60,27 +56,23 @@ def report(
     dataset. The page is one file without scripts that can be opened in a browser, printed or sent by
     mail.
     """
-    if str(path) in list(OutputFormat):
+    repository, name = find_lake(location, storage_options)
+    names = repository.list() if name is None else [name]
+    if where is not None and len(names) != 1:
         raise InvalidInputError(
-            f"A report is an HTML file; the output format {path} is not available.",
-            hint=f"Give a file name, or ./{path} for a file of that name.",
+            "--where needs one dataset.", hint="Give LOCATION/NAME, such as lake/flights."
         )
-    with logging_to_stderr(0):
-        repository, name = find_lake(location, storage_options)
-        names = repository.list() if name is None else [name]
-        if where is not None and len(names) != 1:
-            raise InvalidInputError(
-                "--where needs one dataset.", hint="Give LOCATION/NAME, such as lake/flights."
-            )
-        view = None if where is None else repository.open(names[0]).where(where)
-        output = Output(is_quiet=is_quiet)
-        with output.progress("Reading datasets") as on_progress:
-            repository.report(
-                path,
-                names=None if name is None else names,
-                view=view,
-                rows=row_count,
-                on_progress=on_progress,
-            )
-        output.note(f"Wrote {counted(len(names), 'dataset')} to {path}.")
+    view = None if where is None else repository.open(names[0]).where(where)
+    with output.progress("Reading datasets") as on_progress:
+        repository.report(
+            path,
+            names=None if name is None else names,
+            view=view,
+            rows=row_count,
+            on_progress=on_progress,
+        )
+    output.note(f"Wrote {counted(len(names), 'dataset')} to {path}.")
+    if output.is_table:
         click.echo(str(path))
+    else:
+        output.record({"file": str(path), "dataset_count": len(names)})

@@ -44,7 +44,7 @@ def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
     `since` is the number of the schema that introduced a field: rows of older files have its
     default.
     """
-    known = dataset.schemas()
+    known = dataset.inspect.schemas()
     if not is_history:
         since = {field.name: known[0].number for field in known[0].schema}
         for before, after in itertools.pairwise(known):
@@ -134,7 +134,7 @@ def update(
             _check_complete(old.schema, new.schema)
         return new
 
-    commit = dataset.update(edit, base=base)
+    commit = dataset.evolve(edit, base=base)
     if commit.operation != "update":
         output.note(f"{dataset.uri} has this schema and these properties already.")
     show_commit(output, commit)

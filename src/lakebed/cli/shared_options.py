@@ -111,6 +111,9 @@ class _FormChoice(click.Choice[OutputFormat]):
         """Return the format of a name."""
         if isinstance(value, str) and "." in value:
             name = shlex.quote(value)
+            options = [] if ctx is None else [one for it in ctx.command.params for one in it.opts]
+            if "--file" in options:
+                self.fail(f"{value!r} is a file; give it as --file {name}", param, ctx)
             self.fail(f"{value!r} is a file; give a format: -o csv > {name}", param, ctx)
         return super().convert(value, param, ctx)
 

@@ -28,7 +28,7 @@ def sources(output: Output, *, dataset: Dataset, file: str | None, is_held: bool
             _HELD_COLUMNS,
             (
                 {column: getattr(hold, column) for column in _HELD_COLUMNS}
-                for hold in dataset.holds()
+                for hold in dataset.sources.holds()
             ),
         )
         return
@@ -44,6 +44,6 @@ def sources(output: Output, *, dataset: Dataset, file: str | None, is_held: bool
                 "rejected_count": source.rejected_count,
                 "is_held": source.is_held,
             }
-            for source in dataset.sources(file=file)
+            for source in dataset.sources.list(file=file)
         ),
     )

@@ -1,4 +1,4 @@
-"""Verbs of upkeep: protect, unprotect, protections, cleanup, check."""
+"""Verbs of upkeep: cleanup, check."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from lakebed.cli.data import show_commit
 from lakebed.cli.output import Output
-from lakebed.cli.shared_options import Verb, parse_time, takes_dataset, takes_metastore, verb
+from lakebed.cli.shared_options import takes_dataset, takes_metastore, verb
 from lakebed.common.shown import counted
 from lakebed.repository import Repository
 from lakebed.work.check import EXIT_CODE
@@ -18,82 +17,6 @@ from lakebed.work.cleanup import CleanupReport, parse_age
 
 _FILE_COLUMNS = ("key", "size_bytes", "reason", "version", "since", "note")
 _FINDING_COLUMNS = ("severity", "key", "what", "remedy", "is_repaired")
-_PROTECTION_COLUMNS = ("target", "version", "batch_id", "reason", "by", "at", "until", "is_expired")
-
-
-def _takes_target(function: Verb) -> Verb:
-    for option in (
-        click.option("--batch-id", type=int, help="All files that the commit of this batch added."),
-        click.option("--version", type=int, help="All files of this version."),
-    ):
-        function = option(function)
-    return function
-
-
-@verb(
-    "protect",
-    example="lakebed protect lake/flights --version 12 --reason 'audit 2026' --until 2027-01-01",
-)
-@takes_dataset
-@_takes_target
-@click.option("--reason", required=True, help="The reason, shown to those who clean up.")
-@click.option("--until", callback=parse_time, help="End of the protection. Without zone, UTC.")
-def protect(
-    output: Output,
-    *,
-    repository: Repository,
-    name: str,
-    version: int | None,
-    batch_id: int | None,
-    reason: str,
-    until: dt.datetime | None,
-) -> None:
-    """Protect a version or a batch from cleanup."""
-    commit = repository.open(name).protect(
-        version=version, batch_id=batch_id, reason=reason, until=until
-    )
-    show_commit(output, commit)
-
-
-@verb("unprotect", example="lakebed unprotect lake/flights --version 12")
-@takes_dataset
-@_takes_target
-def unprotect(
-    output: Output,
-    *,
-    repository: Repository,
-    name: str,
-    version: int | None,
-    batch_id: int | None,
-) -> None:
-    """Remove the protection of a version or a batch."""
-    show_commit(output, repository.open(name).unprotect(version=version, batch_id=batch_id))
-
-
-@verb("protections", example="lakebed protections lake/flights")
-@takes_dataset
-def protections(output: Output, *, repository: Repository, name: str) -> None:
-    """List the versions and batches protected from cleanup."""
-    now = dt.datetime.now(dt.UTC)
-    known = repository.open(name).protections()
-    if not known:
-        output.note("Nothing is protected.")
-    output.rows(
-        _PROTECTION_COLUMNS,
-        (
-            {
-                "target": protection.target,
-                "version": protection.version,
-                "batch_id": protection.batch_id,
-                "reason": protection.reason,
-                "by": protection.by,
-                "at": protection.at,
-                "until": protection.until,
-                "is_expired": protection.is_expired(now),
-            }
-            for protection in known
-        ),
-    )
 
 
 def _parse_age(

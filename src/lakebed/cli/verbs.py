@@ -10,6 +10,15 @@ from collections.abc import Mapping
 
 from lakebed.cli.group import Home
 
+WAYS_TO_LOAD: Mapping[str, str] = {
+    "import": "once, by hand: it creates the dataset, runs in Spark too, and can set unfit rows aside",
+    "append": "to add rows to a dataset, also from stdin; a row that does not fit is an error",
+    "overwrite": "in place of the partitions that the rows touch, or of a view",
+    "rerun": "for a job that runs again: in place of what its run wrote before",
+    "ingest": "for files that keep coming and changing: each is read once",
+    "staged add": "for rows that must pass checks before readers see them",
+}
+
 SECTIONS: Mapping[str, Mapping[str, Home]] = {
     "Everyday": {
         "create": Home("lakebed.cli.datasets", "create", "Create an empty dataset."),
@@ -85,23 +94,10 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "rollback",
             "Make an older state current again, as a new commit.",
         ),
-        "stage": Home(
-            "lakebed.cli.batch_verbs",
-            "stage",
-            "Write a batch that stays invisible until its commit.",
-        ),
         "staged": Home(
-            "lakebed.cli.batch_verbs",
+            "lakebed.cli.staged_verbs",
             "staged",
-            "List the staged batches that are not committed yet.",
-        ),
-        "commit": Home(
-            "lakebed.cli.batch_verbs",
-            "commit",
-            "Make a staged batch visible, if it passes all checks.",
-        ),
-        "discard": Home(
-            "lakebed.cli.batch_verbs", "discard", "Delete a staged batch and its files."
+            "Write batches that stay invisible until their commit.",
         ),
     },
     "Raw files": {
@@ -140,16 +136,10 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "cleanup",
             "Delete dead files; without --delete only list them.",
         ),
-        "protect": Home(
-            "lakebed.cli.upkeep", "protect", "Protect a version or a batch from cleanup."
-        ),
-        "unprotect": Home(
-            "lakebed.cli.upkeep", "unprotect", "Remove the protection of a version or a batch."
-        ),
-        "protections": Home(
-            "lakebed.cli.upkeep",
-            "protections",
-            "List the versions and batches protected from cleanup.",
+        "protection": Home(
+            "lakebed.cli.protection_verbs",
+            "protection",
+            "Protect versions and batches from cleanup.",
         ),
         "check": Home(
             "lakebed.cli.upkeep", "check", "Compare a dataset's metadata with the files on storage."

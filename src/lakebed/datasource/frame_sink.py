@@ -39,7 +39,7 @@ from lakebed.work.writer import commit_staged, keep_staged
 
 _log = logging.getLogger(__name__)
 
-_STAGED_FOR = "7d"  # the default, as for `Dataset.stage`
+_STAGED_FOR = "7d"  # the default, as for `Dataset.staged.add`
 
 
 @dataclass

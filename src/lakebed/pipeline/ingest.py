@@ -462,7 +462,7 @@ class Ingest:
     def hold(self, files: FileNames, *, reason: str = "") -> Commit | None:
         """Keep raw files from being read into the dataset, until they are released.
 
-        As `Dataset.hold`, also for files that were never read: the present files of a path, a
+        As `Dataset.sources.hold`, also for files that were never read: the present files of a path, a
         pattern or a directory, or an archived file by its id or URL. A missing dataset is created
         if `create` is given.
 
@@ -479,7 +479,7 @@ class Ingest:
             DatasetNotFoundError: The dataset does not exist, and `create` is not given.
 
         Cost:
-            As for `Dataset.hold`, and one stat of each file.
+            As for `Dataset.sources.hold`, and one stat of each file.
         """
         store, name = self._store(), self._address()[1]
         _ = self._find() or self._created()
@@ -503,16 +503,16 @@ class Ingest:
             )
 
     def release(self, files: FileNames) -> Commit | None:
-        """Release raw files that are held, so that runs read them again; as `Dataset.release`.
+        """Release raw files that are held, so that runs read them again; as `Dataset.sources.release`.
 
         Raises:
             DatasetNotFoundError: The dataset does not exist.
             InvalidInputError: A file is not held.
 
         Cost:
-            As for `Dataset.release`.
+            As for `Dataset.sources.release`.
         """
-        return self.dataset().with_options(commit=self.commit).release(files)
+        return self.dataset().with_options(commit=self.commit).sources.release(files)
 
     def batches_of(self, file: str) -> tuple[int, ...]:
         """Return the ids of the batches that a file was read into, oldest first.
@@ -528,12 +528,12 @@ class Ingest:
     def sources(
         self, *, batch_id: int | None = None, file: str | None = None
     ) -> tuple[SourceFile, ...]:
-        """Return the raw files that were read into the dataset; see `Dataset.sources`.
+        """Return the raw files that were read into the dataset; see `Dataset.sources.list`.
 
         Raises:
             DatasetNotFoundError: The dataset does not exist.
         """
-        return self.dataset().sources(batch_id=batch_id, file=file)
+        return self.dataset().sources.list(batch_id=batch_id, file=file)
 
     def follow(
         self,

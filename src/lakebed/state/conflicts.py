@@ -296,7 +296,7 @@ def _check_upkeep(base: State, now: State, change: Change, since: Sequence[Entry
     if have_changed or any(
         entry.horizon is not None or entry.protected or entry.unprotected for entry in since
     ):
-        hint = "Look at `protections`, and repeat the call if it is still right."
+        hint = "Look at the protections, and repeat the call if it is still right."
         raise _conflict(base, now, change.operation, "a cleanup or another protection.", hint)
 
 

@@ -24,7 +24,7 @@ class MetadataProvider(ABC):
     """A store of the descriptors of datasets by name, for example a catalog of your own.
 
     Give one to `open_repository`. It receives every dataset that is created, updated or dropped,
-    after the head has changed. If others write to it, `Repository.follow_metadata` changes the
+    after the head has changed. If others write to it, `Repository.trees.follow_metadata` changes the
     datasets accordingly. Readers and writers of rows always use the head, which holds schema and
     files of the same moment. So a provider defines what datasets should be, and the head what they
     are. It stores what it is given; the dataset applies the rules of evolution.

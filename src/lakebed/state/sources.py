@@ -72,7 +72,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         path: The path that it was pushed to the archive with. Older records lack it.
         refusal: Reason why a part of it waits for another schema or rule; None if none does.
         attempt: In a quarantine, the batch that the file was read for.
-        is_held: Whether it is held, so that no ingest reads it; set by `Dataset.sources`, and not
+        is_held: Whether it is held, so that no ingest reads it; set by `Dataset.sources.list`, and not
             stored.
 
     >>> SourceFile(

@@ -155,7 +155,7 @@ class ObjectStore(Store):
         if self._conditions.broken:
             return (
                 "Use a service, or a version of this one, that honours If-Match and If-None-Match "
-                "on PUT; `lakebed doctor --store URL` tests it."
+                "on PUT; `lakebed doctor URL --races` tests it."
             )
         return (
             "Remove conditional_put=disabled (or AWS_CONDITIONAL_PUT) if the service supports "

@@ -160,7 +160,7 @@ def gather(dataset: Dataset) -> DatasetFacts:
     """
     pinned = dataset.at(version=dataset.version)
     files = pinned.files()
-    indices = pinned.indices()
+    indices = pinned.indices.list()
     dead_bytes, dead_count, waiting, note = _dead(dataset)
     address = shell_address(dataset.uri)
     # Computed from the files just read, because reading them again would be expensive.
@@ -177,10 +177,10 @@ def gather(dataset: Dataset) -> DatasetFacts:
         partitions=partitions,
         history=pinned.history(),
         batches=dataset.batches(),
-        sources=pinned.sources(),
-        holds=pinned.holds(),
+        sources=pinned.sources.list(),
+        holds=pinned.sources.holds(),
         indices=indices,
-        protections=dataset.protections(),
+        protections=dataset.protections.list(),
         dead_bytes=dead_bytes,
         dead_count=dead_count,
         waiting_bytes=waiting,
@@ -189,7 +189,7 @@ def gather(dataset: Dataset) -> DatasetFacts:
             *_of_files(address, files, partitions),
             *_of_indices(address, indices),
             *_of_the_dead(address, dead_bytes, files),
-            *_of_publications(address, dataset.publications()),
+            *_of_publications(address, dataset.inspect.publications()),
         ],
     )
 

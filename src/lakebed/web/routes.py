@@ -487,7 +487,7 @@ class _Pages:
         def uses_in(name: str) -> list[Use] | str:
             try:
                 dataset = repository.open(name)
-                read = dataset.sources(file=record.id)
+                read = dataset.sources.list(file=record.id)
                 batches = {each.batch_id: each for each in dataset.batches()} if read else {}
             except LakebedError:
                 return name

@@ -106,7 +106,7 @@ class AdoptedVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """Files to adopt, and the role of each; returned by `Repository.find_adoption`.
+    """Files to adopt, and the role of each; returned by `Repository.adopt`.
 
     Attributes:
         name: Name of the dataset.

@@ -112,7 +112,7 @@ class InvertedIndex:
     >>> descriptor = DatasetDescriptor(schema=pa.schema([("id", pa.int64())]), index=["id"])
     >>> numbers = open_repository("memory://doctest-indices").create("numbers", descriptor)
     >>> _ = numbers.append([{"id": 1}, {"id": 2}, {"id": 2}])
-    >>> (index,) = numbers.indices()
+    >>> (index,) = numbers.indices.list()
     >>> index.covered_count, index.file_count, index.value_count, index.values_per_file
     (1, 1, 2, 2.0)
     """
@@ -164,7 +164,7 @@ class InvertedIndex:
 
 
 def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
-    """Return the indices of a state, in the order of its descriptor; see `Dataset.indices`."""
+    """Return the indices of a state, in the order of its descriptor; see `Dataset.indices.list`."""
     live = file_ids(state.labels)
     indices = []
     for column in state.descriptor.index:
@@ -282,7 +282,7 @@ def build_index(
     commit_bytes: int = INDEX_COMMIT_BYTES,
     options: CommitOptions | None = None,
 ) -> InvertedIndex:
-    """Index a column of the existing files; see `Dataset.build_index`."""
+    """Index a column of the existing files; see `Dataset.indices.build`."""
     state = read_own_head(store, dataset).state
     if column in state.layout.partition_level_types:
         return _index_by_path(state, column)
@@ -320,7 +320,7 @@ def build_index(
                     transaction.commit(Change(edits=Lists(postings=postings).additions()))
                 done += len(files)
         compact_indices(store, dataset, columns=(column,), options=options)
-    with noting(f"The index of {column!r} is built: `indices` describes it."):
+    with noting(f"The index of {column!r} is built: `indices.list` describes it."):
         state = read_own_head(store, dataset).state
         described = describe_indices(store, state)
     for index in described:
@@ -373,7 +373,7 @@ def _name_column(store: Store, dataset: str, column: str, options: CommitOptions
 def drop_index(
     store: Store, dataset: str, column: str, options: CommitOptions | None = None
 ) -> tuple[Entry | Committed, State]:
-    """Drop the index of a column; see `Dataset.drop_index`."""
+    """Drop the index of a column; see `Dataset.indices.drop`."""
 
     def without_column(old: DatasetDescriptor) -> DatasetDescriptor:
         if column not in old.index:

@@ -109,7 +109,7 @@ class MergeReport:
     >>> report = people.merge([{"id": 2, "name": "Bo"}, {"id": 3, "name": "Cy"}], on=["id"])
     >>> report.inserted_row_count, report.updated_row_count, report.rewritten_file_count
     (1, 1, 1)
-    >>> sorted(person["name"] for person in people.reader())
+    >>> sorted(person["name"] for person in people.kite.reader())
     ['Ann', 'Bo', 'Cy']
     """
 

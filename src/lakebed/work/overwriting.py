@@ -111,7 +111,7 @@ class Replacement:
 def find_replacement(
     store: Store, base: State, inserted: Mapping[str, int], scope: Scope | None
 ) -> Replacement:
-    """Find the partitions and rows that an overwrite would replace; see `View.find_overwrite`.
+    """Find the partitions and rows that an overwrite would replace; see `View.overwrite`.
 
     Args:
         store: The store that holds the dataset.

@@ -103,7 +103,7 @@ class PromotionReport:
     ... )
     >>> flights = open_repository("memory://doctest-promote").create("flights", descriptor)
     >>> commit = flights.append([{"carrier": "UA"}, {"carrier": "B6"}, {"carrier": "AA"}])
-    >>> report = flights.promote({"carrier": ["UA", "B6"]})
+    >>> report = flights.dimensions.promote({"carrier": ["UA", "B6"]})
     >>> [(move.source, move.target, move.row_count) for move in report.moves]
     [('carrier_dimension=OTHER', 'carrier_dimension=B6', 1)]
     >>> report.rewritten_file_count, report.commit.operation
@@ -153,7 +153,7 @@ def promote(
     options: CommitOptions | None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> tuple[PromotionReport, DatasetDescriptor]:
-    """Let dimensions allow more values, and move their rows; see `Dataset.promote`.
+    """Let dimensions allow more values, and move their rows; see `Dataset.dimensions.promote`.
 
     Returns:
         The report, and the new descriptor of the dataset, or the expected one of a dry run.

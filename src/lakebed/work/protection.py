@@ -34,7 +34,7 @@ def protect(
     until: dt.datetime | None,
     options: CommitOptions | None = None,
 ) -> tuple[Committed, State]:
-    """Keep a version, or the files of a batch, from being cleaned up; see `Dataset.protect`."""
+    """Keep a version, or the files of a batch, from being cleaned up; see `Dataset.protections.add`."""
     _check_target(version, batch_id)
     check_given("reason", reason, str, _WHY, or_none=False)
     check_given("until", until, dt.datetime, "Give a datetime, or leave it out.")
@@ -62,7 +62,7 @@ def unprotect(
     batch_id: int | None,
     options: CommitOptions | None = None,
 ) -> tuple[Committed, State]:
-    """Let a version or batch be cleaned up again; see `Dataset.unprotect`."""
+    """Let a version or batch be cleaned up again; see `Dataset.protections.remove`."""
     _check_target(version, batch_id)
     unwanted = Protection(
         reason="", by="", at=dt.datetime.now(dt.UTC), version=version, batch_id=batch_id

@@ -70,7 +70,7 @@ def reroute(
     options: CommitOptions | None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> tuple[PromotionReport, DatasetDescriptor]:
-    """Give a dataset other dimensions, and move its rows; see `Dataset.promote`.
+    """Give a dataset other dimensions, and move its rows; see `Dataset.dimensions.promote`.
 
     Returns:
         The report, and the new descriptor of the dataset, or the expected one of a dry run.

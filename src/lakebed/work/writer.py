@@ -259,7 +259,7 @@ class EntityWriter:
         target: BatchTarget,
         base: State | None = None,
     ) -> None:
-        """Use `View.writer` instead."""
+        """Use `View.kite.writer` instead."""
         self._transaction = transaction
         self._base = base
         self._kernel = KernelWriter(store, target)

@@ -88,8 +88,8 @@ def test_the_quarantine_tells_of_which_raw_files_it_is(raw: Raw) -> None:
 
     quarantine = lakebed.open_repository(raw.directory / "lake").open("events_quarantine")
 
-    assert {(one.location, one.run, one.row_count) for one in quarantine.sources()} == {
-        (one.location, "events", 1) for one in raw.events.sources()
+    assert {(one.location, one.run, one.row_count) for one in quarantine.sources.list()} == {
+        (one.location, "events", 1) for one in raw.events.sources.list()
     }
 
 

@@ -87,7 +87,7 @@ def test_a_drop_of_a_namesake_leaves_alone_what_was_staged_for_a_dataset_to_be_c
         drop.join(WAIT_S)
     numbers = lakebed.Repository(store).open("numbers")
     assert numbers.check(deep=True).is_ok
-    assert sorted(row["n"] for row in numbers.reader()) == ([1, 2] if is_loaded else [])
+    assert sorted(row["n"] for row in numbers.kite.reader()) == ([1, 2] if is_loaded else [])
 
 
 TEXTS = DatasetDescriptor(schema=pa.schema([("text", pa.string())]))

@@ -61,7 +61,7 @@ def test_a_broken_file_replaces_nothing_and_the_other_files_are_read(
     # The rejects of the file that is current, and those of the one that is kept back.
     assert b"damaged 0 9" in raw.rejected()
     assert len(raw.rejected()) == 1 + report.rejected_count
-    assert {one.location for one in raw.events.sources()}.isdisjoint({broken.url})
+    assert {one.location for one in raw.events.sources.list()}.isdisjoint({broken.url})
 
 
 def test_nothing_is_left_of_what_was_staged_of_a_file_that_is_kept_back(raw: Raw) -> None:

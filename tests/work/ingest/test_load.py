@@ -70,7 +70,7 @@ def lines(numbers, reason="main"):
 
 
 def kept(lake, name="pings_quarantine"):
-    rows = lake.open(name).reader()
+    rows = lake.open(name).kite.reader()
     return sorted(rows, key=lambda row: (row["source_file"], row["line_number"]))
 
 
@@ -87,7 +87,7 @@ def test_good_lines_become_one_batch_and_the_others_are_kept_with_their_place(
     assert report.size_bytes == path.stat().st_size
     assert (report.commit.operation, report.commit.run) == ("load", "monday")
     assert report.commit.version == pings.version == 1
-    assert sorted(row["n"] for row in pings.reader()) == list(range(5_010))
+    assert sorted(row["n"] for row in pings.kite.reader()) == list(range(5_010))
     rows = kept(lake)
     assert [row["line"] for row in rows] == bad
     assert [row["line_number"] for row in rows] == list(range(5_001, 5_007))
@@ -106,7 +106,7 @@ def test_what_was_kept_can_be_corrected_and_loaded_again(lake, pings, raw) -> No
     report = pings.load(raw / "b.tsv")
 
     assert report.rejected_count == 0
-    assert sorted(row["n"] for row in pings.reader()) == [0, 1, 2, 7]
+    assert sorted(row["n"] for row in pings.kite.reader()) == [0, 1, 2, 7]
 
 
 def test_nothing_to_keep_makes_no_quarantine(lake, pings, raw) -> None:
@@ -137,7 +137,7 @@ def ping(uuid, reason, number):
 
 
 def numbers(pings):
-    return sorted(row["n"] for row in pings.reader())
+    return sorted(row["n"] for row in pings.kite.reader())
 
 
 def test_run_that_was_taken_out_is_loaded_again(lake, pings, raw) -> None:
@@ -280,7 +280,7 @@ def test_other_dataset_takes_fields_of_documents(lake, raw) -> None:
 
     dataset.load(raw)
 
-    assert list(dataset.reader()) == [{"uuid": "u7", "n": 7}]
+    assert list(dataset.kite.reader()) == [{"uuid": "u7", "n": 7}]
 
 
 def test_value_outside_the_bounds_of_a_partition_function_is_kept(lake, raw) -> None:
@@ -309,7 +309,7 @@ def test_provided_partition_fields_have_one_value_for_all_rows(lake, raw) -> Non
         dataset.load(raw)
     dataset.load(raw, options=LoadOptions(provided={"day": "20131113"}))
 
-    assert [one.path for one in dataset.partitions()] == ["day=20131113"]
+    assert [one.path for one in dataset.inspect.partitions()] == ["day=20131113"]
 
 
 def test_json_lines_know_no_other_fields(lake, flights, raw) -> None:
@@ -357,7 +357,7 @@ class TestCsv:
 
         report = flights.load(raw)
 
-        rows = sorted(flights.reader(), key=lambda row: row["flight"])
+        rows = sorted(flights.kite.reader(), key=lambda row: row["flight"])
         assert [row["carrier"] for row in rows] == ["UA", 'of\r\ntwo lines, "quoted"', "AA"]
         assert report.rejected_count == 4
         quarantined = kept(lake, "flights_quarantine")
@@ -426,7 +426,7 @@ class TestAvro:
 
         assert flights.load(raw).row_count == 3
 
-        assert sorted(flights.reader(), key=lambda row: row["flight"] or 0) == rows
+        assert sorted(flights.kite.reader(), key=lambda row: row["flight"] or 0) == rows
 
     def test_schema_that_does_not_fit_is_an_error(self, flights, raw) -> None:
         fields = [AVRO_FIELDS[0], {"name": "flight", "type": "string"}]
@@ -444,7 +444,7 @@ class TestAvro:
 
         dataset.load(raw)
 
-        assert list(dataset.reader()) == [{"id": text}]
+        assert list(dataset.kite.reader()) == [{"id": text}]
 
     @pytest.mark.parametrize("part", [0.0, 0.5, 0.95])
     def test_damaged_file_gives_its_good_blocks(self, lake, flights, raw, part: float) -> None:
@@ -605,12 +605,12 @@ def test_every_line_is_loaded_or_kept(tmp_path_factory, drawn) -> None:
 
     report = dataset.load(path)
 
-    rejected = repository.open("pings_quarantine").reader() if report.rejected_count else []
+    rejected = repository.open("pings_quarantine").kite.reader() if report.rejected_count else []
     # A mark that some programs put before a text belongs to no line.
     expected = sorted(
         line.removeprefix(b"\xef\xbb\xbf") if number == 0 else line
         for number, line in enumerate(given_lines)
     )
-    found = [f"{row['uuid']}\t{row['document']}".encode() for row in dataset.reader()]
+    found = [f"{row['uuid']}\t{row['document']}".encode() for row in dataset.kite.reader()]
     found += [row["line"] for row in rejected]
     assert sorted(found) == [line for line in expected if line.strip()]

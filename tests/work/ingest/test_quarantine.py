@@ -50,7 +50,7 @@ class Lake:
         return self.repository.open("numbers_quarantine")
 
     def kept(self) -> list[str]:
-        return sorted(row["line"].decode() for row in self.quarantine.reader())
+        return sorted(row["line"].decode() for row in self.quarantine.kite.reader())
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_loads_of_two_datasets_with_one_quarantine_and_one_run_both_keep_their_r
 
     rejects = lake.repository.open("rejects")
 
-    assert sorted(row["line"] for row in rejects.reader()) == [b"a1", b"b1"]
+    assert sorted(row["line"] for row in rejects.kite.reader()) == [b"a1", b"b1"]
     assert lake.numbers.load(lake.folder / "a.jsonl", run="x", quarantine="rejects").is_repeated
 
 
@@ -146,7 +146,9 @@ def test_the_quarantine_tells_of_which_raw_files_a_load_is(lake: Lake) -> None:
 
     lake.load("tuesday", path, lake.write("b.jsonl", "b1"))
 
-    assert sorted((one.location, one.run, one.row_count) for one in lake.quarantine.sources()) == [
+    assert sorted(
+        (one.location, one.run, one.row_count) for one in lake.quarantine.sources.list()
+    ) == [
         (str(path), "monday", 2),
         (str(path), "tuesday", 2),
         (str(lake.folder / "b.jsonl"), "tuesday", 1),
@@ -259,6 +261,6 @@ def test_a_dataset_whose_creation_broke_off_is_imported_by_another_try(
         load_new(store, path)
 
     made = lake.repository.open("new")
-    assert [row["n"] for row in made.reader()] == [1]
+    assert [row["n"] for row in made.kite.reader()] == [1]
     assert lake.repository.open("new_quarantine").count() == 1
     assert made.check().is_ok

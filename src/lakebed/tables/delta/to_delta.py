@@ -64,7 +64,7 @@ def publish(
     dry_run: bool = False,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Publication:
-    """Bring the Delta log of a dataset into step; see `Dataset.publish_delta`."""
+    """Bring the Delta log of a dataset into step; see `Dataset.publish`."""
     began = time.monotonic()
     request = Request(check=check, repair=repair, dry_run=dry_run)
     target = _DeltaTarget(store, dataset, on_progress, is_repairing=request.repair)
@@ -83,7 +83,7 @@ def publish(
 
 
 def unpublish(store: Store, dataset: str, *, dry_run: bool = False) -> bool:
-    """Delete the Delta log of a dataset; see `Dataset.unpublish_delta`."""
+    """Delete the Delta log of a dataset; see `Dataset.unpublish`."""
     log, note = Log(store, dataset), _note(store, dataset)
     note.read(is_damage_nothing=True)
     keys = log.keys()

@@ -31,7 +31,7 @@ def statements(
     since: int | None = None,
     root: str | None = None,
 ) -> tuple[str, ...]:
-    """Return the statements that make a table show a dataset; see `Dataset.publish_statements`."""
+    """Return the statements that make a table show a dataset; see `Dataset.publish`."""
     name = TableName.parse(table)
     state = read_own_head(store, dataset).state
     columns = columns_of(state, "partitions")

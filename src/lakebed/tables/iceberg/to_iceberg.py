@@ -67,7 +67,7 @@ def publish(
     dry_run: bool = False,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Publication:
-    """Bring the Iceberg table of a dataset into step; see `Dataset.publish_iceberg`."""
+    """Bring the Iceberg table of a dataset into step; see `Dataset.publish`."""
     began = time.monotonic()
     request = Request(check=check, repair=repair, dry_run=dry_run)
     spelled = root_of(store, root, s3="s3")  # the scheme that connectors of Iceberg know
@@ -99,7 +99,7 @@ def unpublish(
     table: str | None = None,
     dry_run: bool = False,
 ) -> bool:
-    """Drop the Iceberg table of a dataset; see `Dataset.unpublish_iceberg`."""
+    """Drop the Iceberg table of a dataset; see `Dataset.unpublish`."""
     home = _home(store, dataset, catalog, table, store.uri)
     note = _note(store, dataset, catalog, home)
     with closing(home):

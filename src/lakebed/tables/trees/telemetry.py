@@ -215,7 +215,7 @@ def export(
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> TelemetryExport:
-    """Write the rows of a plan as a tree, or add them to one; see `View.export_telemetry`.
+    """Write the rows of a plan as a tree, or add them to one; see `Repository.trees.export`.
 
     Args:
         store: The store of the dataset.
@@ -226,7 +226,7 @@ def export(
         if_changed: Action for directories whose lines have changed.
         is_whole: True if the plan has all rows of the dataset.
         storage_options: Settings of the target.
-        on_progress: As for `View.export_telemetry`.
+        on_progress: As for `Repository.trees.export`.
     """
     options = options or TelemetryOptions()
     if if_changed not in get_args(IfChanged):

@@ -1,0 +1,1 @@
+"""Groups of calls of a dataset, by subject: `dataset.indices`, `dataset.staged` and others."""

@@ -1,0 +1,78 @@
+"""Facts of a dataset: its partitions, schemas and published tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakebed.commit import Partition, SchemaVersion, partitions_of
+from lakebed.common.items import Items
+from lakebed.groups.dataset_group import DatasetGroup
+from lakebed.model.layout import Folder
+from lakebed.state.state import descriptor_from
+
+if TYPE_CHECKING:
+    from lakebed.state.published import PublishedTable
+
+
+class InspectGroup(DatasetGroup):
+    """Facts of a dataset, each as a list of records."""
+
+    _NAME = "inspect"
+
+    def partitions(self) -> Items[Partition]:
+        """Return the partitions that hold live files, ordered by path.
+
+        Cost:
+            The head and the file table, which are few objects.
+        """
+        state = self._dataset._source.load().state
+        return partitions_of(self._dataset._files(state), state.layout.partition_level_types)
+
+    def publications(self) -> Items[PublishedTable]:
+        """Return the tables of other formats that show the dataset, and the version of each.
+
+        The answer comes from the notes that publications keep beside the data; no metastore or
+        catalog is queried. If a property names a table that is behind, the next commit publishes
+        to it again.
+
+        Cost:
+            The head, one LIST, and one GET a table.
+        """
+        from lakebed.state import published
+
+        return Items(
+            published.tables(self._dataset._source.store, self._dataset._source.load().state)
+        )
+
+    def schemas(self) -> Items[SchemaVersion]:
+        """Return the current and all former schemas, oldest first.
+
+        Cost:
+            The head and the history, which are few objects.
+        """
+        state = self._dataset._source.load().state
+        if not state.is_ours:
+            only = SchemaVersion(
+                number=1,
+                version=state.version,
+                committed_at=None,
+                schema=state.descriptor.schema,
+            )
+            return Items([only])
+        by_number: dict[int, SchemaVersion] = {}
+        for entry in self._dataset._entries(state):
+            if entry.descriptor is None:
+                continue
+            descriptor, lineage = descriptor_from(
+                entry.descriptor, Folder.HISTORY.of(self._dataset.name)
+            )
+            by_number.setdefault(
+                lineage.number,
+                SchemaVersion(
+                    number=lineage.number,
+                    version=entry.version,
+                    committed_at=entry.committed_at,
+                    schema=descriptor.schema,
+                ),
+            )
+        return Items(by_number.values())
