@@ -122,7 +122,7 @@ ONE_COMMIT: dict[str, Callable[[lakebed.Dataset], object]] = {
     "protect": lambda d: d.protections.add(version=2, reason="audit"),
     "unprotect": lambda d: d.protections.remove(version=1),
     "update": lambda d: d.evolve(with_property(d.descriptor), base=d.version),
-    "update by a function": lambda d: d.update(with_property),
+    "update by a function": lambda d: d.evolve(with_property),
     "promote": lambda d: d.dimensions.promote({"c": ["a", "b"]}),
     "drop an index": lambda d: d.indices.drop("n"),
     "commit what is staged": lambda d: d.staged.add(ROWS).commit(),

@@ -96,7 +96,7 @@ def test_every_verb_takes_every_name(drawn: list[str]) -> None:
     rows[5] = {**rows[5], number: -3.5}
     table.delete(table.where(f"{sql_name(number)} = 1.5"))
     del rows[3]
-    table.update(with_field(added))
+    table.evolve(with_field(added))
     rows = [{**row, added: None} for row in rows]
     table.append([{**rows[0], key: 99, added: 7}])
     rows.append({**rows[0], key: 99, added: 7})
@@ -108,7 +108,7 @@ def test_every_verb_takes_every_name(drawn: list[str]) -> None:
     stored = [info.key for info in repository.store.list("")]
     assert all(path.startswith(("t/", "t.")) and ".." not in path.split("/") for path in stored)
     quoted = f"%{urllib.parse.quote(level, safe='')}="
-    assert quoted.lstrip("%") in table.partitions()[0].path
+    assert quoted.lstrip("%") in table.inspect.partitions()[0].path
 
 
 def with_field(name: str):

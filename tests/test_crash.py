@@ -255,7 +255,7 @@ def test_killed_at_each_step_raw_files_are_held_only_if_the_head_was_swapped(
     raw.mkdir()
     day = _read_two_days(template, raw)
     if operation == "release":
-        lakebed.Repository(template.store).open("d").hold(day)
+        lakebed.Repository(template.store).open("d").sources.hold(day)
     old, new = set[str](), {day}
     if operation == "release":
         old, new = new, old

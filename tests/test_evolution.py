@@ -723,7 +723,7 @@ def test_an_older_state_cannot_be_updated() -> None:
     dataset.append([{"id": 1}])
 
     with pytest.raises(ReadOnlyError, match="older state"):
-        dataset.at(version=0).update(described(ID, one("a", maybe("int"))))
+        dataset.at(version=0).evolve(described(ID, one("a", maybe("int"))))
 
 
 def test_the_schema_file_follows_the_head() -> None:

@@ -14,7 +14,8 @@ import lakebed
 from lakebed.archive import Archive
 from lakebed.cli.other_words import WORDS
 from lakebed.dataset import Dataset
-from lakebed.view import EntityReader
+from lakebed.kite_words import EntityReader, KiteGroup
+from lakebed.repository import TreeGroup
 
 pytestmark = pytest.mark.thorough
 
@@ -159,7 +160,8 @@ def test_every_whole_command_line_in_backticks_parses() -> None:
 def test_every_method_that_a_hint_names_exists() -> None:
     """What stands in backticks is a verb, a method or an argument, in the words of Python."""
     classes = (Dataset, lakebed.Repository, Archive, lakebed.Ingest, EntityReader)
-    known = {name for each in (*classes, lakebed) for name in dir(each)}
+    groups = (KiteGroup, TreeGroup)
+    known = {name for each in (*classes, *groups, lakebed) for name in dir(each)}
     known |= {word for name in COMMANDS for word in name.split()}
     known |= {"telemetry", "kite", "delta", "iceberg", "kartothek", "history", "with"}
     hints = [

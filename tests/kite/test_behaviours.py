@@ -374,10 +374,10 @@ def test_b19_refinements_read_exactly_what_fits_within_and_across_partitions(
     events.append([{"id": i, "timestamp": millis(one)} for i, one in enumerate(MOMENTS)])
     bound = millis(edge)
 
-    view = getattr(events, verb)("timestamp", bound)
+    view = getattr(events.kite, verb)("timestamp", bound)
 
     assert ids(view) == [i for i, one in enumerate(MOMENTS) if fits(millis(one), bound)]
-    narrower = getattr(events.kite.with_("month", 9), verb)("timestamp", bound)
+    narrower = getattr(events.kite.with_("month", 9).kite, verb)("timestamp", bound)
     assert ids(narrower) == [
         i for i, one in enumerate(MOMENTS) if fits(millis(one), bound) and "-09-" in one
     ]

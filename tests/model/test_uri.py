@@ -193,7 +193,7 @@ def test_every_view_that_refinements_make_comes_back(refinements: list[Any]) -> 
         if verb != "with_" and not values:
             continue
         try:
-            view = getattr(view, verb)(field, *(values if verb == "with_" else values[:1]))
+            view = getattr(view.kite, verb)(field, *(values if verb == "with_" else values[:1]))
         except PredicateError:
             continue  # outside the view so far
 

@@ -392,7 +392,7 @@ def test_a_copy_whose_rows_are_there_stays_where_its_original_is_held(raw: Raw) 
     first = raw.push(0, lines(0, [1]))
     raw.push(0, lines(0, [1]))
     raw.by("path").run()
-    raw.by("path").sources.hold(first.id)
+    raw.by("path").hold(first.id)
 
     report = raw.by("path").run()
 
@@ -401,7 +401,7 @@ def test_a_copy_whose_rows_are_there_stays_where_its_original_is_held(raw: Raw) 
 
 def test_each_copy_is_a_file_of_its_own_where_each_id_counts(raw: Raw) -> None:
     first = raw.push(0, lines(0, [1]))
-    raw.by("id").sources.hold(first.id)
+    raw.by("id").hold(first.id)
     raw.push(0, lines(0, [1]))
 
     report = raw.by("id").run()

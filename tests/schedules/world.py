@@ -338,7 +338,7 @@ class World:
         """Let another actor go on, for the one that calls has come to its end."""
         left = [one for one in self.actors if not one.is_done]
         if not left:
-            self.all_done.sources.release()
+            self.all_done.release()
             return
         self._choose(None).go.release()
 

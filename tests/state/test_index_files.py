@@ -84,7 +84,7 @@ def appended_in_a_transaction(words: lakebed.Dataset) -> None:
 
 
 def committed_staged(words: lakebed.Dataset) -> None:
-    words.stage(rows(80, 81)).commit()
+    words.staged.add(rows(80, 81)).commit()
 
 
 COMMITS: dict[str, Callable[[lakebed.Dataset], object]] = {

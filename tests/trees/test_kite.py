@@ -160,7 +160,10 @@ def test_paths_are_read_as_tolerantly_as_kite_reads_them(tmp_path: Path) -> None
     assert [one.reason for one in found.taken_for("left")] == [
         "Kite reads files 2 directories deep"
     ]
-    assert [one.path for one in seen.partitions()] == ["year=2013/month=11", "year=2013/month=9"]
+    assert [one.path for one in seen.inspect.partitions()] == [
+        "year=2013/month=11",
+        "year=2013/month=9",
+    ]
     assert [row["userId"] for row in rows(seen)] == [1, 2, 3]
 
 
