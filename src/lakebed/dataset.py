@@ -491,7 +491,7 @@ class Dataset(View):
             view: Roll back only these partitions: a view of this dataset, aligned with partition
                 boundaries.
             hold: Also hold the raw files whose rows are removed, in the same commit: no ingest
-                reads them until they are released. See `hold`.
+                reads them until they are released. See `sources.hold`.
             reason: Reason for the hold; by default, that the files were rolled back.
             base: The version that the decision was based on, as for `append`: if a later commit
                 touched a partition that would change, that is a conflict; it is not undone too.
@@ -569,7 +569,7 @@ class Dataset(View):
         attempt of the same run: a crash between the two commits loses no line, and the run can be
         started again. A named run that has been loaded is not loaded twice, unless a rollback or
         an empty rerun has removed rows of it: then all rows of the run are replaced. Files are
-        read whether they are held or not; see `hold`.
+        read whether they are held or not; see `sources.hold`.
 
         Args:
             paths: A path, a pattern, a directory, a URL, or several; see `find_files` in

@@ -286,7 +286,7 @@ class PartitionView(View):
     """
 
     def __init__(self, source: Source, path: str, values: Mapping[str, Scalar]) -> None:
-        """Use `View.covering_partitions` instead."""
+        """Use `View.kite.covering_partitions` instead."""
         terms: list[Predicate] = [
             NullCheck(name) if value is None else Membership(name, (value,))
             for name, value in values.items()
@@ -316,7 +316,7 @@ class EntityReader:
     def __init__(
         self, batches: pa.RecordBatchReader, build: Callable[[dict[str, Any]], Any] | None
     ) -> None:
-        """Use `View.reader` instead."""
+        """Use `View.kite.reader` instead."""
         self._batches = batches
         self._entities = self._read(build)
         self._ahead: list[Any] = []  # the next entity, if `has_next` has asked for it

@@ -136,7 +136,7 @@ class View(Readable):
         All reads of a snapshot are of this version, in every thread and, since it can be pickled,
         in every process. So it can be the `base` of a write that is derived from the data read. It
         is read-only. A cleanup may delete its files later, as those of any older version;
-        `Dataset.protect` keeps them. A pinned view is its own snapshot.
+        `Dataset.protections.add` keeps them. A pinned view is its own snapshot.
 
         Cost:
             A read of the head.
