@@ -16,7 +16,11 @@ _STYLE = re.compile(r"<style>.*?</style>\n", re.DOTALL)
 _OTHER_WORDS = re.compile(r"^\*Also known as:\* (.+?)\.$", re.MULTILINE | re.DOTALL)
 # The reference repeats every word of the guides many times; the shelf of contributors is for few.
 _WEIGHTS = {"reference": 0.2, "contributors": 0.1, "guides": 1.0}
-_FOR_CONTRIBUTORS = {"architecture.md", "documents.md", "interop.md"}
+_REFERENCE = {"command-line.md"}  # most of it is made from --help
+_FOR_CONTRIBUTORS = {
+    *("architecture.md", "costs.md", "documents.md", "format.md", "interop.md"),
+    "measurements.md",
+}
 _WIDTH = "max-width: 24rem; width: 100%; display: block"  # letters a third larger than the text
 
 
@@ -37,7 +41,7 @@ def _search_of(path: str, markdown: str) -> dict[str, Any]:
     """Return what the search uses of a page: its weight, and the words of others as tags."""
     words = _OTHER_WORDS.search(markdown)
     shelf = "guides"
-    if path.startswith("reference/"):
+    if path.startswith("reference/") or path in _REFERENCE:
         shelf = "reference"
     elif path.startswith("design/") or path in _FOR_CONTRIBUTORS:
         shelf = "contributors"

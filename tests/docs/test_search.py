@@ -18,7 +18,7 @@ def test_each_question_has_an_answer_among_the_pages():
 
 
 def test_the_best_of_several_answers_gives_the_rank():
-    pages = ["glossary.html", "merge.html", "reference/cli.html", "views.html"]
+    pages = ["glossary.html", "merge.html", "command-line.html", "views.html"]
 
     assert rank_of(pages, ("views", "merge")) == 2
     assert rank_of(pages, ("erase",)) is None
