@@ -60,6 +60,11 @@ QUESTIONS = {
     "progress bar": ("maintenance",),
     "column names with spaces": ("reading-and-writing",),
     "idempotent job retry": ("schedulers", "batches"),
+    "databricks": ("clusters",),
+    "kerberos": ("hdfs",),
+    "compare delta lake iceberg": ("alternatives",),
+    "environment variables": ("environment",),
+    "high cardinality partition": ("dimensions",),
 }
 
 
