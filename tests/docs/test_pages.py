@@ -4,8 +4,8 @@ What may stand in a page:
 
 - ```` ```python ````: executed in order; the blocks of a page share their names and an empty
   directory. A block that calls `local_session` gets the session of the tests.
-- ```` ```console ````: the lines after `$ ` are run by the shell in that directory; the lines
-  between must be what they print on stdout.
+- ```` ```console ````: the lines after `$ ` are run by the shell in that directory, with those that
+  follow a backslash; the lines between must be what they print on stdout.
 - ```` ```text ```` after `<!-- output -->`: what the Python block before it prints, where `...`
   stands for anything.
 - ```` ```text ```` and ```` ```json ````: shown, not run; JSON must parse.
@@ -41,7 +41,7 @@ _FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+_COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
