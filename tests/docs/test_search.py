@@ -44,4 +44,6 @@ def test_the_site_holds_no_modules_and_no_settings():
     if not SITE.is_dir():
         pytest.skip("no site: make docs")
 
-    assert [path.name for path in SITE.rglob("*") if path.match("*.py*") or path.match("*.toml")] == []
+    assert [
+        path.name for path in SITE.rglob("*") if path.match("*.py*") or path.match("*.toml")
+    ] == []
