@@ -15,7 +15,9 @@ class DoctestFences(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Change the docstring of an object."""
         if obj.docstring is not None:
-            obj.docstring.value = _EXAMPLE.sub(_fenced, obj.docstring.value)
+            obj.docstring.value = _EXAMPLE.sub(
+                _fenced, obj.docstring.value
+            )
 
 
 def _fenced(example: re.Match[str]) -> str:

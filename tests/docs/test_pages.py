@@ -4,8 +4,8 @@ What may stand in a page:
 
 - ```` ```python ````: executed in order; the blocks of a page share their names and an empty
   directory. A block that calls `local_session` gets the session of the tests.
-- ```` ```console ````: the lines after `$ ` are run by the shell in that directory; the lines
-  between must be what they print on stdout.
+- ```` ```console ````: the lines after `$ ` are run by the shell in that directory, with those that
+  follow a backslash; the lines between must be what they print on stdout.
 - ```` ```text ```` after `<!-- output -->`: what the Python block before it prints, where `...`
   stands for anything.
 - ```` ```text ```` and ```` ```json ````: shown, not run; JSON must parse.
@@ -41,7 +41,7 @@ _FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+_COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -251,3 +251,28 @@ def test_the_table_of_errors_is_the_tree_of_errors() -> None:
         (cls.__name__, cls.__bases__[0].__name__, str(cls.code), str(cls.exit_code))
         for cls in _all_errors()
     )
+
+
+MOST_COLUMNS = 75  # what the site shows of a line of code without scrolling
+
+
+def wide_lines(text: str) -> list[tuple[int, int]]:
+    """Return the lines of code that are too wide, with their widths."""
+    return [
+        (block.line + offset, len(line))
+        for block in blocks_of(text)
+        for offset, line in enumerate(block.body.splitlines())
+        if len(line) > MOST_COLUMNS
+    ]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent != ROOT], ids=page_name)
+def test_no_line_of_code_is_cut_on_the_site(page: Path) -> None:
+    # `ruff format docs` mends Python; a command goes on after a backslash, output after a break.
+    assert wide_lines(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_line_of_code_that_is_too_wide_is_found() -> None:
+    page = f"{'prose ' * 20}\n```python\n{'x' * 75}\n{'x' * 76}\n```\n"
+
+    assert wide_lines(page) == [(4, 76)]

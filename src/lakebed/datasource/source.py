@@ -54,7 +54,7 @@ def _message_first(
 
 
 class LakebedDataSource(DataSource):
-    """Datasets of Lakebed under the format `lakebed`; see docs/spark-sql.md for the options.
+    """Datasets of Lakebed under the format `lakebed`; see docs/spark.md for the options.
 
     Methods import the modules that they need: Spark imports this module early.
     """
