@@ -559,6 +559,23 @@ def digest_of(labels: tuple[str, ...]) -> str:
     return hashlib.blake2b("\n".join(labels).encode(), digest_size=16).hexdigest()
 
 
+def new_labels(before: Sequence[str], after: Sequence[str]) -> frozenset[str]:
+    """Return the labels of a later state that an earlier one lacks.
+
+    Commits keep the labels in order and add new ones at the end. So one pass finds them, without a
+    set of all labels. If another tool has changed the order, labels of both states are among them,
+    and so are files that were removed and restored.
+
+    >>> new_labels(["a", "b", "c"], ["a", "c", "d"]) == {"d"}
+    True
+    """
+    position = 0
+    for label in before:
+        if position < len(after) and after[position] == label:
+            position += 1
+    return frozenset(after[position:])
+
+
 def is_one_dataset(one: State, other: State) -> bool:
     """Return whether two heads belong to one dataset, and not to two datasets of the same name."""
     if one.created_at != other.created_at or one.is_ours != other.is_ours:
