@@ -6,7 +6,7 @@ in large.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -28,7 +28,7 @@ from lakebed.index.value_order import is_repetitive, sorted_pairs
 from lakebed.model.keys import file_id
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, delete_or_leave
-from lakebed.store.segments import EncodedSegment, Segment, compact, due_end
+from lakebed.store.segments import EncodedSegment, Segment, compact, due_end, end_within
 
 # Limits for the merges of a commit, for each column: a commit must be fast.
 COMMIT_BYTES = 16 * 2**20
@@ -258,30 +258,17 @@ def _full_end(store: Store, segments: Sequence[Segment], kind: pa.DataType) -> S
 
     Segments beyond the limits do not count: they would keep a level full at every commit.
     """
-    tail = _within(
-        _within(segments, size_of, COMMIT_BYTES), lambda segment: segment.weight, COMMIT_PAIRS
+    tail = end_within(
+        end_within(segments, size_of, COMMIT_BYTES), lambda segment: segment.weight, COMMIT_PAIRS
     )
     tail = due_end(tail)
     if not tail or not (pat.is_string(kind) or pat.is_binary(kind)):
         return tail
     # Due segments are read anyway; the length of their texts is only in their footers.
-    tail = _within(
+    tail = end_within(
         tail, lambda segment: int(open_segment(store, segment)[0].raw_sizes.sum()), COMMIT_RAW_BYTES
     )
     return due_end(tail)
-
-
-def _within(
-    segments: Sequence[Segment], measure: Callable[[Segment], int], limit: int
-) -> Sequence[Segment]:
-    """Return the longest end of a list that does not exceed a limit."""
-    length, total = 0, 0
-    for segment in reversed(segments):
-        total += measure(segment)
-        if total > limit:
-            break
-        length += 1
-    return segments[len(segments) - length :]
 
 
 def groups_to_merge(segments: Sequence[Segment]) -> list[list[Segment]]:
