@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from lakebed import batches, work
-from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of, partitions_of
+from lakebed.commit import Commit, File, Partition, SchemaVersion, files_of, partitions_with
 from lakebed.common.given import (
     FileNames,
     check_number,
@@ -319,8 +319,10 @@ class Dataset(View):
         Cost:
             The head and the file table, which are few objects.
         """
-        state = self._source.load().state
-        return partitions_of(self._files(state), state.layout.partition_level_types)
+        from lakebed.plan.partition_totals import partition_totals
+
+        store, state = self._source.store, self._source.load().state
+        return partitions_with(partition_totals(store, state), state.layout.partition_level_types)
 
     def files(self) -> Items[File]:
         """Return the live data files, in the order in which they were added.

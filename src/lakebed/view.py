@@ -55,7 +55,7 @@ from lakebed.plan.plan import ScanPlan
 from lakebed.selection import Readable, ReadPlan, ViewSelection, check_row_count, names_of
 from lakebed.state import signals
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
-from lakebed.state.snapshot import Source
+from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import Change, State
 from lakebed.store.base import Store
 
@@ -326,10 +326,15 @@ class View(Readable):
         """Plan from the head alone if there is no store."""
         from lakebed.plan.search import plan
 
+        snapshot, constraint = self._asked()
+        return plan(snapshot.state, constraint, requests=snapshot.requests, store=store)
+
+    def _asked(self) -> tuple[Snapshot, Predicate]:
+        """Return what is read, and the condition on it; the source records the read."""
         snapshot = self._source.load()
         constraint = bind(self._constraint, snapshot.state.layout.predicate_types)
         self._source.record_read(constraint)
-        return plan(snapshot.state, constraint, requests=snapshot.requests, store=store)
+        return snapshot, constraint
 
     def spark(
         self,
@@ -404,11 +409,12 @@ class View(Readable):
             except those that the file table does not list.
         """
         from lakebed.arrow import scan
-        from lakebed.plan.search import take_known_rows
+        from lakebed.plan.search import count_known_rows
 
-        chosen = self.plan()
-        known, remaining = take_known_rows(self._source.store, chosen)
-        return known + scan.count(self._source.store, remaining)
+        store = self._source.store
+        snapshot, constraint = self._asked()
+        known, remaining = count_known_rows(snapshot.state, constraint, store)
+        return known + scan.count(store, remaining)
 
     def reader(self, type: type | None = None) -> EntityReader:  # noqa: A002 - the word of API.md
         """Return an iterator over the entities, as dicts or as instances of a class.
