@@ -19,6 +19,7 @@ from lakebed.index.segment import (
     GROUP_ROWS,
     Footer,
     SegmentWriter,
+    file_ids_of,
     footer_of,
     open_segment,
     read_groups,
@@ -74,8 +75,9 @@ class MergeSource:
         self._chunk_bytes = chunk_bytes
         self._raw_sizes = footer.raw_sizes
         self._kind = kind
-        positions = np.searchsorted(kept_ids, footer.file_ids).astype(np.int32)
-        is_kept = np.isin(footer.file_ids, kept_ids)
+        ids, _ = file_ids_of(store, footer)
+        positions = np.searchsorted(kept_ids, ids).astype(np.int32)
+        is_kept = np.isin(ids, kept_ids)
         self._positions = np.where(is_kept, positions, np.int32(-1))
         self._left = list(range(footer.regular_count))
         self.values = pa.array([], kind)
@@ -197,7 +199,7 @@ def merge_footers(
     kept_ids: np.ndarray | None = None,
 ) -> EncodedSegment:
     """Merge several segments whose footers were read; see `merge_segments`."""
-    all_ids = np.unique(np.concatenate([footer.file_ids for footer in footers]))
+    all_ids = np.unique(np.concatenate([file_ids_of(store, footer)[0] for footer in footers]))
     if kept_ids is not None:
         all_ids = np.intersect1d(all_ids, kept_ids)
     sources = merge_sources(store, footers, kind, all_ids)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakebed.index.covered_files import LiveIds
 from lakebed.index.kartothek_file import FILE_REQUESTS, IndexFile
 from lakebed.index.segment import is_small
 from lakebed.model.arrow_types import type_to_arrow
@@ -269,17 +270,18 @@ class Search:
 
     def _look_up(self, store: Store, asked: list[indices.Question], max_bytes: int) -> None:
         state = self._state
+        labels_of = [self._labels_at(group.positions) for group in self._groups]
+        ids_of = [file_ids(labels) for labels in labels_of]
         answers = indices.ask(
             store,
             state.lists.postings,
             asked,
             state.layout.predicate_types,
             max_bytes // len(asked),
+            self._live_files(ids_of),
         )
         self._note_answers(asked, answers)
-        for group in self._groups:
-            labels = self._labels_at(group.positions)
-            ids = file_ids(labels)
+        for group, labels, ids in zip(self._groups, labels_of, ids_of, strict=True):
             known = set(group.open_leaves())
             for question in asked:
                 may = answers.may(question, ids)
@@ -290,6 +292,16 @@ class Search:
                 for leaf in known.intersection(question):
                     group.learn(leaf, Evidence(may, np.zeros(len(may), dtype=bool)))
         self._narrow("index")
+
+    def _live_files(self, ids_of: Sequence[np.ndarray]) -> LiveIds:
+        """Return the live files, of which the candidates have the ids of the groups."""
+        candidates = _own(np.concatenate(ids_of))
+
+        def all_ids() -> np.ndarray:
+            is_all = self._file_count == self._live_count
+            return candidates if is_all else _own(file_ids(self._paths.labels))
+
+        return LiveIds(candidates, all_ids)
 
     def _note_answers(self, asked: list[indices.Question], answers: indices.Answers) -> None:
         """Record the questions for the explanation, and the segments without an answer."""
@@ -626,6 +638,11 @@ class _Budget:
         self.left -= needed
         self._opened.update(columns)
         return True
+
+
+def _own(ids: np.ndarray) -> np.ndarray:
+    """Return the ids of files of ours, ascending; files of other tools have none."""
+    return np.unique(ids[ids >= 0])
 
 
 def _less_work(count: int) -> str:

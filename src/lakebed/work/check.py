@@ -619,6 +619,7 @@ def _trouble_of_postings(store: Store, segment: Segment, *, is_deep: bool) -> st
         if is_deep:
             for number in range(footer.groups.num_rows):
                 index_segment.read_groups(store, footer, [number])
+            index_segment.file_ids_of(store, footer, is_fresh=True)
     except CorruptMetadataError as exc:
         return exc.message
     return ""
