@@ -136,7 +136,7 @@ class View(Readable):
                 "where": cut(str(self._constraint)),
                 "of": f"{self._source.store.uri}/{self._source.name}",
                 "version": state.version,
-                "data files of the dataset": f"{len(state.labels):,}",
+                "data files of the dataset": f"{state.live.count:,}",
                 "columns": shortened(f"{f.name}: {f.type}" for f in state.descriptor.schema),
                 "partitioned by": shortened(map(str, state.descriptor.partition_by)) or "nothing",
             },

@@ -46,7 +46,7 @@ def partition_totals(store: Store, state: State) -> list[PartitionTotals]:
         One GET a segment of the file table, eight at a time; none for those that the process has
         read before. Time and memory for the labels and two numbers of each file.
     """
-    if not state.labels:
+    if not state.live.count:
         return []
     facts = file_table.find(store, state.lists.files, Paths(state).labels, {})
     paths, numbers = _partitions(state)

@@ -139,7 +139,7 @@ class Search:
         self._conditions = conjuncts(predicate)
         self._paths = Paths(state)
         self._groups: list[_Group] = []
-        self._live_count = len(state.labels)
+        self._live_count = state.live.count
         self._dropped = {"partition": 0, "schema": 0, "statistics": 0, "index": 0}
         self._statistics_segments = 0
         self._indices: dict[str, int] = {}

@@ -217,7 +217,7 @@ def check(
     return CheckReport(
         dataset=dataset,
         version=head.state.version,
-        file_count=len(head.state.labels),
+        file_count=head.state.live.count,
         is_deep=is_deep,
         findings=tuple(
             sorted(findings, key=lambda finding: (order.index(finding.severity), finding.key))

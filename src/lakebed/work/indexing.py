@@ -175,7 +175,7 @@ def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
             column=column,
             segment_count=len(state.lists.postings.get(column, ())),
             size_bytes=coverage.size_bytes,
-            file_count=len(state.labels),
+            file_count=state.live.count,
             covered_count=covered,
             indexed_count=len(coverage.file_ids),
             value_count=values,
@@ -340,8 +340,8 @@ def _index_by_path(state: State, column: str) -> InvertedIndex:
         column=column,
         segment_count=0,
         size_bytes=0,
-        file_count=len(state.labels),
-        covered_count=len(state.labels),
+        file_count=state.live.count,
+        covered_count=state.live.count,
         indexed_count=0,
         value_count=len(
             {state.layout.directory_values(directory)[column] for directory in state.directories()}
