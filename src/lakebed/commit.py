@@ -22,6 +22,7 @@ from lakebed.state.state import FOREIGN, State
 from lakebed.store.base import Store, validate_key
 
 if TYPE_CHECKING:
+    from lakebed.plan.partition_totals import PartitionTotals
     from lakebed.state.committing import Committed
 
 # Their rows stay the same, in other files.
@@ -379,6 +380,27 @@ def files_of(
             )
         )
     return Items(files)
+
+
+def partitions_with(
+    totals: Iterable[PartitionTotals], level_types: Mapping[str, Type]
+) -> Items[Partition]:
+    """Return partitions by their totals.
+
+    Args:
+        totals: The totals, ordered by path.
+        level_types: The types of the directory levels in the layout of the state.
+    """
+    return Items(
+        Partition(
+            path=total.path,
+            values=decode_path(total.path, level_types),
+            file_count=total.file_count,
+            row_count=total.row_count,
+            size_bytes=total.size_bytes,
+        )
+        for total in totals
+    )
 
 
 def partitions_of(files: Iterable[File], level_types: Mapping[str, Type]) -> Items[Partition]:

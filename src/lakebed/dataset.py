@@ -122,7 +122,7 @@ class Dataset(View):
                 "where": self.uri,
                 "version": state.version,
                 "last commit": state.committed_at or "of another tool",
-                "data files": f"{len(state.labels):,}",
+                "data files": f"{state.live.count:,}",
                 "columns": shortened(f"{f.name}: {f.type}" for f in descriptor.schema),
                 "partitioned by": shortened(map(str, descriptor.partition_by)) or "nothing",
                 "format": f"{descriptor.format}, {descriptor.compression}",

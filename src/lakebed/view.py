@@ -40,7 +40,7 @@ from lakebed.plan.plan import ScanPlan
 from lakebed.selection import Readable, ReadPlan, ViewSelection, check_row_count, names_of
 from lakebed.state import signals
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
-from lakebed.state.snapshot import Source
+from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import Change, State
 from lakebed.store.base import Store
 
@@ -116,7 +116,7 @@ class View(Readable):
                 "where": cut(str(self._constraint)),
                 "of": f"{self._source.store.uri}/{self._source.name}",
                 "version": state.version,
-                "data files of the dataset": f"{len(state.labels):,}",
+                "data files of the dataset": f"{state.live.count:,}",
                 "columns": shortened(f"{f.name}: {f.type}" for f in state.descriptor.schema),
                 "partitioned by": shortened(map(str, state.descriptor.partition_by)) or "nothing",
             },
@@ -267,10 +267,15 @@ class View(Readable):
         """Plan from the head alone if there is no store."""
         from lakebed.plan.search import plan
 
+        snapshot, constraint = self._asked()
+        return plan(snapshot.state, constraint, requests=snapshot.requests, store=store)
+
+    def _asked(self) -> tuple[Snapshot, Predicate]:
+        """Return what is read, and the condition on it; the source records the read."""
         snapshot = self._source.load()
         constraint = bind(self._constraint, snapshot.state.layout.predicate_types)
         self._source.record_read(constraint)
-        return plan(snapshot.state, constraint, requests=snapshot.requests, store=store)
+        return snapshot, constraint
 
     def spark(
         self,
@@ -345,11 +350,12 @@ class View(Readable):
             except those that the file table does not list.
         """
         from lakebed.arrow import scan
-        from lakebed.plan.search import take_known_rows
+        from lakebed.plan.search import count_known_rows
 
-        chosen = self.plan()
-        known, remaining = take_known_rows(self._source.store, chosen)
-        return known + scan.count(self._source.store, remaining)
+        store = self._source.store
+        snapshot, constraint = self._asked()
+        known, remaining = count_known_rows(snapshot.state, constraint, store)
+        return known + scan.count(store, remaining)
 
     def _is_empty(self, chosen: ScanPlan) -> bool:
         from lakebed.arrow import scan

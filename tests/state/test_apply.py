@@ -29,7 +29,7 @@ from lakebed.state.head import HeadFormat, decode_head, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Nothing, Scope, ThesePartitions, WholeView
-from lakebed.state.state import Change, State, adopt, apply
+from lakebed.state.state import Change, State, adopt, apply, new_labels
 from lakebed.store import open_store, segments
 from lakebed.store.segments import EncodedSegment, Segment, compact
 
@@ -140,6 +140,23 @@ def test_states_and_replayed_history_are_those_of_a_dict_of_partitions(run: list
         for entry in entries
     ]
     assert all(touched)
+
+
+@given(st.lists(steps, max_size=12), st.data())
+def test_new_labels_of_a_later_state_are_those_that_the_earlier_one_lacks(
+    run: list[Step], data: st.DataObject
+) -> None:
+    states = [EMPTY]
+    for number, step in enumerate(run, 1):
+        states.append(apply(states[-1], change_of(step, states[-1], number), START)[0])
+    before = data.draw(st.integers(0, len(run)))
+    earlier, later = states[before].labels, states[data.draw(st.integers(before, len(run)))].labels
+
+    assert new_labels(earlier, later) == set(later) - set(earlier)
+    # Whatever another tool has done to the order, no new label is left out.
+    shuffled = data.draw(st.permutations(later))
+    assert new_labels(earlier, shuffled) >= set(later) - set(earlier)
+    assert new_labels(earlier, shuffled) <= set(later)
 
 
 @given(st.lists(steps, max_size=5))

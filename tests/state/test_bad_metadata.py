@@ -392,11 +392,11 @@ def test_metadata_of_other_tools_is_kept_as_it_is() -> None:
 def test_a_history_with_a_hostile_descriptor(descriptor: object) -> None:
     store = make_store()
     for info in store.list("d/history/"):
-        document = json.loads(store.get(info.key).data)
+        document = json.loads(zstandard.decompress(store.get(info.key).data))
         for entry in document["entries"]:
             if "descriptor" in entry:
                 entry["descriptor"] = descriptor
-        store.put(info.key, json.dumps(document).encode())
+        store.put(info.key, zstandard.compress(json.dumps(document).encode()))
 
     with pytest.raises(CorruptMetadataError, match="descriptor"):
         lakebed.Repository(store).open("d").at(version=1)
@@ -417,8 +417,17 @@ def test_a_history_with_a_hostile_descriptor(descriptor: object) -> None:
     ids=lambda data: str(data[:40]),
 )
 def test_a_history_segment_that_is_none(data: bytes) -> None:
-    with pytest.raises(CorruptMetadataError, match="'d/history/x"):
-        history.decode(data, "d/history/x.json")
+    packed = zstandard.compress(data)
+
+    for key, content in (
+        ("d/history/x.json.zst", packed),
+        ("d/history/x.json.zst", packed[:-1]),
+        ("d/history/x.json.zst", data),
+        ("d/history/x.json", data),  # of an early release
+        ("d/history/x.json", packed),
+    ):
+        with pytest.raises(CorruptMetadataError, match="'d/history/x"):
+            history.decode(content, key)
 
 
 @pytest.mark.parametrize(
@@ -567,10 +576,10 @@ def test_round_trip_keeps_every_entry() -> None:
 def test_batch_id_that_none_can_have_is_refused_by_name(batch_id: int) -> None:
     store = make_store()
     for info in store.list("d/history/"):
-        document = json.loads(store.get(info.key).data)
+        document = json.loads(zstandard.decompress(store.get(info.key).data))
         for entry in document["entries"]:
             entry["batch_id"] = batch_id
-        store.put(info.key, json.dumps(document).encode())
+        store.put(info.key, zstandard.compress(json.dumps(document).encode()))
     dataset = lakebed.Repository(store).open("d")
 
     for read in (dataset.history, dataset.batches, lambda: dataset.at(version=1)):
@@ -581,12 +590,11 @@ def test_batch_id_that_none_can_have_is_refused_by_name(batch_id: int) -> None:
 def test_batch_whose_id_is_no_time_is_listed_without_one() -> None:
     store = make_store()
     for info in store.list("d/history/"):
-        data = store.get(info.key).data
-        document = json.loads(data)
+        document = json.loads(zstandard.decompress(store.get(info.key).data))
         for entry in document["entries"]:
             if entry["version"] == 2:
                 entry["batch_id"] = 20151210235959999
-        store.put(info.key, json.dumps(document).encode())
+        store.put(info.key, zstandard.compress(json.dumps(document).encode()))
 
     batches = lakebed.Repository(store).open("d").batches()
 

@@ -70,7 +70,7 @@ def test_fact_of_the_history_passes_from_the_change_to_the_entry_that_is_read(na
     change = Change(**{"operation": "append", "commit_id": "c", name: value})
 
     _, entry = apply(STATE, change, NOW)
-    (read,) = history.decode(history.encode([entry]), "key")
+    (read,) = history.decode(history.encode([entry]), f"key{history.SUFFIX}")
 
     assert getattr(read, name) == value
     assert read == entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakebed.commit import Partition, SchemaVersion, partitions_of
+from lakebed.commit import Partition, SchemaVersion, partitions_with
 from lakebed.common.items import Items
 from lakebed.groups.dataset_group import DatasetGroup
 from lakebed.model.layout import Folder
@@ -25,8 +25,12 @@ class InspectGroup(DatasetGroup):
         Cost:
             The head and the file table, which are few objects.
         """
-        state = self._dataset._source.load().state
-        return partitions_of(self._dataset._files(state), state.layout.partition_level_types)
+        from lakebed.plan.partition_totals import partition_totals
+
+        source = self._dataset._source
+        state = source.load().state
+        totals = partition_totals(source.store, state)
+        return partitions_with(totals, state.layout.partition_level_types)
 
     def publications(self) -> Items[PublishedTable]:
         """Return the tables of other formats that show the dataset, and the version of each.

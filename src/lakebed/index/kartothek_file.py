@@ -24,7 +24,7 @@ from pyarrow import types as pat
 from lakebed.errors import CorruptMetadataError, InvalidNameError, ObjectNotFoundError
 from lakebed.index.lookup import match_values
 from lakebed.index.postings_writer import MergeSource, merge_sources, merged_pairs
-from lakebed.index.segment import GROUP_ROWS, SMALL_BYTES, open_segment
+from lakebed.index.segment import GROUP_ROWS, SMALL_BYTES, file_ids_of, open_segment
 from lakebed.index.value_order import is_first, sorted_pairs
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import KARTOTHEK_LABELS
@@ -132,7 +132,7 @@ def _sources(
     """
     opened = at_once(lambda segment: open_segment(store, segment), segments, _THREADS)
     footers = [footer for footer, _ in opened]
-    covered = [footer.file_ids for footer in footers]
+    covered = [file_ids_of(store, footer)[0] for footer in footers]
     if len(ids) and not np.isin(ids, np.concatenate([ids[:0], *covered])).all():
         return None
     sources = merge_sources(store, footers, kind, ids)

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.index.segment import Footer, open_segment, read_groups
+from lakebed.index.covered_files import BUCKETS, LiveIds, bucket_of, unproven_buckets
+from lakebed.index.segment import Footer, file_ids_at, file_ids_in, open_segment, read_groups
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
 from lakebed.model.schema import Type
@@ -33,6 +34,8 @@ MAX_LOOKUP_BYTES = 256 * 2**20
 _PORTION_BYTES = 32 * 2**20
 _FIRST_BYTES = 2**20
 _THREADS = 8
+# The ids of the covered files in so few buckets are read, rather than compared by their sums.
+_FEW_BUCKETS = 8
 
 OnDamage = Callable[[Segment, CorruptMetadataError], None]
 _A = TypeVar("_A")
@@ -45,7 +48,8 @@ class Lookup:
 
     Attributes:
         covered: Ids of the files whose values the index knows completely, ascending; the result
-            does not apply to other files.
+            does not apply to other files. For a lookup that names live files, those among the
+            candidates, and perhaps others.
         found: Ids of the covered files with a value that meets the condition, ascending.
         requests: Number of requests to the store.
         refused: Number of segments that were not read, because too many values could match.
@@ -66,6 +70,7 @@ def lookup(
     leaf: Leaf | Sequence[Leaf],
     kind: Type,
     *,
+    live: LiveIds | None = None,
     max_bytes: int = MAX_LOOKUP_BYTES,
     on_damage: OnDamage | None = None,
 ) -> Lookup:
@@ -78,6 +83,7 @@ def lookup(
         segments: All segments of one column.
         leaf: A condition on that column, bound to `kind`, or several that one value must meet.
         kind: The current type of the column; segments may have an earlier, narrower one.
+        live: The live files; None for all files that the segments cover, whose ids are then read.
         max_bytes: Limit for the row groups that can match, in memory. If all segments together
             exceed it, those with the fewest such bytes are read.
         on_damage: Receives each segment that is missing or damaged, and its error; the segment is
@@ -92,13 +98,15 @@ def lookup(
 
     Cost:
         For each segment one GET of the footer, unless it is cached, and a few for the row groups
-        that can match; a small segment needs one GET in total. Requests for several segments run
-        in parallel. Memory: 32 MiB of values for each of eight segments.
+        that can match; a small segment needs one GET in total. A segment of many files needs a GET
+        for the ids of those that were found, and for the ids of all only if some of its files are
+        no longer live, or live files are not covered. Requests for several segments run in
+        parallel. Memory: 32 MiB of values for each of eight segments.
     """
     leaves = leaf if isinstance(leaf, Sequence) else (leaf,)
     questions = [_question(condition, type_to_arrow(kind)) for condition in leaves]
     opened: list[_Opened] = []
-    parts: list[Lookup] = []
+    parts: list[_Answer] = []
 
     def note(segment: Segment, exc: CorruptMetadataError) -> None:
         if on_damage is None:
@@ -114,14 +122,16 @@ def lookup(
     chosen = _smallest(opened, max_bytes)
     answers = _side_by_side(lambda candidate: _answer(store, candidate, questions), chosen)
     for candidate, answer in zip(chosen, answers, strict=True):
-        if isinstance(answer, Lookup):
+        if isinstance(answer, _Answer):
             parts.append(answer)
         else:
             note(candidate.segment, answer)
+    covered, requests = _covered(store, parts, live, note)
     return Lookup(
-        covered=np.unique(np.concatenate([_NO_FILES, *(part.covered for part in parts)])),
+        covered=covered,
         found=np.unique(np.concatenate([_NO_FILES, *(part.found for part in parts)])),
-        requests=sum(part.requests for part in parts)
+        requests=requests
+        + sum(part.requests for part in parts)
         + sum(candidate.requests for candidate in opened),
         refused=len(opened) - len(chosen),
     )
@@ -261,9 +271,24 @@ def _smallest(opened: Sequence[_Opened], max_bytes: int) -> list[_Opened]:
     return chosen[: int(np.searchsorted(totals, max_bytes, side="right"))]
 
 
-def _answer(store: Store, opened: _Opened, questions: Sequence[_Question]) -> Lookup:
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The result of a lookup in one segment.
+
+    Attributes:
+        found: Ids of the covered files with a matching value.
+        requests: Number of requests after the footer.
+    """
+
+    segment: Segment
+    footer: Footer
+    found: np.ndarray
+    requests: int
+
+
+def _answer(store: Store, opened: _Opened, questions: Sequence[_Question]) -> _Answer:
     footer = opened.footer
-    is_found = np.zeros(len(footer.file_ids), dtype=bool)
+    is_found = np.zeros(footer.files.count, dtype=bool)
     is_range = all(question.points is None for question in questions)
     requests = 0
     for numbers in _portions(footer, opened.numbers, _FIRST_BYTES if is_range else _PORTION_BYTES):
@@ -277,7 +302,31 @@ def _answer(store: Store, opened: _Opened, questions: Sequence[_Question]) -> Lo
         is_found[positions] = True
         if is_found.all():
             break
-    return Lookup(footer.file_ids, footer.file_ids[is_found], requests)
+    found, more = file_ids_at(store, footer, np.flatnonzero(is_found))
+    return _Answer(opened.segment, footer, found, requests + more)
+
+
+def _covered(
+    store: Store, parts: Sequence[_Answer], live: LiveIds | None, note: OnDamage
+) -> tuple[np.ndarray, int]:
+    """Return the ids of the covered files, or of those among the candidates, and the requests."""
+    sure, buckets = _NO_FILES, np.arange(BUCKETS)
+    if live is not None and any(part.footer.files.ids is None for part in parts):
+        homes = bucket_of(live.candidates)
+        buckets = np.unique(homes)
+        if len(buckets) > _FEW_BUCKETS:
+            buckets = unproven_buckets((part.footer.files.sums for part in parts), live, buckets)
+            sure = live.candidates[~np.isin(homes, buckets)]
+    wanted = buckets.tolist()
+    answers = _side_by_side(lambda part: file_ids_in(store, part.footer, wanted), parts)
+    known, requests = [_NO_FILES, sure], 0
+    for part, answer in zip(parts, answers, strict=True):
+        if isinstance(answer, CorruptMetadataError):
+            note(part.segment, answer)
+        else:
+            known.append(answer[0])
+            requests += answer[1]
+    return np.unique(np.concatenate(known)), requests
 
 
 def _portions(footer: Footer, numbers: Sequence[int], size_bytes: int) -> Iterator[Sequence[int]]:

@@ -6,7 +6,7 @@ in large.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -19,6 +19,7 @@ from lakebed.index.segment import (
     GROUP_ROWS,
     Footer,
     SegmentWriter,
+    file_ids_of,
     footer_of,
     open_segment,
     read_groups,
@@ -28,7 +29,7 @@ from lakebed.index.value_order import is_repetitive, sorted_pairs
 from lakebed.model.keys import file_id
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, delete_or_leave
-from lakebed.store.segments import EncodedSegment, Segment, compact, due_end
+from lakebed.store.segments import EncodedSegment, Segment, compact, due_end, end_within
 
 # Limits for the merges of a commit, for each column: a commit must be fast.
 COMMIT_BYTES = 16 * 2**20
@@ -74,8 +75,9 @@ class MergeSource:
         self._chunk_bytes = chunk_bytes
         self._raw_sizes = footer.raw_sizes
         self._kind = kind
-        positions = np.searchsorted(kept_ids, footer.file_ids).astype(np.int32)
-        is_kept = np.isin(footer.file_ids, kept_ids)
+        ids, _ = file_ids_of(store, footer)
+        positions = np.searchsorted(kept_ids, ids).astype(np.int32)
+        is_kept = np.isin(ids, kept_ids)
         self._positions = np.where(is_kept, positions, np.int32(-1))
         self._left = list(range(footer.regular_count))
         self.values = pa.array([], kind)
@@ -197,7 +199,7 @@ def merge_footers(
     kept_ids: np.ndarray | None = None,
 ) -> EncodedSegment:
     """Merge several segments whose footers were read; see `merge_segments`."""
-    all_ids = np.unique(np.concatenate([footer.file_ids for footer in footers]))
+    all_ids = np.unique(np.concatenate([file_ids_of(store, footer)[0] for footer in footers]))
     if kept_ids is not None:
         all_ids = np.intersect1d(all_ids, kept_ids)
     sources = merge_sources(store, footers, kind, all_ids)
@@ -258,30 +260,17 @@ def _full_end(store: Store, segments: Sequence[Segment], kind: pa.DataType) -> S
 
     Segments beyond the limits do not count: they would keep a level full at every commit.
     """
-    tail = _within(
-        _within(segments, size_of, COMMIT_BYTES), lambda segment: segment.weight, COMMIT_PAIRS
+    tail = end_within(
+        end_within(segments, size_of, COMMIT_BYTES), lambda segment: segment.weight, COMMIT_PAIRS
     )
     tail = due_end(tail)
     if not tail or not (pat.is_string(kind) or pat.is_binary(kind)):
         return tail
     # Due segments are read anyway; the length of their texts is only in their footers.
-    tail = _within(
+    tail = end_within(
         tail, lambda segment: int(open_segment(store, segment)[0].raw_sizes.sum()), COMMIT_RAW_BYTES
     )
     return due_end(tail)
-
-
-def _within(
-    segments: Sequence[Segment], measure: Callable[[Segment], int], limit: int
-) -> Sequence[Segment]:
-    """Return the longest end of a list that does not exceed a limit."""
-    length, total = 0, 0
-    for segment in reversed(segments):
-        total += measure(segment)
-        if total > limit:
-            break
-        length += 1
-    return segments[len(segments) - length :]
 
 
 def groups_to_merge(segments: Sequence[Segment]) -> list[list[Segment]]:

@@ -3,7 +3,8 @@
 A segment is one Parquet object of pairs (`value`, `file`), sorted by value and then by file, in row
 groups of `GROUP_ROWS`. `file` is a position in the segment's own table of file ids, which is also
 its coverage: all values of a file in that table are in the segment. NaN and null have a row group
-of their own at the end.
+of their own at the end. The ids of few files are in the footer. Those of many are between the last
+row group and the footer, in buckets that are read separately; see `lakebed.index.covered_files`.
 
 All parts of a segment are verified. The key contains the size of the object, and the size and the
 hash of its footer; the footer has a directory with the offset, the first and last value, and the
@@ -21,6 +22,7 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ import pyarrow.parquet as pq
 from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.index.covered_files import BUCKETS, counts_of, sums_of
 from lakebed.index.value_order import is_first
 from lakebed.model.layout import postings_folder, segment_key
 from lakebed.store.base import SeekableReader, Store
@@ -47,9 +50,14 @@ _BOUND_BYTES = 64  # of a text in the directory; longer ones are cut
 # Of a text in memory, if a segment of an earlier release does not record it.
 _GUESSED_BYTES = 64
 _HASH_BYTES = 16
+_HASH_TYPE = pa.binary(_HASH_BYTES)
+_ID_BYTES = 8
+_BUCKET_BYTES = 256  # what a bucket of ids takes in memory beside them
 _VERSION = "1"
-_FORMAT, _FILES, _DIRECTORY, _VALUES = (
-    f"lakebed.postings.{name}" for name in ("format", "files", "groups", "values")
+_VERSION_WITH_BUCKETS = "2"
+MANY_FILES = 4096  # from this number on, ids are apart from the footer
+_FORMAT, _FILES, _BUCKETS, _DIRECTORY, _VALUES = (
+    f"lakebed.postings.{name}" for name in ("format", "files", "buckets", "groups", "values")
 )
 _NAME = re.compile(
     r"[0-9]{10,18}-[0-9a-f]{32}-(?P<size>[0-9a-f]{1,12})-(?P<footer>[0-9a-f]{1,8})"
@@ -190,11 +198,17 @@ class SegmentWriter:
         ]
         if specials:
             self._write_group(pa.concat_tables(specials).combine_chunks(), is_special=True)
+        ids = self._file_ids.astype("<i8")
+        if len(ids) < MANY_FILES:
+            files = {_FORMAT: _VERSION, _FILES: _to_text(ids.tobytes())}
+        else:
+            files = {_FORMAT: _VERSION_WITH_BUCKETS, _BUCKETS: _to_text(_encode_buckets(ids))}
+            # Parquet finds row groups by their positions, and the footer from the end.
+            self._sink.data += ids.tobytes()
         footer_start = len(self._sink.data)
         self._writer.add_key_value_metadata(
             {
-                _FORMAT: _VERSION,
-                _FILES: _to_text(self._file_ids.astype("<i8").tobytes()),
+                **files,
                 _DIRECTORY: _to_text(_encode_directory(self._groups, kind)),
                 _VALUES: str(self._value_count),
             }
@@ -237,17 +251,36 @@ def _bound_type(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if pat.is_string(kind) else kind
 
 
-def _encode_directory(groups: Sequence[_Group], kind: pa.DataType) -> bytes:
-    table = pa.table(
-        {
-            "first": pa.array([group.first for group in groups], _bound_type(kind)),
-            "last": pa.array([group.last for group in groups], _bound_type(kind)),
-            "start": pa.array([group.start for group in groups], pa.int64()),
-            "size": pa.array([group.size for group in groups], pa.int64()),
-            "raw": pa.array([group.raw for group in groups], pa.int64()),
-            "hash": pa.array([group.hash for group in groups], pa.binary(_HASH_BYTES)),
-        }
+def _encode_buckets(ids: np.ndarray) -> bytes:
+    counts, sums = counts_of(ids), sums_of(ids)
+    pieces = np.split(ids, np.cumsum(counts)[:-1])
+    return _encode_table(
+        pa.table(
+            {
+                "count": pa.array(counts, pa.int64()),
+                **{f"sum_{lane}": pa.array(sums[:, lane], pa.uint64()) for lane in range(2)},
+                "hash": pa.array([_hash(piece.tobytes()) for piece in pieces], _HASH_TYPE),
+            }
+        )
     )
+
+
+def _encode_directory(groups: Sequence[_Group], kind: pa.DataType) -> bytes:
+    return _encode_table(
+        pa.table(
+            {
+                "first": pa.array([group.first for group in groups], _bound_type(kind)),
+                "last": pa.array([group.last for group in groups], _bound_type(kind)),
+                "start": pa.array([group.start for group in groups], pa.int64()),
+                "size": pa.array([group.size for group in groups], pa.int64()),
+                "raw": pa.array([group.raw for group in groups], pa.int64()),
+                "hash": pa.array([group.hash for group in groups], _HASH_TYPE),
+            }
+        )
+    )
+
+
+def _encode_table(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
@@ -260,6 +293,47 @@ def _to_text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+@dataclass(frozen=True)
+class CoveredFiles:
+    """The files that a segment covers, as its footer describes them.
+
+    Attributes:
+        count: Number of files.
+        ids: Their ids, ascending; None if they are stored apart from the footer.
+        start: Position of the stored ids in the object.
+        counts: Number of stored ids in each bucket.
+        hashes: Hash of the stored ids of each bucket.
+        stored_sums: Checksums of each bucket of stored ids.
+    """
+
+    count: int
+    ids: np.ndarray | None = None
+    start: int = 0
+    counts: np.ndarray | None = None
+    hashes: Sequence[bytes] = ()
+    stored_sums: np.ndarray | None = None
+
+    @cached_property
+    def sums(self) -> np.ndarray:
+        """The checksums of each bucket."""
+        if self.ids is not None:
+            return sums_of(self.ids)
+        assert self.stored_sums is not None  # it has the ids or the sums
+        return self.stored_sums
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """The position after the last id of each bucket."""
+        counts = counts_of(self.ids) if self.ids is not None else self.counts
+        assert counts is not None  # it has the ids or the counts
+        return np.cumsum(counts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size in memory."""
+        return 8 * self.count if self.ids is not None else 48 * BUCKETS
+
+
 @dataclass(frozen=True, slots=True)
 class Footer:
     """The verified footer of a segment.
@@ -268,7 +342,7 @@ class Footer:
         key: Key of the segment.
         size_bytes: Size of the object.
         kind: Type of the values.
-        file_ids: Ids of the covered files, ascending.
+        files: The covered files.
         groups: The directory: columns `first`, `last`, `start`, `size`, `raw`, `hash`; segments of
             earlier releases lack `raw`.
         value_count: Number of distinct values, without NaN and null.
@@ -281,7 +355,7 @@ class Footer:
     key: str
     size_bytes: int
     kind: pa.DataType
-    file_ids: np.ndarray
+    files: CoveredFiles
     groups: pa.Table
     value_count: int
     pair_count: int
@@ -374,7 +448,7 @@ def open_segment(store: Store, segment: Segment, *, is_fresh: bool = False) -> t
     if len(data) != size - start or _hash(tail).hex() != match["hash"]:
         raise _damaged(segment.key, "its footer is damaged")
     footer = _read_footer(segment.key, size, tail, data if is_small else None)
-    held_bytes = len(data) + 8 * len(footer.file_ids) + footer.groups.nbytes
+    held_bytes = len(data) + footer.files.size_bytes + footer.groups.nbytes
     PROCESS_CACHE.hold(name, footer, size_bytes=held_bytes)
     return footer, 1
 
@@ -398,18 +472,22 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
     try:
         metadata = pq.read_metadata(pa.BufferReader(tail))
         texts = {name.decode(): text for name, text in (metadata.metadata or {}).items()}
-        if texts.get(_FORMAT) != _VERSION.encode():
-            raise _damaged(key, "it has a format that this release does not know")
-        ids = np.frombuffer(base64.b64decode(texts[_FILES], validate=True), dtype="<i8")
-        with pa.ipc.open_stream(base64.b64decode(texts[_DIRECTORY], validate=True)) as stream:
-            groups = stream.read_all().combine_chunks()
+        groups = _decode_table(texts[_DIRECTORY])
+        match texts.get(_FORMAT, b"").decode():
+            case version if version == _VERSION:
+                ids = np.frombuffer(base64.b64decode(texts[_FILES], validate=True), dtype="<i8")
+                files = CoveredFiles(count=len(ids), ids=ids.astype(np.int64))
+            case version if version == _VERSION_WITH_BUCKETS:
+                files = _read_buckets(_decode_table(texts[_BUCKETS]), groups, size - len(tail))
+            case _:
+                raise _damaged(key, "it has a format that this release does not know")
         kind = metadata.schema.to_arrow_schema().field("value").type
-        _check_counts(metadata, len(ids))
+        _check_counts(metadata, files.count)
         return Footer(
             key=key,
             size_bytes=size,
             kind=kind,
-            file_ids=ids.astype(np.int64),
+            files=files,
             groups=groups,
             value_count=int(texts[_VALUES]),
             pair_count=metadata.num_rows,
@@ -419,6 +497,34 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
         )
     except (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError) as exc:
         raise _damaged(key, exc) from exc
+
+
+def _decode_table(text: bytes) -> pa.Table:
+    with pa.ipc.open_stream(base64.b64decode(text, validate=True)) as stream:
+        return stream.read_all().combine_chunks()
+
+
+def _read_buckets(table: pa.Table, groups: pa.Table, end: int) -> CoveredFiles:
+    """Return the covered files of a segment whose ids are stored before its footer.
+
+    Raises:
+        ValueError: The numbers of ids do not fit into the object.
+    """
+    counts = table.column("count").to_numpy()
+    last = groups.slice(max(0, groups.num_rows - 1))
+    room = end - sum(last.column("start").to_pylist() + last.column("size").to_pylist())
+    is_possible = len(counts) == BUCKETS and counts.min() >= 0 and counts.max() <= room
+    count = int(counts.sum()) if is_possible else -1
+    if not 0 <= _ID_BYTES * count <= room:
+        message = f"the ids of its files do not fit into the {room:,} bytes before its footer"
+        raise ValueError(message)
+    return CoveredFiles(
+        count=count,
+        start=end - _ID_BYTES * count,
+        counts=counts,
+        hashes=table.column("hash").to_pylist(),
+        stored_sums=np.column_stack([table.column(f"sum_{lane}").to_numpy() for lane in range(2)]),
+    )
 
 
 def _check_counts(metadata: pq.FileMetaData, file_count: int) -> None:
@@ -451,6 +557,112 @@ class _Pieces(SeekableReader):
         chunk = bytes(data[self.position - start :][: size if size >= 0 else None])
         self.position += len(chunk)
         return chunk
+
+
+def file_ids_of(store: Store, footer: Footer, *, is_fresh: bool = False) -> tuple[np.ndarray, int]:
+    """Return the ids of the files that a segment covers, ascending, and the number of requests.
+
+    Args:
+        store: The store that holds the segment.
+        footer: Footer of the segment.
+        is_fresh: Read them from the store even if they are cached.
+
+    Raises:
+        CorruptMetadataError: The object is missing or damaged.
+
+    Cost:
+        One GET if the ids are stored apart from the footer, unless the process has read them.
+    """
+    return file_ids_in(store, footer, range(BUCKETS), is_fresh=is_fresh)
+
+
+def file_ids_in(
+    store: Store, footer: Footer, buckets: Sequence[int], *, is_fresh: bool = False
+) -> tuple[np.ndarray, int]:
+    """Return the ids of covered files, at least of those in some buckets, and the requests.
+
+    Args:
+        store: The store that holds the segment.
+        footer: Footer of the segment.
+        buckets: Numbers of buckets, ascending.
+        is_fresh: Read them from the store even if they are cached.
+
+    Raises:
+        CorruptMetadataError: The object is missing or damaged.
+
+    Cost:
+        One GET for each set of buckets that are close together, unless the process has read them.
+    """
+    if footer.files.ids is not None:
+        return footer.files.ids, 0
+    pieces, requests = _read_ids(store, footer, buckets, is_fresh=is_fresh)
+    return np.concatenate([np.zeros(0, np.int64), *pieces]), requests
+
+
+def file_ids_at(store: Store, footer: Footer, positions: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the ids of the files at some positions, and the number of requests.
+
+    Args:
+        store: The store that holds the segment.
+        footer: Footer of the segment.
+        positions: Positions of covered files, ascending.
+
+    Raises:
+        CorruptMetadataError: The object is missing or damaged.
+
+    Cost:
+        As `file_ids_in`, for the buckets of these files.
+    """
+    if footer.files.ids is not None:
+        return footer.files.ids[positions], 0
+    ends = footer.files.ends
+    buckets = np.unique(np.searchsorted(ends, positions, side="right"))
+    pieces, requests = _read_ids(store, footer, buckets.tolist())
+    known = np.concatenate([np.zeros(0, np.int64), *pieces])
+    # The buckets stand one behind the other in `known`, without those that were not read.
+    lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+    places = np.searchsorted(buckets, np.searchsorted(ends, positions, side="right"))
+    return known[starts[places] + positions - (ends[buckets] - lengths)[places]], requests
+
+
+def _read_ids(
+    store: Store, footer: Footer, buckets: Sequence[int], *, is_fresh: bool = False
+) -> tuple[list[np.ndarray], int]:
+    """Return the stored ids of some buckets, and the number of requests."""
+    files = footer.files
+    assert files.counts is not None  # the ids are not in the footer
+    sizes = files.counts * _ID_BYTES
+    starts = files.start + files.ends * _ID_BYTES - sizes
+    known: dict[int, np.ndarray] = {}
+    for bucket in buckets:
+        held = PROCESS_CACHE.find(_name_of_ids(store, footer, bucket), np.ndarray)
+        if held is not None and not is_fresh:
+            known[bucket] = held
+    requests = 0
+    missing = [bucket for bucket in buckets if bucket not in known]
+    for span in _near(missing, starts, sizes):
+        begin, end = int(starts[span[0]]), int(starts[span[-1]] + sizes[span[-1]])
+        if footer.held is not None:
+            data = memoryview(footer.held)[begin:end]
+        else:
+            data = memoryview(_fetch(store, footer.key, begin, end - begin))
+            requests += 1
+        for bucket in span:
+            offset = int(starts[bucket]) - begin
+            piece = data[offset : offset + int(sizes[bucket])]
+            if _hash(piece) != files.hashes[bucket]:
+                raise _damaged(footer.key, f"the ids of its files are damaged (bucket {bucket})")
+            ids = np.frombuffer(bytes(piece), dtype="<i8").astype(np.int64, copy=False)
+            known[bucket] = ids
+            PROCESS_CACHE.hold(
+                _name_of_ids(store, footer, bucket), ids, size_bytes=len(piece) + _BUCKET_BYTES
+            )
+    return [known[bucket] for bucket in buckets], requests
+
+
+def _name_of_ids(store: Store, footer: Footer, bucket: int) -> tuple[str, ...]:
+    return ("ids", store.cache_name, footer.key, str(bucket))
 
 
 def read_groups(store: Store, footer: Footer, numbers: Sequence[int]) -> tuple[pa.Table, int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakebed.errors import CorruptMetadataError
+from lakebed.index.covered_files import LiveIds
 from lakebed.index.kartothek_file import IndexFile, read_index_file
 from lakebed.index.lookup import MAX_LOOKUP_BYTES, Lookup, lookup
 from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
@@ -117,6 +118,7 @@ def ask(
     questions: Sequence[Question],
     types: Mapping[str, Type],
     max_bytes: int,
+    live: LiveIds,
 ) -> Answers:
     """Look questions up in the indices.
 
@@ -129,6 +131,7 @@ def ask(
             postings, no file is covered.
         types: Types of these columns.
         max_bytes: Limit for postings in memory, for a question that does not name values.
+        live: The live files of the state.
 
     Cost:
         The cost of `lookup` for each question; questions run in parallel.
@@ -148,6 +151,7 @@ def ask(
             postings.get(column, ()),
             question,
             types[column],
+            live=live,
             max_bytes=limit,
             on_damage=note,
         )

@@ -223,7 +223,7 @@ class ScanPlan(Scan):
         asked = "" if self.predicate == TRUE else f" for {cut(str(self.predicate))}"
         return (
             f"<Plan of {self.layout.name!r} version {self.version}{asked}: "
-            f"{len(self.files):,} of {counted(len(self.state.labels), 'file')}>"
+            f"{len(self.files):,} of {counted(self.state.live.count, 'file')}>"
         )
 
     def _repr_html_(self) -> str:
@@ -240,7 +240,7 @@ class ScanPlan(Scan):
             dataset=self.layout.name,
             version=self.version,
             predicate=str(self.predicate) if self.predicate != TRUE else "everything",
-            file_count=len(self.state.labels),
+            file_count=self.state.live.count,
             kept=len(self.files),
             dropped_by_partition=account.dropped_by_partition,
             dropped_by_schema=account.dropped_by_schema,

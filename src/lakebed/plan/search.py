@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakebed.index.covered_files import LiveIds
 from lakebed.index.kartothek_file import FILE_REQUESTS, IndexFile
 from lakebed.index.segment import is_small
 from lakebed.model.arrow_types import type_to_arrow
@@ -69,12 +70,7 @@ def plan(
         segment of the file table, eight at a time, and a few for an index, unless the process has
         read them before. Without a store no request.
     """
-    search = Search(state, predicate)
-    search.ask_partitions()
-    if store is not None:
-        search.ask_indices(store, only_for_values=True)
-        search.ask_statistics(store)
-        search.ask_indices(store)
+    search = _search(state, predicate, store)
     return ScanPlan(
         layout=state.layout,
         files=search.files(),
@@ -85,6 +81,45 @@ def plan(
         requests=requests + search.requests,
         account=search.account(),
     )
+
+
+def _search(state: State, predicate: Predicate, store: Store | None) -> Search:
+    search = Search(state, predicate)
+    search.ask_partitions()
+    if store is not None:
+        search.ask_indices(store, only_for_values=True)
+        search.ask_statistics(store)
+        search.ask_indices(store)
+    return search
+
+
+def count_known_rows(state: State, predicate: Predicate, store: Store) -> tuple[int, Scan]:
+    """Count the rows of the files whose rows all match, from the file table.
+
+    Args:
+        state: The version to read.
+        predicate: A predicate bound to the columns of the dataset.
+        store: The store that holds the file table and the indices.
+
+    Returns:
+        The number, and the plan of the files that remain to be counted.
+
+    Raises:
+        CorruptMetadataError: The directory of a remaining file does not fit the schema.
+
+    Cost:
+        As `plan`, and one GET for each segment of the file table, which is not read if that would
+        be more work than opening the files. A file whose rows are known gets no object.
+    """
+    search = _search(state, predicate, store)
+    known = search.take_known_rows(store)
+    remaining = Scan(
+        layout=state.layout,
+        files=search.files(),
+        residual=search.residual(),
+        file_table=state.lists.files,
+    )
+    return known, remaining
 
 
 class Search:
@@ -104,7 +139,7 @@ class Search:
         self._conditions = conjuncts(predicate)
         self._paths = Paths(state)
         self._groups: list[_Group] = []
-        self._live_count = len(state.labels)
+        self._live_count = state.live.count
         self._dropped = {"partition": 0, "schema": 0, "statistics": 0, "index": 0}
         self._statistics_segments = 0
         self._indices: dict[str, int] = {}
@@ -235,17 +270,18 @@ class Search:
 
     def _look_up(self, store: Store, asked: list[indices.Question], max_bytes: int) -> None:
         state = self._state
+        labels_of = [self._labels_at(group.positions) for group in self._groups]
+        ids_of = [file_ids(labels) for labels in labels_of]
         answers = indices.ask(
             store,
             state.lists.postings,
             asked,
             state.layout.predicate_types,
             max_bytes // len(asked),
+            self._live_files(ids_of),
         )
         self._note_answers(asked, answers)
-        for group in self._groups:
-            labels = self._labels_at(group.positions)
-            ids = file_ids(labels)
+        for group, labels, ids in zip(self._groups, labels_of, ids_of, strict=True):
             known = set(group.open_leaves())
             for question in asked:
                 may = answers.may(question, ids)
@@ -256,6 +292,16 @@ class Search:
                 for leaf in known.intersection(question):
                     group.learn(leaf, Evidence(may, np.zeros(len(may), dtype=bool)))
         self._narrow("index")
+
+    def _live_files(self, ids_of: Sequence[np.ndarray]) -> LiveIds:
+        """Return the live files, of which the candidates have the ids of the groups."""
+        candidates = _own(np.concatenate(ids_of))
+
+        def all_ids() -> np.ndarray:
+            is_all = self._file_count == self._live_count
+            return candidates if is_all else _own(file_ids(self._paths.labels))
+
+        return LiveIds(candidates, all_ids)
 
     def _note_answers(self, asked: list[indices.Question], answers: indices.Answers) -> None:
         """Record the questions for the explanation, and the segments without an answer."""
@@ -325,6 +371,36 @@ class Search:
 
     def _ignore(self, reason: str) -> None:
         self._ignored[reason] = None
+
+    def take_known_rows(self, store: Store) -> int:
+        """Drop the files whose rows all match and whose number is known; return their number.
+
+        The file table is not read if that would be more work than opening the files.
+        """
+        whole = [~group.is_filtered() for group in self._groups]
+        unknown = [
+            is_whole & (group.row_counts == _UNKNOWN)
+            for group, is_whole in zip(self._groups, whole, strict=True)
+        ]
+        count = sum(int(np.count_nonzero(is_unknown)) for is_unknown in unknown)
+        segments = self._state.lists.files
+        if facts_take_less(segments, count):
+            positions = [
+                group.positions[is_unknown]
+                for group, is_unknown in zip(self._groups, unknown, strict=True)
+            ]
+            labels = self._labels_at(np.concatenate(positions))
+            rows = file_table.find(store, segments, labels, {}).row_count
+            found, start = rows.fill_null(_UNKNOWN).to_numpy(), 0
+            for group, is_unknown in zip(self._groups, unknown, strict=True):
+                end = start + int(np.count_nonzero(is_unknown))
+                group.row_counts = group.row_counts.copy()
+                group.row_counts[is_unknown] = found[start:end]
+                start = end
+        return sum(
+            group.take_rows(is_whole & (group.row_counts != _UNKNOWN))
+            for group, is_whole in zip(self._groups, whole, strict=True)
+        )
 
     def residual(self) -> Predicate | None:
         """Return the filter for files that may have rows outside the view; None if there are none.
@@ -492,9 +568,18 @@ class _Group:
             condition = self.question.conditions[number]
             may &= self._may(condition)
             self.surely[number] = self.surely[number] | self._surely(condition)
-        self.positions, self.row_counts = self.positions[may], self.row_counts[may]
-        self.surely = [is_met[may] for is_met in self.surely]
-        self.evidence = {leaf: evidence.of(may) for leaf, evidence in self.evidence.items()}
+        self._keep(may)
+
+    def take_rows(self, chosen: np.ndarray) -> int:
+        """Drop some files, and return the number of their rows."""
+        row_count = int(self.row_counts[chosen].sum())
+        self._keep(~chosen)
+        return row_count
+
+    def _keep(self, chosen: np.ndarray) -> None:
+        self.positions, self.row_counts = self.positions[chosen], self.row_counts[chosen]
+        self.surely = [is_met[chosen] for is_met in self.surely]
+        self.evidence = {leaf: evidence.of(chosen) for leaf, evidence in self.evidence.items()}
 
     def _may(self, predicate: Predicate) -> np.ndarray:
         return self._truth(predicate, lambda evidence: evidence.may)
@@ -553,6 +638,11 @@ class _Budget:
         self.left -= needed
         self._opened.update(columns)
         return True
+
+
+def _own(ids: np.ndarray) -> np.ndarray:
+    """Return the ids of files of ours, ascending; files of other tools have none."""
+    return np.unique(ids[ids >= 0])
 
 
 def _less_work(count: int) -> str:

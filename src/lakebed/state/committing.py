@@ -46,7 +46,7 @@ from lakebed.state.reservation import LEASE
 from lakebed.state.scope import RunFiles, Scope
 from lakebed.state.state import Change, State, adopt, apply
 from lakebed.store.base import Store, StoredObject, delete_or_leave
-from lakebed.store.segments import EncodedSegment, Segment, compact
+from lakebed.store.segments import EncodedSegment, Segment, compact, due_end
 
 _log = logging.getLogger(__name__)
 
@@ -411,7 +411,7 @@ def _with_segments(
         store.put(segment.key, data)
 
     lists = state.lists
-    first = Segment.new(history.folder(state.name), len(entries), history.SUFFIX)
+    first = history.new_segment(state.name, entries)
     put(first, history.encode(entries))
     noted = runs.to_note(store, lists, entries)
     lists = replace(lists, history=(*lists.history, first))
@@ -478,7 +478,8 @@ def merged_ends(store: Store, state: State, written: list[str]) -> Lists:
             merged = Segment.new(codec.folder(state.name), weight, codec.SUFFIX)
             return EncodedSegment(merged, data)
 
-        return compact(store, segments, merge, written)
+        find_due = history.find_due if name == HISTORY else due_end
+        return compact(store, segments, merge, written, find_due=find_due)
 
     lists = {name: merged_end(name, segments) for name, segments in state.lists.items()}
     return Lists.by_name(lists)

@@ -237,9 +237,26 @@ class _Since:
         """Return those partitions whose rows may differ: a compaction leaves rows unchanged."""
         return self._touched(minds_compactions=False)
 
+    @cached_property
+    def is_recorded(self) -> bool:
+        """Return whether the entries hold all changes, because no other tool has made any.
+
+        Then nothing needs the labels of all files: the entries lead from the one state to the other.
+        """
+        by_others = any(entry.operation == FOREIGN for entry in self.entries)
+        return not (by_others or self.state.is_changed_by_others or self.now.is_changed_by_others)
+
     def _touched(self, *, minds_compactions: bool) -> dict[str, Entry | None]:
         if not self.entries and self.state.labels == self.now.labels:
             return {}
+        if self.is_recorded:
+            # A compaction only moves rows that the state had, or that an entry before it added.
+            return {
+                partition_of_label(label): entry
+                for entry in self.entries
+                if minds_compactions or entry.operation != "compact"
+                for label in (*entry.removed, *entry.added)
+            }
         touched: dict[str, Entry | None] = {}
         live = set(self.state.labels)
         for entry in self.entries:
@@ -415,14 +432,26 @@ def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | N
 
     A file that went and came back holds the same rows, because files are immutable.
     """
-    before, labels = since.state.labels, since.now.labels
-    new = () if before == labels else set(labels).difference(before)
-    wrong = {*scope.needed.difference(labels), *filter(scope.misses, new)}
+    lost, new = _lost_and_new(scope.needed, since)
+    wrong = {*lost, *filter(scope.misses, new)}
     touched: dict[str, Entry | None] = {partition_of_label(label): None for label in wrong}
     for entry in since.entries:
         for label in wrong.intersection((*entry.added, *entry.removed)):
             touched[partition_of_label(label)] = entry
     return touched
+
+
+def _lost_and_new(needed: frozenset[str], since: _Since) -> tuple[frozenset[str], Collection[str]]:
+    """Return the needed files that are no longer live, and all files that are live since the state."""
+    if since.is_recorded:
+        lost = set[str]()
+        for entry in since.entries:
+            lost.update(needed.intersection(entry.removed))
+            lost.difference_update(entry.added)
+        return frozenset(lost), history.net_labels(since.entries)[0]
+    before, labels = since.state.labels, since.now.labels
+    new = () if before == labels else set(labels).difference(before)
+    return needed.difference(labels), new
 
 
 def _check_run(read: Read, scope: RunFiles, since: _Since, change: Change) -> None:

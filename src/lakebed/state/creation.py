@@ -35,7 +35,9 @@ from lakebed.state.state import CREATION, State, digest_of
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
-_SUFFIX = f".first{history.SUFFIX}"
+_FIRST = ".first"  # in the name of the first segment of the history
+_SUFFIX = f"{_FIRST}{history.SUFFIX}"
+_SUFFIXES = (_SUFFIX, f"{_FIRST}{history.PLAIN_SUFFIX}")
 
 
 def first_state(
@@ -79,7 +81,7 @@ def _first_segment(state: State) -> Segment:
 
 def is_of_a_namesake(key: str, state: State) -> bool:
     """Return whether a key is the first segment of another dataset, whose head may still come."""
-    is_first = key.startswith(f"{Folder.HISTORY.of(state.name)}/") and key.endswith(_SUFFIX)
+    is_first = key.startswith(f"{Folder.HISTORY.of(state.name)}/") and key.endswith(_SUFFIXES)
     return is_first and not key.startswith(_begin_of(state))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,12 +14,19 @@ from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.state.caught import Caught
+from lakebed.state.packed import pack, unpack
 from lakebed.store.base import Store, StoredObject
-from lakebed.store.segments import Segment, read_segment
+from lakebed.store.segments import Segment, due_end, end_within, read_segment
 
 _LOSS = "The current version is not affected; older versions and the check for conflicts are."
 
-SUFFIX = ".json"
+SUFFIX = ".json.zst"
+PLAIN_SUFFIX = ".json"  # of segments of early releases, which are not compressed
+# Weight of the segments that a commit merges, together: about a megabyte. A heavier segment stays
+# as it is, so a commit after a load of a million files does not write their labels again.
+MOST_MERGED = 2**16
+# Weight of the segments that a compaction merges, together: a third of the largest document.
+MOST_COMPACTED = 2**22
 
 
 def folder(dataset: str) -> str:
@@ -94,9 +101,32 @@ class PastState:
     entry: Entry
 
 
+def weight_of(entries: Iterable[Entry]) -> int:
+    """Return the weight of a segment: the number of its entries and of the labels in them."""
+    return sum(1 + len(entry.added) + len(entry.removed) + len(entry.carried) for entry in entries)
+
+
+def new_segment(dataset: str, entries: Sequence[Entry]) -> Segment:
+    """Return a new segment for some entries of a dataset."""
+    return Segment.new(folder(dataset), weight_of(entries), SUFFIX)
+
+
+def find_due(segments: Sequence[Segment]) -> Sequence[Segment]:
+    """Return the segments at the end of a list that a commit merges; empty if no level is full.
+
+    Segments of early releases are not merged. They are weighed by their commits alone, and a light
+    one may hold a million labels.
+    """
+
+    def size(segment: Segment) -> int:
+        return segment.weight if segment.key.endswith(SUFFIX) else MOST_MERGED + 1
+
+    return due_end(end_within(segments, size, MOST_MERGED))
+
+
 def encode(entries: Sequence[Entry]) -> bytes:
     """Return the bytes of a segment."""
-    return msgspec.json.encode({"entries": entries})
+    return pack({"entries": entries}, level=1)
 
 
 class _Document(msgspec.Struct):
@@ -116,21 +146,31 @@ def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple
     Raises:
         CorruptMetadataError: The segment is truncated or malformed.
     """
+    what = f"History {key!r}"
+    is_packed = key.endswith(SUFFIX)
+    document = unpack(data, _Document, what, _LOSS) if is_packed else _read_plain(data, what)
+    entries = document.entries
+    if not entries or entries[-1].stored_at is not None:
+        return entries
+    return (*entries[:-1], msgspec.structs.replace(entries[-1], stored_at=stored_at))
+
+
+def _read_plain(data: bytes, what: str) -> _Document:
+    """Read a segment of an early release, which is not compressed."""
     try:
-        entries = msgspec.json.decode(data, type=_Document).entries
-        if not entries or entries[-1].stored_at is not None:
-            return entries
-        return (*entries[:-1], msgspec.structs.replace(entries[-1], stored_at=stored_at))
+        return msgspec.json.decode(data, type=_Document)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise CorruptMetadataError(
-            f"History {key!r} cannot be read: {exc}.",
-            hint=_LOSS,
-        ) from exc
+        raise CorruptMetadataError(f"{what} cannot be read: {exc}.", hint=_LOSS) from exc
 
 
 def merge(parts: Sequence[StoredObject]) -> bytes:
     """Merge several segments into one, with the time when the storage stored each."""
-    return encode([entry for part in parts for entry in _entries_in(part)])
+    return encode(joined(parts))
+
+
+def joined(parts: Iterable[StoredObject]) -> tuple[Entry, ...]:
+    """Return the entries of several segments, with the time when the storage stored each."""
+    return tuple(entry for part in parts for entry in _entries_in(part))
 
 
 def _entries_in(segment: StoredObject) -> tuple[Entry, ...]:

@@ -127,10 +127,12 @@ def kept_up(
     texts = text_type(after.descriptor)
     has_same_schema = after.descriptor.schema == before.descriptor.schema
     columns = [
-        column for column in after.descriptor.index if column in before.indices or not before.labels
+        column
+        for column in after.descriptor.index
+        if column in before.indices or not before.live.count
     ]
     is_parquet = after.descriptor.format == "parquet"
-    if not (columns and after.labels and texts and has_same_schema and is_parquet):
+    if not (columns and after.live.count and texts and has_same_schema and is_parquet):
         return {}
     added, removed = net_labels(entries)
     ids = file_ids(added)
@@ -162,7 +164,7 @@ def _extended(store: Store, step: _Step, column: str, texts: pa.DataType) -> byt
     segments = _new_segments(step, column)
     try:
         base: IndexFile | None = None
-        if step.before.labels:
+        if step.before.live.count:
             base, _ = read_index_file(
                 store,
                 step.before.name,

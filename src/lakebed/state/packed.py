@@ -20,9 +20,16 @@ _MAX_RATIO = 2**15  # a block of zstd takes at least four bytes, and holds at mo
 _T = TypeVar("_T")
 
 
-def pack(document: object) -> bytes:
-    """Return the bytes of a document."""
-    return zstandard.ZstdCompressor(write_checksum=True).compress(msgspec.json.encode(document))
+def pack(document: object, *, level: int = 3) -> bytes:
+    """Return the bytes of a document.
+
+    Args:
+        document: The value that JSON represents.
+        level: Level of zstd. Level 1 is best for labels: half of each is unpredictable digits, in
+            which higher levels search in vain.
+    """
+    compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
+    return compressor.compress(msgspec.json.encode(document))
 
 
 def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:

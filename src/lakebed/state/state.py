@@ -26,6 +26,7 @@ from lakebed.model.lineage import Lineage
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists
+from lakebed.state.live import Listed, Live
 from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
 
@@ -371,6 +372,11 @@ class State:
         """Keys of all side objects that the head names."""
         return (*self.lists.keys, *self.indices.values())
 
+    @property
+    def live(self) -> Live:
+        """The live files, for callers that do not need all labels."""
+        return Listed(self.labels)
+
     def directories(self) -> Mapping[str, Sequence[str]]:
         """Return the labels by directory, in order of first appearance.
 
@@ -461,9 +467,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         change: The change, already checked for conflicts.
         now: The current time, aware; the time of the last commit is used if that is later.
     """
-    # An append need not iterate over a million files.
-    takes_out = not isinstance(change.scope, Nothing)
-    removed = tuple(filter(change.scope.removes, state.labels)) if takes_out else ()
+    removed = state.live.removed_by(change.scope)
     gone = frozenset(removed)
     kept = (label for label in state.labels if label not in gone) if gone else state.labels
     labels = (*kept, *change.added)
@@ -557,6 +561,23 @@ def _by_directory(labels: tuple[str, ...]) -> dict[str, list[str]]:
 def digest_of(labels: tuple[str, ...]) -> str:
     """Return a digest of the labels in their order."""
     return hashlib.blake2b("\n".join(labels).encode(), digest_size=16).hexdigest()
+
+
+def new_labels(before: Sequence[str], after: Sequence[str]) -> frozenset[str]:
+    """Return the labels of a later state that an earlier one lacks.
+
+    Commits keep the labels in order and add new ones at the end. So one pass finds them, without a
+    set of all labels. If another tool has changed the order, labels of both states are among them,
+    and so are files that were removed and restored.
+
+    >>> new_labels(["a", "b", "c"], ["a", "c", "d"]) == {"d"}
+    True
+    """
+    position = 0
+    for label in before:
+        if position < len(after) and after[position] == label:
+            position += 1
+    return frozenset(after[position:])
 
 
 def is_one_dataset(one: State, other: State) -> bool:

@@ -449,8 +449,8 @@ class Transaction:
         """Delete the gathered files; return whether other commits removed some of their originals."""
         self._beside = None
         self.discard(gathered.written, keys=self._segments)
-        live = read_head(self._store, self._base.name).state.labels
-        return not gathered.labels.issubset(live)
+        live = read_head(self._store, self._base.name).state.live
+        return live.holding(gathered.labels) != gathered.labels
 
     def _commit_beside(
         self,

@@ -121,6 +121,25 @@ def due_end(segments: Sequence[Segment]) -> Sequence[Segment]:
     return segments[len(segments) - count_to_merge(segments) :]
 
 
+def end_within(
+    segments: Sequence[Segment], measure: Callable[[Segment], int], limit: int
+) -> Sequence[Segment]:
+    """Return the longest end of a list that does not exceed a limit.
+
+    Args:
+        segments: The list of segments.
+        measure: Function that returns the part of the limit that a segment takes.
+        limit: Limit for all segments of the end together.
+    """
+    length, total = 0, 0
+    for segment in reversed(segments):
+        total += measure(segment)
+        if total > limit:
+            break
+        length += 1
+    return segments[len(segments) - length :]
+
+
 def compact(
     store: Store,
     segments: Sequence[Segment],

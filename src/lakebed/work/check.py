@@ -217,7 +217,7 @@ def check(
     return CheckReport(
         dataset=dataset,
         version=head.state.version,
-        file_count=len(head.state.labels),
+        file_count=head.state.live.count,
         is_deep=is_deep,
         findings=tuple(
             sorted(findings, key=lambda finding: (order.index(finding.severity), finding.key))
@@ -619,6 +619,7 @@ def _trouble_of_postings(store: Store, segment: Segment, *, is_deep: bool) -> st
         if is_deep:
             for number in range(footer.groups.num_rows):
                 index_segment.read_groups(store, footer, [number])
+            index_segment.file_ids_of(store, footer, is_fresh=True)
     except CorruptMetadataError as exc:
         return exc.message
     return ""

@@ -336,7 +336,7 @@ class CommitStream:
     def _check_kept(self, version: int, labels: Sequence[str]) -> None:
         """Check that no cleanup has given up any of some files of a version."""
         state = self.state
-        if is_readable(state, version) or frozenset(labels) <= frozenset(state.labels):
+        if is_readable(state, version) or state.live.holding(labels) == frozenset(labels):
             return
         if self._kept.issuperset(labels):
             return

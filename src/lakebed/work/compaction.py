@@ -509,12 +509,13 @@ class _Attempt:
         ) as transaction:
             base = transaction.base
             job = self._job(transaction)
-            live = frozenset(base.labels)
+            known = frozenset(label for unit in units for label in unit.labels)
+            live = base.live.holding(known)
             lost = [unit for unit in units if not unit.labels <= live]
             shares = self._rewrite(job, [unit for unit in units if unit.labels <= live], base)
             transaction.add(*(share.written for share in shares))
             # Leave out units whose files others have removed since, and commit the others now.
-            removed = live - frozenset(read_head(self.store, self.name).state.labels)
+            removed = live - read_head(self.store, self.name).state.live.holding(live)
             parts = [share.without(removed) for share in shares]
             transaction.leave_out(frozenset().union(*(doomed for _, _, doomed in parts)))
             shares = [share for share, _, _ in parts]

@@ -19,7 +19,7 @@ from lakebed.plan.search import plan
 from lakebed.state import runs
 from lakebed.state.after import Gathered, Pending
 from lakebed.state.reader import read_own_head
-from lakebed.state.scope import Nothing, RunFiles, Scope
+from lakebed.state.scope import RunFiles, Scope
 from lakebed.state.state import State, is_one_dataset
 from lakebed.state.written import joined
 from lakebed.store.base import Store
@@ -86,19 +86,11 @@ def _known_scope(store: Store, now: State, scope: Scope) -> Scope:
 
 def _scattered(now: State, pending: Pending, scope: Scope) -> frozenset[str]:
     """Return the remaining files that would share a partition or a directory with other files."""
-    removed = (
-        frozenset[str]()
-        if isinstance(scope, Nothing)
-        else frozenset(filter(scope.removes, now.labels))
-    )
+    removed = frozenset(now.live.removed_by(scope))
     new = _directories(pending.written.labels)
     left = _directories(removed)
     touched = new.keys() | left.keys()
-    kept = [
-        label
-        for label in now.labels
-        if label not in removed and partition_of_label(label) in touched
-    ]
+    kept = [label for label in now.live.of(touched) if label not in removed]
     scattered = {
         partition
         for partition, homes in _directories(kept).items()

@@ -44,7 +44,7 @@ from lakebed.index.postings_writer import (
     keys_of_postings,
     merge_segments,
 )
-from lakebed.index.segment import Footer, open_segment
+from lakebed.index.segment import Footer, file_ids_of, open_segment
 from lakebed.index.value_order import rank
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
@@ -175,7 +175,7 @@ def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
             column=column,
             segment_count=len(state.lists.postings.get(column, ())),
             size_bytes=coverage.size_bytes,
-            file_count=len(state.labels),
+            file_count=state.live.count,
             covered_count=covered,
             indexed_count=len(coverage.file_ids),
             value_count=values,
@@ -210,18 +210,18 @@ class _Coverage:
 
 
 def _read_coverage(store: Store, segments: Sequence[Segment]) -> _Coverage:
-    def read(segment: Segment) -> Footer | str:
+    def read(segment: Segment) -> tuple[Footer, np.ndarray] | str:
         try:
-            return open_segment(store, segment)[0]
+            footer, _ = open_segment(store, segment)
+            return footer, file_ids_of(store, footer)[0]
         except CorruptMetadataError as exc:
             return exc.message
 
     answers = list(at_once(read, segments, _THREADS))
-    footers = [answer for answer in answers if isinstance(answer, Footer)]
+    known = [answer for answer in answers if not isinstance(answer, str)]
+    footers = [footer for footer, _ in known]
     return _Coverage(
-        file_ids=np.unique(
-            np.concatenate([np.zeros(0, np.int64), *(footer.file_ids for footer in footers)])
-        ),
+        file_ids=np.unique(np.concatenate([np.zeros(0, np.int64), *(ids for _, ids in known)])),
         value_count=sum(footer.value_count for footer in footers),
         pair_count=sum(footer.pair_count for footer in footers),
         regular_pair_count=sum(footer.regular_pair_count for footer in footers),
@@ -340,8 +340,8 @@ def _index_by_path(state: State, column: str) -> InvertedIndex:
         column=column,
         segment_count=0,
         size_bytes=0,
-        file_count=len(state.labels),
-        covered_count=len(state.labels),
+        file_count=state.live.count,
+        covered_count=state.live.count,
         indexed_count=0,
         value_count=len(
             {state.layout.directory_values(directory)[column] for directory in state.directories()}

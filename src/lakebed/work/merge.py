@@ -61,7 +61,7 @@ from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.runs import MERGE
 from lakebed.state.scope import MergedFiles, Unchanged
-from lakebed.state.state import Change, State
+from lakebed.state.state import Change, State, new_labels
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store, delete_or_leave
@@ -336,14 +336,15 @@ class _Outcome:
         results: Summaries of the inspected files, by label.
         changes: The changes in full, by label, if this process has found them.
         is_matched: For each row of the data, whether it matches an entity.
-        known: Labels of the files that were inspected, or need not be.
+        new: Labels of the files that others have added since the base, and that were inspected
+            or need not be.
     """
 
     def __init__(self, row_count: int) -> None:
         self.results: dict[str, _Inspected] = {}
         self.changes: dict[str, FileChanges] = {}
         self.is_matched = np.zeros(row_count, dtype=bool)
-        self.known: frozenset[str] = frozenset()
+        self.new: frozenset[str] = frozenset()
         self._kept_count = 0
 
     def keep(self, changes: FileChanges) -> None:
@@ -410,8 +411,11 @@ class _Merge:
         written: list[Written] = []
         # Concurrent appends may continue: inspect their files too, until a commit has a chance.
         for _ in range(_CATCHING_UP):
-            files = [f for f in self._candidates(state, predicate) if f.label not in outcome.known]
-            outcome.known |= frozenset(state.labels)
+            files: Sequence[DataFile] = self._candidates(state, predicate)
+            if state is not base:
+                late = new_labels(base.labels, state.labels) - outcome.new
+                files = [f for f in files if f.label in late and f.label not in outcome.results]
+                outcome.new |= late
             results = self._inspect(matcher, state, files, outcome)
             has_more = outcome.add(results)
             if self._lacked(matcher, base) is not None:
@@ -441,7 +445,7 @@ class _Merge:
                     labels=outcome.labels(changed=True),
                     matched=outcome.labels(changed=False),
                     partitions=partitions,
-                    known=outcome.known.difference(base.labels),
+                    known=outcome.new,
                 ),
                 inserted_row_count=report.inserted_row_count,
                 updated_row_count=report.updated_row_count,

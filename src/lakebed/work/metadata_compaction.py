@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from lakebed.errors import noting
 from lakebed.state import file_table, history
-from lakebed.state.committing import CODECS, CommitOptions
-from lakebed.state.lists import FILES, HISTORY, Edit
+from lakebed.state.committing import CommitOptions
+from lakebed.state.lists import FILES, HISTORY, Edit, Segments
 from lakebed.state.published import Shown
 from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State
@@ -54,8 +54,9 @@ def compact_metadata(
 ) -> tuple[MergedList, ...]:
     """Merge the file table and the history of a dataset, each to one segment.
 
-    Facts about data files that are not in any readable version are left out. The old segments stay
-    on storage until a cleanup deletes them.
+    Facts about data files that are not in any readable version are left out. A history of more than
+    four million labels stays as it is. The old segments stay on storage until a cleanup deletes
+    them.
 
     Returns:
         The lists that changed. A list is missing if there was nothing to do, or if other writers
@@ -105,23 +106,45 @@ class _Merge:
 
 def _merged(store: Store, state: State, name: str) -> _Merge | None:
     """Return a list as one segment; None if it is one already, and has no entry to drop."""
-    segments, codec = state.lists[name], CODECS[name]
-    known = count = sum(segment.weight for segment in segments)
-    kept = kept_labels(store, state) if name == FILES else None
-    if len(segments) < _LEAST[name] and (kept is None or known <= len(kept)):
+    return _merged_history(store, state) if name == HISTORY else _merged_files(store, state)
+
+
+def _merged_history(store: Store, state: State) -> _Merge | None:
+    segments = state.lists.history
+    if len(segments) < _LEAST[HISTORY] or _weigh(segments) > history.MOST_COMPACTED:
         return None
-    if kept is None:
-        data = codec.merge([store.get(segment.key) for segment in segments])
-    else:
-        count, data = _file_table(store, segments, kept)
-    new = (Segment.new(codec.folder(state.name), count, codec.SUFFIX),) if count else ()
+    entries = history.joined([store.get(segment.key) for segment in segments])
+    new = history.new_segment(state.name, entries)
+    if new.weight > history.MOST_COMPACTED:  # labels in segments of early releases have no weight
+        return None
+    return _merge_of(HISTORY, segments, (new,), history.encode(entries))
+
+
+def _merged_files(store: Store, state: State) -> _Merge | None:
+    segments, kept = state.lists.files, kept_labels(store, state)
+    known = _weigh(segments)
+    if len(segments) < _LEAST[FILES] and known <= len(kept):
+        return None
+    count, data = _file_table(store, segments, kept)
+    folder, suffix = file_table.folder(state.name), file_table.SUFFIX
+    new = (Segment.new(folder, count, suffix),) if count else ()
+    return _merge_of(FILES, segments, new, data, dropped_count=known - count)
+
+
+def _weigh(segments: Segments) -> int:
+    return sum(segment.weight for segment in segments)
+
+
+def _merge_of(
+    name: str, before: Segments, after: Segments, data: bytes, *, dropped_count: int = 0
+) -> _Merge:
     report = MergedList(
         name=name,
-        segments_before=len(segments),
-        segments_after=len(new),
-        dropped_count=known - count,
+        segments_before=len(before),
+        segments_after=len(after),
+        dropped_count=dropped_count,
     )
-    return _Merge(report, Edit(name=name, removed=segments, added=new, is_in_place=True), data)
+    return _Merge(report, Edit(name=name, removed=before, added=after, is_in_place=True), data)
 
 
 def _file_table(

@@ -126,7 +126,7 @@ def find_replacement(
         The few objects of the file table.
     """
     settled = settled_scope(base.name, frozenset(inserted), scope)
-    labels = [label for label in base.labels if settled.removes(label)]
+    labels = base.live.removed_by(settled)
     removed: dict[str, list[int | None]] = {path: [] for path in inserted}
     for label, row_count in zip(labels, _row_counts(store, base, labels), strict=True):
         removed.setdefault(partition_of_label(label), []).append(row_count)

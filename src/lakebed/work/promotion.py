@@ -338,7 +338,10 @@ class _Promotion:
         for _ in range(CATCHING_UP):
             levels = {encode_level(name, OTHER) for name in self.grown}
             new = {
-                label for label in state.labels if not levels.isdisjoint(label.split("/"))
+                label
+                for piece in state.live.pieces()
+                for label in piece
+                if not levels.isdisjoint(label.split("/"))
             } - known
             files = [file for file in self.candidates(state) if file.label in new]
             results = self.inspect(state, files)

@@ -172,7 +172,9 @@ def _skipping(state: State) -> dict[str, str]:
 def _oldest_schema(state: State) -> int:
     """Return the number of the oldest schema among the files."""
     newest = state.lineage.number
-    numbers = (schema_number_of(label, newest=newest) for label in state.labels)
+    numbers = (
+        schema_number_of(label, newest=newest) for piece in state.live.pieces() for label in piece
+    )
     return min((number for number in numbers if number is not None), default=newest)
 
 

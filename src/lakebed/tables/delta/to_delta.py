@@ -409,10 +409,10 @@ class _DeltaTarget:
         )
         is_alone = self._is_repairing or plan.is_beginning
         with self._warning_of_no_checkpoint(plan):
-            if len(added) == len(state.labels):
+            if len(added) == state.live.count:
                 return checkpoint.encode(other_actions, checkpoint.adds_column(added))
             adds = None if is_alone else self._adds_from_last(plan)
-            if adds is None or len(adds) != len(state.labels):
+            if adds is None or len(adds) != state.live.count:
                 adds = checkpoint.adds_column(self._adds_of(state, state.labels))
             return checkpoint.encode(other_actions, adds)
         return None
@@ -453,7 +453,7 @@ class _DeltaTarget:
             schema_changes=plan.schema_changes,
             added_count=len(plan.added),
             removed_count=len(plan.removed),
-            unchanged_count=len(plan.state.labels) - len(plan.added),
+            unchanged_count=plan.state.live.count - len(plan.added),
             foreign=plan.foreign,
             damaged=plan.damaged,
         )

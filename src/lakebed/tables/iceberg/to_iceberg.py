@@ -538,7 +538,7 @@ class _IcebergTarget:
             schema_changes=plan.schema_changes,
             added_count=len(plan.added),
             removed_count=len(plan.removed),
-            unchanged_count=len(plan.state.labels) - len(plan.added),
+            unchanged_count=plan.state.live.count - len(plan.added),
             foreign=plan.foreign,
             damaged=plan.damaged,
         )

@@ -46,7 +46,7 @@ def files_of(base: State, known: Sources, raw_files: Sequence[SourceFile]) -> fr
         known: The raw files that were read into it.
         raw_files: The raw files to search for.
     """
-    return frozenset(base.labels) & _holding({file.key for file in raw_files}, known).keys()
+    return base.live.holding(_holding({file.key for file in raw_files}, known).keys())
 
 
 def write_others(
@@ -169,7 +169,7 @@ def check_not_rewritten(
     """
     locations = {file.key: file.location for file in replaced}
     concerned = _holding(locations.keys(), known)
-    doomed = concerned.keys() - frozenset(base.labels)
+    doomed = concerned.keys() - base.live.holding(concerned.keys())
     if not doomed:
         return
     # By label of a data file that may hold such rows: a data file that held them before, and the
