@@ -8,8 +8,9 @@ A table of 12 partitions with one file each, its rows in no order of `id`. Measu
 the same for ids that are in one file (`near`). Lakebed does each with an index of `id` and without.
 
 All systems work in this process, in turns, each time on a fresh copy of its table, and what they
-hold afterwards is compared. `to_delta` is the quotient of the medians. Files are compressed by
-snappy, which is deltalake's default.
+hold afterwards is compared. `to_delta` is the quotient of the medians, `cpu_to_delta` that of the
+processor time, which is the same however busy the machine is. Files are compressed by snappy, which
+is deltalake's default.
 """
 
 from __future__ import annotations
@@ -152,24 +153,26 @@ def measure(rows: int, rounds: int, directory: Path) -> Iterator[dict[str, Any]]
         )
     for case, change in cases.items():
         seconds: dict[str, list[float]] = {name: [] for name in systems}
+        cpu: dict[str, list[float]] = {name: [] for name in systems}
         for number in range(rounds + 1):
             totals = {}
             for name, system in systems.items():
                 path = directory / "run"
                 shutil.rmtree(path, ignore_errors=True)
                 shutil.copytree(directory / "built" / name, path)
-                start = time.perf_counter()
+                start, start_cpu = time.perf_counter(), time.process_time()
                 change(system, path)
                 if number:  # the first is to warm up
                     seconds[name].append(time.perf_counter() - start)
+                    cpu[name].append(time.process_time() - start_cpu)
                 totals[name] = system.total(path)
             first = totals["deltalake"]
             for name, total in totals.items():
                 if not np.allclose(total, first, rtol=1e-9):
                     raise SystemExit(f"{name} holds {total} after {case}, not {first}")
-        of_delta = statistics.median(seconds["deltalake"])
+        of_delta, cpu_of_delta = (statistics.median(all_["deltalake"]) for all_ in (seconds, cpu))
         for name, taken in seconds.items():
-            middle = statistics.median(taken)
+            middle, own_cpu = statistics.median(taken), statistics.median(cpu[name])
             yield {
                 "case": case,
                 "system": name,
@@ -177,6 +180,8 @@ def measure(rows: int, rounds: int, directory: Path) -> Iterator[dict[str, Any]]
                 "seconds": round(middle, 3),
                 "fastest": round(min(taken), 3),
                 "to_delta": round(middle / of_delta, 2),
+                "cpu": round(own_cpu, 3),
+                "cpu_to_delta": round(own_cpu / cpu_of_delta, 2),
             }
 
 

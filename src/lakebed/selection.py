@@ -73,8 +73,15 @@ class ReadPlan(ScanPlan):
         """Return the rows as a stream of record batches; see `View.record_batches`."""
         from lakebed.arrow import scan
 
+        return self._scan(columns, scan.STREAM_BYTES)
+
+    def _scan(
+        self, columns: str | Sequence[str] | None, ahead_bytes: int | None
+    ) -> pa.RecordBatchReader:
+        from lakebed.arrow import scan
+
         names = self.columns if columns is None else columns
-        return scan.scan(self.store, self, names, limit=self.limit)
+        return scan.scan(self.store, self, names, limit=self.limit, ahead_bytes=ahead_bytes)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the rows as an Arrow stream; see `View.__arrow_c_stream__`."""
@@ -118,10 +125,17 @@ class Readable(RefusesFormerNames, ABC):
         Cost:
             A read of the head, then the row groups that can match. Memory: the whole result.
         """
-        return self.record_batches(columns).read_all()
+        # All rows are in memory at the end anyway.
+        return self._planned(columns)._scan(None, None).read_all()
 
     def record_batches(self, columns: str | Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """Return the rows as a stream of record batches; like `arrow`, a few row groups at a time."""
+        """Return the rows as a stream of record batches; like `arrow`, without all rows in memory.
+
+        Cost:
+            As `arrow`. Memory: up to 256 MiB of row groups that are read ahead of the caller, as
+            large as they are in the files before compression, and their compressed content. Or one
+            row group, if it is larger.
+        """
         return self._planned(columns).record_batches()
 
     def pandas(

@@ -567,7 +567,8 @@ class View(Readable):
 
         Cost:
             As `append`. Files that may also hold other rows are read: first the columns of the
-            constraint, then, if some rows are deleted, the whole file. Memory: that of one writer.
+            constraint, then, if some rows are deleted, the whole file. Up to four threads do this;
+            they share the memory of one writer, and each holds one compressed file.
         """
         from lakebed.state.conflicts import Read
 

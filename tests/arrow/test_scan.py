@@ -5,6 +5,7 @@ import math
 import time
 import uuid
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import predicates
 
+import lakebed
 from lakebed import DatasetDescriptor, Repository, WriteOptions
 from lakebed.arrow import scan
 from lakebed.dataset import Dataset
@@ -36,6 +38,7 @@ from lakebed.store.memory import MemoryStore
 from lakebed.store.posix import PosixStore
 from lakebed.testing import CountingStore, FailingStore
 
+MIB = 2**20
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 
 
@@ -128,6 +131,32 @@ def test_view_holds_the_rows_that_its_predicate_selects(
 def frugal(view, columns: list[str] | None = None) -> pa.Table:
     plan = view.plan()
     return scan.scan(plan.store, plan, columns, is_frugal=True).read_all()
+
+
+def test_a_stream_reads_little_ahead_of_its_consumer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "STREAM_BYTES", 4 * MIB)
+    descriptor = DatasetDescriptor(
+        schema=pa.schema([("x", pa.float64())]), compression="uncompressed"
+    )
+    dataset = lakebed.open_repository(tmp_path).create("d", descriptor)
+    for number in range(12):
+        dataset.append(pa.table({"x": np.random.default_rng(number).random(4 * MIB // 8)}))
+
+    peaks = []
+    for of_plan in (dataset.plan(), replace(dataset.plan(), limit=10**9)):
+        before = peak = pa.total_allocated_bytes()
+        with of_plan.record_batches() as batches:
+            row_count = batches.read_next_batch().num_rows
+            for _ in range(20):  # a consumer that takes its time
+                time.sleep(0.02)
+                peak = max(peak, pa.total_allocated_bytes())
+            row_count += sum(batch.num_rows for batch in batches)
+        assert row_count == 12 * 4 * MIB // 8
+        peaks.append(peak - before)
+    # The batch of the consumer, and the content and the rows of two files; all would be 48 MiB.
+    assert max(peaks) < 24 * MIB
 
 
 def shown(row: dict) -> dict:

@@ -17,7 +17,7 @@ from lakebed.arrow.conform import with_one_zero_and_nan
 from lakebed.arrow.constraint import ViewCheck
 from lakebed.arrow.held_rows import HeldRows
 from lakebed.arrow.pairs import Pairs, met_by, rows_that_meet, value_of
-from lakebed.arrow.rewrite import Routed, file_partition
+from lakebed.arrow.rewrite import Routed, file_partition, kept_parts
 from lakebed.errors import DuplicateKeyError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.assignments import OfColumn
@@ -446,8 +446,8 @@ class Merging:
         is_kept[_within(changes.deleted, start, end)] = False
         changed, is_moved = self._updated(file, batch, changes, start)
         is_kept[is_moved] = False
-        if is_kept.any():
-            yield Routed(file_partition(file), None if is_kept.all() else is_kept, changed)
+        for rows in kept_parts(is_kept) if is_kept.any() else ():
+            yield Routed(file_partition(file), rows, changed)
         if is_moved.any():
             yield Routed(None, is_moved, changed)
 

@@ -41,7 +41,9 @@ _SOURCE = "lakebed.source"  # no field has a dot in its name
 _SORTED_ROWS = 2**15  # passed to the writer at once
 _SORTED_BYTES = 32 * MIB  # of rows that are sorted at once
 _BYTES_AT_ONCE = 2**30  # files of one partition that one writer takes
-_LEAST_AT_ONCE = 8 * MIB  # less is not worth another writer
+LEAST_AT_ONCE = 8 * MIB  # of files; less is not worth another writer
+_MOST_GAPS = 32  # of a batch, of which the rows between are not copied
+_LEAST_RANGE = 1_024  # rows on average; shorter ranges take longer than a copy
 _SORTED_LIMIT = 4 * _SORTED_BYTES  # for rows of very different lengths
 
 
@@ -50,12 +52,12 @@ class Routed(NamedTuple):
 
     Attributes:
         partition: Path of the partition; None to compute it from their values.
-        rows: Mask or positions of the rows in the batch; None for all.
+        rows: Mask, positions or range of the rows in the batch; None for all.
         batch: All rows of the batch as they will be written; None if they are unchanged.
     """
 
     partition: str | None
-    rows: np.ndarray | None
+    rows: np.ndarray | slice | None
     batch: pa.RecordBatch | None = None
 
 
@@ -72,6 +74,20 @@ def file_partition(file: DataFile) -> str:
 def keep(file: DataFile, _: pa.RecordBatch, __: int) -> Iterable[Routed]:
     """Leave rows in their partition."""
     return (Routed(file_partition(file), None),)
+
+
+def kept_parts(is_kept: np.ndarray) -> list[np.ndarray | slice | None]:
+    """Return the rows to keep in the form of `Routed.rows`; ranges where few rows are left out.
+
+    The rows of a range are not copied.
+    """
+    gone = np.flatnonzero(~is_kept)
+    if not len(gone):
+        return [None]
+    if len(gone) > min(_MOST_GAPS, len(is_kept) // _LEAST_RANGE):
+        return [is_kept]
+    starts, ends = [0, *(gone + 1).tolist()], [*gone.tolist(), len(is_kept)]
+    return [slice(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +203,7 @@ def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) 
     sizes = {label: size for label, (_, size) in counts.items()}
     total_bytes = sum(sizes.get(label, 0) for label in labels)
     # So that a dataset of one partition also has work for all writers.
-    at_once = min(_BYTES_AT_ONCE, max(_LEAST_AT_ONCE, -(-total_bytes // count)))
+    at_once = min(_BYTES_AT_ONCE, max(LEAST_AT_ONCE, -(-total_bytes // count)))
     works = []
     by_kind = divide(_by_partition(files, sizes, at_once), runs.read(store, lists), noted)
     for kind, of_kind in by_kind.items():
@@ -421,11 +437,14 @@ def _disagree(file: DataFile, rows: str, noted: int) -> CorruptMetadataError:
 
 
 def _chosen(
-    batch: pa.RecordBatch, numbers: np.ndarray | None, rows: np.ndarray | None
+    batch: pa.RecordBatch, numbers: np.ndarray | None, rows: np.ndarray | slice | None
 ) -> tuple[pa.RecordBatch, np.ndarray | int]:
     if rows is None:
         return batch, 0 if numbers is None else numbers
-    part = batch.filter(pa.array(rows)) if rows.dtype == bool else batch.take(pa.array(rows))
+    if isinstance(rows, slice):
+        part = batch.slice(rows.start, rows.stop - rows.start)
+    else:
+        part = batch.filter(pa.array(rows)) if rows.dtype == bool else batch.take(pa.array(rows))
     return part, 0 if numbers is None else numbers[rows]
 
 

@@ -1,23 +1,28 @@
 """Rows that really differ between the data files that a commit removed and those that it added.
 
-A rewritten file holds mostly rows that it held before. So both sides are read and hashed, and equal
-rows cancel each other out, one for one. What is left was inserted, deleted or updated.
+A rewritten file holds mostly rows that it held before, in their order. Those are found first, by
+their places. The others of both sides are hashed, and equal rows cancel each other out, one for
+one. What is left was inserted, deleted or updated.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lakebed.arrow import scan
+from lakebed.arrow.aligned_rows import Remaining, unlike_rows
 from lakebed.arrow.conform import with_one_zero_and_nan
 from lakebed.arrow.digest import row_hashes
+from lakebed.model.keys import partition_of_label
 from lakebed.model.layout import Layout
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.at_once import at_once
@@ -35,6 +40,7 @@ CHANGE_FIELDS = (
 HELD_ROWS = 2**24  # whose hashes are in memory at a time; with more, files are read several times
 HELD_BYTES = 2**28  # of rows that stay in memory, so that they are read once
 _THREADS = 4
+_LEAST_REMAINING = 1_024  # rows of each partition whose positions are held in any case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,25 +96,25 @@ class RowChanges:
         """Yield the changes of steps, in their order; of each first the removed rows.
 
         Cost:
-            The files; where rows are compared, 16 bytes for each of up to 16 million rows at a
-            time, and a second read of what exceeds 256 MiB.
+            The files; where rows are compared by hashes, 16 bytes for each of up to 16 million
+            rows at a time, and a second read of what exceeds 256 MiB.
         """
         for step in steps:
             if step.removed and step.added:
                 yield from self._compared(step)
                 continue
-            for file in step.removed:
-                yield from self._whole(step, file, DELETE)
-            for file in step.added:
-                yield from self._whole(step, file, INSERT)
+            yield from self._whole(step, step.removed, DELETE)
+            yield from self._whole(step, step.added, INSERT)
 
-    def _read(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        alone = Scan(layout=self.layout, files=(replace(file, is_filtered=False),))
-        with scan.scan(self.store, alone, columns) as batches:
+    def _read(self, files: Sequence[DataFile], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        whole = tuple(replace(file, is_filtered=False) for file in files)
+        with scan.scan(self.store, Scan(layout=self.layout, files=whole), columns) as batches:
             yield from batches
 
-    def _whole(self, step: ChangeStep, file: DataFile, word: str) -> Iterator[pa.RecordBatch]:
-        for batch in self._read(file, self.columns):
+    def _whole(
+        self, step: ChangeStep, files: Sequence[DataFile], word: str
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in self._read(files, self.columns):
             yield self._marked(batch, step, pa.repeat(word, batch.num_rows))
 
     def _marked(self, batch: pa.RecordBatch, step: ChangeStep, words: pa.Array) -> pa.RecordBatch:
@@ -119,10 +125,9 @@ class RowChanges:
         )
 
     def _compared(self, step: ChangeStep) -> Iterator[pa.RecordBatch]:
-        files = (*step.removed, *step.added)
-        row_count = scan.count(self.store, Scan(layout=self.layout, files=files))
         held = _Held(self)
-        bucket_count = max(1, -(-row_count // HELD_ROWS))
+        self._leave_out_equal(held, step)
+        bucket_count = max(1, -(-held.row_count // HELD_ROWS))
         for bucket in range(bucket_count):
             hashed = [
                 self._hashed_side(held, side, bucket, bucket_count)
@@ -143,6 +148,29 @@ class RowChanges:
                         for rows, some in held.taken(file, positions[number], self.columns):
                             yield self._marked(rows, step, words.take(pa.array(some)))
 
+    def _leave_out_equal(self, held: _Held, step: ChangeStep) -> None:
+        """Leave out rows that are at corresponding places of the files of a partition."""
+        partitions: dict[str, tuple[list[DataFile], list[DataFile]]] = {}
+        for number, files in enumerate((step.removed, step.added)):
+            for file in files:
+                pair = partitions.setdefault(partition_of_label(file.label), ([], []))
+                pair[number].append(file)
+
+        most = max(_LEAST_REMAINING, HELD_ROWS // max(1, len(partitions)))
+
+        def compare(sides: tuple[list[DataFile], list[DataFile]]) -> None:
+            with ExitStack() as stack:
+                streams = [
+                    stack.enter_context(closing(held.selected(files, self.columns)))
+                    for files in sides
+                ]
+                remaining = unlike_rows(streams[0], streams[1], most)
+            for files, of_side in zip(sides, remaining, strict=True):
+                held.narrow(files, of_side)
+
+        for _ in at_once(compare, list(partitions.values()), min(_THREADS, os.cpu_count() or 1)):
+            pass
+
     def _hashed_side(
         self, held: _Held, files: Sequence[DataFile], bucket: int, count: int
     ) -> list[_Hashed]:
@@ -153,11 +181,9 @@ class RowChanges:
 
     def _hashed(self, held: _Held, file: DataFile, bucket: int, count: int) -> _Hashed:
         """Return the hashes of the rows of a bucket: equal rows, and equal keys, are in one."""
-        hashes, positions, start = [_NO_HASHES], [_NO_POSITIONS], 0
-        for batch in held.batches(file):
+        hashes, positions = [_NO_HASHES], [_NO_POSITIONS]
+        for batch, rows in held.batches(file):
             own = row_hashes(batch.select(self.columns))
-            rows = np.arange(start, start + len(own))
-            start += len(own)
             if count > 1:
                 by = self._keys(batch)[0] if self.on else own
                 is_here = by % np.uint64(count) == bucket
@@ -219,43 +245,130 @@ class _Hashed:
 
 
 class _Held:
-    """Rows of files, some of which stay in memory for the next read."""
+    """Rows of files that are compared, some of which stay in memory for the next read."""
 
     def __init__(self, changes: RowChanges) -> None:
         self._changes = changes
         self._columns = tuple(dict.fromkeys((*changes.columns, *changes.on)))
-        self._files: dict[str, list[pa.RecordBatch]] = {}
+        self._files: dict[str, list[_Rows]] = {}
         self._size_bytes = 0
+        self._counts: dict[str, int] = {}
+        self._compared: dict[str, Remaining] = {}
 
-    def batches(self, file: DataFile) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of a file."""
+    @property
+    def row_count(self) -> int:
+        """Number of rows that are compared."""
+        return sum(
+            len(places) + self._counts[label] - rest
+            for label, (places, rest) in self._compared.items()
+        )
+
+    def selected(
+        self, files: Sequence[DataFile], columns: Sequence[str]
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Yield some columns of the rows of files."""
+        for file in files:
+            for rows in self.batches(file):
+                yield rows.batch.select(list(columns))
+
+    def batches(self, file: DataFile) -> Iterator[_Rows]:
+        """Yield the rows of a file that are compared, with their positions."""
         if file.label in self._files:
             yield from self._files[file.label]
             return
-        kept: list[pa.RecordBatch] | None = []
-        for batch in self._changes._read(file, self._columns):
+        kept: list[_Rows] | None = []
+        for rows in self._read(file):
             if kept is not None:
-                self._size_bytes += batch.nbytes
-                kept.append(batch)
+                self._size_bytes += rows.batch.nbytes
+                kept.append(rows)
                 if self._size_bytes > HELD_BYTES:
-                    self._size_bytes -= sum(one.nbytes for one in kept)
+                    self._size_bytes -= sum(one.batch.nbytes for one in kept)
                     kept = None
-            yield batch
+            yield rows
         if kept is not None:
             self._files[file.label] = kept
+
+    def _read(self, file: DataFile) -> Iterator[_Rows]:
+        compared, start = self._compared.get(file.label), 0
+        for batch in self._changes._read([file], self._columns):
+            end = start + batch.num_rows
+            whole = _Rows(batch, np.arange(start, end))
+            own = None if compared is None else _remaining_in(compared, start, end)
+            if own is None or len(own):
+                yield whole if own is None else whole.at(own)
+            start = end
+        self._counts[file.label] = start
+
+    def narrow(self, files: Sequence[DataFile], remaining: Remaining) -> None:
+        """Compare only some rows from now on.
+
+        Args:
+            files: Files whose rows were read, one after the other.
+            remaining: The rows to compare, among those of all the files.
+        """
+        start = 0
+        for file in files:
+            end = start + self._count(file)
+            places = _within(remaining.places, start, end) - start
+            own = Remaining(places, min(max(remaining.rest, start), end) - start)
+            self._compared[file.label] = own
+            start = end
+            held = self._files.get(file.label)
+            if held is not None:
+                self._size_bytes -= sum(rows.batch.nbytes for rows in held)
+                held = [rows.at(_remaining_in(own, *rows.bounds)) for rows in held]
+                self._files[file.label] = [rows for rows in held if rows.batch.num_rows]
+                self._size_bytes += sum(rows.batch.nbytes for rows in self._files[file.label])
+
+    def _count(self, file: DataFile) -> int:
+        """Return the number of rows of a file, from its footer if it was not read to its end."""
+        if file.label not in self._counts:
+            alone = Scan(layout=self._changes.layout, files=(replace(file, is_filtered=False),))
+            self._counts[file.label] = scan.count(self._changes.store, alone)
+        return self._counts[file.label]
 
     def taken(
         self, file: DataFile, positions: np.ndarray, columns: Sequence[str]
     ) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """Yield rows at ascending positions of a file, and their numbers among these."""
-        held = self._files.get(file.label)
         start = 0
-        for batch in self._changes._read(file, columns) if held is None else held:
-            low, high = np.searchsorted(positions, [start, start + batch.num_rows])
-            if low < high:
-                rows = batch.select(list(columns)).take(pa.array(positions[low:high] - start))
-                yield rows, np.arange(low, high)
-            start += batch.num_rows
+        for rows in self.batches(file):
+            own = _within(positions, *rows.bounds)
+            if len(own):
+                yield rows.at(own).batch.select(list(columns)), np.arange(start, start + len(own))
+                start += len(own)
+
+
+class _Rows(NamedTuple):
+    """Some rows of a file, and their ascending positions in it."""
+
+    batch: pa.RecordBatch
+    positions: np.ndarray
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first position, and the one after the last."""
+        return int(self.positions[0]), int(self.positions[-1]) + 1
+
+    def at(self, positions: np.ndarray) -> _Rows:
+        """Return the rows at some of the positions."""
+        if len(positions) == len(self.positions):
+            return self
+        places = np.searchsorted(self.positions, positions)
+        return _Rows(self.batch.take(pa.array(places)), positions)
+
+
+def _remaining_in(remaining: Remaining, start: int, end: int) -> np.ndarray:
+    """Return the positions of the remaining rows in a range, ascending."""
+    some = _within(remaining.places, start, end)
+    return np.concatenate([some, np.arange(max(start, remaining.rest), end)])
+
+
+def _within(positions: np.ndarray, start: int, end: int) -> np.ndarray:
+    """Return those of some ascending positions that lie in a range."""
+    low, high = np.searchsorted(positions, [start, end])
+    within: np.ndarray = positions[low:high]
+    return within
 
 
 def _words(count: int, is_update: np.ndarray | None, plain: str, updated: str) -> pa.Array:

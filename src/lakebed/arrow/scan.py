@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 
+STREAM_BYTES = 256 * 2**20  # that are read ahead of a consumer that takes batch after batch
+_FOOTERS_AT_ONCE = 64
+
+
 def output_schema(layout: Layout, columns: Sequence[str] | None) -> pa.Schema:
     """Return the schema of a read: the entity's fields, or the requested columns, in order.
 
@@ -80,6 +84,7 @@ def scan(
     *,
     limit: int | None = None,
     is_frugal: bool = False,
+    ahead_bytes: int | None = None,
 ) -> pa.RecordBatchReader:
     """Read the rows of a plan.
 
@@ -91,7 +96,9 @@ def scan(
         columns: See `output_schema`.
         limit: Maximum number of rows, from as few files as possible; None for all.
         is_frugal: True reads a row group of Parquet only when it is needed, for a reader that may
-            stop or pause. Otherwise Arrow reads up to 1 GiB ahead, which is faster.
+            stop or pause. Otherwise Arrow reads ahead, which is faster.
+        ahead_bytes: Uncompressed bytes of row groups of Parquet that may be read ahead of the
+            consumer; None for Arrow's own limit, which is 1 GiB in memory.
 
     Returns:
         Batches of the output schema, in the order of the plan, except that files without a filter
@@ -115,9 +122,9 @@ def scan(
     """
     schema = output_schema(plan.layout, columns)
     batches = (
-        _batches(store, plan, schema, is_frugal)
+        _batches(store, plan, schema, is_frugal, ahead_bytes)
         if limit is None
-        else _first(store, plan, schema, limit, is_frugal)
+        else _first(store, plan, schema, limit, is_frugal, ahead_bytes)
     )
     return pa.RecordBatchReader.from_batches(schema, batches)
 
@@ -142,10 +149,11 @@ def _batches(
     plan: Scan,
     schema: pa.Schema,
     is_frugal: bool,  # noqa: FBT001 - passed on
+    ahead_bytes: int | None,
 ) -> Generator[pa.RecordBatch, None, None]:
     name = plan.layout.name
     with translating(name):
-        for part in _parts(store, plan, schema.names, is_frugal=is_frugal):
+        for part in _parts(store, plan, schema.names, is_frugal=is_frugal, ahead_bytes=ahead_bytes):
             with translating(name, part.find_damaged):
                 for batch in part.batches():
                     if batch.num_rows:
@@ -158,6 +166,7 @@ def _first(
     schema: pa.Schema,
     limit: int,
     is_frugal: bool,  # noqa: FBT001 - passed on
+    ahead_bytes: int | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the first rows; double the number of files while they are not enough."""
     waiting = sorted(plan.files, key=lambda file: file.is_filtered)
@@ -166,7 +175,7 @@ def _first(
         count = _enough(waiting, remaining) or at_once
         part, waiting = replace(plan, files=tuple(waiting[:count])), waiting[count:]
         at_once *= 2
-        with closing(_batches(store, part, schema, is_frugal)) as batches:
+        with closing(_batches(store, part, schema, is_frugal, ahead_bytes)) as batches:
             for batch in batches:
                 yield batch.slice(0, remaining)
                 remaining -= batch.num_rows
@@ -243,6 +252,7 @@ class _Part(_Filtered):
         is_single: True if only one column of the files is read. Then `row_groups` filters no rows,
             so that a missing row can be detected; see `_check_count`.
         is_frugal: True if row groups are read one after the other.
+        ahead_bytes: Uncompressed bytes that may be read ahead; None for Arrow's limit.
     """
 
     dataset: ds.Dataset
@@ -254,6 +264,7 @@ class _Part(_Filtered):
     is_countable: bool = True
     is_single: bool = False
     is_frugal: bool = False
+    ahead_bytes: int | None = None
 
     def count(self) -> int:
         if self.is_countable:
@@ -271,20 +282,60 @@ class _Part(_Filtered):
     def _steps(self) -> Iterator[list[ds.ParquetFileFragment]]:
         """Yield the fragments to scan at once."""
         fragments = list(self.dataset.get_fragments())
-        if not self.is_frugal:
+        if self.is_frugal:
+            for fragment in fragments:
+                yield from ([row_group] for row_group in self._row_groups(fragment))
+        elif self.ahead_bytes is not None:
+            for start in range(0, len(fragments), _FOOTERS_AT_ONCE):
+                yield from self._portions(fragments[start : start + _FOOTERS_AT_ONCE])
+        else:
             yield fragments
-            return
+
+    def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[ds.ParquetFileFragment]:
+        """Return the row groups of a file that can match."""
+        groups: list[ds.ParquetFileFragment] = fragment.split_by_row_group(
+            self.row_groups, self.dataset.schema
+        )
+        return groups
+
+    def _portions(
+        self, fragments: list[ds.ParquetFileFragment]
+    ) -> Iterator[list[ds.ParquetFileFragment]]:
+        """Yield row groups of up to `ahead_bytes`, at least one.
+
+        Arrow has no option for this: it reads all that it is given, until 1 GiB waits.
+        """
+        self._read_footers(fragments)
+        most = self.ahead_bytes or 0
+        portion: list[ds.ParquetFileFragment] = []
+        room = most
         for fragment in fragments:
-            for row_group in fragment.split_by_row_group(self.row_groups, self.dataset.schema):
-                yield [row_group]
+            numbers: list[int] = []
+            for row_group in self._row_groups(fragment):
+                (group,) = row_group.row_groups
+                if (portion or numbers) and group.total_byte_size > room:
+                    yield [*portion, *_part(fragment, numbers)]
+                    portion, numbers, room = [], [], most
+                numbers.append(group.id)
+                room -= group.total_byte_size
+            portion += _part(fragment, numbers)
+        if portion:
+            yield portion
 
     def _scanner(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> ds.Scanner:
+        filters = None if self.is_single else self.row_groups
+        return self._dataset_of(fragments).scanner(columns=list(names), filter=filters)
+
+    def _dataset_of(self, fragments: list[ds.ParquetFileFragment]) -> ds.FileSystemDataset:
         import pyarrow.dataset as ds  # loaded already, by `dataset_of`
 
-        schema, dataset = self.dataset.schema, self.dataset
-        dataset = ds.FileSystemDataset(fragments, schema, dataset.format, dataset.filesystem)
-        filters = None if self.is_single else self.row_groups
-        return dataset.scanner(columns=list(names), filter=filters)
+        whole = self.dataset
+        return ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
+
+    def _read_footers(self, fragments: list[ds.ParquetFileFragment]) -> None:
+        """Read the footers of several files side by side; the fragments keep them."""
+        if len(fragments) > 1:
+            self._dataset_of(fragments).scanner(columns=[]).count_rows()
 
     def _scan(
         self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]
@@ -316,8 +367,7 @@ class _Part(_Filtered):
 
     def _pruned(self, fragments: list[ds.ParquetFileFragment]) -> list[ds.ParquetFileFragment]:
         """Drop row groups that cannot match."""
-        if len(fragments) > 1:
-            self._scanner(fragments, ()).count_rows()  # reads the footers side by side
+        self._read_footers(fragments)
         return [
             fragment.subset(filter=self.row_groups, schema=self.dataset.schema)
             for fragment in fragments
@@ -332,6 +382,11 @@ class _Part(_Filtered):
             except (pa.ArrowException, OSError):
                 return str(fragment.path)
         return ""
+
+
+def _part(fragment: ds.ParquetFileFragment, numbers: list[int]) -> list[ds.ParquetFileFragment]:
+    """Return some row groups of a file as one fragment; none if there are none."""
+    return [fragment.subset(row_group_ids=numbers)] if numbers else []
 
 
 def _check_count(fragments: Iterable[ds.ParquetFileFragment], row_count: int) -> None:
@@ -417,7 +472,12 @@ class _FilePart(_Filtered):
 
 
 def _parts(
-    store: Store, plan: Scan, names: Sequence[str], *, is_frugal: bool = False
+    store: Store,
+    plan: Scan,
+    names: Sequence[str],
+    *,
+    is_frugal: bool = False,
+    ahead_bytes: int | None = None,
 ) -> Iterator[_Part | _FilePart]:
     """Yield the files without a filter, then those with one."""
     layout = plan.layout
@@ -432,7 +492,12 @@ def _parts(
         is_whole = all(file.share is None for file in group.files)
         if residual == TRUE:
             yield _Part(
-                dataset, group.older, tuple(names), is_countable=is_whole, is_frugal=is_frugal
+                dataset,
+                group.older,
+                tuple(names),
+                is_countable=is_whole,
+                is_frugal=is_frugal,
+                ahead_bytes=ahead_bytes,
             )
             continue
         types = layout.predicate_types
@@ -450,6 +515,7 @@ def _parts(
             is_countable=is_whole and is_exact and has_truthful_bounds(residual, types),
             is_single=is_single,
             is_frugal=is_frugal,
+            ahead_bytes=ahead_bytes,
         )
 
 

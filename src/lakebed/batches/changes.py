@@ -89,8 +89,9 @@ class Changes:
                 have deleted it since `changes` was called.
 
         Cost:
-            The files that the commits added or removed. Where a commit did both, rows are compared
-            by hashes of 64 bits: 16 bytes for each of up to 16 million rows at a time, and up to
+            The files that the commits added or removed. Where a commit did both, rows are first
+            compared with those at the same place of the other files, then the remaining ones by
+            hashes of 64 bits: 16 bytes for each of up to 16 million rows at a time, and up to
             256 MiB of rows; what exceeds that is read again.
         """
         return pa.RecordBatchReader.from_batches(self.schema, self._changes.batches(self._steps))

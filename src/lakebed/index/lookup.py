@@ -6,10 +6,9 @@ number, negative zero is zero, and null matches no comparison.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +28,11 @@ from lakebed.store.segments import Segment
 
 # Limit for row groups in memory, all segments together: more would take longer than it saves.
 MAX_LOOKUP_BYTES = 256 * 2**20
-# Limit for the part of a segment in memory. A range begins with a small one: if its values are
-# scattered, all files are soon found, and the rest need not be read.
+# Limit for the part of a segment in memory. A range, or a list of very many values, begins with a
+# small one: if its values are scattered, all files are soon found, and the rest need not be read.
 _PORTION_BYTES = 32 * 2**20
 _FIRST_BYTES = 2**20
+_MANY = 4  # values of a list for each file of a segment, in its first portion
 _THREADS = 8
 # The ids of the covered files in so few buckets are read, rather than compared by their sums.
 _FEW_BUCKETS = 8
@@ -289,9 +289,9 @@ class _Answer:
 def _answer(store: Store, opened: _Opened, questions: Sequence[_Question]) -> _Answer:
     footer = opened.footer
     is_found = np.zeros(footer.files.count, dtype=bool)
-    is_range = all(question.points is None for question in questions)
+    is_wide = _ends_soon(opened, questions)
     requests = 0
-    for numbers in _portions(footer, opened.numbers, _FIRST_BYTES if is_range else _PORTION_BYTES):
+    for numbers in _portions(footer, opened.numbers, _FIRST_BYTES if is_wide else _PORTION_BYTES):
         pairs, more = read_groups(store, footer, numbers)
         requests += more
         matches = _all_match(pairs.column("value"), questions)
@@ -329,6 +329,16 @@ def _covered(
     return np.unique(np.concatenate(known)), requests
 
 
+def _ends_soon(opened: _Opened, questions: Sequence[_Question]) -> bool:
+    """Return whether a small portion may find all files of a segment.
+
+    It may for a range, and for a list with several values for each file in such a portion.
+    """
+    lengths = [len(question.points) for question in questions if question.points is not None]
+    share = _FIRST_BYTES / max(1, opened.size_bytes)
+    return not lengths or min(lengths) * share >= _MANY * opened.footer.files.count
+
+
 def _portions(footer: Footer, numbers: Sequence[int], size_bytes: int) -> Iterator[Sequence[int]]:
     """Split row groups into portions by their size in memory, each larger than the one before."""
     sizes = footer.raw_sizes
@@ -351,32 +361,40 @@ def _groups_for(footer: Footer, question: _Question) -> list[int]:
             for name in ("first", "last")
         )
         if question.points is not None:
-            spans = [
-                range(bisect_left(lasts, point), bisect_right(firsts, point))
-                for point in _keys(question.points, question.kind)
-            ]
-            numbers = sorted({number for span in spans for number in span})
+            points = _keys(question.points, question.kind)
+            begins, ends = np.searchsorted(lasts, points), np.searchsorted(firsts, points, "right")
+            is_within = begins < ends
+            # How many more values are in a row group than in the one before.
+            steps = np.bincount(begins[is_within], minlength=count + 1)
+            steps -= np.bincount(ends[is_within], minlength=count + 1)
+            numbers = np.flatnonzero(np.cumsum(steps)).tolist()
         else:
-            begin = 0 if question.low is None else bisect_left(lasts, _key(question.low))
-            end = count if question.high is None else bisect_right(firsts, _key(question.high))
+            low, high = question.low, question.high
+            begin = 0 if low is None else int(np.searchsorted(lasts, _key(low))[0])
+            end = count if high is None else int(np.searchsorted(firsts, _key(high), "right")[0])
             numbers = list(range(begin, end))
     if question.wants_nan or question.wants_null:
         numbers += specials
     return numbers
 
 
-def _keys(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> list[Any]:
-    """Return values as Python objects whose order is that of the column."""
+def _keys(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> np.ndarray:
+    """Return values as numbers or Python objects whose order is that of the column."""
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     values = values.cast(pa.binary() if pat.is_string(kind) else kind)
     if pat.is_temporal(kind):
         values = values.view(pa.int32() if pat.is_date32(kind) else pa.int64())
-    keys: list[Any] = values.to_pylist()
+    if pat.is_integer(values.type) or pat.is_floating(values.type):
+        numbers: np.ndarray = values.to_numpy()
+        return numbers
+    keys = np.empty(len(values), dtype=object)
+    keys[:] = values.to_pylist()
     return keys
 
 
-def _key(value: pa.Scalar) -> Any:
-    return _keys(pa.array([value.as_py()], value.type), value.type)[0]
+def _key(value: pa.Scalar) -> np.ndarray:
+    """Return one value likewise; NumPy would change a single text."""
+    return _keys(pa.array([value.as_py()], value.type), value.type)
 
 
 def _all_match(values: pa.ChunkedArray, questions: Sequence[_Question]) -> pa.ChunkedArray:

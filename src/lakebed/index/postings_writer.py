@@ -46,6 +46,7 @@ Postings = Mapping[str, tuple[Segment, ...]]
 # MiB can contain GiB of texts.
 PART_BYTES = 128 * 2**20
 _PART = "part"
+_SMALL_REST = 64 * 2**10  # bytes of an array that may be held beside the values that are kept
 _MOST_BYTES = 2**30  # of texts in one array, which Arrow limits to 2 GiB
 
 
@@ -317,12 +318,14 @@ class ColumnValues:
         self.size_bytes = 0
 
     def add(self, column: pa.ChunkedArray) -> None:
-        """Add values; they are copied, so that the rest of their batch can be freed."""
+        """Add values; parts of longer arrays are copied, so that the rest can be freed."""
         if column.null_count:
             self.has_null = True
             column = column.drop_null()
         if is_repetitive(column):
             values = column.unique()
+        elif column.num_chunks == 1 and _is_whole(column.chunk(0)):
+            values = column.chunk(0)
         else:
             values = pa.concat_arrays([*column.chunks, pa.array([], column.type)])
         if pat.is_floating(values.type) and np.isnan(np.max(np.asarray(values), initial=-np.inf)):
@@ -347,6 +350,12 @@ class ColumnValues:
         self.parts.append(encoded)
         self.size_bytes += len(encoded.data) - self.chunk_bytes
         self.chunk_bytes = 0
+
+
+def _is_whole(array: pa.Array) -> bool:
+    """Return whether an array holds hardly more memory than its values need."""
+    held, used = int(array.get_total_buffer_size()), int(array.nbytes)
+    return held <= used + max(_SMALL_REST, used // 8)
 
 
 class FileValues:

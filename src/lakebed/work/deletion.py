@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.arrow import scan
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.rewrite import (
+    LEAST_AT_ONCE,
     RewriteJob,
     Routed,
     file_partition,
-    keep,
+    kept_parts,
     rewrite_all,
     works_on,
 )
 from lakebed.arrow.workers import Threads
-from lakebed.model.predicate import Predicate, complement, roots_of
-from lakebed.model.schema import Type
+from lakebed.model.predicate import complement, roots_of
 from lakebed.plan.expression import to_arrow_expression
 from lakebed.plan.plan import DataFile, ScanPlan
 from lakebed.state import file_table
@@ -28,6 +30,7 @@ from lakebed.state.written import Written, joined
 from lakebed.store.base import Store
 
 _FILES_AT_ONCE = 8  # each holds a few row groups of the columns of the filter
+_WRITERS = 4  # that share the memory of one
 _POSITION = "lakebed.position"  # no field has a dot in its name
 
 
@@ -96,34 +99,49 @@ def write_rest(
         LakebedError: A file cannot be read, or the store failed. The new files are deleted.
 
     Cost:
-        The files, read and written once, and the few objects that record the run of each file.
+        The files, read and written once, by up to four threads if they are not small, and the few
+        objects that record the run of each file. Memory: that of one writer, which the threads
+        share, and one compressed file a thread.
     """
     types = plan.layout.predicate_types
     rest = complement(plan.predicate)
-    job = RewriteJob(
-        layout=plan.layout,
-        target=target,
-        route=_Rest(rest, types),
-        columns=roots_of(rest, types),
-        is_checked=False,
-    )
+    columns = roots_of(rest, types)
     by_label = {file.label: file for file in plan.files}
     rewritten = [by_label[file.label] for file in deleted if not file.is_whole]
-    works = works_on(store, plan.state.lists, rewritten, 1)
+    counts = file_table.read_counts(store, plan.file_table) if rewritten else {}
+    size_bytes = sum(counts[file.label][1] for file in rewritten if file.label in counts)
+    enough = max(1, size_bytes // LEAST_AT_ONCE)
+    workers = Threads(min(_WRITERS, os.cpu_count() or 1, enough))
+    works = works_on(store, plan.state.lists, rewritten, workers.count)
+    memory_bytes = Threads(min(workers.count, len(works))).share_of(target.options.memory_bytes)
+    job = RewriteJob(
+        layout=plan.layout,
+        target=replace(target, options=replace(target.options, memory_bytes=memory_bytes)),
+        route=_Rest(to_arrow_expression(rest, types), columns),
+        columns=columns,
+        is_checked=False,
+    )
     nothing = Written.nothing(target.descriptor.stored_schema)
-    return joined([nothing, *rewrite_all(Threads(1), store, job, works)])
+    return joined([nothing, *rewrite_all(workers, store, job, works)])
 
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """Keeps the rows of a predicate in their partition, and drops the others."""
+    """Keeps the rows that meet a condition in their partition, and drops the others.
 
-    predicate: Predicate
-    types: Mapping[str, Type]
+    Attributes:
+        condition: Condition on a row.
+        columns: Columns that it needs.
+    """
 
-    def __call__(self, file: DataFile, batch: pa.RecordBatch, start: int) -> Iterable[Routed]:
-        numbered = batch.append_column(_POSITION, pa.array(np.arange(batch.num_rows)))
-        kept = numbered.filter(to_arrow_expression(self.predicate, self.types)).column(_POSITION)
-        if len(kept) == batch.num_rows:
-            return keep(file, batch, start)
-        return (Routed(file_partition(file), kept.to_numpy()),)
+    condition: pc.Expression
+    columns: tuple[str, ...]
+
+    def __call__(self, file: DataFile, batch: pa.RecordBatch, _: int) -> Iterable[Routed]:
+        places = pa.array(np.arange(batch.num_rows))
+        numbered = batch.select(self.columns).append_column(_POSITION, places)
+        kept = numbered.filter(self.condition).column(_POSITION)
+        is_kept = np.zeros(batch.num_rows, dtype=bool)
+        is_kept[kept.to_numpy()] = True
+        partition = file_partition(file)
+        return [Routed(partition, rows) for rows in kept_parts(is_kept)]
