@@ -299,9 +299,7 @@ def test_pandas_keeps_whole_numbers_with_nulls_exact_by_a_dtype_backend(backend:
 
     for frame in (
         dataset.pandas(dtype_backend=backend),
-        dataset.where("large > 0 OR large IS NULL")
-        .select(*NUMBERS)
-        .to_pandas(dtype_backend=backend),
+        dataset.where("large > 0 OR large IS NULL").select(*NUMBERS).pandas(dtype_backend=backend),
     ):
         whole = frame[frame["large"].notna()]
         assert whole.to_dict("records") == [row]

@@ -547,7 +547,7 @@ def test_view_of_an_older_state_is_read_only(flights: Dataset) -> None:
     for write in (past.append, past.overwrite):
         with pytest.raises(ReadOnlyError):
             write([row(1)])
-    for verb in (past.writer, past.delete, past.signal_ready):
+    for verb in (past.kite.writer, past.delete, past.kite.signal_ready):
         with pytest.raises(ReadOnlyError):
             verb()
 

@@ -187,7 +187,7 @@ def test_partitions_and_indices_of_a_new_dataset_are_those_asked_for(
     ("options", "message"),
     [
         ({"partition_by": "id"}, "is not partitioned, and was to be partitioned by"),
-        ({"index": "id"}, r"lacks an index on 'id'.*build_index\('id'\)"),
+        ({"index": "id"}, r"lacks an index on 'id'.*indices.build\('id'\)"),
     ],
 )
 def test_dataset_that_differs_from_what_is_asked_for_is_not_written_to(

@@ -32,7 +32,7 @@ from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles
 from lakebed.state.snapshot import Source
 from lakebed.state.state import Epoch, State
-from lakebed.tables import hive, iceberg, targets
+from lakebed.tables import hive, iceberg
 from lakebed.view import Base, View, ViewCondition
 from lakebed.work.defaults import (
     CLOCK_SKEW,
@@ -1215,6 +1215,8 @@ class Dataset(View):
         Source:
             docs/design/006-hive.md, docs/design/007-delta-iceberg.md
         """
+        from lakebed.tables import targets
+
         self._check_writable()
         options = targets.TableOptions(
             metastore=metastore,
@@ -1311,6 +1313,8 @@ class Dataset(View):
             Beside the data three LISTs and the note of the publication, which stays; the deletion of
             the table's metadata. With a catalog or a metastore, a call or a few.
         """
+        from lakebed.tables import targets
+
         self._check_writable()
         options = targets.TableOptions(
             metastore=metastore, table=table, catalog=catalog, dry_run=dry_run

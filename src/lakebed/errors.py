@@ -352,7 +352,7 @@ class DuplicateKeyError(InvalidInputError):
 
 
 class RenamedError(InvalidInputError, AttributeError):
-    """A call has another name now; the message gives it."""
+    """A call has another name now, which the message gives; also an `AttributeError`."""
 
     code = ErrorCode.RENAMED
 
