@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from lakebed.state.published import OldMetadata
     from lakebed.store.base import ObjectInfo, Store
     from lakebed.tables.outcome import Publication
-    from lakebed.tables.targets import Target
+    from lakebed.tables.targets import TargetName
     from lakebed.work.check import CheckReport
     from lakebed.work.cleanup import CleanupReport
     from lakebed.work.compaction import CompactionReport
@@ -1125,7 +1125,7 @@ class Dataset(View):
 
     def publish(
         self,
-        target: Target | None = None,
+        target: TargetName | None = None,
         metastore: SparkSession | str | os.PathLike[str] | None = None,
         *,
         table: str | None = None,
@@ -1160,20 +1160,20 @@ class Dataset(View):
         Args:
             target: `delta`, `iceberg` or `hive`; None for all tables that the properties name, as
                 each commit publishes to them.
-            metastore: Of a Hive table: a Spark session; `thrift://host:port`; a directory for Spark's
+            metastore: Metastore of a Hive table: a Spark session; `thrift://host:port`; a directory for Spark's
                 embedded metastore; or None for the active session. Without a target, None is the one
                 that `LAKEBED_METASTORE` names, if it is set.
-            table: Of Hive, the name as `database.table`; the database is created if it does not
-                exist. Of Iceberg, the name as `namespace.table` in the catalog.
-            mode: Of Hive: `partitions`, the default: the table has the dataset's partitions, and each
+            table: Name of a Hive table as `database.table`, whose database is created if it does not
+                exist; of an Iceberg table as `namespace.table` in the catalog.
+            mode: Partitions of a Hive table. `partitions`, the default: the table has the dataset's partitions, and each
                 is one live batch. `batches`: each live batch is a partition of its own, with a last
                 partition column `batch_id`; then one batch replaces another in two steps.
-            catalog: Of Iceberg: name of a catalog in pyiceberg's configuration.
+            catalog: Name of the catalog of an Iceberg table, as in pyiceberg's configuration.
             root: URL of the repository as readers of the table address it, if it differs.
             check: Change nothing; compare the whole table with the head.
             repair: Compare the whole table and repair it; changes by other writers are reverted.
             dry_run: Change nothing; report the planned changes.
-            print_sql: Of Hive: return the SQL that brings the table up to date, to be run elsewhere.
+            print_sql: Return the SQL that brings a Hive table up to date, to be run elsewhere.
                 No metastore is queried and no Spark is started. All statements are idempotent; each
                 points one partition atomically to the directory of its current batch. The version
                 that such a table shows is not recorded here, so a cleanup does not wait for it: run
@@ -1281,7 +1281,7 @@ class Dataset(View):
 
     def unpublish(
         self,
-        target: Target,
+        target: TargetName,
         metastore: SparkSession | str | os.PathLike[str] | None = None,
         *,
         table: str | None = None,

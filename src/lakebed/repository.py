@@ -855,7 +855,7 @@ class Repository(RefusesFormerNames):
 
 
 class TreeGroup:
-    """What a repository exchanges with other tools: trees of telemetry, and descriptors."""
+    """Exchange of a repository with other tools: trees of telemetry, and descriptors."""
 
     def __init__(self, repository: Repository) -> None:
         """Use `Repository.trees` instead."""

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from lakebed.model.publishing import Mode
     from lakebed.tables.outcome import Publication
 
-Target = Literal["delta", "iceberg", "hive"]
+TargetName = Literal["delta", "iceberg", "hive"]
 
-_TARGETS: tuple[str, ...] = get_args(Target)
+_TARGETS: tuple[str, ...] = get_args(TargetName)
 _UPKEEP = frozenset(("check", "repair", "dry_run", "on_progress"))
 _TAKES = {
     "delta": _UPKEEP,
@@ -103,7 +103,7 @@ def check_target(target: object) -> None:
 
 
 def publish(
-    store: Store, dataset: str, target: Target, options: TableOptions
+    store: Store, dataset: str, target: TargetName, options: TableOptions
 ) -> Publication | tuple[str, ...]:
     """Bring the table of a format up to date; or return the statements that do so."""
     options.check_for(target)
@@ -150,7 +150,7 @@ def _check_alone(options: TableOptions) -> None:
             )
 
 
-def unpublish(store: Store, dataset: str, target: Target, options: TableOptions) -> bool:
+def unpublish(store: Store, dataset: str, target: TargetName, options: TableOptions) -> bool:
     """Drop the table of a format; return False if there is none."""
     options.check_for(target)
     if target == "delta":
