@@ -688,6 +688,7 @@ class Dataset(View):
         spark: SparkSession | Literal[True] | None = None,
         quarantine: str | None = None,
         options: LoadOptions | None = None,
+        dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> LoadReport:
         """Read raw files in as one batch; rows that do not fit go to quarantine.
@@ -711,6 +712,8 @@ class Dataset(View):
                 for the active session, else a local one. None reads in this process.
             quarantine: Name of another dataset for the rows that do not fit.
             options: Settings for reading the files.
+            dry_run: Write nothing; report what would be loaded and rejected. This process then
+                reads the files, whatever `spark` is.
             on_progress: Callback for progress: called after each file, and for rows within a large
                 one; with Spark, when a task has read its group; on Connect, when all have.
 
@@ -736,7 +739,7 @@ class Dataset(View):
                 commit=given.commit or self._commit_options,
             )
         return load(
-            self._source.store,
+            self._on_dry_run()[1] if dry_run else self._source.store,
             self.name,
             paths,
             format,
@@ -752,6 +755,7 @@ class Dataset(View):
         descriptor: DatasetDescriptor | Callable[[DatasetDescriptor], DatasetDescriptor],
         *,
         base: Base | None = None,
+        dry_run: bool = False,
     ) -> Commit:
         """Change the descriptor of the dataset: fields, defaults, compression, properties.
 
@@ -773,6 +777,7 @@ class Dataset(View):
                 called several times; or, with `base`, the new descriptor itself.
             base: The version that the descriptor was made from, or a snapshot, plan or commit of
                 it. With a function, another update since then is a conflict.
+            dry_run: Write nothing; return the commit that would be made.
 
         Returns:
             The commit; the last one if the descriptor is unchanged.
@@ -795,6 +800,8 @@ class Dataset(View):
         """
         from lakebed.state import schema_file, updates
 
+        if dry_run:
+            return self._dry_run(lambda dry: dry.update(descriptor, base=base))
         self._check_writable()
         store = self._source.store
         made_from = self._base_of(base)
@@ -885,6 +892,7 @@ class Dataset(View):
         *,
         partitions: bool = False,
         base: Base | None = None,
+        dry_run: bool = False,
     ) -> Commit:
         """Replace the rows that a run wrote before, in all partitions, in one commit.
 
@@ -902,6 +910,7 @@ class Dataset(View):
                 of other runs. A second rerun of the run then replaces all of that.
             base: The version that the data was made from, as for `append`: a later commit that has
                 touched rows of the run, or one of these partitions, is a conflict.
+            dry_run: As for `append`.
 
         Raises:
             StaleRerunError: A later rerun of the run was faster; nothing became visible.
@@ -916,6 +925,8 @@ class Dataset(View):
             As `append`, and the records of runs and of files, which are few objects.
         """
         scope = _scope_of_run(run, partitions=partitions)
+        if dry_run:
+            return self._dry_run(lambda dry: dry._write("rerun", data, run, scope, base))
         return self._write("rerun", data, run, scope, base)
 
     def _write_first(self, first: State, data: object, run: str | None) -> Commit:
@@ -1003,6 +1014,7 @@ class Dataset(View):
         view: View | None = None,
         base: Base | None = None,
         lease: str | dt.timedelta = "7d",
+        dry_run: bool = False,
     ) -> Staged[Dataset]:
         """Write a batch that stays invisible until this process or another one commits it.
 
@@ -1015,6 +1027,8 @@ class Dataset(View):
                 replace.
             base: The version that the data of an overwrite was made from, as for `overwrite`.
             lease: Time for which cleanup spares the batch, such as `7d` or `12h`.
+            dry_run: Write nothing; return the batch that would be staged. It exists only in this
+                object: its rows cannot be read, and its commit changes nothing.
 
         Raises:
             SchemaMismatchError: The data does not fit; nothing is staged.
@@ -1027,6 +1041,11 @@ class Dataset(View):
             Besides the data files: a read of the head and three small objects, and one Spark job
             for a DataFrame.
         """
+        if dry_run:
+            dry, _ = self._on_dry_run()
+            return dry.stage(
+                data, operation, run=run, partitions=partitions, view=view, base=base, lease=lease
+            )
         kept_for = work.cleanup.parse_age(lease)
         if not kept_for:
             raise InvalidInputError(f"lease is {lease!r}.", hint="Give a positive duration.")
@@ -1122,6 +1141,7 @@ class Dataset(View):
         *,
         run: str | None = None,
         base: Base | None = None,
+        dry_run: bool = False,
     ) -> Commit | None:
         """Delete the entities that meet a condition; see `View.delete`.
 
@@ -1131,6 +1151,7 @@ class Dataset(View):
             parameters: Values for the parameters of a condition, as for `where`.
             run: Name of the run, for the history.
             base: The version that the decision was based on; see `View.delete`.
+            dry_run: Write nothing; return the commit that would be made.
 
         Returns:
             The commit, or None if the view is empty: then there is no new version.
@@ -1154,7 +1175,7 @@ class Dataset(View):
             )
         self._check_own(view)
         doomed = self._refined_to(view.constraint)
-        return doomed.delete(run=run, base=base)
+        return doomed.delete(run=run, base=base, dry_run=dry_run)
 
     @naming_moment
     def protect(
@@ -1164,6 +1185,7 @@ class Dataset(View):
         batch_id: int | None = None,
         reason: str,
         until: dt.datetime | None = None,
+        dry_run: bool = False,
     ) -> Commit:
         """Keep a version, or the files of one batch, from being cleaned up.
 
@@ -1176,6 +1198,7 @@ class Dataset(View):
             batch_id: Protect all files that the commit of this batch added, and no others.
             reason: Reason for the protection; a cleanup reports it.
             until: Time when the protection ends; without a zone it is UTC.
+            dry_run: Write nothing; return the commit that would be made.
 
         Raises:
             VersionNotFoundError: There is no such version or batch, or it was cleaned up.
@@ -1186,6 +1209,12 @@ class Dataset(View):
         Cost:
             The head, the history, one PUT and one conditional PUT.
         """
+        if dry_run:
+            return self._dry_run(
+                lambda dry: dry.protect(
+                    version=version, batch_id=batch_id, reason=reason, until=until
+                )
+            )
         self._check_writable()
         made, base = work.protection.protect(
             self._source.store,
@@ -1204,12 +1233,14 @@ class Dataset(View):
         *,
         version: int | None = None,
         batch_id: int | None = None,
+        dry_run: bool = False,
     ) -> Commit:
         """Allow a protected version or batch to be cleaned up once its retention is over.
 
         Args:
             version: The protected version.
             batch_id: The protected batch.
+            dry_run: Write nothing; return the commit that would be made.
 
         Raises:
             VersionNotFoundError: There is no such protection.
@@ -1219,6 +1250,8 @@ class Dataset(View):
         Cost:
             The head, one PUT and one conditional PUT.
         """
+        if dry_run:
+            return self._dry_run(lambda dry: dry.unprotect(version=version, batch_id=batch_id))
         self._check_writable()
         made, base = work.protection.unprotect(
             self._source.store,
@@ -1329,6 +1362,7 @@ class Dataset(View):
         deep: bool = False,  # noqa: FBT001, FBT002
         spark: SparkSession | Literal[True] | None = None,
         *,
+        dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> CheckReport:
         """Compare the metadata of the dataset with the objects on storage.
@@ -1346,6 +1380,8 @@ class Dataset(View):
                 checksum.
             spark: A session whose tasks read the data files and indices of a deep check; True for
                 the active session, else a local one. None reads in this process.
+            dry_run: With `repair`: write nothing; `is_repaired` then marks what would be repaired.
+                This process does the work, whatever `spark` is.
             on_progress: Callback for progress; receives the number of data files that a deep check
                 has read, the total, and their bytes; without `deep`, the number listed.
 
@@ -1357,12 +1393,13 @@ class Dataset(View):
             One LIST for each 1,000 objects, and one GET for each segment; with `deep`, all bytes.
         """
         self._check_writable()
+        is_dry_run = dry_run and repair
         return work.check.check(
-            self._source.store,
+            self._on_dry_run()[1] if is_dry_run else self._source.store,
             self.name,
             is_repairing=repair,
             is_deep=deep,
-            spark=_session(spark),
+            spark=None if is_dry_run else _session(spark),
             on_progress=on_progress,
         )
 
@@ -1429,7 +1466,10 @@ class Dataset(View):
         )
 
     def republish(
-        self, metastore: SparkSession | str | os.PathLike[str] | None = None
+        self,
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        *,
+        dry_run: bool = False,
     ) -> tuple[NotPublished, ...]:
         """Publish to all tables that the properties name, as each commit does.
 
@@ -1438,9 +1478,11 @@ class Dataset(View):
         Args:
             metastore: As for `publish`; with None, the one that `LAKEBED_METASTORE` names is used
                 if it is set.
+            dry_run: Change nothing; only check that each table can be published to.
 
         Returns:
             The tables that do not show the current version, each with the reason; empty if all do.
+            In a dry run, those that could not be published to.
 
         Raises:
             InvalidInputError: No property names a table.
@@ -1458,7 +1500,7 @@ class Dataset(View):
                 f"No property of {self.name!r} names a table to publish to.",
                 hint="Set publish.delta, publish.iceberg or publish.hive to true, or name the table.",
             )
-        return automatic.publish(self._source.store, state, metastore)
+        return automatic.publish(self._source.store, state, metastore, is_dry_run=dry_run)
 
     def publish_statements(
         self, *, table: str, since: int | None = None, root: str | None = None
@@ -1803,6 +1845,7 @@ class Dataset(View):
         *,
         on_progress: OnProgress = NO_PROGRESS,
         commit_bytes: int = INDEX_COMMIT_BYTES,
+        dry_run: bool = False,
     ) -> InvertedIndex:
         """Index a column, to find the data files that hold a value without opening them.
 
@@ -1818,6 +1861,8 @@ class Dataset(View):
             on_progress: Callback for progress; receives the number of data files read, the total,
                 and their bytes.
             commit_bytes: Data files of about this many bytes become one commit.
+            dry_run: Write nothing and read no data file; return the index as it is before the
+                build, with the number and the bytes of the data files that a build would read.
 
         Returns:
             The index. It does not cover files of other tools, nor those of a writer that began
@@ -1835,6 +1880,10 @@ class Dataset(View):
             for each group of them, and the index read and written once more.
         """
         self._check_writable()
+        if dry_run:
+            return work.indexing.find_build(
+                self._on_dry_run()[1], self.name, column, self._commit_options
+            )
         return work.indexing.build_index(
             self._source.store,
             self.name,
@@ -1845,8 +1894,12 @@ class Dataset(View):
             options=self._commit_options,
         )
 
-    def drop_index(self, column: str) -> Commit:
+    def drop_index(self, column: str, *, dry_run: bool = False) -> Commit:
         """Drop the index of a column; a cleanup deletes its objects.
+
+        Args:
+            column: The indexed column.
+            dry_run: Write nothing; return the commit that would be made.
 
         Raises:
             InvalidInputError: The column has no index.
@@ -1856,6 +1909,8 @@ class Dataset(View):
         Cost:
             The head, the history and one commit.
         """
+        if dry_run:
+            return self._dry_run(lambda dry: dry.drop_index(column))
         self._check_writable()
         made, base = work.indexing.drop_index(
             self._source.store, self.name, column, self._commit_options

@@ -23,8 +23,8 @@ from lakebed.cli.data import (
 )
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.output import Output
-from lakebed.cli.records import commit_record, no_commit_record
-from lakebed.cli.shared_options import parse_time, takes_dataset, verb
+from lakebed.cli.records import commit_record, dry_run_text, no_commit_record
+from lakebed.cli.shared_options import dry_run_option, parse_time, takes_dataset, verb
 from lakebed.common.shown import counted, facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import ChecksFailedError
@@ -89,6 +89,7 @@ _partitions_option = click.option(
 @click.option("--run", required=True, help="Name of the run to repeat.")
 @click.option("--empty", "is_empty", is_flag=True, help="The run has no rows now.")
 @_partitions_option
+@dry_run_option("Only check the rows, and show the commit that would replace them.")
 @base_option
 @begun_option
 def rerun(
@@ -100,6 +101,7 @@ def rerun(
     run: str,
     is_empty: bool,
     partitions: bool,
+    is_dry_run: bool,
     base: int | None,
     begun_at: dt.datetime | None,
 ) -> None:
@@ -114,10 +116,12 @@ def rerun(
         raise click.UsageError(message, click.get_current_context())
     dataset = begun_on(repository.open(name), begun_at)
     if inputs is None:
-        show_commit(output, dataset.rerun([], run, base=base))
+        show_commit(output, dataset.rerun([], run, base=base, dry_run=is_dry_run))
         return
-    with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.rerun(rows_of(inputs, dataset), run, partitions=partitions, base=base)
+    with output.progress(f"{'Reading' if is_dry_run else 'Writing'} {inputs.label}"):
+        commit = dataset.rerun(
+            rows_of(inputs, dataset), run, partitions=partitions, base=base, dry_run=is_dry_run
+        )
     show_commit(output, commit)
 
 
@@ -332,6 +336,7 @@ def _show_change(output: Output, change: Restoration, *, hold: bool) -> None:
 @run_option
 @_partitions_option
 @base_option
+@dry_run_option("Only check the rows, and show the batch that would be staged.")
 def stage(
     output: Output,
     *,
@@ -345,6 +350,7 @@ def stage(
     run: str | None,
     partitions: bool,
     base: int | None,
+    is_dry_run: bool,
 ) -> None:
     """Write a batch that stays invisible until its commit.
 
@@ -356,7 +362,8 @@ def stage(
     dataset = repository.open(name)
     view = None if where is None else dataset.where(where)
     rows: object = [] if inputs is None else rows_of(inputs, dataset)
-    with output.progress(f"Writing {inputs.label if inputs else 'nothing'}"):
+    verb_shown = "Reading" if is_dry_run else "Writing"
+    with output.progress(f"{verb_shown} {inputs.label if inputs else 'nothing'}"):
         staged_batch = dataset.stage(
             rows,
             operation,  # type: ignore[arg-type]  # a click.Choice
@@ -365,8 +372,21 @@ def stage(
             view=view,
             base=base,
             lease=lease,
+            dry_run=is_dry_run,
         )
     record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}
+    if is_dry_run:
+        output.note(
+            f"Would stage {counted(staged_batch.row_count, 'row')} in "
+            f"{counted(staged_batch.file_count, 'file')} of "
+            f"{counted(staged_batch.size_bytes, 'byte')}."
+        )
+        record |= {
+            **dict.fromkeys(("batch_id", "staged_at", "lease_until")),
+            "file_count": staged_batch.file_count,
+            "size_bytes": staged_batch.size_bytes,
+            "is_dry_run": True,
+        }
     output.record(record, facts=facts_of(record))
 
 
@@ -445,6 +465,14 @@ def commit(
         with output.progress("Checking"):
             audit = staged_batch.check(*wanted)
         output.rows(_CHECK_COLUMNS, _check_records(audit))
+        if audit.has_passed:
+            made = staged_batch.commit(dry_run=True)
+            is_there = f"Batch {batch} is committed already, as version {made.version}."
+            output.note(dry_run_text(made) if made.is_dry_run else is_there)
+        else:
+            failed = sum(not result.has_passed for result in audit.results)
+            output.note(f"Would not commit: {counted(failed, 'check')} failed.")
+            raise click.exceptions.Exit(ChecksFailedError.exit_code)
         return
     try:
         with output.progress("Checking and committing"):

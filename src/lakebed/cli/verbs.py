@@ -138,7 +138,7 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "cleanup": Home(
             "lakebed.cli.upkeep",
             "cleanup",
-            "Delete dead files; without --delete only list them.",
+            "Delete dead files, after asking.",
         ),
         "protect": Home(
             "lakebed.cli.upkeep", "protect", "Protect a version or a batch from cleanup."
