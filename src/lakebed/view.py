@@ -662,7 +662,8 @@ class View(Readable):
                 state that it is committed to, and is repeated if another writer was faster.
             spark: A session whose tasks do the work, even if the data is not a DataFrame; True for
                 the active one. A DataFrame always uses its own session.
-            dry_run: Only report the planned changes.
+            dry_run: Write nothing; report the planned changes. This process then does the work,
+                whatever `spark` is, and collects the rows of a DataFrame.
 
         Returns:
             A report; its `commit` is None if no entity changes: then there is no new version.

@@ -1,11 +1,13 @@
 """Dry runs of what Spark would write: rows are checked and counted, and nothing is written."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lakebed
 from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.testing import DelegatingStore
 
 pytestmark = pytest.mark.spark
 
@@ -42,6 +44,22 @@ def test_frame_is_checked_and_counted_and_not_written(spark, tmp_path: Path) -> 
     )
     assert planned.size_bytes is None, "only Spark knows"
     assert (updated.updated_row_count, updated.is_dry_run) == (10, True)
+
+
+def test_merge_reserves_no_batch_and_puts_no_rows_into_the_store(spark, tmp_path: Path) -> None:
+    class NoWrites(DelegatingStore):
+        def _fail(self, *given: object, **named: object) -> Any:
+            raise AssertionError(given)
+
+        _create = _replace = _put = _put_stream = _adopt = _delete = _fail
+
+    repository = lakebed.open_repository(tmp_path)
+    repository.write("d", spark.range(10))
+    dataset = lakebed.Repository(NoWrites(repository.store)).open("d")
+
+    planned = dataset.merge(spark.range(5, 15), "id", spark=spark, dry_run=True)
+
+    assert (planned.updated_row_count, planned.inserted_row_count) == (5, 5)
 
 
 def test_frame_that_sparks_own_writer_would_write(spark, tmp_path: Path) -> None:
