@@ -16,6 +16,11 @@ from lakebed import Archive, Commit, Dataset, DatasetDescriptor, Repository, Vie
 from lakebed.archive import UploadQueue
 from lakebed.batches.staged import Staged
 from lakebed.errors import CommitConflictError, InvalidInputError, ReadOnlyError
+from lakebed.groups.dimension_group import DimensionGroup
+from lakebed.groups.index_group import IndexGroup
+from lakebed.groups.protection_group import ProtectionGroup
+from lakebed.groups.staged_group import StagedGroup
+from lakebed.repository import TreeGroup
 from lakebed.store import Store, open_store
 from lakebed.testing import DelegatingStore
 
@@ -231,7 +236,13 @@ def test_queue_of_an_archive(store: Store, tmp_path) -> None:
     assert not bundle.exists()
 
 
-@pytest.mark.parametrize("of", [View, Dataset, Staged, Archive, UploadQueue, Repository])
+@pytest.mark.parametrize(
+    "of",
+    [
+        View, Dataset, DimensionGroup, IndexGroup, ProtectionGroup, StagedGroup, Staged, Archive,
+        UploadQueue, Repository, TreeGroup,
+    ],
+)  # fmt: skip
 def test_argument_means_and_looks_the_same_everywhere(of: type) -> None:
     for name, verb in inspect.getmembers(of, inspect.isfunction):
         parameter = inspect.signature(verb).parameters.get("dry_run")
