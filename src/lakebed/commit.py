@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from lakebed.common.html import facts_to_html, shortened
@@ -24,6 +24,7 @@ from lakebed.store.base import Store, validate_key
 if TYPE_CHECKING:
     from lakebed.plan.partition_totals import PartitionTotals
     from lakebed.state.committing import Committed
+    from lakebed.store.dry_run import DryRunStore
 
 # Their rows stay the same, in other files.
 _REARRANGING = frozenset({"compact", "promote"})
@@ -127,6 +128,11 @@ class Commit:
         not_published: Tables that the properties of the dataset name and that do not show the
             commit, with the reason; empty in a history, which does not record it.
         notes: Further messages for the caller, in sentences; the history does not keep them.
+        is_dry_run: True if nothing was written: the commit that the verb would make. Its version,
+            rows, partitions and number of files are those of the real one, if no other writer is
+            faster; its ids, times and names of files are not.
+        size_bytes: Total size of the added files in a dry run; None if Spark would write them, and
+            for a real commit, whose files `Dataset.files` lists.
 
     >>> from lakebed import DatasetDescriptor, open_repository
     >>> repository = open_repository("memory://doctest-commit")
@@ -157,11 +163,14 @@ class Commit:
     caught: tuple[Caught, ...] = ()
     not_published: tuple[NotPublished, ...] = ()
     notes: tuple[str, ...] = ()
+    is_dry_run: bool = False
+    size_bytes: int | None = None
 
     def __repr__(self) -> str:
         run = f" of run {shown(self.run)}" if self.run else ""
+        dry = " would be" if self.is_dry_run else ""
         return (
-            f"<Commit {self.version}: {self.operation}{run}, {self.rows_in_words()}, "
+            f"<Commit{dry} {self.version}: {self.operation}{run}, {self.rows_in_words()}, "
             f"+{len(self.files_added):,} -{len(self.files_removed):,} files>"
         )
 
@@ -220,6 +229,7 @@ class Commit:
                 "not published": shortened(map(str, self.not_published)) or "nothing",
                 "commit_id": self.commit_id,
                 **({"notes": " ".join(self.notes)} if self.notes else {}),
+                **({"dry run": "yes: nothing was written"} if self.is_dry_run else {}),
             },
         )
 
@@ -249,6 +259,13 @@ class Commit:
             not_published=() if isinstance(made, Entry) else made.not_published,
             notes=notes,
         )
+
+
+def as_dry_run(commit: Commit, store: DryRunStore) -> Commit:
+    """Return a commit that a verb has made on the store of a dry run, marked as one."""
+    size_bytes = store.written_bytes(commit.files_added)
+    is_known = size_bytes > 0 or not commit.row_count
+    return replace(commit, is_dry_run=True, size_bytes=size_bytes if is_known else None)
 
 
 def _shown_path(partition: str) -> str:

@@ -558,6 +558,7 @@ class Dataset(View):
         spark: SparkSession | Literal[True] | None = None,
         quarantine: str | None = None,
         options: LoadOptions | None = None,
+        dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> LoadReport:
         """Read raw files in as one batch; rows that do not fit go to quarantine.
@@ -581,6 +582,8 @@ class Dataset(View):
                 for the active session, else a local one. None reads in this process.
             quarantine: Name of another dataset for the rows that do not fit.
             options: Settings for reading the files.
+            dry_run: Write nothing; report what would be loaded and rejected. This process then
+                reads the files, whatever `spark` is.
             on_progress: Callback for progress: called after each file, and for rows within a large
                 one; with Spark, when a task has read its group; on Connect, when all have.
 
@@ -606,7 +609,7 @@ class Dataset(View):
                 commit=given.commit or self._commit_options,
             )
         return load(
-            self._source.store,
+            self._on_dry_run()[1] if dry_run else self._source.store,
             self.name,
             paths,
             format,
@@ -622,6 +625,7 @@ class Dataset(View):
         descriptor: DatasetDescriptor | Callable[[DatasetDescriptor], DatasetDescriptor],
         *,
         base: Base | None = None,
+        dry_run: bool = False,
     ) -> Commit:
         """Change the descriptor of the dataset: fields, defaults, compression, properties.
 
@@ -643,6 +647,7 @@ class Dataset(View):
                 called several times; or, with `base`, the new descriptor itself.
             base: The version that the descriptor was made from, or a snapshot, plan or commit of
                 it. With a function, another update since then is a conflict.
+            dry_run: Write nothing; return the commit that would be made.
 
         Returns:
             The commit; the last one if the descriptor is unchanged.
@@ -665,6 +670,8 @@ class Dataset(View):
         """
         from lakebed.state import schema_file, updates
 
+        if dry_run:
+            return self._dry_run(lambda dry: dry.evolve(descriptor, base=base))
         self._check_writable()
         store = self._source.store
         made_from = self._base_of(base)
@@ -765,6 +772,7 @@ class Dataset(View):
         *,
         partitions: bool = False,
         base: Base | None = None,
+        dry_run: bool = False,
     ) -> Commit:
         """Replace the rows that a run wrote before, in all partitions, in one commit.
 
@@ -782,6 +790,7 @@ class Dataset(View):
                 of other runs. A second rerun of the run then replaces all of that.
             base: The version that the data was made from, as for `append`: a later commit that has
                 touched rows of the run, or one of these partitions, is a conflict.
+            dry_run: As for `append`.
 
         Raises:
             StaleRerunError: A later rerun of the run was faster; nothing became visible.
@@ -796,6 +805,8 @@ class Dataset(View):
             As `append`, and the records of runs and of files, which are few objects.
         """
         scope = scope_of_run(run, partitions=partitions)
+        if dry_run:
+            return self._dry_run(lambda dry: dry._write("rerun", data, run, scope, base))
         return self._write("rerun", data, run, scope, base)
 
     def _write_first(self, first: State, data: object, run: str | None) -> Commit:
@@ -901,6 +912,7 @@ class Dataset(View):
         *,
         run: str | None = None,
         base: Base | None = None,
+        dry_run: bool = False,
     ) -> Commit | None:
         """Delete the entities that meet a condition; see `View.delete`.
 
@@ -910,6 +922,7 @@ class Dataset(View):
             parameters: Values for the parameters of a condition, as for `where`.
             run: Name of the run, for the history.
             base: The version that the decision was based on; see `View.delete`.
+            dry_run: Write nothing; return the commit that would be made.
 
         Returns:
             The commit, or None if the view is empty: then there is no new version.
@@ -933,7 +946,7 @@ class Dataset(View):
             )
         self._check_own(view)
         doomed = self._refined_to(view.constraint)
-        return doomed.delete(run=run, base=base)
+        return doomed.delete(run=run, base=base, dry_run=dry_run)
 
     def cleanup(
         self,
@@ -1027,6 +1040,7 @@ class Dataset(View):
         deep: bool = False,  # noqa: FBT001, FBT002
         spark: SparkSession | Literal[True] | None = None,
         *,
+        dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> CheckReport:
         """Compare the metadata of the dataset with the objects on storage.
@@ -1044,6 +1058,8 @@ class Dataset(View):
                 checksum.
             spark: A session whose tasks read the data files and indices of a deep check; True for
                 the active session, else a local one. None reads in this process.
+            dry_run: With `repair`: write nothing; `is_repaired` then marks what would be repaired.
+                This process does the work, whatever `spark` is.
             on_progress: Callback for progress; receives the number of data files that a deep check
                 has read, the total, and their bytes; without `deep`, the number listed.
 
@@ -1055,12 +1071,13 @@ class Dataset(View):
             One LIST for each 1,000 objects, and one GET for each segment; with `deep`, all bytes.
         """
         self._check_writable()
+        is_dry_run = dry_run and repair
         return work.check.check(
-            self._source.store,
+            self._on_dry_run()[1] if is_dry_run else self._source.store,
             self.name,
             is_repairing=repair,
             is_deep=deep,
-            spark=session_of(spark),
+            spark=None if is_dry_run else session_of(spark),
             on_progress=on_progress,
         )
 
@@ -1069,6 +1086,8 @@ class Dataset(View):
         self,
         target: None = None,
         metastore: SparkSession | str | os.PathLike[str] | None = None,
+        *,
+        dry_run: bool = False,
     ) -> tuple[NotPublished, ...]: ...
 
     @overload
@@ -1172,7 +1191,8 @@ class Dataset(View):
             root: URL of the repository as readers of the table address it, if it differs.
             check: Change nothing; compare the whole table with the head.
             repair: Compare the whole table and repair it; changes by other writers are reverted.
-            dry_run: Change nothing; report the planned changes.
+            dry_run: Change nothing; report the planned changes. Without a target, only check that
+                each table can be published to.
             print_sql: Return the SQL that brings a Hive table up to date, to be run elsewhere.
                 No metastore is queried and no Spark is started. All statements are idempotent; each
                 points one partition atomically to the directory of its current batch. The version
@@ -1187,9 +1207,10 @@ class Dataset(View):
 
         Returns:
             A report. Without a target, the tables that do not show the current version, each with
-            the reason; empty if all do. With `print_sql` statements in the dialect shared by Hive,
-            Spark and Athena, each one line without a semicolon; a column of times without zone is
-            created as `timestamp_ntz`, which only Spark supports.
+            the reason; empty if all do; in a dry run those that could not be published to. With
+            `print_sql` statements in the dialect shared by Hive, Spark and Athena, each one line
+            without a semicolon; a column of times without zone is created as `timestamp_ntz`, which
+            only Spark supports.
 
         Raises:
             InvalidInputError: The format cannot represent the dataset as it is, or another writer has
@@ -1233,12 +1254,12 @@ class Dataset(View):
         )
         if target is not None:
             return targets.publish(self._source.store, self.name, target, options)
-        if options != targets.TableOptions(metastore=metastore):
+        if options != targets.TableOptions(metastore=metastore, dry_run=dry_run):
             targets.check_target(target)
-        return self._republish(metastore)
+        return self._republish(metastore, is_dry_run=dry_run)
 
     def _republish(
-        self, metastore: SparkSession | str | os.PathLike[str] | None
+        self, metastore: SparkSession | str | os.PathLike[str] | None, *, is_dry_run: bool
     ) -> tuple[NotPublished, ...]:
         """Publish to all tables that the properties name, as each commit does.
 
@@ -1254,7 +1275,7 @@ class Dataset(View):
                 hint="Set publish.delta, publish.iceberg or publish.hive to true, or name the target: "
                 "publish('delta').",
             )
-        return automatic.publish(self._source.store, state, metastore)
+        return automatic.publish(self._source.store, state, metastore, is_dry_run=is_dry_run)
 
     @overload
     def unpublish(self, target: Literal["delta"], *, dry_run: bool = False) -> bool: ...

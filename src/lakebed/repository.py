@@ -873,6 +873,7 @@ class TreeGroup:
         options: TelemetryOptions | None = None,
         if_changed: Literal["error", "keep", "replace"] = "error",
         storage_options: Mapping[str, str] | None = None,
+        dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> TelemetryExport:
         """Write the submissions of a view as a telemetry tree, or add them to one.
@@ -898,6 +899,7 @@ class TreeGroup:
                 nothing at all and names them, `keep` leaves and names them, `replace` writes them
                 again. For a whole dataset this includes directories without remaining rows.
             storage_options: Settings of the object store.
+            dry_run: Write nothing; report the files that would be written.
             on_progress: Callback for progress; receives the number of rows read.
 
         Returns:
@@ -935,6 +937,7 @@ class TreeGroup:
             if_changed=if_changed,
             is_whole=view.constraint == TRUE,
             storage_options=storage_options,
+            is_dry_run=dry_run,
             on_progress=on_progress,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 import pyarrow as pa
 
@@ -53,8 +53,12 @@ if TYPE_CHECKING:
     from lakebed.state.committing import CommitOptions
     from lakebed.state.transaction import Transaction
     from lakebed.state.written import Written
+    from lakebed.store.dry_run import DryRunStore
     from lakebed.work.merge import MergeReport
     from lakebed.work.overwriting import Replacement
+
+
+_MaybeCommit = TypeVar("_MaybeCommit", Commit, Commit | None)
 
 
 class View(Readable):
@@ -401,6 +405,7 @@ class View(Readable):
         *,
         if_not_empty: Literal["append", "error"] = "append",
         base: Base | None = None,
+        dry_run: bool = False,
     ) -> Commit:
         """Append a batch. If the view is narrower than the dataset, every entity must be in it.
 
@@ -416,6 +421,9 @@ class View(Readable):
             base: The version that the data was made from, or the snapshot, plan or commit that
                 was read; see `docs/concurrency.md`. A later commit that has touched a partition of
                 the data is a conflict.
+            dry_run: Write nothing; return the commit that would be made. All checks are made, and
+                the rows are encoded to count files and bytes; those of a DataFrame are only
+                counted. An iterator or a reader is consumed.
 
         Raises:
             SchemaMismatchError: The data does not fit; nothing became visible.
@@ -435,6 +443,10 @@ class View(Readable):
         if if_not_empty not in ("append", "error"):
             raise InvalidInputError(
                 f"if_not_empty is {if_not_empty!r}.", hint="Give 'append' or 'error'."
+            )
+        if dry_run:
+            return self._dry_run(
+                lambda dry: dry.append(data, run, if_not_empty=if_not_empty, base=base)
             )
         if if_not_empty == "append":
             return self._write("append", data, run, Nothing(), base)
@@ -544,6 +556,7 @@ class View(Readable):
         *,
         run: str | None = None,
         base: Base | None = None,
+        dry_run: bool = False,
     ) -> Commit | None:
         """Delete the entities of the view, in one commit.
 
@@ -556,6 +569,7 @@ class View(Readable):
             run: Name of the run, for the history.
             base: The version that the decision was based on, as for `append`: a later commit that
                 has touched a partition of the view is a conflict.
+            dry_run: Write nothing; return the commit that would be made.
 
         Returns:
             The commit, or None if the view is empty: then there is no new version.
@@ -572,6 +586,8 @@ class View(Readable):
         """
         from lakebed.state.conflicts import Read
 
+        if dry_run:
+            return self._dry_run(lambda dry: dry.delete(run=run, base=base))
         read = self._base_of(base)
         store = self._source.store
         with self._begin("delete", run) as transaction:
@@ -647,7 +663,8 @@ class View(Readable):
                 state that it is committed to, and is repeated if another writer was faster.
             spark: A session whose tasks do the work, even if the data is not a DataFrame; True for
                 the active one. A DataFrame always uses its own session.
-            dry_run: Only report the planned changes.
+            dry_run: Write nothing; report the planned changes. This process then does the work,
+                whatever `spark` is, and collects the rows of a DataFrame.
 
         Returns:
             A report; its `commit` is None if no entity changes: then there is no new version.
@@ -735,6 +752,7 @@ class View(Readable):
         run: str | None = None,
         base: Base | None = None,
         spark: SparkSession | Literal[True] | None = None,
+        dry_run: bool = False,
     ) -> Commit | None:
         """Set fields of the entities of the view, in one commit: an UPDATE … WHERE.
 
@@ -758,6 +776,8 @@ class View(Readable):
                 has touched a partition of the view is a conflict. Without it, the update applies to
                 the state that it is committed to, and is repeated if another writer was faster.
             spark: A session whose tasks do the work; True for the active one.
+            dry_run: Write nothing; return the commit that would be made. This process then does
+                the work, whatever `spark` is.
 
         Returns:
             The commit, or None if the view is empty: then there is no new version.
@@ -779,6 +799,8 @@ class View(Readable):
         from lakebed.state.runs import UPDATE_ROWS
         from lakebed.work.merge import MergeTarget, update_rows
 
+        if dry_run:
+            return self._dry_run(lambda dry: dry.update_rows(values, run=run, base=base))
         self._check_writable()
         target = MergeTarget(
             store=self._source.store,
@@ -812,6 +834,26 @@ class View(Readable):
                 scope = scope(transaction.base)
             transaction.add(self._stage(data, self._narrow_target(transaction)))
             return work.writer.commit_staged(transaction, scope, read)
+
+    def _dry_run(self, act: Callable[[Self], _MaybeCommit]) -> _MaybeCommit:
+        """Return the commit that a verb makes on a store that keeps all writes in this process."""
+        from lakebed.commit import as_dry_run
+
+        dry, store = self._on_dry_run()
+        before = self._source.load().state.version
+        commit = act(dry)
+        if commit is None or commit.version <= before:
+            return commit  # nothing would change
+        return as_dry_run(commit, store)
+
+    def _on_dry_run(self) -> tuple[Self, DryRunStore]:
+        """Return the same view on a store that keeps all writes in this process, and the store."""
+        from lakebed.store.dry_run import DryRunStore
+
+        store = DryRunStore(self._source.store)
+        other = copy.copy(self)
+        other._source = self._source.on(store)
+        return other, store
 
     def _begin(self, operation: str, run: str | None) -> Transaction:
         from lakebed.state.transaction import Transaction
@@ -892,6 +934,8 @@ class View(Readable):
             from lakebed.spark.task_kernel import is_spark_frame, write_frame
 
             if is_spark_frame(data):
+                if self._source.store.is_dry_run:
+                    return work.overwriting.as_if_written(self._count(data, target), target)
                 return write_frame(data, self._source.store, target)  # type: ignore[arg-type]  # checked
         from lakebed.arrow.entities import to_batches
         from lakebed.arrow.kernel import write_batches

@@ -92,12 +92,14 @@ def test_batch_is_staged_checked_and_committed(cli, address, rows) -> None:
     assert len(cli.json("query", address, "--batch-id", batch)) == 5
 
     options = ("--check", "flight > 10", "--not-null", "flight,carrier", "--min-rows", 1)
-    found = cli.json("staged", "commit", address, batch, *options, "--dry-run")
+    found = cli.json("staged", "commit", address, batch, *options, "--dry-run", exit_code=2)
     assert [one["has_passed"] for one in found] == [False, True, True]
     error = cli.error("staged", "commit", address, batch, *options)
     assert (error["code"], error["exit_code"]) == ("checks-failed", 2)
     assert "1 row fails it" in error["message"]
-    whole = cli.json("staged", "commit", address, batch, "--whole", "--max-rows", 4, "--dry-run")
+    whole = cli.json(
+        "staged", "commit", address, batch, "--whole", "--max-rows", 4, "--dry-run", exit_code=2
+    )
     assert [(one["of"], one["count"]) for one in whole] == [("dataset", 5)]
     assert flights_of(cli, address) == before
 

@@ -161,6 +161,8 @@ def test_programs_are_told_which_file_is_kept_back_and_why(cli, place) -> None:
     assert left["is_kept_back"]
     assert "does not fit" in left["detail"]
     assert "left out" not in cli("ingest", "in", "--into", "lake/n", "--local", exit_code=2).stdout
+    dry = cli.json("ingest", "in", "--into", "lake/n", "--local", "--dry-run", exit_code=2)
+    assert dry["left_out"] == told["left_out"], "as the run, once it is known"
 
 
 def test_a_question_that_no_file_answers_is_told_from_files_that_were_read_before(

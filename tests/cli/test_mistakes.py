@@ -56,7 +56,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("merge lake/events a.csv --on idd", "Did you mean 'id'?"),
         ("check lake/events --fix", "In Lakebed it is --repair."),
         ("drop lake/events --force", "In Lakebed it is --yes."),
-        ("cleanup lake/events --force", "In Lakebed it is --delete."),
+        ("cleanup lake/events --force", "In Lakebed it is --yes."),
+        ("cleanup lake/events --delete", "leave --delete out"),
         ("list lake --region eu-west-1", "it is --storage-option region=VALUE."),
         ("query lake/events@1", "A version has an option: lake/events --version 1"),
         (

@@ -146,7 +146,7 @@ def test_files_show_rows_and_size_and_a_path_that_is_cut_in_its_middle(deep, wid
 
 
 @pytest.mark.parametrize(
-    "words", ["history", "batches", "files", "cleanup", "drop --dry-run", "schema show"]
+    "words", ["history", "batches", "files", "cleanup --dry-run", "drop --dry-run", "schema show"]
 )
 def test_no_note_and_no_table_breaks_inside_a_word(deep, words):
     width = 80

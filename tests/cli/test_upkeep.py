@@ -15,32 +15,32 @@ def old(flights):
     return flights
 
 
-def test_cleanup_only_lists_unless_told_to_delete(cli, address, old) -> None:
-    rows = cli.json("cleanup", address, "--older-than", "0s")
+def test_dry_run_of_cleanup_only_lists(cli, address, old) -> None:
+    rows = cli.json("cleanup", address, "--older-than", "0s", "--dry-run")
 
     assert [row["reason"] for row in rows] == ["superseded", "superseded"]
     assert rows[0]["version"] == 2
-    assert cli.json("cleanup", address, "--older-than", "0s") == rows
-    assert cli.json("cleanup", address) == []
+    assert cli.json("cleanup", address, "--older-than", "0s", "--dry-run") == rows
+    assert cli.json("cleanup", address, "--dry-run") == []
 
 
 def test_cleanup_asks_before_it_deletes(cli, address, old) -> None:
-    arguments = ("cleanup", address, "--older-than", "0s", "--delete")
+    arguments = ("cleanup", address, "--older-than", "0s")
 
     refused = cli(*arguments, stdin="n\n", exit_code=1)
     assert "Versions before 2 can then no longer be read" in refused.stderr
-    assert len(cli.json("cleanup", address, "--older-than", "0s")) == 2
+    assert len(cli.json("cleanup", address, "--older-than", "0s", "--dry-run")) == 2
     done = cli(*arguments, "--yes")
 
     assert "Deleted 2 objects" in done.stderr
-    assert cli.json("cleanup", address, "--older-than", "0s") == []
+    assert cli.json("cleanup", address, "--older-than", "0s", "--dry-run") == []
     error = cli.error("query", address, "--version", "1")
     assert (error["code"], error["exit_code"]) == ("version-not-found", 3)
     assert "was cleaned up" in error["message"]
 
 
 def test_what_is_kept_is_shown_on_request(cli, address, old) -> None:
-    rows = cli.json("cleanup", address, "--kept")
+    rows = cli.json("cleanup", address, "--kept", "--dry-run")
 
     assert {row["reason"] for row in rows} == {"retained"}
 
@@ -55,9 +55,9 @@ def test_protected_version_is_listed_and_kept(cli, address, old) -> None:
         "2100-01-01T00:00:00Z",
     )
     assert one["is_expired"] is False
-    assert cli.json("cleanup", address, "--older-than", "0s") == []
+    assert cli.json("cleanup", address, "--older-than", "0s", "--dry-run") == []
     cli("protection", "remove", address, "--version", 1)
-    assert len(cli.json("cleanup", address, "--older-than", "0s")) == 2
+    assert len(cli.json("cleanup", address, "--older-than", "0s", "--dry-run")) == 2
 
 
 def test_age_that_is_none_is_refused(cli, address) -> None:
@@ -82,9 +82,9 @@ def test_cleanup_takes_out_what_has_expired_though_nothing_is_dead(cli, address,
     flights.protections.add(version=1, reason="audit", until=soon)
     time.sleep(0.06)
 
-    assert cli.json("cleanup", address) == []
+    assert cli.json("cleanup", address, "--dry-run") == []
     assert len(cli.json("protection", "list", address)) == 1
-    assert cli.json("cleanup", address, "--delete") == []  # and does not ask
+    assert cli.json("cleanup", address) == []  # and does not ask
     assert cli.json("protection", "list", address) == []
 
 
@@ -101,10 +101,10 @@ def test_cleanup_of_a_published_dataset_asks_for_the_metastore(cli, address, old
     note.begin(flights.version)
     note.finish()
 
-    refused = cli.error("cleanup", address, "--older-than", "0s", "--delete", "--yes")
+    refused = cli.error("cleanup", address, "--older-than", "0s", "--yes")
 
     assert (refused["code"], refused["exit_code"]) == ("invalid-input", 2)
     assert "--metastore" in refused["hint"]
     assert "--published noted" in refused["hint"]
-    rows = cli.json("cleanup", address, "--older-than", "0s", "--published", "noted")
+    rows = cli.json("cleanup", address, "--older-than", "0s", "--published", "noted", "--dry-run")
     assert len(rows) == 2

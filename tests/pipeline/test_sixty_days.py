@@ -65,8 +65,8 @@ def assert_cleanup_deletes_what_its_dry_run_lists(days: Days, dataset: Path) -> 
     clean_up = ("cleanup", dataset, "--older-than", "0s")
     before = {path for path in dataset.rglob("*") if path.is_file()}
 
-    listed = days.json(*clean_up)
-    deleted = days.json(*clean_up, "--delete", "--yes")
+    listed = days.json(*clean_up, "--dry-run")
+    deleted = days.json(*clean_up, "--yes")
 
     after = {path for path in dataset.rglob("*") if path.is_file()}
     assert listed

@@ -15,6 +15,7 @@ from lakebed.archive.content import open_verified, opened, write_file
 from lakebed.archive.file_keys import KeyForm, check_file_id, check_keys
 from lakebed.archive.frames import FrameOf, to_frame
 from lakebed.archive.index import ArchiveIndex, open_index
+from lakebed.archive.index.dry_index import DryRunIndex
 from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.name_advice import warn_of_names
 from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
@@ -34,6 +35,7 @@ from lakebed.errors import (
 )
 from lakebed.store import Store, open_store
 from lakebed.store.at_once import at_once
+from lakebed.store.dry_run import DryRunStore
 from lakebed.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -76,9 +78,23 @@ class Archive:
     def __repr__(self) -> str:
         return f"Archive({self.store.uri!r}, index={self.index.url!r})"
 
-    def init(self) -> None:
-        """Create the tables of the index if they are missing. SQLite also creates its own."""
-        self.index.create()
+    def init(self, *, dry_run: bool = False) -> bool:
+        """Create the tables of the index if they are missing. SQLite also creates its own.
+
+        Args:
+            dry_run: Only report whether they are missing.
+
+        Returns:
+            True if they were missing.
+        """
+        is_missing = not self.index.exists()
+        if not dry_run:
+            self.index.create()
+        return is_missing
+
+    def _on_dry_run(self) -> Archive:
+        """Return the same archive with a store and an index that keep all writes to themselves."""
+        return Archive(DryRunStore(self.store), DryRunIndex(self.index), keys=self.keys)
 
     def push(
         self,
@@ -93,6 +109,7 @@ class Archive:
         id: str | None = None,  # noqa: A002 - the name of the field
         compress: bool = False,
         extra: Mapping[str, object] | None = None,
+        dry_run: bool = False,
     ) -> ArchiveRecord:
         """Store a file and put it into the index.
 
@@ -110,6 +127,8 @@ class Archive:
             id: The id; default: a generated one.
             compress: Compress the content with gzip; hash and size are those of the gzip.
             extra: Further fields of the metadata.
+            dry_run: Write nothing; return the record that the file would get, which is read and
+                hashed. A generated id is another one in the real call.
 
         `where`, `what` and `work_id` may be expressions of a `Translator` over the path.
 
@@ -125,6 +144,19 @@ class Archive:
         Cost:
             Two PUTs and a HEAD, more for parts above 8 MiB; one write to the index.
         """
+        if dry_run:
+            return self._on_dry_run().push(
+                source,
+                where=where,
+                what=what,
+                start=start,
+                end=end,
+                work_id=work_id,
+                path=path,
+                id=id,
+                compress=compress,
+                extra=extra,
+            )
         with opened(source) as file:
             fields = prepare_fields(
                 source,
@@ -166,6 +198,7 @@ class Archive:
         work_id: str | None = None,
         compress: bool = False,
         extra: Mapping[str, object] | None = None,
+        dry_run: bool = False,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> tuple[ArchiveRecord, ...]:
         """Store many files and put them into the index, several at once.
@@ -183,6 +216,7 @@ class Archive:
             work_id: As for `push`.
             compress: As for `push`.
             extra: As for `push`.
+            dry_run: As for `push`.
             on_progress: Callback for progress; receives the number of stored files, the total, and
                 their bytes.
 
@@ -199,6 +233,19 @@ class Archive:
         Cost:
             As `push` for each file, 8 at once.
         """
+        if dry_run:
+            return self._on_dry_run().push_many(
+                sources,
+                where=where,
+                what=what,
+                start=start,
+                end=end,
+                start_from_name=start_from_name,
+                work_id=work_id,
+                compress=compress,
+                extra=extra,
+                on_progress=on_progress,
+            )
         paths = [os.fspath(source) for source in sources]
         prepared = [
             prepare_fields(
@@ -387,7 +434,7 @@ class Archive:
         """
         return with_retraction(self.store, kept_files.find_record(self.store, url_or_id))
 
-    def retract(self, url_or_id: str, *, reason: str) -> ArchiveRecord:
+    def retract(self, url_or_id: str, *, reason: str, dry_run: bool = False) -> ArchiveRecord:
         """Keep a file from being read by any ingest, until it is restored; it stays as it is.
 
         `list`, `page` and `latest` omit it unless `retracted` is given; it can still be fetched.
@@ -398,6 +445,7 @@ class Archive:
         Args:
             url_or_id: As in `record`.
             reason: Reason for the retraction; the record shows it.
+            dry_run: Write nothing; return the record that would be.
 
         Returns:
             The record, with the retraction.
@@ -410,6 +458,8 @@ class Archive:
         Cost:
             As `record`, a PUT and a write to the index.
         """
+        if dry_run:
+            return self._on_dry_run().retract(url_or_id, reason=reason)
         if not isinstance(reason, str) or not reason.strip():
             msg = f"The reason is {reason!r}."
             raise InvalidInputError(msg, hint="Give the reason why no ingest shall read the file.")
@@ -418,8 +468,12 @@ class Archive:
         self.index.put([record])
         return record
 
-    def restore(self, url_or_id: str) -> ArchiveRecord:
+    def restore(self, url_or_id: str, *, dry_run: bool = False) -> ArchiveRecord:
         """Take a retraction back, so that the next ingest reads the file.
+
+        Args:
+            url_or_id: As in `record`.
+            dry_run: Write nothing; return the record that would be.
 
         Raises:
             RecordNotFoundError: There is no such file.
@@ -429,6 +483,8 @@ class Archive:
         Cost:
             As `record`, a DELETE, and a read of and a write to the index.
         """
+        if dry_run:
+            return self._on_dry_run().restore(url_or_id)
         record = kept_files.find_record(self.store, url_or_id)
         indexed = self.index.find(record.id)
         is_indexed = indexed is not None and indexed.retraction is not None
@@ -545,8 +601,12 @@ class Archive:
         records = self.list(what, start=start, end=end, work_id=work_id, where=where)
         return to_frame(spark, self.store, tuple(records), read)
 
-    def ingest(self, url_or_id: str) -> ArchiveRecord:
+    def ingest(self, url_or_id: str, *, dry_run: bool = False) -> ArchiveRecord:
         """Put a file that is in the storage into the index, as a notification would.
+
+        Args:
+            url_or_id: As in `record`.
+            dry_run: Write nothing; return the record that would be in the index.
 
         Raises:
             RecordNotFoundError: There is no such file.
@@ -554,12 +614,13 @@ class Archive:
             CorruptMetadataError: The file has no metadata, or metadata that breaks a rule.
         """
         record = self.record(url_or_id)
+        index = DryRunIndex(self.index) if dry_run else self.index
         try:
             record.metadata.check_hash()
         except InvalidInputError as exc:
             msg = f"The metadata of {record.url} breaks a rule: {exc.message}"
             raise CorruptMetadataError(msg, hint="Push the file again.") from exc
-        self.index.put([record])
+        index.put([record])
         return record
 
     def reindex(self, *, spark: SparkSession | None = None, dry_run: bool = False) -> ReindexReport:

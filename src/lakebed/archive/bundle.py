@@ -18,6 +18,7 @@ from typing import IO
 
 from lakebed.archive.content import Hashed, pieces_of, temporary_file, using
 from lakebed.archive.file_keys import check_file_id
+from lakebed.archive.kept_files import check_fields
 from lakebed.archive.metadata import FileMetadata
 from lakebed.errors import FormatError, RecordExistsError, UnsupportedVersionError
 
@@ -72,12 +73,30 @@ def write_bundle(
             try:
                 os.link(temporary, target)  # unlike a rename it refuses a name that is taken
             except FileExistsError as exc:
-                msg = f"{target} is already waiting for its upload."
-                raise RecordExistsError(
-                    msg, hint="Leave the id out, or choose another one."
-                ) from exc
+                raise _waiting(target) from exc
         _sync(directory)
     return target
+
+
+def check_bundle(directory: Path, fields: Mapping[str, object]) -> Path:
+    """Return the bundle that `write_bundle` would write, after its checks.
+
+    Raises:
+        InvalidInputError: The metadata breaks a rule.
+        RecordExistsError: A bundle of the id is waiting.
+    """
+    target = directory / f"{check_file_id(fields['id'])}{BUNDLE_SUFFIX}"
+    check_fields(fields)
+    if target.exists():
+        raise _waiting(target)
+    return target
+
+
+def _waiting(target: Path) -> RecordExistsError:
+    return RecordExistsError(
+        f"{target} is already waiting for its upload.",
+        hint="Leave the id out, or choose another one.",
+    )
 
 
 def _write_content(out: IO[bytes], pieces: Iterable[bytes]) -> str:

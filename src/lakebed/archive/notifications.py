@@ -234,12 +234,21 @@ def _shortened(value: object) -> str:
     return text if len(text) <= _SHORT_MESSAGE else f"{text[: _SHORT_MESSAGE - 3]}..."
 
 
-def ingest_lines(archive: Archive, lines: Iterable[str]) -> Iterator[MessageReport]:
+def ingest_lines(
+    archive: Archive, lines: Iterable[str], *, dry_run: bool = False
+) -> Iterator[MessageReport]:
     """Ingest lines, each of which is the URL of a stored file or a message.
+
+    Args:
+        archive: The archive whose index is updated.
+        lines: URLs, ids and messages.
+        dry_run: Change nothing; yield the reports that would be.
 
     Raises:
         StorageError: The storage or the index failed.
     """
+    if dry_run:
+        archive = archive._on_dry_run()
     for line in lines:
         text = line.strip()
         if text.startswith("{"):
@@ -248,8 +257,13 @@ def ingest_lines(archive: Archive, lines: Iterable[str]) -> Iterator[MessageRepo
             yield ingest_url(archive, text)
 
 
-def ingest_url(archive: Archive, url_or_id: str) -> MessageReport:
+def ingest_url(archive: Archive, url_or_id: str, *, dry_run: bool = False) -> MessageReport:
     """Ingest one stored file, and report as `ingest_message` does.
+
+    Args:
+        archive: The archive whose index is updated.
+        url_or_id: The URL or the id of the file.
+        dry_run: Change nothing; return the report that would be.
 
     Raises:
         StorageError: The storage or the index failed.
@@ -257,7 +271,7 @@ def ingest_url(archive: Archive, url_or_id: str) -> MessageReport:
     started_at, start = dt.datetime.now(dt.UTC), time.monotonic()
     record, error = None, None
     try:
-        record = archive.ingest(url_or_id)
+        record = archive.ingest(url_or_id, dry_run=dry_run)
     except (InvalidInputError, FormatError, RecordNotFoundError) as exc:
         error = exc
     return MessageReport(
@@ -270,18 +284,25 @@ def ingest_url(archive: Archive, url_or_id: str) -> MessageReport:
 
 
 def ingest_directory(
-    archive: Archive, directory: str | os.PathLike[str]
+    archive: Archive, directory: str | os.PathLike[str], *, dry_run: bool = False
 ) -> Iterator[MessageReport]:
     """Ingest a directory of messages, one in each file, in the order of their names.
 
     A file is deleted after its message was processed; one that cannot be used moves to `failed/`.
     Files with a leading dot are still being written.
 
+    Args:
+        archive: The archive whose index is updated.
+        directory: The directory of messages.
+        dry_run: Change neither the index nor the directory; yield the reports that would be.
+
     Raises:
         StorageError: The storage or the index failed; the file stays.
         InvalidInputError: The directory cannot be used.
     """
     root = Path(directory)
+    if dry_run:
+        archive = archive._on_dry_run()
     with using(root):
         waiting = sorted(path for path in root.iterdir() if path.is_file())
     for path in waiting:
@@ -289,6 +310,9 @@ def ingest_directory(
             continue
         report = _ingest_file(archive, path)
         if report is None:
+            continue
+        if dry_run:
+            yield report
             continue
         with using(path):
             if report.status == "success":

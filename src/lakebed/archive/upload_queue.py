@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import IO, Literal
 
 from lakebed.archive.archive import Archive, prepare_fields
-from lakebed.archive.bundle import BUNDLE_SUFFIX, Bundle, open_bundle, write_bundle
+from lakebed.archive.bundle import (
+    BUNDLE_SUFFIX,
+    Bundle,
+    check_bundle,
+    open_bundle,
+    write_bundle,
+)
 from lakebed.archive.content import opened, using
 from lakebed.archive.name_advice import warn_of_names
 from lakebed.archive.record import ArchiveRecord
@@ -99,11 +105,13 @@ class UploadQueue:
         id: str | None = None,  # noqa: A002 - the name of the field
         compress: bool = False,
         extra: Mapping[str, object] | None = None,
+        dry_run: bool = False,
     ) -> Path:
         """Put a copy of a file into the queue; the arguments are those of `Archive.push`.
 
         Returns:
-            The bundle, `<id>.tar`. It is on disk, even after a loss of power.
+            The bundle, `<id>.tar`. It is on disk, even after a loss of power. In a dry run, the
+            bundle that would be written; its generated id is another one in the real call.
 
         Warns:
             LakebedWarning: As for `Archive.push`.
@@ -127,17 +135,31 @@ class UploadQueue:
                 extra,
             )
             warn_of_names([fields])
+            if dry_run:
+                return check_bundle(self.directory, fields)
             return write_bundle(self.directory, file, fields, compress=compress)
 
-    def upload(self, archive: Archive, *, workers: int = 1) -> Iterator[Upload]:
+    def upload(
+        self, archive: Archive, *, workers: int = 1, dry_run: bool = False
+    ) -> Iterator[Upload]:
         """Upload the bundles that are in the queue now, and yield the outcome of each.
 
         Bundles that another uploader is processing are skipped.
+
+        Args:
+            archive: The archive to upload to.
+            workers: Number of bundles to upload at once.
+            dry_run: Read and check the bundles, and yield the outcome that each would have; all of
+                them stay.
 
         Raises:
             InvalidInputError: The directory cannot be read, or `workers` is not positive.
             ReadOnlyError: The storage can only be read.
         """
+        if dry_run:
+            _checked(workers)
+            found = (_checked_one(archive._on_dry_run(), path) for path in self._bundles())
+            return (upload for upload in found if upload is not None)
         return self._upload(archive, self._bundles(), _checked(workers))
 
     def watch(
@@ -246,7 +268,8 @@ def _logged(upload: Upload | None) -> Iterator[Upload]:
 
 def _upload_one(archive: Archive, path: Path) -> Upload | None:
     """Upload a bundle; None if another uploader has it, or has uploaded it."""
-    try:
+
+    def upload() -> ArchiveRecord | None:
         with _locked(path) as is_ours:
             if not is_ours:
                 return None
@@ -254,13 +277,34 @@ def _upload_one(archive: Archive, path: Path) -> Upload | None:
                 record = _push(archive, bundle)
             with using(path):
                 path.unlink(missing_ok=True)
+        return record
+
+    return _outcome(path, upload)
+
+
+def _checked_one(archive: Archive, path: Path) -> Upload | None:
+    """Return the outcome that the upload of a bundle would have; None if it is gone."""
+
+    def push() -> ArchiveRecord | None:
+        if not path.exists():
+            return None
+        with open_bundle(path) as bundle:
+            return _push(archive, bundle)
+
+    return _outcome(path, push)
+
+
+def _outcome(path: Path, upload: Callable[[], ArchiveRecord | None]) -> Upload | None:
+    """Return the outcome of an upload; None if it has no record."""
+    try:
+        record = upload()
     except ReadOnlyError:  # the archive's fault, and the same for every bundle
         raise
     except (FormatError, InvalidInputError, AlreadyExistsError) as exc:
         return Upload(path=path, outcome="invalid", error=exc)
     except StorageError as exc:
         return Upload(path=path, outcome="failed", error=exc)
-    return Upload(path=path, outcome="uploaded", record=record)
+    return None if record is None else Upload(path=path, outcome="uploaded", record=record)
 
 
 def _push(archive: Archive, bundle: Bundle) -> ArchiveRecord:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakebed.checks import Audit, Check, look_at
-from lakebed.commit import Commit
+from lakebed.commit import Commit, as_dry_run
 from lakebed.common.html import facts_to_html
 from lakebed.errors import CommitConflictError, PreconditionFailedError
 from lakebed.state.reservation import BatchRecord, Staging
@@ -110,6 +110,16 @@ class Staged(Generic[_D]):
         return self._staging.row_count
 
     @property
+    def file_count(self) -> int:
+        """Number of data files of the batch."""
+        return len(self._record.files or ())
+
+    @property
+    def size_bytes(self) -> int:
+        """Total size of the data files."""
+        return sum(file.size_bytes for file in self._record.files or ())
+
+    @property
     def base_version(self) -> int:
         """The version that it was staged on; a conflicting commit after it is an error."""
         return self._staging.base_version
@@ -199,6 +209,7 @@ class Staged(Generic[_D]):
         *,
         checks: Sequence[Check | Callable[[View], object]] = (),
         spark: SparkSession | None = None,
+        dry_run: bool = False,
     ) -> Commit:
         """Make the batch visible, if it passes all checks.
 
@@ -209,6 +220,7 @@ class Staged(Generic[_D]):
         Args:
             checks: As for `check`.
             spark: As for `check`.
+            dry_run: Write nothing; return the commit that would be made.
 
         Raises:
             ChecksFailedError: A check failed; the error names it and its findings. Nothing became
@@ -223,6 +235,8 @@ class Staged(Generic[_D]):
             Besides the checks: the history, two PUTs and one conditional PUT; for a rerun, the
             record of runs.
         """
+        if dry_run:
+            return self._dry_run(checks, spark)
         store, name = self._source.store, self._source.name
         todo = tuple(checks)
         # A batch does not change, so its own checks run once.
@@ -250,6 +264,19 @@ class Staged(Generic[_D]):
             expected=self.base_version,
             actual=head.state.version,
         )
+
+    def _dry_run(
+        self, checks: Sequence[Check | Callable[[View], object]], spark: SparkSession | None
+    ) -> Commit:
+        from lakebed.store.dry_run import DryRunStore
+
+        store = DryRunStore(self._source.store)
+        dry = Staged(self._source.on(store), self._record, self._build, self._options)
+        before = self._source.load().state.version
+        commit = dry.commit(checks=checks, spark=spark)
+        if commit.version <= before:
+            return commit  # it is committed already
+        return replace(as_dry_run(commit, store), size_bytes=self.size_bytes)
 
     def discard(self) -> None:
         """Give up the batch by a commit, then delete it and its files.

@@ -32,7 +32,7 @@ from lakebed.archive.target import DEFAULT_TEMPLATE
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.listening import listens
 from lakebed.cli.output import Output
-from lakebed.cli.shared_options import Verb, parse_pairs, storage_option, verb
+from lakebed.cli.shared_options import Verb, dry_run_option, parse_pairs, storage_option, verb
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
 from lakebed.spark.session import get_session
@@ -219,10 +219,14 @@ def _read_lines(arguments: Sequence[str]) -> Iterator[str]:
 
 @verb("init", example="lakebed archive init --storage s3://raw --index dynamodb://raw")
 @takes_archive
-def init(output: Output, *, archive: Archive) -> None:
+@dry_run_option("Only show whether the tables are missing.")
+def init(output: Output, *, archive: Archive, is_dry_run: bool) -> None:
     """Create the tables of the index, if they are missing."""
-    with output.progress(f"Making {archive.index.url}"):
-        archive.init()
+    with output.progress(f"{'Looking for' if is_dry_run else 'Making'} {archive.index.url}"):
+        is_missing = archive.init(dry_run=is_dry_run)
+    if is_dry_run:
+        effect = "Would create" if is_missing else "Would change nothing: there is"
+        output.note(f"{effect} {archive.index.url}.")
     output.record({"storage": archive.store.uri, "index": archive.index.url})
 
 
@@ -240,8 +244,15 @@ def init(output: Output, *, archive: Archive) -> None:
     "file_id",
     help="Id of the file; pushing the same id again changes nothing. One file only.",
 )
+@dry_run_option("Only read and check the files, and show their records.")
 def push(
-    output: Output, *, archive: Archive, files: Sequence[str], file_id: str | None, **fields: Any
+    output: Output,
+    *,
+    archive: Archive,
+    files: Sequence[str],
+    file_id: str | None,
+    is_dry_run: bool,
+    **fields: Any,
 ) -> None:
     """Store files and put them into the index.
 
@@ -249,15 +260,44 @@ def push(
     times of a file can be taken from its name.
     """
     if file_id is None:
-        with output.progress("Storing") as on_progress:
-            records = archive.push_many(files, **fields, on_progress=on_progress)
-        _show_records(output, records)
+        with output.progress("Reading" if is_dry_run else "Storing") as on_progress:
+            records = archive.push_many(
+                files, **fields, dry_run=is_dry_run, on_progress=on_progress
+            )
+        _show_pushed(output, records, is_dry_run=is_dry_run)
         return
     if len(files) > 1:
         message = "--id takes one file."
         raise click.UsageError(message, click.get_current_context())
     (file,) = files
-    _show_records(output, [archive.push(file, id=file_id, **_with_times(file, fields))])
+    record = archive.push(file, id=file_id, **_with_times(file, fields), dry_run=is_dry_run)
+    _show_pushed(output, [record], is_dry_run=is_dry_run, has_own_id=True)
+
+
+def _show_pushed(
+    output: Output,
+    records: Sequence[ArchiveRecord],
+    *,
+    is_dry_run: bool,
+    has_own_id: bool = False,
+) -> None:
+    """Show the records of files that were stored, or would be."""
+    if not is_dry_run:
+        _show_records(output, records)
+        return
+    size_bytes = sum(record.size_bytes for record in records)
+    output.note(f"Would store {counted(len(records), 'file')} of {counted(size_bytes, 'byte')}.")
+    columns = _TABLE_COLUMNS if output.is_table else RECORD_COLUMNS
+    output.rows(columns, (_dry_run_row(record, has_own_id=has_own_id) for record in records))
+
+
+def _dry_run_row(record: ArchiveRecord, *, has_own_id: bool) -> dict[str, object]:
+    """Return the row of a file that would be stored: a generated id would be another one."""
+    row = {**record_row(record), "created_at": None}
+    if has_own_id:
+        return row
+    metadata = {name: value for name, value in record.metadata.items() if name != "id"}
+    return {**row, "id": None, "url": None, "metadata": metadata}
 
 
 def _with_times(file: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -328,22 +368,35 @@ def latest(
 @takes_archive
 @click.argument("urls", nargs=-1, required=True, metavar="URL|ID...")
 @click.option("--reason", required=True, help="The reason, shown in the record.")
-def retract(output: Output, *, archive: Archive, urls: Sequence[str], reason: str) -> None:
+@dry_run_option("Only check, and show the records that would be.")
+def retract(
+    output: Output, *, archive: Archive, urls: Sequence[str], reason: str, is_dry_run: bool
+) -> None:
     """Exclude files from every ingest.
 
     The files stay and can be fetched; lists leave them out unless --retracted is given. Rows that
     were read stay in their dataset; `lakebed rollback` removes them.
     """
-    records = (archive.retract(url, reason=reason) for url in urls)
+    records: Iterable[ArchiveRecord] = (
+        archive.retract(url, reason=reason, dry_run=is_dry_run) for url in urls
+    )
+    if is_dry_run:
+        records = list(records)
+        output.note(f"Would retract {counted(len(urls), 'file')}.")
     _show_records(output, records, retracted=True)
 
 
 @verb("restore", example="lakebed archive restore 6309e115c2914d0f8622973422626954 --storage ./raw")
 @takes_archive
 @click.argument("urls", nargs=-1, required=True, metavar="URL|ID...")
-def restore(output: Output, *, archive: Archive, urls: Sequence[str]) -> None:
+@dry_run_option("Only check, and show the records that would be.")
+def restore(output: Output, *, archive: Archive, urls: Sequence[str], is_dry_run: bool) -> None:
     """Undo the retraction of files."""
-    _show_records(output, (archive.restore(url) for url in urls))
+    records: Iterable[ArchiveRecord] = (archive.restore(url, dry_run=is_dry_run) for url in urls)
+    if is_dry_run:
+        records = list(records)
+        output.note(f"Would restore {counted(len(urls), 'file')}.")
+    _show_records(output, records)
 
 
 @verb(
@@ -439,16 +492,22 @@ def reindex(output: Output, *, archive: Archive, with_spark: bool, dry_run: bool
 @takes_queue
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @takes_fields
-def enqueue(output: Output, *, queue: Path, files: Sequence[str], **fields: Any) -> None:
+@dry_run_option("Only check the files.")
+def enqueue(
+    output: Output, *, queue: Path, files: Sequence[str], is_dry_run: bool, **fields: Any
+) -> None:
     """Copy files into a queue for `upload`."""
     waiting = UploadQueue(queue)
-    output.rows(
-        ("file", "bundle"),
-        (
-            {"file": file, "bundle": str(waiting.enqueue(file, **_with_times(file, fields)))}
-            for file in files
-        ),
-    )
+
+    def put(file: str) -> str | None:
+        bundle = waiting.enqueue(file, **_with_times(file, fields), dry_run=is_dry_run)
+        return None if is_dry_run else str(bundle)  # its id is generated
+
+    rows: Iterable[dict[str, object]] = ({"file": file, "bundle": put(file)} for file in files)
+    if is_dry_run:
+        rows = list(rows)
+        output.note(f"Would copy {counted(len(files), 'file')} into {queue}.")
+    output.rows(("file", "bundle"), rows)
 
 
 @verb("upload", example="lakebed archive upload --queue /var/spool/lakebed --watch --storage ./raw")
@@ -464,6 +523,7 @@ def enqueue(output: Output, *, queue: Path, files: Sequence[str], **fields: Any)
     show_default=True,
     help="Number of parallel uploads.",
 )
+@dry_run_option("Only read and check the bundles.")
 def upload(
     output: Output,
     *,
@@ -472,6 +532,7 @@ def upload(
     watch: bool,
     timeout_s: float | None,
     workers: int,
+    is_dry_run: bool,
 ) -> None:
     """Upload the bundles of a queue; the exit code is 1 if one remains.
 
@@ -487,7 +548,14 @@ def upload(
         else:
             staying[result.path] = result
 
-    if watch:
+    if is_dry_run:
+        if watch:
+            message = "--dry-run cannot be combined with --watch."
+            raise click.UsageError(message, click.get_current_context())
+        done = list(waiting.upload(archive, workers=workers, dry_run=True))
+        count = sum(result.outcome == "uploaded" for result in done)
+        output.note(f"Would upload {counted(count, 'bundle')} of {len(done):,}.")
+    elif watch:
         waiting.watch(archive, workers=workers, timeout_s=timeout_s, on_upload=report_upload)
         # Another uploader may have uploaded the bundle in the meantime.
         done = [result for result in staying.values() if result.path.exists()]
@@ -527,6 +595,9 @@ def _upload_row(result: Upload) -> dict[str, object]:
 )
 @click.option("--watch", is_flag=True, help="Keep reading notifications until interrupted.")
 @click.option("--timeout", "timeout_s", type=float, help="With --watch: stop after these seconds.")
+@dry_run_option(
+    "Only show what would be indexed; not for SQS, whose messages are hidden once read."
+)
 def ingest(
     output: Output,
     *,
@@ -539,6 +610,7 @@ def ingest(
     sqs_wait: int,
     watch: bool,
     timeout_s: float | None,
+    is_dry_run: bool,
 ) -> None:
     """Put files that other programs stored into the index.
 
@@ -553,10 +625,14 @@ def ingest(
         )
     if watch and queue_dir is None and sqs is None:
         raise InvalidInputError("There is nothing to watch.", hint="Give --queue-dir or --sqs.")
+    if is_dry_run and (watch or sqs is not None):
+        other = "--watch" if watch else "--sqs"
+        message = f"--dry-run cannot be combined with {other}."
+        raise click.UsageError(message, click.get_current_context())
 
     def waiting() -> Iterable[MessageReport]:
         if queue_dir is not None:
-            return ingest_directory(archive, queue_dir)
+            return ingest_directory(archive, queue_dir, dry_run=is_dry_run)
         assert sqs is not None  # one of the two
         return ingest_sqs(archive, sqs, region=sqs_region, endpoint=sqs_endpoint, wait_s=sqs_wait)
 
@@ -566,9 +642,15 @@ def ingest(
     elif queue_dir is not None or sqs is not None:
         reports = waiting()
     elif urls and list(urls) != ["-"]:
-        reports = (ingest_url(archive, url) for url in urls)
+        reports = (ingest_url(archive, url, dry_run=is_dry_run) for url in urls)
     else:
-        reports = ingest_lines(archive, sys.stdin)
+        reports = ingest_lines(archive, sys.stdin, dry_run=is_dry_run)
+    if is_dry_run:
+        reports = list(reports)
+        output.note(
+            f"Would index {counted(sum(len(one.records) for one in reports), 'file')} and remove "
+            f"{sum(len(one.removed) for one in reports):,}."
+        )
     has_failed = False
 
     def rows() -> Iterator[dict[str, object]]:

@@ -20,7 +20,7 @@ from lakebed.cli.data import (
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record, no_commit_record
-from lakebed.cli.shared_options import parse_time, takes_dataset, verb
+from lakebed.cli.shared_options import dry_run_option, parse_time, takes_dataset, verb
 from lakebed.common.shown import counted, facts_of
 from lakebed.model.names import split_names
 from lakebed.repository import Repository
@@ -73,6 +73,7 @@ partitions_option = click.option(
 @click.option("--run", required=True, help="Name of the run to repeat.")
 @click.option("--empty", "is_empty", is_flag=True, help="The run has no rows now.")
 @partitions_option
+@dry_run_option("Only check the rows, and show the commit that would replace them.")
 @base_option
 @begun_option
 def rerun(
@@ -84,6 +85,7 @@ def rerun(
     run: str,
     is_empty: bool,
     partitions: bool,
+    is_dry_run: bool,
     base: int | None,
     begun_at: dt.datetime | None,
 ) -> None:
@@ -98,10 +100,12 @@ def rerun(
         raise click.UsageError(message, click.get_current_context())
     dataset = begun_on(repository.open(name), begun_at)
     if inputs is None:
-        show_commit(output, dataset.rerun([], run, base=base))
+        show_commit(output, dataset.rerun([], run, base=base, dry_run=is_dry_run))
         return
-    with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.rerun(rows_of(inputs, dataset), run, partitions=partitions, base=base)
+    with output.progress(f"{'Reading' if is_dry_run else 'Writing'} {inputs.label}"):
+        commit = dataset.rerun(
+            rows_of(inputs, dataset), run, partitions=partitions, base=base, dry_run=is_dry_run
+        )
     show_commit(output, commit)
 
 

@@ -18,10 +18,11 @@ from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.cli.inputs import Inputs, find_inputs
 from lakebed.cli.output import Output
-from lakebed.cli.records import commit_record
+from lakebed.cli.records import commit_record, dry_run_record, dry_run_text
 from lakebed.cli.shared_options import (
     REPOSITORY_VARIABLE,
     Verb,
+    dry_run_option,
     parse_time,
     split_address,
     storage_option,
@@ -134,8 +135,12 @@ def commit_options(begun_at: dt.datetime | None) -> CommitOptions | None:
 
 
 def show_commit(output: Output, commit: Commit) -> None:
-    """Show the commit of a write."""
-    record = commit_record(commit)
+    """Show the commit of a write, or the one that a dry run would make."""
+    if commit.is_dry_run:
+        output.note(dry_run_text(commit))
+        for note in commit.notes:
+            output.note(note)
+    record = dry_run_record(commit) if commit.is_dry_run else commit_record(commit)
     if commit.notes:
         record["notes"] = list(commit.notes)
     output.record(record, facts=facts_of(record, hidden=["commit_id", "notes"]))
@@ -144,6 +149,7 @@ def show_commit(output: Output, commit: Commit) -> None:
 @verb("append", example="lakebed append lake/flights january.csv february.csv --null-text NA")
 @takes_dataset
 @takes_files(required=True)
+@dry_run_option("Only check the rows, and show the commit that would add them.")
 @run_option
 @base_option
 @begun_option
@@ -153,6 +159,7 @@ def append(
     repository: Repository,
     name: str,
     inputs: Inputs,
+    is_dry_run: bool,
     run: str | None,
     base: int | None,
     begun_at: dt.datetime | None,
@@ -164,8 +171,8 @@ def append(
     be one of its fields.
     """
     dataset = begun_on(repository.open(name), begun_at)
-    with output.progress(f"Appending {inputs.label}"):
-        commit = dataset.append(rows_of(inputs, dataset), run, base=base)
+    with output.progress(f"{'Reading' if is_dry_run else 'Appending'} {inputs.label}"):
+        commit = dataset.append(rows_of(inputs, dataset), run, base=base, dry_run=is_dry_run)
     show_commit(output, commit)
 
 

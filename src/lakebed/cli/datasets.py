@@ -39,12 +39,12 @@ from lakebed.model.keys import BATCH_ID, BATCH_IDS, BatchIds
 from lakebed.model.locations import shell_address
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.partition.function import field_text
-from lakebed.model.partition.repeating import warn_of_repetition
 from lakebed.model.schema import Schema
 from lakebed.model.totals import known_total
 from lakebed.repository import Repository, open_repository
 from lakebed.state import published
 from lakebed.state.head import HeadFormat
+from lakebed.store.dry_run import DryRunStore
 
 _TREE_COLUMNS = ("partition", "files", "rows", "bytes", "size")
 
@@ -274,9 +274,11 @@ def create(
         properties=properties,
     )
     if is_dry_run:
-        descriptor.check()
-        warn_of_repetition(name, descriptor.partition_by, descriptor.schema)
-        output.note(f"Would create {repository.uri}/{name}.")
+        dry = Repository(DryRunStore(repository.store))
+        is_there = dry.exists(name)
+        dry.create(name, descriptor, if_exists, head_format=head_format)
+        would = "Would open the existing" if is_there else "Would create"
+        output.note(f"{would} {repository.uri}/{name}.")
         return
     dataset = repository.create(name, descriptor, if_exists, head_format=head_format)
     _show(output, dataset)

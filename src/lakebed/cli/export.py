@@ -10,7 +10,7 @@ import click
 
 from lakebed.cli.data import where_option
 from lakebed.cli.output import Output
-from lakebed.cli.shared_options import AttachedOption, takes_state, verb
+from lakebed.cli.shared_options import AttachedOption, dry_run_option, takes_state, verb
 from lakebed.common.shown import counted
 from lakebed.dataset import Dataset
 from lakebed.model.descriptor import COMPRESSIONS
@@ -72,6 +72,7 @@ _MAX_NAMED = 5  # directories in a note
     "keep the directory, or replace it.",
 )
 @where_option
+@dry_run_option("Only show the files that would be written.")
 def export(
     output: Output,
     *,
@@ -84,6 +85,7 @@ def export(
     record_version: int,
     if_changed: IfChanged,
     where: str | None,
+    is_dry_run: bool,
 ) -> None:
     """Write submissions as a tree of files for other tools.
 
@@ -102,7 +104,14 @@ def export(
             Path(schema_file) if schema_file else None,
             options=options,
             if_changed=if_changed,
+            dry_run=is_dry_run,
             on_progress=on_progress,
+        )
+    if is_dry_run:
+        output.note(
+            f"Would write {counted(done.row_count, 'row')} in {counted(len(done.files), 'file')} "
+            f"of {counted(done.size_bytes, 'byte')}, and replace "
+            f"{counted(len(done.replaced), 'directory', 'directories')}."
         )
     if done.shared:
         output.note(

@@ -21,8 +21,14 @@ from lakebed.cli.data import begun_option, commit_options, run_option, takes_fil
 from lakebed.cli.datasets import read_partitions
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.output import Output
-from lakebed.cli.records import commit_record
-from lakebed.cli.shared_options import AttachedOption, Verb, takes_dataset, verb
+from lakebed.cli.records import commit_record, dry_run_record, dry_run_text
+from lakebed.cli.shared_options import (
+    AttachedOption,
+    Verb,
+    dry_run_option,
+    takes_dataset,
+    verb,
+)
 from lakebed.common.progress import OnProgress
 from lakebed.common.shown import counted, facts_of
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
@@ -34,6 +40,7 @@ from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session, session_at
 from lakebed.state.creation import check_place
+from lakebed.store.dry_run import DryRunStore
 from lakebed.work.ingest.load import LoadReport, load
 from lakebed.work.ingest.load_options import LoadOptions
 
@@ -112,6 +119,7 @@ def rules_options(function: Verb) -> Verb:
     "and several files have 64 MiB together]",
 )
 @rules_options
+@dry_run_option("Only read and check the files, and show what would be loaded.")
 @run_option
 @begun_option
 def import_(
@@ -129,6 +137,7 @@ def import_(
     max_rejects: float | None,
     allow_truncated: bool,
     unknown: Unknown | None,
+    is_dry_run: bool,
     run: str | None,
     begun_at: dt.datetime | None,
 ) -> None:
@@ -148,7 +157,7 @@ def import_(
     missing dataset are then those that fit most lines. If more of a file does not fit than
     --max-rejects allows, or its end is missing, nothing is committed.
 
-    Spark pays off for many large files; one task reads a file.
+    Spark pays off for many large files; one task reads a file. A dry run reads them in this process.
     """
     if inputs.is_stdin:
         raise InvalidInputError("Standard input is read only once.", hint="Use `lakebed append`.")
@@ -165,7 +174,9 @@ def import_(
         with output.progress(f"Inferring the schema of {inputs.label}") as on_progress:
             unfit: Literal["error", "skip"] = "skip" if sets_aside else "error"
             create = _descriptor(inputs, strategy, unfit, on_progress)
-    if with_spark is None:
+    if is_dry_run:
+        with_spark = False
+    elif with_spark is None:
         with_spark = pays_off(len(inputs.files), inputs.size_bytes)
     output.note(
         f"Reading {inputs.label} of {counted(inputs.size_bytes, 'byte')}{' with Spark' * with_spark}"
@@ -173,7 +184,7 @@ def import_(
     session = start_spark(output) if with_spark else None
     with output.progress("Reading") as on_progress, _spark_errors():
         report = load(
-            repository.store,
+            DryRunStore(repository.store) if is_dry_run else repository.store,
             name,
             inputs.locations,
             inputs.format,
@@ -193,7 +204,7 @@ def import_(
             on_progress=on_progress,
         )
     if create is not None:
-        output.note(f"Created {repository.uri}/{name}")
+        output.note(f"{'Would create' if is_dry_run else 'Created'} {repository.uri}/{name}")
     _show(output, repository, report, duration_s=time.monotonic() - began)
     if not sets_aside and report.rejected_count:
         raise click.exceptions.Exit(2)  # rejects of a run that was loaded before
@@ -337,24 +348,39 @@ def _text_fields(paths: Sequence[Sequence[str]]) -> tuple[Field, ...]:
 
 
 def _show(output: Output, repository: Repository, report: LoadReport, *, duration_s: float) -> None:
+    is_dry_run = report.commit.is_dry_run
     if report.is_repeated:
         output.note(f"Run {report.run!r} was loaded before; nothing was loaded.")
+    elif is_dry_run:
+        output.note(
+            f"Would write {counted(report.row_count, 'row')} of "
+            f"{counted(report.file_count, 'file')} in "
+            f"{counted(len(report.commit.files_added), 'data file')}."
+        )
+        output.note(dry_run_text(report.commit))
     else:
         output.note(
             f"Wrote {counted(report.row_count, 'row')} of {counted(report.file_count, 'file')} in "
             f"{counted(len(report.commit.files_added), 'data file')}, {duration_s:.1f} s"
         )
-    note_rejects(
-        output,
-        f"{repository.uri}/{report.quarantine}",
-        report.run,
-        line_count=report.rejected_count - report.rest_count,
-        rest_count=report.rest_count,
-    )
+    if is_dry_run:
+        if report.rejected_count:
+            output.note(
+                f"Would put {counted(report.rejected_count, 'line')} that did not fit into "
+                f"{repository.uri}/{report.quarantine}."
+            )
+    else:
+        note_rejects(
+            output,
+            f"{repository.uri}/{report.quarantine}",
+            report.run,
+            line_count=report.rejected_count - report.rest_count,
+            rest_count=report.rest_count,
+        )
     note_ignored(output, report.ignored_row_count, report.ignored_file_count, report.ignored_fields)
     record = {
-        **commit_record(report.commit),
-        "run": report.run,
+        **(dry_run_record(report.commit) if is_dry_run else commit_record(report.commit)),
+        "run": None if is_dry_run and report.commit.run is None else report.run,
         "rejected_count": report.rejected_count,
         "rest_count": report.rest_count,
         "ignored_row_count": report.ignored_row_count,

@@ -9,7 +9,8 @@ import click
 from lakebed.cli.data import show_commit
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.output import Output
-from lakebed.cli.shared_options import takes_dataset, verb
+from lakebed.cli.shared_options import dry_run_option, takes_dataset, verb
+from lakebed.common.shown import counted
 from lakebed.repository import Repository
 from lakebed.work.indexing import InvertedIndex
 
@@ -36,8 +37,15 @@ def index() -> None:
 @takes_dataset
 @click.argument("column")
 @click.option("--spark", "is_spark", is_flag=True, help="Run the work in Spark.")
+@dry_run_option("Only check, and show how many files would be read.")
 def build(
-    output: Output, *, repository: Repository, name: str, column: str, is_spark: bool
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    column: str,
+    is_spark: bool,
+    is_dry_run: bool,
 ) -> None:
     """Index a column, in existing files and in all later ones.
 
@@ -46,7 +54,16 @@ def build(
     dataset = repository.open(name)
     with output.progress("Indexing") as on_progress:
         inverted_index = dataset.indices.build(
-            column, True if is_spark else None, on_progress=on_progress
+            column,
+            True if is_spark and not is_dry_run else None,
+            on_progress=on_progress,
+            dry_run=is_dry_run,
+        )
+    if is_dry_run:
+        output.note(
+            f"Would index {counted(inverted_index.missing_count, 'file')} of "
+            f"{counted(inverted_index.missing_bytes, 'byte')}; "
+            f"{inverted_index.covered_count:,} of {inverted_index.file_count:,} are indexed."
         )
     _show(output, [inverted_index])
 
@@ -54,9 +71,15 @@ def build(
 @verb("drop", example="lakebed index drop lake/flights tailnum")
 @takes_dataset
 @click.argument("column")
-def drop(output: Output, *, repository: Repository, name: str, column: str) -> None:
+@dry_run_option("Only check, and show the commit that would be made.")
+def drop(
+    output: Output, *, repository: Repository, name: str, column: str, is_dry_run: bool
+) -> None:
     """Drop the index of a column; query results stay the same."""
-    show_commit(output, repository.open(name).indices.drop(column))
+    commit = repository.open(name).indices.drop(column, dry_run=is_dry_run)
+    if is_dry_run:
+        output.note(f"Would drop the index of {column}.")
+    show_commit(output, commit)
 
 
 @verb("show", example="lakebed index show lake/flights -o json")

@@ -218,7 +218,10 @@ def ingest(
         _change_holds(output, declared, held, released, reason)
         return
     if dry_run:
-        _show_check(output, declared, declared.check(again=again))
+        check = declared.check(again=again)
+        _show_check(output, declared, check)
+        if any(entry.is_kept_back for entry in check.left_out):
+            raise click.exceptions.Exit(2)  # as the run would, which keeps them back again
         return
     if follow:
         if again:

@@ -9,7 +9,7 @@ import click
 from lakebed.cli.data import show_commit
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.output import Output
-from lakebed.cli.shared_options import Verb, parse_time, takes_dataset, verb
+from lakebed.cli.shared_options import Verb, dry_run_option, parse_time, takes_dataset, verb
 from lakebed.repository import Repository
 
 _PROTECTION_COLUMNS = ("target", "version", "batch_id", "reason", "by", "at", "until", "is_expired")
@@ -41,6 +41,7 @@ def _takes_target(function: Verb) -> Verb:
 @_takes_target
 @click.option("--reason", required=True, help="The reason, shown to those who clean up.")
 @click.option("--until", callback=parse_time, help="End of the protection. Without zone, UTC.")
+@dry_run_option("Only check, and show the commit that would be made.")
 def add(
     output: Output,
     *,
@@ -50,17 +51,21 @@ def add(
     batch_id: int | None,
     reason: str,
     until: dt.datetime | None,
+    is_dry_run: bool,
 ) -> None:
     """Protect a version or a batch from cleanup."""
     commit = repository.open(name).protections.add(
-        version=version, batch_id=batch_id, reason=reason, until=until
+        version=version, batch_id=batch_id, reason=reason, until=until, dry_run=is_dry_run
     )
+    if is_dry_run:
+        output.note(f"Would protect {_target(version, batch_id)} of {repository.uri}/{name}.")
     show_commit(output, commit)
 
 
 @verb("remove", example="lakebed protection remove lake/flights --version 12")
 @takes_dataset
 @_takes_target
+@dry_run_option("Only check, and show the commit that would be made.")
 def remove(
     output: Output,
     *,
@@ -68,11 +73,20 @@ def remove(
     name: str,
     version: int | None,
     batch_id: int | None,
+    is_dry_run: bool,
 ) -> None:
     """Remove the protection of a version or a batch."""
-    show_commit(
-        output, repository.open(name).protections.remove(version=version, batch_id=batch_id)
+    commit = repository.open(name).protections.remove(
+        version=version, batch_id=batch_id, dry_run=is_dry_run
     )
+    if is_dry_run:
+        target = _target(version, batch_id)
+        output.note(f"Would end the protection of {target} of {repository.uri}/{name}.")
+    show_commit(output, commit)
+
+
+def _target(version: int | None, batch_id: int | None) -> str:
+    return f"batch {batch_id}" if version is None else f"version {version}"
 
 
 @verb("list", example="lakebed protection list lake/flights")

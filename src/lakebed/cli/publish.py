@@ -11,8 +11,16 @@ import click
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.output import Output, OutputFormat
 from lakebed.cli.records import automatic_publications, published_record
-from lakebed.cli.shared_options import Verb, require_published, takes_dataset, takes_metastore, verb
-from lakebed.common.shown import facts_of
+from lakebed.cli.shared_options import (
+    Verb,
+    dry_run_option,
+    require_published,
+    takes_dataset,
+    takes_metastore,
+    verb,
+)
+from lakebed.common.shown import counted, facts_of
+from lakebed.errors import NotPublishedError
 from lakebed.model.publishing import MODES
 from lakebed.repository import Repository
 from lakebed.tables.outcome import Publication
@@ -104,17 +112,33 @@ _takes_catalog = click.option(
 @verb("all", example="lakebed publish all lake/flights")
 @takes_dataset
 @takes_metastore
+@dry_run_option("Only check that each table can be published to.")
 def publish_all(
-    output: Output, *, repository: Repository, name: str, metastore: str | None
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    metastore: str | None,
+    is_dry_run: bool,
 ) -> None:
     """Publish to all tables named in the properties of the dataset, as a commit does."""
     dataset = repository.open(name)
     with output.progress("Publishing"):
-        failures = dataset.publish(None, metastore)
-    output.rows(
-        ("kind", "table", "version", "is_in_step"),
-        map(published_record, automatic_publications(dataset)),
-    )
+        failures = dataset.publish(None, metastore, dry_run=is_dry_run)
+    tables = automatic_publications(dataset)
+    if is_dry_run:
+        behind = sum(not table.is_in_step for table in tables)
+        output.note(
+            f"Would publish version {dataset.version} to {counted(behind, 'table')}; "
+            f"{len(tables) - behind:,} in step."
+        )
+        for failure in failures:
+            output.note(f"Cannot publish to {failure}")
+        output.rows(("kind", "table", "version", "is_in_step"), map(published_record, tables))
+        if failures:
+            raise click.exceptions.Exit(NotPublishedError.exit_code)
+        return
+    output.rows(("kind", "table", "version", "is_in_step"), map(published_record, tables))
     require_published(failures)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from lakebed.commit import Commit, File
 from lakebed.common.plain import to_plain
+from lakebed.common.shown import counted
 from lakebed.dataset import Dataset
 from lakebed.model import publishing
 from lakebed.model.avro import schema_to_avro
@@ -72,6 +73,32 @@ def commit_record(commit: Commit) -> dict[str, object]:
         ],
         "commit_id": commit.commit_id,
     }
+
+
+def dry_run_record(commit: Commit) -> dict[str, object]:
+    """Return the record of a commit that would be made, without what only a real one has."""
+    return {
+        **commit_record(commit),
+        **dict.fromkeys(("committed_at", "batch_id", "commit_id")),
+        "size_bytes": commit.size_bytes,
+        "partitions": list(commit.partitions),
+        "is_dry_run": True,
+    }
+
+
+def dry_run_text(commit: Commit) -> str:
+    """Return the effect of a commit that would be made, in words."""
+    added, removed = len(commit.files_added), len(commit.files_removed)
+    size = "" if commit.size_bytes is None else f" of {counted(commit.size_bytes, 'byte')}"
+    files = f"{counted(added, 'file')}{size} added, {removed:,} removed"
+    if added and commit.size_bytes is None:
+        files += " (Spark decides the number of files; one for each partition is assumed)"
+    run = f" of run {commit.run!r}" if commit.run else ""
+    where = counted(len(commit.partitions), "partition")
+    return (
+        f"Would commit version {commit.version}, {commit.operation}{run}: "
+        f"{commit.rows_in_words()}; {files}, in {where}."
+    )
 
 
 def automatic_publications(dataset: Dataset) -> list[PublishedTable]:

@@ -16,7 +16,13 @@ from lakebed.cli.datasets import read_schema_file
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.output import Output
-from lakebed.cli.shared_options import parse_pairs, takes_dataset, takes_state, verb
+from lakebed.cli.shared_options import (
+    dry_run_option,
+    parse_pairs,
+    takes_dataset,
+    takes_state,
+    verb,
+)
 from lakebed.common.shown import shown
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
@@ -102,6 +108,7 @@ def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
     help="Version that the schema was made from: refuse if another writer has updated the dataset "
     "since. Required to remove fields.",
 )
+@dry_run_option("Only check, and show what would change.")
 def update(
     output: Output,
     *,
@@ -110,6 +117,7 @@ def update(
     schema_file: Path | None,
     properties: Mapping[str, str],
     base: int | None,
+    is_dry_run: bool,
 ) -> None:
     """Change the schema or the properties of a dataset.
 
@@ -134,10 +142,24 @@ def update(
             _check_complete(old.schema, new.schema)
         return new
 
-    commit = dataset.evolve(edit, base=base)
+    before = dataset.descriptor
+    commit = dataset.evolve(edit, base=base, dry_run=is_dry_run)
+    if is_dry_run and commit.is_dry_run:
+        for text in _changes_in_words(before, edit(before)):
+            output.note(f"Would change {text}.")
     if commit.operation != "update":
         output.note(f"{dataset.uri} has this schema and these properties already.")
     show_commit(output, commit)
+
+
+def _changes_in_words(old: DatasetDescriptor, new: DatasetDescriptor) -> list[str]:
+    """Return the changes of the schema and of the properties."""
+    properties = [
+        f"property {key}={value}"
+        for key, value in new.properties.items()
+        if old.properties.get(key) != value
+    ]
+    return [*(f"schema: {text}" for text in changes(old.schema, new.schema)), *properties]
 
 
 def _check_complete(old: Schema, new: Schema) -> None:

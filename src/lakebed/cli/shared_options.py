@@ -315,6 +315,18 @@ def _no_repository(name: str) -> InvalidInputError:
     )
 
 
+def dry_run_option(help: str) -> Callable[[Verb], Verb]:  # noqa: A002 - click's word
+    """Add `--dry-run`, which means the same for every verb that writes.
+
+    The verb makes the same checks, ends with the same exit code as far as that can be known, shows
+    what would happen, and writes nothing.
+
+    Args:
+        help: The effect that is only shown.
+    """
+    return click.option("--dry-run", "is_dry_run", is_flag=True, help=help)
+
+
 def takes_dataset(function: Verb) -> Verb:
     """Give the function `repository` and `name` for the argument DATASET."""
 

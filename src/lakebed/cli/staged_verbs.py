@@ -13,7 +13,8 @@ from lakebed.cli.data import base_option, rows_of, run_option, show_commit, take
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.output import Output
-from lakebed.cli.shared_options import takes_dataset, verb
+from lakebed.cli.records import dry_run_text
+from lakebed.cli.shared_options import dry_run_option, takes_dataset, verb
 from lakebed.common.shown import counted, facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import ChecksFailedError
@@ -61,6 +62,7 @@ def staged() -> None:
 @run_option
 @partitions_option
 @base_option
+@dry_run_option("Only check the rows, and show the batch that would be staged.")
 def add(
     output: Output,
     *,
@@ -74,6 +76,7 @@ def add(
     run: str | None,
     partitions: bool,
     base: int | None,
+    is_dry_run: bool,
 ) -> None:
     """Write a batch that stays invisible until its commit.
 
@@ -85,7 +88,8 @@ def add(
     dataset = repository.open(name)
     view = None if where is None else dataset.where(where)
     rows: object = [] if inputs is None else rows_of(inputs, dataset)
-    with output.progress(f"Writing {inputs.label if inputs else 'nothing'}"):
+    verb_shown = "Reading" if is_dry_run else "Writing"
+    with output.progress(f"{verb_shown} {inputs.label if inputs else 'nothing'}"):
         staged_batch = dataset.staged.add(
             rows,
             operation,  # type: ignore[arg-type]  # a click.Choice
@@ -94,8 +98,21 @@ def add(
             view=view,
             base=base,
             lease=lease,
+            dry_run=is_dry_run,
         )
     record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}
+    if is_dry_run:
+        output.note(
+            f"Would stage {counted(staged_batch.row_count, 'row')} in "
+            f"{counted(staged_batch.file_count, 'file')} of "
+            f"{counted(staged_batch.size_bytes, 'byte')}."
+        )
+        record |= {
+            **dict.fromkeys(("batch_id", "staged_at", "lease_until")),
+            "file_count": staged_batch.file_count,
+            "size_bytes": staged_batch.size_bytes,
+            "is_dry_run": True,
+        }
     output.record(record, facts=facts_of(record))
 
 
@@ -174,6 +191,14 @@ def commit(
         with output.progress("Checking"):
             audit = staged_batch.check(*wanted)
         output.rows(_CHECK_COLUMNS, _check_records(audit))
+        if audit.has_passed:
+            made = staged_batch.commit(dry_run=True)
+            is_there = f"Batch {batch} is committed already, as version {made.version}."
+            output.note(dry_run_text(made) if made.is_dry_run else is_there)
+        else:
+            failed = sum(not result.has_passed for result in audit.results)
+            output.note(f"Would not commit: {counted(failed, 'check')} failed.")
+            raise click.exceptions.Exit(ChecksFailedError.exit_code)
         return
     try:
         with output.progress("Checking and committing"):

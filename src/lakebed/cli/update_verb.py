@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from lakebed.cli.data import base_option, run_option
+from lakebed.cli.data import base_option, run_option, show_commit
 from lakebed.cli.delete import open_rows
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record, no_commit_record
-from lakebed.cli.shared_options import storage_option, verb
+from lakebed.cli.shared_options import dry_run_option, storage_option, verb
 from lakebed.common.shown import facts_of
 
 
@@ -29,6 +29,7 @@ from lakebed.common.shown import facts_of
     help='Field and its new value, such as "delay=delay + 1" or "carrier=\'UA\'". Repeatable.',
 )
 @click.option("--where", metavar="SQL", help="Condition on the rows to update; TRUE for all rows.")
+@dry_run_option("Only check, and show the commit that would set the fields.")
 @run_option
 @base_option
 def update(
@@ -38,6 +39,7 @@ def update(
     storage_options: Mapping[str, str],
     values: Sequence[str],
     where: str | None,
+    is_dry_run: bool,
     run: str | None,
     base: int | None,
 ) -> None:
@@ -51,10 +53,13 @@ def update(
     """
     assigned = _assigned(values)
     _, view = open_rows(target, storage_options, where)
-    with output.progress("Updating"):
-        commit = view.update_rows(assigned, run=run, base=base)
+    with output.progress("Reading" if is_dry_run else "Updating"):
+        commit = view.update_rows(assigned, run=run, base=base, dry_run=is_dry_run)
+    if commit is not None and is_dry_run:
+        show_commit(output, commit)
+        return
     if commit is None:
-        output.note("No row matches; no new version was made.")
+        output.note(f"No row matches; no new version {'would be' if is_dry_run else 'was'} made.")
         record = no_commit_record()
     else:
         record = commit_record(commit)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lakebed.cli.output import Output
-from lakebed.cli.shared_options import takes_dataset, takes_metastore, verb
+from lakebed.cli.shared_options import dry_run_option, takes_dataset, takes_metastore, verb
 from lakebed.common.shown import counted
 from lakebed.repository import Repository
 from lakebed.work.check import EXIT_CODE
@@ -27,7 +27,21 @@ def _parse_age(
     return parse_age(value)
 
 
-@verb("cleanup", example="lakebed cleanup lake/flights --older-than 30d --delete")
+def _refuse_delete(
+    context: click.Context,
+    parameter: click.Parameter,  # noqa: ARG001 - click's signature
+    value: bool,  # noqa: FBT001 - click's signature
+) -> None:
+    """Refuse the former option, since every verb acts and shows only with `--dry-run`."""
+    if value:
+        message = (
+            "cleanup deletes after it asks: leave --delete out. --yes does not ask, --dry-run "
+            "only lists."
+        )
+        raise click.UsageError(message, context)
+
+
+@verb("cleanup", example="lakebed cleanup lake/flights --older-than 30d --dry-run")
 @takes_dataset
 @click.option(
     "--older-than",
@@ -38,11 +52,15 @@ def _parse_age(
     help="Keep files this long after the commit that removed them: a number and s, m, h, d or w.",
 )
 @click.option(
-    "--delete/--dry-run",
-    "is_deleting",
-    default=False,
-    help="Delete, or only list what would be deleted.  [default: --dry-run]",
+    "--delete",
+    is_flag=True,
+    hidden=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_refuse_delete,
+    help="A former option, which is refused.",
 )
+@dry_run_option("Only list what would be deleted.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @click.option(
     "--kept", "is_kept_shown", is_flag=True, help="Also list the files that stay, and why."
@@ -65,12 +83,12 @@ def cleanup(
     metastore: str | None,
     published: Any,
     older_than: dt.timedelta,
-    is_deleting: bool,
+    is_dry_run: bool,
     is_sure: bool,
     is_kept_shown: bool,
     is_spark: bool,
 ) -> None:
-    """Delete dead files; without --delete only list them.
+    """Delete dead files, after asking.
 
     Dead files are: files that a commit removed long enough ago, unless a protection needs them;
     files of writers that died; unreferenced metadata; unfinished writes. A file that is not proven
@@ -79,14 +97,15 @@ def cleanup(
     Files that tables of a Hive metastore show stay, too. So give --metastore or --warehouse if the
     dataset is published.
 
-    The result lists each dead file with the reason.
+    The result lists each dead file with the reason. Without a terminal to ask, nothing is deleted
+    unless --yes is given.
     """
     clean_up = functools.partial(
         repository.open(name).cleanup, older_than, metastore=metastore, published=published
     )
     with output.progress("Looking for dead files"):
         report = clean_up()
-    if is_deleting:
+    if not is_dry_run:
         if report.files and not is_sure:
             click.confirm(
                 f"Delete {_total(report)} of {repository.uri}/{name}? Versions before {report.horizon} "
@@ -119,6 +138,7 @@ def _show_report(output: Output, report: CleanupReport, *, is_kept_shown: bool) 
 @takes_dataset
 @click.option("--repair", "is_repairing", is_flag=True, help="Rebuild metadata from data files.")
 @click.option("--deep", "is_deep", is_flag=True, help="Also read all data, and compare checksums.")
+@dry_run_option("With --repair: only show what would be repaired.")
 @click.option("--spark", "is_spark", is_flag=True, help="Read the data in Spark.")
 @click.pass_context
 def check(
@@ -129,6 +149,7 @@ def check(
     name: str,
     is_repairing: bool,
     is_deep: bool,
+    is_dry_run: bool,
     is_spark: bool,
 ) -> None:
     """Compare a dataset's metadata with the files on storage.
@@ -139,8 +160,15 @@ def check(
     dataset = repository.open(name)
     with output.progress("Checking") as on_progress:
         report = dataset.check(
-            is_repairing, is_deep, True if is_spark else None, on_progress=on_progress
+            is_repairing,
+            is_deep,
+            True if is_spark else None,
+            dry_run=is_dry_run,
+            on_progress=on_progress,
         )
+    if is_dry_run and is_repairing:
+        repaired = sum(finding.is_repaired for finding in report.findings)
+        output.note(f"Would repair {counted(repaired, 'problem')}.")
     left = counted(len(report.problems), "problem remains", "problems remain")
     looked_at = counted(report.file_count, "data file")
     output.note(

@@ -134,7 +134,7 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "cleanup": Home(
             "lakebed.cli.upkeep",
             "cleanup",
-            "Delete dead files; without --delete only list them.",
+            "Delete dead files, after asking.",
         ),
         "protection": Home(
             "lakebed.cli.protection_verbs",

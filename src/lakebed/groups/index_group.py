@@ -29,6 +29,7 @@ class IndexGroup(FormerMethod):
         *,
         on_progress: OnProgress = NO_PROGRESS,
         commit_bytes: int = INDEX_COMMIT_BYTES,
+        dry_run: bool = False,
     ) -> InvertedIndex:
         """Index a column, to find the data files that hold a value without opening them.
 
@@ -44,6 +45,8 @@ class IndexGroup(FormerMethod):
             on_progress: Callback for progress; receives the number of data files read, the total,
                 and their bytes.
             commit_bytes: Data files of about this many bytes become one commit.
+            dry_run: Write nothing and read no data file; return the index as it is before the
+                build, with the number and the bytes of the data files that a build would read.
 
         Returns:
             The index. It does not cover files of other tools, nor those of a writer that began
@@ -61,6 +64,13 @@ class IndexGroup(FormerMethod):
             for each group of them, and the index read and written once more.
         """
         self._dataset._check_writable()
+        if dry_run:
+            return work.indexing.find_build(
+                self._dataset._on_dry_run()[1],
+                self._dataset.name,
+                column,
+                self._dataset._commit_options,
+            )
         return work.indexing.build_index(
             self._dataset._source.store,
             self._dataset.name,
@@ -71,8 +81,12 @@ class IndexGroup(FormerMethod):
             options=self._dataset._commit_options,
         )
 
-    def drop(self, column: str) -> Commit:
+    def drop(self, column: str, *, dry_run: bool = False) -> Commit:
         """Drop the index of a column; a cleanup deletes its objects.
+
+        Args:
+            column: The indexed column.
+            dry_run: Write nothing; return the commit that would be made.
 
         Raises:
             InvalidInputError: The column has no index.
@@ -82,6 +96,8 @@ class IndexGroup(FormerMethod):
         Cost:
             The head, the history and one commit.
         """
+        if dry_run:
+            return self._dataset._dry_run(lambda dry: dry.indices.drop(column))
         self._dataset._check_writable()
         made, base = work.indexing.drop_index(
             self._dataset._source.store, self._dataset.name, column, self._dataset._commit_options

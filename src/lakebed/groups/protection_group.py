@@ -28,6 +28,7 @@ class ProtectionGroup(FormerMethod):
         batch_id: int | None = None,
         reason: str,
         until: dt.datetime | None = None,
+        dry_run: bool = False,
     ) -> Commit:
         """Keep a version, or the files of one batch, from being cleaned up.
 
@@ -40,6 +41,7 @@ class ProtectionGroup(FormerMethod):
             batch_id: Protect all files that the commit of this batch added, and no others.
             reason: Reason for the protection; a cleanup reports it.
             until: Time when the protection ends; without a zone it is UTC.
+            dry_run: Write nothing; return the commit that would be made.
 
         Raises:
             VersionNotFoundError: There is no such version or batch, or it was cleaned up.
@@ -50,6 +52,12 @@ class ProtectionGroup(FormerMethod):
         Cost:
             The head, the history, one PUT and one conditional PUT.
         """
+        if dry_run:
+            return self._dataset._dry_run(
+                lambda dry: dry.protections.add(
+                    version=version, batch_id=batch_id, reason=reason, until=until
+                )
+            )
         self._dataset._check_writable()
         made, base = work.protection.protect(
             self._dataset._source.store,
@@ -68,12 +76,14 @@ class ProtectionGroup(FormerMethod):
         *,
         version: int | None = None,
         batch_id: int | None = None,
+        dry_run: bool = False,
     ) -> Commit:
         """Allow a protected version or batch to be cleaned up once its retention is over.
 
         Args:
             version: The protected version.
             batch_id: The protected batch.
+            dry_run: Write nothing; return the commit that would be made.
 
         Raises:
             VersionNotFoundError: There is no such protection.
@@ -83,6 +93,10 @@ class ProtectionGroup(FormerMethod):
         Cost:
             The head, one PUT and one conditional PUT.
         """
+        if dry_run:
+            return self._dataset._dry_run(
+                lambda dry: dry.protections.remove(version=version, batch_id=batch_id)
+            )
         self._dataset._check_writable()
         made, base = work.protection.unprotect(
             self._dataset._source.store,

@@ -32,6 +32,7 @@ class StagedGroup(FormerMethod):
         view: View | None = None,
         base: Base | None = None,
         lease: str | dt.timedelta = "7d",
+        dry_run: bool = False,
     ) -> Staged[Dataset]:
         """Write a batch that stays invisible until this process or another one commits it.
 
@@ -44,6 +45,8 @@ class StagedGroup(FormerMethod):
                 replace.
             base: The version that the data of an overwrite was made from, as for `overwrite`.
             lease: Time for which cleanup spares the batch, such as `7d` or `12h`.
+            dry_run: Write nothing; return the batch that would be staged. It exists only in this
+                object: its rows cannot be read, and its commit changes nothing.
 
         Raises:
             SchemaMismatchError: The data does not fit; nothing is staged.
@@ -56,6 +59,11 @@ class StagedGroup(FormerMethod):
             Besides the data files: a read of the head and three small objects, and one Spark job
             for a DataFrame.
         """
+        if dry_run:
+            dry, _ = self._dataset._on_dry_run()
+            return dry.staged.add(
+                data, operation, run=run, partitions=partitions, view=view, base=base, lease=lease
+            )
         kept_for = work.cleanup.parse_age(lease)
         if not kept_for:
             raise InvalidInputError(f"lease is {lease!r}.", hint="Give a positive duration.")

@@ -73,6 +73,18 @@ class Folder(StrEnum):
         return "/".join((dataset, self, *inner))
 
 
+def is_data_key(key: str) -> bool:
+    """Return whether a key is that of a data file, in the folder that Lakebed writes to.
+
+    >>> is_data_key("flights/data/dt=2013-01-01/batch_id=1/part-0.parquet")
+    True
+    >>> is_data_key("flights/data/_delta_log/00.json"), is_data_key("flights/files/1.parquet")
+    (False, False)
+    """
+    _, *inner = key.split("/")
+    return len(inner) > 1 and inner[0] == TABLE and not inner[1].startswith("_")
+
+
 def schema_key(dataset: str, table: str) -> str:
     """Return the key of the schema file."""
     return f"{dataset}/{table}/{SCHEMA_FILE}"

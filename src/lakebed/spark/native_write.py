@@ -65,6 +65,7 @@ def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool
     options, descriptor = target.options, target.descriptor
     return (
         descriptor.format == "parquet"
+        and not store.is_dry_run
         and store.local_path(target.dataset) is not None
         and not len(descriptor.partition_by)
         # Lakebed never sees the rows, so their values would be unknown.

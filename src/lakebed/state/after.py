@@ -123,7 +123,7 @@ def before_commit(store: Store, pending: Pending) -> Gathered | None:
     Returns:
         The files to commit with the batch; None if there are none.
     """
-    if not wants_publication(pending.base):
+    if store.is_dry_run or not wants_publication(pending.base):
         return None
     try:
         gathered: Gathered | None = importlib.import_module(_PUBLISHER).gather(store, pending)
@@ -147,7 +147,7 @@ def catch_up(store: Store, state: State) -> tuple[NotPublished, ...]:
     Cost:
         Nothing if no property is about publication; else one LIST, and one GET a table.
     """
-    if not wants_publication(state):
+    if store.is_dry_run or not wants_publication(state):
         return ()
     from lakebed.state import published
 
@@ -169,7 +169,7 @@ def after_commit(store: Store, state: State) -> tuple[NotPublished, ...]:
     Returns:
         The tables that do not show the commit.
     """
-    if not wants_publication(state):
+    if store.is_dry_run or not wants_publication(state):
         return ()
     failures: tuple[NotPublished, ...]
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass
+from typing import Self
 
 from lakebed.errors import CommitConflictError, VersionNotFoundError
 from lakebed.model.layout import Folder
@@ -80,6 +82,12 @@ class Source:
 
     def record_read(self, constraint: Predicate) -> None:
         """Record a read; only the source of a transaction does."""
+
+    def on(self, store: Store) -> Self:
+        """Return the source of the same dataset on another store, without its provider."""
+        other = copy.copy(self)
+        other.store, other.metadata = store, None
+        return other
 
     def at_head(self) -> Source:
         """Return a source that is pinned to the current state.

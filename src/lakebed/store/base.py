@@ -178,12 +178,14 @@ class Store(ABC):
             store can only be read: every write raises `ReadOnlyError`.
         keeps_attributes: True if `put_stream` stores attributes with an object.
         is_shared: True if other processes see the same objects.
+        is_dry_run: True if writes stay in this process: see `lakebed.store.dry_run`.
     """
 
     uri: str
     supports_compare_and_swap: bool = True
     keeps_attributes: bool = False
     is_shared: bool = True
+    is_dry_run: bool = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.uri!r})"

@@ -37,7 +37,11 @@ _gathering: ContextVar[bool] = ContextVar("gathering", default=False)
 
 
 def publish(
-    store: Store, state: State, metastore: SparkSession | str | os.PathLike[str] | None = None
+    store: Store,
+    state: State,
+    metastore: SparkSession | str | os.PathLike[str] | None = None,
+    *,
+    is_dry_run: bool = False,
 ) -> tuple[NotPublished, ...]:
     """Publish a dataset to the targets in its properties, independently of each other.
 
@@ -46,6 +50,7 @@ def publish(
         state: State of the dataset's head.
         metastore: Metastore of Hive tables; None for that of `LAKEBED_METASTORE`, else that of the
             running session.
+        is_dry_run: Only check that each target can be published to.
 
     Returns:
         The targets that failed, with reasons. A failure does not stop the other targets.
@@ -57,7 +62,9 @@ def publish(
         _log.warning("property without effect dataset=%s: %s", state.name, error)
     targets = publishing.targets(properties)
     beside = [target for target in targets if target.kind != "hive"]
-    publisher = _Publisher(store, state.name, metastore or os.environ.get(METASTORE))
+    publisher = _Publisher(
+        store, state.name, metastore or os.environ.get(METASTORE), is_dry_run=is_dry_run
+    )
     failures = publisher.publish_to(beside)
     hive_failures = publisher.publish_to(target for target in targets if target.kind == "hive")
     if publisher.has_gathered:
@@ -85,12 +92,14 @@ class _Publisher:
         store: The store that holds the dataset.
         dataset: Name of the dataset.
         metastore: Metastore of Hive tables; None for that of the running session.
+        is_dry_run: True to change nothing.
         has_gathered: True if a commit was made so that a table can show the dataset.
     """
 
     store: Store
     dataset: str
     metastore: SparkSession | str | os.PathLike[str] | None
+    is_dry_run: bool = False
     has_gathered: bool = False
 
     def publish_to(self, targets: Iterable[PublicationTarget]) -> tuple[NotPublished, ...]:
@@ -114,10 +123,15 @@ class _Publisher:
         catalog, table, root = map(target.options.get, ("catalog", "table", "root"))
         match target.kind:
             case "delta":
-                delta.to_delta.publish(self.store, self.dataset)
+                delta.to_delta.publish(self.store, self.dataset, dry_run=self.is_dry_run)
             case "iceberg":
                 iceberg.to_iceberg.publish(
-                    self.store, self.dataset, catalog=catalog, table=table, root=root
+                    self.store,
+                    self.dataset,
+                    catalog=catalog,
+                    table=table,
+                    root=root,
+                    dry_run=self.is_dry_run,
                 )
             case "hive":
                 self._to_hive(target)
@@ -132,7 +146,9 @@ class _Publisher:
             )
         options = target.options
         how = hive.to_hive.PublishOptions(
-            mode=cast("Mode | None", options.get("mode")), root=options.get("root")
+            mode=cast("Mode | None", options.get("mode")),
+            root=options.get("root"),
+            dry_run=self.is_dry_run,
         )
         for rounds_left in reversed(range(_ROUNDS)):
             try:
@@ -140,6 +156,8 @@ class _Publisher:
                     self.store, self.dataset, self.metastore, options["table"], how
                 )
             except ScatteredError as error:
+                if self.is_dry_run:
+                    return  # a publication gathers the files first, and can then show them
                 if not rounds_left:
                     raise
                 self._gather(error.directories)

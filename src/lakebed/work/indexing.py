@@ -106,6 +106,9 @@ class InvertedIndex:
             A value may be in several segments, so this grows when segments are merged.
         lost: Segments that cannot be read, with the reason, by key.
         warning: Reason why the index does not help; empty if it does.
+        is_dry_run: True if it is the index before a build that was only asked for.
+        missing_count: Number of live data files that such a build would read; 0 otherwise.
+        missing_bytes: Their total size.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, open_repository
@@ -128,6 +131,9 @@ class InvertedIndex:
     files_per_value: float | None
     lost: Mapping[str, str]
     warning: str
+    is_dry_run: bool = False
+    missing_count: int = 0
+    missing_bytes: int = 0
 
     @property
     def is_complete(self) -> bool:
@@ -331,6 +337,35 @@ def build_index(
         hint="Build it again if you still need it.",
         expected=state.version,
         actual=state.version,
+    )
+
+
+def find_build(
+    store: Store, dataset: str, column: str, options: CommitOptions | None = None
+) -> InvertedIndex:
+    """Return the index of a column before a build, with the data files that the build would read.
+
+    Args:
+        store: The store of a dry run: the column is named on it.
+        dataset: Name of the dataset.
+        column: The column to index.
+        options: Options of the commits.
+
+    Raises:
+        LakebedError: As for `build_index`, as far as no data file is read.
+    """
+    state = read_own_head(store, dataset).state
+    if column in state.layout.partition_level_types:
+        return replace(_index_by_path(state, column), is_dry_run=True)
+    _name_column(store, dataset, column, options)
+    state = read_own_head(store, dataset).state
+    (index,) = (one for one in describe_indices(store, state) if one.column == column)
+    missing = _sized(store, state, _missing_files(store, state, column))
+    return replace(
+        index,
+        is_dry_run=True,
+        missing_count=len(missing),
+        missing_bytes=sum(one.size_bytes for one in missing),
     )
 
 

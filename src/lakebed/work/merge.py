@@ -167,7 +167,9 @@ def merge(
             "append.",
         )
     frame = _frame_of(data)
-    if frame is not None and spark is None:
+    if is_dry_run:
+        spark = None  # rows for tasks would have to lie in the store
+    elif frame is not None and spark is None:
         spark = frame.sparkSession
     workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
     is_distributed = spark is not None and store.is_shared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,10 +14,15 @@ from lakebed.common.shown import counted
 from lakebed.model.keys import partition_of_label
 from lakebed.model.totals import known_total
 from lakebed.state import file_table
+from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.scope import Scope
 from lakebed.state.state import State
+from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.work.writer import settled_scope
+
+if TYPE_CHECKING:
+    from lakebed.arrow.kernel import BatchTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +149,19 @@ def find_replacement(
             for path in sorted(removed)
         ),
     )
+
+
+def as_if_written(counts: Mapping[str, int], target: BatchTarget) -> Written:
+    """Return rows that were only counted, by partition, as one file for each partition.
+
+    For a dry run of rows that Spark would write: it decides the number and size of the files.
+    """
+    facts = [
+        FileFacts(label=target.new_label(path), row_count=row_count, size_bytes=0, checksum="")
+        for path, row_count in sorted(counts.items())
+        if row_count
+    ]
+    return Written(facts=facts_table(facts, target.descriptor.stored_schema))
 
 
 def _row_counts(store: Store, base: State, labels: Sequence[str]) -> list[int | None]:

@@ -38,6 +38,7 @@ from lakebed.errors import (
     PreconditionFailedError,
 )
 from lakebed.store.base import Store, validate_key
+from lakebed.store.dry_run import DryRunStore
 from lakebed.store.locate import open_store
 from lakebed.store.memory import MemoryStore
 
@@ -141,8 +142,12 @@ class ExportedTree:
         levels: Collection[str],
         named: int,
         storage_options: Mapping[str, str] | None,
+        *,
+        is_dry_run: bool = False,
     ) -> Self:
         """Claim a tree for an export, and first finish an export that died while showing files.
+
+        A dry run writes nothing: it takes the files of an export that died as if they were shown.
 
         Raises:
             AlreadyExistsError: The target is not empty, and no export has written to it.
@@ -151,6 +156,8 @@ class ExportedTree:
             CorruptMetadataError: The note is damaged.
         """
         notes = _notes_of(target, storage_options)
+        if is_dry_run:
+            notes = DryRunStore(notes)
         fresh = _Note(levels=list(levels), named=named)
         try:
             stored = notes.get(_NOTE)
@@ -172,8 +179,13 @@ class ExportedTree:
             )
         export_id = secrets.token_hex(8)
         staged = _staged(notes, export_id, storage_options)
+        if is_dry_run:
+            staged = DryRunStore(staged, keeps_contents=False)
         tree = cls(target, notes, export_id, staged, note, etag)
         tree._save(msgspec.structs.replace(note, claimed_by=export_id))
+        if is_dry_run:
+            tree._take_as_shown(note)
+            return tree
         if note.pending is not None:
             _log.warning("finishing an export that has died tree=%s", target.uri)
             tree._show(note.pending, storage_options)
@@ -181,6 +193,15 @@ class ExportedTree:
             _remove(_staged(notes, note.claimed_by, storage_options))
         tree._listed = {info.key: info.size_bytes for info in target.list("")}
         return tree
+
+    def _take_as_shown(self, note: _Note) -> None:
+        """Take the files of an export that died as if they were in their directories."""
+        pending = {} if note.pending is None else note.pending.places
+        places = {prefix: one for prefix, one in {**note.places, **pending}.items() if one.files}
+        self._note = msgspec.structs.replace(note, places=places, pending=None)
+        self._listed = {info.key: info.size_bytes for info in self.target.list("")}
+        for contents in pending.values():
+            self._listed.update(contents.files)
 
     @property
     def is_new(self) -> bool:
@@ -226,6 +247,8 @@ class ExportedTree:
             ConflictError: Another export has claimed the tree meanwhile.
         """
         self._refuse_strays(places)
+        if self.notes.is_dry_run:
+            return
         pending = _Pending(self.id, {**places, **dict.fromkeys(removed, _NOTHING)})
         self._save(msgspec.structs.replace(self._note, pending=pending))
         self._show(pending, storage_options)
@@ -263,7 +286,7 @@ class ExportedTree:
 
     def discard(self) -> None:
         """Remove files that will not be shown, and the claim if nothing was ever exported."""
-        if self._note.pending is None:
+        if self._note.pending is None and not self.notes.is_dry_run:
             _remove(self.staged)
             if self.is_new:
                 with suppress(LakebedError):

@@ -159,6 +159,7 @@ class TelemetryExport:
         replaced: Directories, or name prefixes, whose lines have changed and whose files were
             replaced, or removed if no lines are left.
         kept: Directories, or name prefixes, whose lines have changed and which were kept.
+        is_dry_run: True if nothing was written.
     """
 
     target: str
@@ -170,6 +171,7 @@ class TelemetryExport:
     unchanged: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    is_dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +215,7 @@ def export(
     if_changed: IfChanged = "error",
     is_whole: bool = True,
     storage_options: Mapping[str, str] | None = None,
+    is_dry_run: bool = False,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> TelemetryExport:
     """Write the rows of a plan as a tree, or add them to one; see `Repository.trees.export`.
@@ -226,6 +229,7 @@ def export(
         if_changed: Action for directories whose lines have changed.
         is_whole: True if the plan has all rows of the dataset.
         storage_options: Settings of the target.
+        is_dry_run: Write nothing, and report the files that would be written.
         on_progress: As for `Repository.trees.export`.
     """
     options = options or TelemetryOptions()
@@ -242,7 +246,7 @@ def export(
         )
     rules = None if schema is None else _rules(plan.layout, levels, schema)
     names = levels if schema is None else schema.names
-    tree = ExportedTree.claim(target, names, options.named, storage_options)
+    tree = ExportedTree.claim(target, names, options.named, storage_options, is_dry_run=is_dry_run)
     writer = _TreeWriter(tree.staged, options)
     try:
         wanted, left = None, _NO_DIFFERENCE
@@ -273,6 +277,7 @@ def export(
         unchanged=left.unchanged,
         replaced=changed if if_changed == "replace" else (),
         kept=changed if if_changed == "keep" else (),
+        is_dry_run=is_dry_run,
     )
 
 

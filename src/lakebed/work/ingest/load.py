@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from lakebed.arrow.reading.files import FileFormat, find_files
-from lakebed.commit import Commit
+from lakebed.commit import Commit, as_dry_run
 from lakebed.common.given import check_given
 from lakebed.common.html import facts_to_html
 from lakebed.common.progress import NO_PROGRESS, OnProgress
@@ -24,6 +24,7 @@ from lakebed.state.scope import RunFiles
 from lakebed.state.state import State
 from lakebed.state.undone import Undone
 from lakebed.store.base import Store
+from lakebed.store.dry_run import DryRunStore
 from lakebed.work.ingest.due import Candidate, Due
 from lakebed.work.ingest.execution import Done, Intake, read_in
 from lakebed.work.ingest.load_options import LoadOptions
@@ -121,7 +122,7 @@ def load(
     """Read files into a dataset; see `Dataset.load`.
 
     Args:
-        store: The store that holds the dataset.
+        store: The store that holds the dataset; that of a dry run for one.
         name: Name of the dataset.
         paths: As for `Dataset.load`.
         format: As for `Dataset.load`.
@@ -140,6 +141,8 @@ def load(
         LakebedError: As for `Dataset.load`.
     """
     check_given("options", options, LoadOptions, "Give LoadOptions, or leave it out.")
+    if isinstance(store, DryRunStore):
+        spark = None  # tasks have stores of their own, in which this process sees no writes
     found_format, files = find_files(paths, format, storage_options=options.storage_options)
     candidates = tuple(map(Candidate.of_file, files))
     first = None
@@ -184,6 +187,9 @@ def load(
         assert commit is not None  # else there would be files to read
         assert run is not None
         rejected_count, set_aside = intake.quarantine.of_load(store, run)
+    elif isinstance(store, DryRunStore):
+        commit = as_dry_run(commit, store)
+        set_aside = set_aside and as_dry_run(set_aside, store)
     return LoadReport(
         commit=commit,
         quarantine=intake.quarantine.name,
