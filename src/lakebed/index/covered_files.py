@@ -83,18 +83,29 @@ class LiveIds:
         """The checksums of all live files."""
         return sums_of(self.all_ids())
 
+    @cached_property
+    def buckets(self) -> np.ndarray:
+        """The buckets that have a candidate, ascending."""
+        return np.flatnonzero(counts_of(self.candidates))
 
-def unproven_buckets(parts: Iterable[np.ndarray], live: LiveIds, buckets: np.ndarray) -> np.ndarray:
-    """Return the buckets in which the covered files may differ from the live ones.
+    def outside(self, buckets: np.ndarray) -> np.ndarray:
+        """Return the candidates that are not in some buckets, ascending."""
+        is_outside = np.ones(BUCKETS, dtype=bool)
+        is_outside[buckets] = False
+        chosen: np.ndarray = self.candidates[is_outside[bucket_of(self.candidates)]]
+        return chosen
+
+
+def unproven_buckets(parts: Iterable[np.ndarray], live: LiveIds) -> np.ndarray:
+    """Return the buckets of candidates in which the covered files may differ from the live ones.
 
     Args:
         parts: The checksums of the covered files of each segment.
         live: The live files.
-        buckets: Numbers of buckets.
     """
     total = np.zeros((BUCKETS, len(_SEEDS)), dtype=np.uint64)
     for part in parts:
         total += part
     differs = (total != live.sums).any(axis=1)
-    unproven: np.ndarray = buckets[differs[buckets]]
+    unproven: np.ndarray = live.buckets[differs[live.buckets]]
     return unproven

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.index.covered_files import BUCKETS, LiveIds, bucket_of, unproven_buckets
+from lakebed.index.covered_files import BUCKETS, LiveIds, unproven_buckets
 from lakebed.index.segment import Footer, file_ids_at, file_ids_in, open_segment, read_groups
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
@@ -53,12 +53,14 @@ class Lookup:
         found: Ids of the covered files with a value that meets the condition, ascending.
         requests: Number of requests to the store.
         refused: Number of segments that were not read, because too many values could match.
+        is_complete: True if all candidates are known to be covered.
     """
 
     covered: np.ndarray
     found: np.ndarray
     requests: int
     refused: int = 0
+    is_complete: bool = False
 
 
 _NO_FILES = np.zeros(0, dtype=np.int64)
@@ -126,7 +128,11 @@ def lookup(
             parts.append(answer)
         else:
             note(candidate.segment, answer)
-    covered, requests = _covered(store, parts, live, note)
+    is_complete = live is not None and _covers_all(parts, live)
+    if is_complete and live is not None:
+        covered, requests = live.candidates, 0
+    else:
+        covered, requests = _covered(store, parts, live, note)
     return Lookup(
         covered=covered,
         found=np.unique(np.concatenate([_NO_FILES, *(part.found for part in parts)])),
@@ -134,6 +140,7 @@ def lookup(
         + sum(part.requests for part in parts)
         + sum(candidate.requests for candidate in opened),
         refused=len(opened) - len(chosen),
+        is_complete=is_complete,
     )
 
 
@@ -306,17 +313,25 @@ def _answer(store: Store, opened: _Opened, questions: Sequence[_Question]) -> _A
     return _Answer(opened.segment, footer, found, requests + more)
 
 
+def _covers_all(parts: Sequence[_Answer], live: LiveIds) -> bool:
+    """Return whether sums prove that all candidates are covered."""
+    return (
+        _has_stored_ids(parts)
+        and len(live.buckets) > _FEW_BUCKETS
+        and not len(_unproven(parts, live))
+    )
+
+
 def _covered(
     store: Store, parts: Sequence[_Answer], live: LiveIds | None, note: OnDamage
 ) -> tuple[np.ndarray, int]:
     """Return the ids of the covered files, or of those among the candidates, and the requests."""
     sure, buckets = _NO_FILES, np.arange(BUCKETS)
-    if live is not None and any(part.footer.files.ids is None for part in parts):
-        homes = bucket_of(live.candidates)
-        buckets = np.unique(homes)
+    if live is not None and _has_stored_ids(parts):
+        buckets = live.buckets
         if len(buckets) > _FEW_BUCKETS:
-            buckets = unproven_buckets((part.footer.files.sums for part in parts), live, buckets)
-            sure = live.candidates[~np.isin(homes, buckets)]
+            buckets = _unproven(parts, live)
+            sure = live.outside(buckets)
     wanted = buckets.tolist()
     answers = _side_by_side(lambda part: file_ids_in(store, part.footer, wanted), parts)
     known, requests = [_NO_FILES, sure], 0
@@ -337,6 +352,15 @@ def _ends_soon(opened: _Opened, questions: Sequence[_Question]) -> bool:
     lengths = [len(question.points) for question in questions if question.points is not None]
     share = _FIRST_BYTES / max(1, opened.size_bytes)
     return not lengths or min(lengths) * share >= _MANY * opened.footer.files.count
+
+
+def _has_stored_ids(parts: Sequence[_Answer]) -> bool:
+    """Return whether the ids of some segment are not in its footer."""
+    return any(part.footer.files.ids is None for part in parts)
+
+
+def _unproven(parts: Sequence[_Answer], live: LiveIds) -> np.ndarray:
+    return unproven_buckets((part.footer.files.sums for part in parts), live)
 
 
 def _portions(footer: Footer, numbers: Sequence[int], size_bytes: int) -> Iterator[Sequence[int]]:

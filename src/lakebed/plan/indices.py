@@ -47,7 +47,9 @@ class Answers:
         It may if the index found one, or does not cover the file.
         """
         answer = self.lookups[question]
-        may: np.ndarray = _is_in(file_ids, answer.found) | ~_is_in(file_ids, answer.covered)
+        is_found = _is_in(file_ids, answer.found)
+        is_open = file_ids < 0 if answer.is_complete else ~_is_in(file_ids, answer.covered)
+        may: np.ndarray = is_found | is_open
         return may
 
     def covers(self, question: Question, file_ids: np.ndarray) -> bool:

@@ -432,8 +432,9 @@ def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | N
 
     A file that went and came back holds the same rows, because files are immutable.
     """
-    lost, new = _lost_and_new(scope.needed, since)
-    wrong = {*lost, *filter(scope.misses, new)}
+    # Another tool may have added a needed file and removed it again, without an entry.
+    lost = scope.needed - since.now.live.holding(scope.needed)
+    wrong = {*lost, *filter(scope.misses, _new_since(since))}
     touched: dict[str, Entry | None] = {partition_of_label(label): None for label in wrong}
     for entry in since.entries:
         for label in wrong.intersection((*entry.added, *entry.removed)):
@@ -441,17 +442,12 @@ def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | N
     return touched
 
 
-def _lost_and_new(needed: frozenset[str], since: _Since) -> tuple[frozenset[str], Collection[str]]:
-    """Return the needed files that are no longer live, and all files that are live since the state."""
+def _new_since(since: _Since) -> Collection[str]:
+    """Return the files that are live and that the state lacks."""
     if since.is_recorded:
-        lost = set[str]()
-        for entry in since.entries:
-            lost.update(needed.intersection(entry.removed))
-            lost.difference_update(entry.added)
-        return frozenset(lost), history.net_labels(since.entries)[0]
+        return history.net_labels(since.entries)[0]
     before, labels = since.state.labels, since.now.labels
-    new = () if before == labels else set(labels).difference(before)
-    return needed.difference(labels), new
+    return () if before == labels else set(labels).difference(before)
 
 
 def _check_run(read: Read, scope: RunFiles, since: _Since, change: Change) -> None:
