@@ -1600,6 +1600,7 @@ class Dataset(View):
         catalog: str | None = None,
         table: str | None = None,
         root: str | None = None,
+        hide_batch_id: bool | None = None,
         check: bool = False,
         repair: bool = False,
         dry_run: bool = False,
@@ -1619,6 +1620,9 @@ class Dataset(View):
             catalog: Name of a catalog in pyiceberg's configuration.
             table: Name as `namespace.table` in that catalog.
             root: URL of the repository as readers of the table address it, if it differs.
+            hide_batch_id: True for a table without the column `batch_id`. None for what the property
+                `publish.iceberg.hide_batch_id` says, else as the table is. It cannot be changed in
+                place.
             check: Change nothing; compare the whole table with the head.
             repair: Compare the whole table and repair it; snapshots of other writers are reverted.
             dry_run: Change nothing; report the planned changes.
@@ -1648,6 +1652,7 @@ class Dataset(View):
             catalog=catalog,
             table=table,
             root=root,
+            hide_batch_id=hide_batch_id,
             check=check,
             repair=repair,
             dry_run=dry_run,

@@ -27,6 +27,7 @@ from lakebed.errors import (
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, BatchIds
 from lakebed.model.layout import Folder, is_own_key, schema_key
+from lakebed.model.lineage import Lineage
 from lakebed.model.names import check_dataset_name
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.table_signs import TableFormat
@@ -172,6 +173,7 @@ class Repository:
         if_exists: Literal["error", "open"],
         head_format: Literal["json", "msgpack.zstd"],
         committed_at: dt.datetime | None,
+        lineage: Lineage | None = None,
     ) -> Dataset:
         """Create a dataset; `committed_at` is the time of its version 0, None for now."""
         if if_exists not in ("error", "open"):
@@ -182,7 +184,9 @@ class Repository:
             created = create(
                 self._store,
                 name,
-                lambda: first_state(name, descriptor, format_, committed_at=committed_at),
+                lambda: first_state(
+                    name, descriptor, format_, committed_at=committed_at, lineage=lineage
+                ),
             )
         except ObjectExistsError:
             return self._existing(self.open(name), descriptor, if_exists)
@@ -389,7 +393,9 @@ class Repository:
             adoption.log.check_unmoved(self._store)
         # An earlier adoption may have failed after this step.
         first_at = min((version.made_at for version in adoption.versions), default=None)
-        created = self._create(name, adoption.descriptor, "open", head_format, first_at)
+        created = self._create(
+            name, adoption.descriptor, "open", head_format, first_at, adoption.lineage
+        )
         if first_at is not None:
             self._check_begins(created, first_at)
         with noting(

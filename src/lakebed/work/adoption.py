@@ -45,6 +45,7 @@ from lakebed.model.keys import (
     started_ms,
 )
 from lakebed.model.layout import Folder, is_segment_name
+from lakebed.model.lineage import Lineage
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
@@ -120,6 +121,7 @@ class Adoption:
         indices: Index files of that dataset under the labels of the new one, by column.
         versions: The versions of that table, oldest first, if they are adopted.
         notes: Remarks for the user.
+        lineage: Lineage of the schema, if the columns of the files have ids; None for a new one.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Adoption:
     indices: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     versions: tuple[AdoptedVersion, ...] = ()
     notes: tuple[str, ...] = ()
+    lineage: Lineage | None = None
 
     def taken_for(self, taken: Taken) -> tuple[AdoptedBatch, ...]:
         """Return the batches of one role: `current`, `history` or `left`."""
