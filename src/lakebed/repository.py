@@ -347,7 +347,7 @@ class Repository:
             InvalidInputError: The files cannot be adopted in place; the message gives the reason,
                 and nothing was written. One reason is a log of Delta, Iceberg or Hudi, or the head
                 of a dataset, that defines which of the files are live and was not named as source.
-            SchemaMismatchError: The files are not all of one schema, or not Parquet.
+            SchemaMismatchError: The files are not all of one schema, or neither Parquet nor Avro.
             NotFoundError: There is no such table, or no file.
             DatasetExistsError: The name is taken.
             CorruptMetadataError: The log of the table cannot be read.
@@ -357,8 +357,8 @@ class Repository:
 
         Cost:
             Two LISTs of the directory, or one of it and one a partition; up to five LISTs for each
-            directory above it; one HEAD and two GETs a file; for a table of Delta or Iceberg its
-            log; then as `create`, and one commit for any number of versions.
+            directory above it; one HEAD and two GETs a file, of Avro all of it; for a table of Delta
+            or Iceberg its log; then as `create`, and one commit for any number of versions.
 
         Source:
             docs/design/006-hive.md
@@ -472,8 +472,8 @@ class Repository:
 
         Cost:
             Two LISTs of the directory, or one of it and one a partition; up to five LISTs for each
-            directory above it; one HEAD and two GETs a file; for a table of Delta or Iceberg its
-            log.
+            directory above it; one HEAD and two GETs a file, of Avro all of it; for a table of Delta
+            or Iceberg its log.
         """
         self._check_adoptable(name, is_kartothek=kartothek)
         alone = (telemetry, kite or None, delta or None, iceberg or None, kartothek or None)
