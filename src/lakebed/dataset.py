@@ -1109,6 +1109,7 @@ class Dataset(View):
         catalog: str | None = None,
         table: str | None = None,
         root: str | None = None,
+        hide_batch_id: bool | None = None,
         check: bool = False,
         repair: bool = False,
         dry_run: bool = False,
@@ -1189,6 +1190,9 @@ class Dataset(View):
                 partition column `batch_id`; then one batch replaces another in two steps.
             catalog: Name of the catalog of an Iceberg table, as in pyiceberg's configuration.
             root: URL of the repository as readers of the table address it, if it differs.
+            hide_batch_id: True for a table without the column `batch_id`. None for what the property
+                `publish.iceberg.hide_batch_id` says, else as the table is. It cannot be changed in
+                place.
             check: Change nothing; compare the whole table with the head.
             repair: Compare the whole table and repair it; changes by other writers are reverted.
             dry_run: Change nothing; report the planned changes. Without a target, only check that
@@ -1245,6 +1249,7 @@ class Dataset(View):
             mode=mode,
             catalog=catalog,
             root=root,
+            hide_batch_id=hide_batch_id,
             check=check,
             repair=repair,
             dry_run=dry_run,

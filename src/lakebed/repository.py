@@ -28,6 +28,7 @@ from lakebed.errors import (
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, BatchIds
 from lakebed.model.layout import Folder, is_own_key, schema_key
+from lakebed.model.lineage import Lineage
 from lakebed.model.names import check_dataset_name
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.predicate import TRUE
@@ -180,6 +181,7 @@ class Repository(RefusesFormerNames):
         if_exists: Literal["error", "open"],
         head_format: Literal["json", "msgpack.zstd"],
         committed_at: dt.datetime | None,
+        lineage: Lineage | None = None,
     ) -> Dataset:
         """Create a dataset; `committed_at` is the time of its version 0, None for now."""
         if if_exists not in ("error", "open"):
@@ -190,7 +192,9 @@ class Repository(RefusesFormerNames):
             created = create(
                 self._store,
                 name,
-                lambda: first_state(name, descriptor, format_, committed_at=committed_at),
+                lambda: first_state(
+                    name, descriptor, format_, committed_at=committed_at, lineage=lineage
+                ),
             )
         except ObjectExistsError:
             return self._existing(self.open(name), descriptor, if_exists)
@@ -395,7 +399,7 @@ class Repository(RefusesFormerNames):
             InvalidInputError: The files cannot be adopted in place; the message gives the reason,
                 and nothing was written. One reason is a log of Delta, Iceberg or Hudi, or the head
                 of a dataset, that defines which of the files are live and was not named as source.
-            SchemaMismatchError: The files are not all of one schema, or not Parquet.
+            SchemaMismatchError: The files are not all of one schema, or neither Parquet nor Avro.
             NotFoundError: There is no such table, or no file.
             DatasetExistsError: The name is taken.
             CorruptMetadataError: The log of the table cannot be read.
@@ -405,8 +409,8 @@ class Repository(RefusesFormerNames):
 
         Cost:
             Two LISTs of the directory, or one of it and one a partition; up to five LISTs for each
-            directory above it; one HEAD and two GETs a file; for a table of Delta or Iceberg its
-            log; then as `create`, and one commit for any number of versions.
+            directory above it; one HEAD and two GETs a file, of Avro all of it; for a table of Delta
+            or Iceberg its log; then as `create`, and one commit for any number of versions.
 
         Source:
             docs/design/006-hive.md
@@ -443,7 +447,9 @@ class Repository(RefusesFormerNames):
             adoption.log.check_unmoved(self._store)
         # An earlier adoption may have failed after this step.
         first_at = min((version.made_at for version in adoption.versions), default=None)
-        created = self._create(name, adoption.descriptor, "open", head_format, first_at)
+        created = self._create(
+            name, adoption.descriptor, "open", head_format, first_at, adoption.lineage
+        )
         if first_at is not None:
             self._check_begins(created, first_at)
         with noting(

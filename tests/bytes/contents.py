@@ -10,6 +10,8 @@ import msgspec
 import pyarrow.parquet as pq
 import zstandard
 
+from lakebed.model.arrow_types import field_ids_in, has_field_ids
+
 _SIZES_IN_NAME = re.compile(r"([0-9]{10}-[0-9a-f]{32})-[0-9a-f]+-[0-9a-f]+-[0-9a-f]{32}(?=\.)")
 # Of data files and segments, which hold what the library says of itself, as well compressed as it can.
 _OF_THESE_BYTES = {"lakebed.hash", "lakebed.postings.groups"}
@@ -87,5 +89,6 @@ def _table(data: bytes) -> str:
         f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
         for field in table.schema
     ]
+    ids = [json.dumps(field_ids_in(table.schema))] if has_field_ids(table.schema) else []
     rows = [json.dumps(row, default=str, ensure_ascii=False) for row in table.to_pylist()]
-    return "\n".join([*schema, codec, json.dumps(known), *rows])
+    return "\n".join([*schema, *ids, codec, json.dumps(known), *rows])

@@ -31,6 +31,13 @@ def test_table_is_published_checked_mended_and_dropped(cli, address, flights, do
     assert not cli.json("unpublish", door, address)["was_there"]
 
 
+def test_batch_ids_are_hidden_and_shown(cli, address, flights) -> None:
+    cli.json("publish", "iceberg", address, "--hide-batch-id")
+    assert cli.json("publish", "iceberg", address, "--check")["was_in_step"]
+    refused = cli("publish", "iceberg", address, "--show-batch-id", exit_code=2)
+    assert "was published without the column 'batch_id'" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -1,12 +1,15 @@
 """Publishing to a Thrift metastore, which other processes read."""
 
+import dataclasses
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from table_doors import EVERY_TYPE, EVERY_VALUE
 
 import lakebed
 
@@ -205,3 +208,82 @@ def test_readers_see_whole_batches_for_a_minute_of_reruns(lake, days, hive, star
     assert days.check().findings == ()
     checked = hive("publish", lake=directory, name="days", table="lake.minute", check=True)
     assert checked["is_in_step"]
+
+
+def test_avro_is_published_and_read_by_hives_own_reader(hive, lake):
+    """Spark's reader of Avro is another package; Hive's is part of pyspark."""
+    kinds = [(name, kind) for name, kind in zip(EVERY_TYPE.names, EVERY_TYPE.types, strict=True)]
+    schema = pa.schema([(n, k) for n, k in kinds if n not in ("day", "instant", "clock")])
+    descriptor = lakebed.DatasetDescriptor(
+        schema=schema.append(pa.field("dt", pa.string())), partition_by="dt", format="avro"
+    )
+    dataset = lake.create("avro", descriptor)
+    whole = {name: EVERY_VALUE[name] for name in schema.names}
+    dataset.append([{**whole, "dt": "a"}, {"dt": "b", "long": 7}])
+
+    def publish(**options):
+        directory = lake.uri.removeprefix("file://")
+        return hive("publish", lake=directory, name="avro", table="lake.avro", **options)
+
+    assert (publish()["created"], publish(check=True)["is_in_step"]) == (True, True)
+    columns = "`boolean`, `long`, `text`, `date`, `small`, `big`, `list`, `map`, `structs`"
+    (found,) = hive.sql(f"SELECT {columns} FROM lake.avro WHERE dt = 'a'")
+    assert found == [
+        *("True", str(2**63 - 1), whole["text"], "1969-12-31", "-12345.67"),
+        *("1234567890123456789012345678.0123456789", "[1, None, 3]", "{'a': 1.5, 'b': None}"),
+        "[Row(x=None, y=None), Row(x=2, y=[])]",
+    ]
+    assert hive.sql("SELECT `long`, `text`, dt FROM lake.avro WHERE `long` = 7") == [
+        ["7", "None", "b"]
+    ]
+    dataset.overwrite([{"dt": "b", "long": 8}])
+    assert publish()["changed"] == ["dt=b"]
+    assert hive.sql("SELECT `long` FROM lake.avro WHERE dt = 'b'") == [["8"]]
+
+    fields = lakebed.DatasetDescriptor(schema=pa.schema([("more", pa.int64())])).schema.fields
+    dataset.update(
+        lambda old: lakebed.DatasetDescriptor(
+            schema=dataclasses.replace(old.schema, fields=(*old.schema, *fields)),
+            partition_by=old.partition_by,
+            format="avro",
+        )
+    )
+    dataset.overwrite([{"dt": "b", "long": 9, "more": 1}])
+    with pytest.raises(AssertionError, match="cannot be changed in place"):
+        publish()
+    hive.sql("DROP TABLE lake.avro")
+    publish()
+    assert hive.sql("SELECT `long`, more FROM lake.avro ORDER BY `long`") == [
+        ["9", "1"],
+        [str(2**63 - 1), "None"],
+    ]
+
+
+def test_a_hive_table_of_avro_is_adopted(hive, lake):
+    home = f"{lake.uri}/old"
+    hive.sql(
+        "CREATE TABLE lake.old (n bigint, name string, day date, price decimal(9,2)) "
+        f"PARTITIONED BY (p string) STORED AS AVRO LOCATION '{home}'"
+    )
+    hive.sql("INSERT INTO lake.old PARTITION (p='x/y') VALUES (1, 'ä', DATE'2013-01-01', 1.5)")
+    hive.sql("INSERT INTO lake.old PARTITION (p='b') VALUES (2, NULL, NULL, NULL)")
+
+    done = hive("adopt", lake=lake.uri.removeprefix("file://"), name="old", table="lake.old")
+
+    assert done["rows"] == 2
+    assert done["schema"] == [
+        "n: long",
+        "name: string",
+        "day: date",
+        "price: decimal(9, 2)",
+        "p: string",
+    ]
+    dataset = lake.open("old")
+    assert dataset.descriptor.format == "avro"
+    dataset.append([{"n": 3, "p": "c"}])
+    rows = sorted(dataset.arrow().to_pylist(), key=lambda row: row["n"])
+    assert [(row["n"], row["name"], row["p"]) for row in rows] == [
+        (1, "ä", "x/y"),
+        (2, None, "b"),
+        (3, None, "c"),
+    ]

@@ -114,11 +114,38 @@ def test_partition_type_that_does_not_read_back_from_text_is_refused(kind):
         columns_of(state_of(schema, "at"), "partitions")
 
 
-def test_other_formats_than_parquet_are_refused():
-    with pytest.raises(InvalidInputError, match="format is 'avro'") as caught:
-        columns_of(state_of(pa.schema([("n", pa.int64())]), format="avro"), "partitions")
+def test_other_formats_than_parquet_and_avro_are_refused():
+    texts = pa.schema([("uuid", pa.string()), ("document", pa.string())])
+    with pytest.raises(InvalidInputError, match="format is 'submissions'") as caught:
+        columns_of(state_of(texts, format="submissions"), "partitions")
 
     assert caught.value.hint == "Append its rows to a dataset of Parquet, and publish that one."
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        (pa.timestamp("us", "UTC"), "a"),
+        (pa.timestamp("us"), "a"),
+        (pa.list_(pa.map_(pa.string(), pa.timestamp("us", "UTC"))), "a"),
+        (pa.list_(pa.struct([("x", pa.timestamp("us"))])), r"a\[\]\.x"),
+    ],
+)
+def test_times_in_avro_are_refused_by_name(kind, path):
+    schema = pa.schema([("n", pa.int64()), ("a", kind)])
+
+    with pytest.raises(InvalidInputError, match=rf"Field '{path}' .* in microseconds") as caught:
+        columns_of(state_of(schema, format="avro"), "partitions")
+    assert "dataset of Parquet" in caught.value.hint
+    assert columns_of(state_of(schema), "partitions").format == "parquet"
+
+
+@pytest.mark.parametrize(("name", "inner"), [("N", "x"), ("n", "X")])
+def test_upper_case_names_in_avro_are_refused_by_name(name, inner):
+    schema = pa.schema([(name, pa.struct([(inner, pa.int64())]))])
+
+    with pytest.raises(InvalidInputError, match="has upper-case letters"):
+        columns_of(state_of(schema, format="avro"), "partitions")
 
 
 def test_types_are_those_that_spark_reads():

@@ -309,7 +309,8 @@ def test_lineage_survives_storage_and_tells_what_each_schema_held(schemas: list[
     assert lineage.number == len(past)
     current = past[-1]
     if lineage.number > 1:
-        assert Lineage.from_document(lineage.to_document(current), current) == lineage
+        now = DatasetDescriptor(schema=current)
+        assert Lineage.from_document(lineage.to_document(current), now) == lineage
     for number, older in enumerate(past, start=1):
         reading = lineage.reading(current, number)
         # A name that an intermediate schema lacked is another field since then.
@@ -353,7 +354,7 @@ def test_defaults_of_every_type_are_kept() -> None:
 
     lineage = Lineage().after(old, new)
 
-    stored = Lineage.from_document(lineage.to_document(new.schema), new.schema)
+    stored = Lineage.from_document(lineage.to_document(new.schema), new)
     assert stored.reading(new.schema, 1).constants == {
         "boolean": True,
         "bytes": b"\xff",
@@ -381,6 +382,15 @@ def test_defaults_of_every_type_are_kept() -> None:
         {"number": 2, "types": {"a": [{"until": "2", "type": "int"}]}},
         {"number": 2, "types": {"nobody": []}},
         {"number": 2, "replaced": 5},
+        {"number": 2, "ids": {}},
+        {"number": 2, "ids": {"by_path": {"id": 1, "a": 2}, "last": 3}},
+        {"number": 2, "ids": {"by_path": {"id": 1, "a": 2, "batch_id": 2}, "last": 3}},
+        {"number": 2, "ids": {"by_path": {"id": 0, "a": 1, "batch_id": 2}, "last": 3}},
+        {"number": 2, "ids": {"by_path": {"id": 1, "a": 2, "batch_id": 3}, "last": 2}},
+        {"number": 2, "ids": {"by_path": {"id": 1, "a": 2, "batch_id": "3"}, "last": 3}},
+        {"number": 2, "ids": {"by_path": {"id": True, "a": 2, "batch_id": 3}, "last": 3}},
+        {"number": 2, "ids": {"by_path": {"id": 1, "a": 2, "batch_id": 3}, "last": 10**9}},
+        {"number": 0, "ids": {"by_path": {"id": 1, "a": 2, "batch_id": 3}, "last": 3}},
     ],
 )
 def test_a_damaged_lineage_is_refused(document: Any) -> None:
@@ -389,7 +399,7 @@ def test_a_damaged_lineage_is_refused(document: Any) -> None:
         document = {**whole, **document}
 
     with pytest.raises(CorruptMetadataError, match="lineage"):
-        Lineage.from_document(document, schema(one("long")))
+        Lineage.from_document(document, described(one("long")))
 
 
 def test_what_is_known_of_constants_is_taken_out_of_a_predicate() -> None:

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import starmap
 
 import numpy as np
 import pyarrow as pa
@@ -29,9 +30,10 @@ from lakebed.arrow.partitioning import CapKeeper, PartitionNumbers
 from lakebed.arrow.waiting import SortedRows, SpilledRows, WaitingRows
 from lakebed.errors import InvalidInputError
 from lakebed.index.postings_writer import FileValues, PostingsWriter
-from lakebed.model.arrow_types import schema_to_arrow
+from lakebed.model import publishing
+from lakebed.model.arrow_types import schema_to_arrow, type_to_arrow, with_field_ids
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import BATCH_ID, encode_level, new_file_name
+from lakebed.model.keys import BATCH_ID, decode_path, encode_level, new_file_name, split_label
 from lakebed.model.layout import TABLE, Naming
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.values import Scalar
@@ -114,6 +116,7 @@ class BatchTarget:
         admitting_writers: Number of writers that share the room that is left under the caps; each
             admits its share of it as values come. With 0, none admits any.
         is_traced: True if writers record the source of each row.
+        field_ids: Ids of the columns of Parquet files, by path; None for files without ids.
     """
 
     dataset: str
@@ -126,6 +129,7 @@ class BatchTarget:
     admitted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     admitting_writers: int = 1
     is_traced: bool = False
+    field_ids: Mapping[str, int] | None = None
 
     def new_label(self, partition: str) -> str:
         """Return a unique label."""
@@ -136,6 +140,20 @@ class BatchTarget:
     def key(self, label: str) -> str:
         """Return the key of a data file."""
         return Naming(self.dataset, TABLE, self.descriptor.file_suffix).key(label)
+
+    def stored_levels(self) -> dict[str, pa.DataType]:
+        """Return the levels of directories that data files hold as columns too, with their types."""
+        if publishing.ICEBERG not in self.descriptor.properties:
+            return {}
+        stored, types = self.descriptor.stored_schema, self.descriptor.partition_types
+        levels = publishing.levels_in_files(self.descriptor)
+        return {name: type_to_arrow(types[name]) for name in levels if name not in stored}
+
+    def file_schema(self) -> pa.Schema:
+        """Return the schema of Parquet files: that of the rows, then levels; with ids, if any."""
+        levels = starmap(pa.field, self.stored_levels().items())
+        schema = pa.schema([*schema_to_arrow(self.descriptor.stored_schema), *levels])
+        return schema if self.field_ids is None else with_field_ids(schema, self.field_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +176,7 @@ class KernelWriter:
         self._target = target
         self._descriptor = target.descriptor
         self._stored = schema_to_arrow(target.descriptor.stored_schema)
+        self._levels, self._file_schema = target.stored_levels(), target.file_schema()
         self._conformer: tuple[pa.Schema, Conformer] | None = None
         is_narrow = target.constraint != TRUE
         self._view = ViewCheck(target.constraint, target.descriptor) if is_narrow else None
@@ -370,8 +389,15 @@ class KernelWriter:
     def _new_file(self, partition: str) -> _OpenFile:
         label = self._target.new_label(partition)
         content = Content(functools.partial(self._store.begin_file, self._target.key(label)))
-        writer = open_writer(self._descriptor, content)
+        writer = open_writer(self._descriptor, content, self._file_schema, self._constants(label))
         return _OpenFile(label, writer, content, self._postings.new_file(label))
+
+    def _constants(self, label: str) -> dict[str, pa.Scalar]:
+        """Return the values of the levels that the file of a label holds."""
+        if not self._levels:
+            return {}
+        values = decode_path(split_label(label)[0], self._descriptor.partition_types)
+        return {name: pa.scalar(values[name], kind) for name, kind in self._levels.items()}
 
     def _close_largest(self) -> None:
         """Close files until the others use little enough memory."""

@@ -158,6 +158,12 @@ def publish_delta(
 @_takes_catalog
 @click.option("--table", metavar="DB.TABLE", help="Name of the table in the catalog.")
 @_takes_root
+@click.option(
+    "--hide-batch-id/--show-batch-id",
+    "hide_batch_id",
+    default=None,
+    help="Leave out the column batch_id; only for a new table.",
+)
 @_takes_upkeep
 def publish_iceberg(
     output: Output,
@@ -167,6 +173,7 @@ def publish_iceberg(
     catalog: str | None,
     table: str | None,
     root: str | None,
+    hide_batch_id: bool | None,
     flags: Mapping[str, Any],
 ) -> None:
     """Create or update an Iceberg table, standalone or in a catalog."""
@@ -175,7 +182,7 @@ def publish_iceberg(
         output,
         flags,
         lambda **given: dataset.publish(
-            "iceberg", catalog=catalog, table=table, root=root, **given
+            "iceberg", catalog=catalog, table=table, root=root, hide_batch_id=hide_batch_id, **given
         ),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ from lakebed.model.schema import (
 )
 
 COMMENT = b"comment"  # key of a field's metadata, as deltalake and others have it
+
+FIELD_ID = b"PARQUET:field_id"  # key of a field's metadata, which Arrow writes to the file's schema
 
 _TO_ARROW = {
     Kind.BOOLEAN: pa.bool_(),
@@ -209,3 +212,59 @@ def type_to_arrow(kind: Type) -> pa.DataType:
             return pa.map_(pa.string(), pa.field("value", type_to_arrow(value), nullable=nullable))
         case Struct(fields=fields):
             return pa.struct([field_to_arrow(f) for f in fields])
+
+
+def with_field_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
+    """Return a schema whose fields, and their parts, have ids in Parquet files.
+
+    Args:
+        schema: Schema of a file.
+        ids: Ids by path, as of `lakebed.model.field_ids.FieldIds`.
+    """
+    return pa.schema([_with_id(field, field.name, ids) for field in schema])
+
+
+def _with_id(field: pa.Field, path: str, ids: Mapping[str, int]) -> pa.Field:
+    kind = _with_ids_inside(field.type, path, ids)
+    return field.with_type(kind).with_metadata({FIELD_ID: str(ids[path])})
+
+
+def _with_ids_inside(kind: pa.DataType, path: str, ids: Mapping[str, int]) -> pa.DataType:
+    if pat.is_struct(kind):
+        return pa.struct([_with_id(field, f"{path}.{field.name}", ids) for field in kind])
+    if pat.is_list(kind):
+        return pa.list_(_with_id(kind.value_field, f"{path}[]", ids))
+    if pat.is_map(kind):
+        return pa.map_(
+            _with_id(kind.key_field, f"{path}{{key}}", ids),
+            _with_id(kind.item_field, f"{path}{{}}", ids),
+        )
+    return kind
+
+
+def has_field_ids(schema: pa.Schema) -> bool:
+    """Return whether the first field of a schema has an id; either all of a file have one, or none."""
+    return FIELD_ID in (schema.field(0).metadata or {})
+
+
+def field_ids_in(schema: pa.Schema) -> dict[str, int | None]:
+    """Return the ids of the fields of a file and of their parts, by path; None for a field without."""
+    ids: dict[str, int | None] = {}
+    for field in schema:
+        _collect_ids(field, field.name, ids)
+    return ids
+
+
+def _collect_ids(field: pa.Field, path: str, ids: dict[str, int | None]) -> None:
+    text = (field.metadata or {}).get(FIELD_ID, b"").decode(errors="replace")
+    # Writers that have no ids may store 0 or -1.
+    ids[path] = int(text) if text.isdecimal() else None
+    kind = field.type
+    if pat.is_struct(kind):
+        for inner in kind:
+            _collect_ids(inner, f"{path}.{inner.name}", ids)
+    elif pat.is_map(kind):
+        _collect_ids(kind.key_field, f"{path}{{key}}", ids)
+        _collect_ids(kind.item_field, f"{path}{{}}", ids)
+    elif pat.is_list(kind) or pat.is_large_list(kind) or pat.is_fixed_size_list(kind):
+        _collect_ids(kind.value_field, f"{path}[]", ids)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -295,6 +295,12 @@ class Layout:
     def sure_strategy(self) -> PartitionStrategy:
         """The partition functions that hold for the rows under every path."""
         return self.lineage.sure_strategy(self.descriptor.partition_by)
+
+    @property
+    def field_ids(self) -> Mapping[str, int] | None:
+        """Ids of the columns of new data files, by path; None if they have none."""
+        ids = self.lineage.field_ids(self.descriptor) if self.is_ours else None
+        return None if ids is None else ids.by_path
 
     @property
     def stored_schema(self) -> Schema:

@@ -17,6 +17,7 @@ from lakebed.errors import CorruptMetadataError, LakebedError
 from lakebed.model.avro import schema_from_avro, schema_to_avro
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evaluate import matches
+from lakebed.model.field_ids import FieldIds
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import FALSE, TRUE, Leaf, Predicate, map_leaves
 from lakebed.model.schema import (
@@ -78,12 +79,41 @@ class Lineage:
         types: Earlier types of top-level fields, each with the number of the schema that ended it,
             ascending.
         replaced: Partition fields whose provided function was replaced by another one.
+        ids: Ids of the columns, once they cannot be derived from the schema; see `field_ids`.
     """
 
     number: int = 1
     additions: Mapping[str, Addition] = field(default_factory=dict)
     types: Mapping[str, tuple[tuple[int, Type], ...]] = field(default_factory=dict)
     replaced: tuple[str, ...] = ()
+    ids: FieldIds | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """True if there is no history to store."""
+        return self.number == 1 and self.ids is None
+
+    def field_ids(self, descriptor: DatasetDescriptor) -> FieldIds | None:
+        """Return the ids of the columns of data files.
+
+        Args:
+            descriptor: The current descriptor.
+
+        Returns:
+            None if files have no ids: in other formats than Parquet, and in datasets whose schema
+            an earlier release has changed.
+        """
+        if descriptor.format != "parquet" or not (self.ids or self.number == 1):
+            return None
+        return self.ids or FieldIds.first(descriptor)
+
+    @classmethod
+    def of_files_with_ids(
+        cls, by_path: Mapping[str, int], last: int, descriptor: DatasetDescriptor
+    ) -> Self:
+        """Return the lineage of a new dataset of files that have ids already."""
+        ids = FieldIds.known(by_path, last, descriptor)
+        return cls() if ids == FieldIds.first(descriptor) else cls(ids=ids)
 
     def lacks(self, path: str, number: int) -> bool:
         """Return whether files of a schema lack a field, even if they have a column of its name."""
@@ -163,11 +193,13 @@ class Lineage:
                 types[column.name] = earlier
         pairs = zip(old.partition_by, new.partition_by, strict=True)
         replaced = [function.name for former, function in pairs if former != function]
+        ids = self.field_ids(old)
         return Lineage(
             number=number,
             additions=additions,
             types=types,
             replaced=tuple(dict.fromkeys((*self.replaced, *replaced))),
+            ids=None if ids is None else ids.after(old, new),
         )
 
     def to_document(self, schema: Schema) -> dict[str, Any]:
@@ -192,21 +224,26 @@ class Lineage:
             "additions": additions,
             "types": types,
             "replaced": list(self.replaced),
+            **({} if self.ids is None else {"ids": self.ids.to_document()}),
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any], schema: Schema) -> Self:
+    def from_document(cls, document: Mapping[str, Any], descriptor: DatasetDescriptor) -> Self:
         """Read the form that `to_document` returns.
 
         Args:
             document: The stored form.
-            schema: The current schema.
+            descriptor: The current descriptor.
 
         Raises:
             CorruptMetadataError: The form is not valid, or does not belong to the schema.
         """
+        schema = descriptor.schema
         try:
-            number = _number(document["number"], at_least=2)
+            ids = None
+            if "ids" in document:
+                ids = FieldIds.from_document(document["ids"], descriptor)
+            number = _number(document["number"], at_least=2 if ids is None else 1)
             fields = dict(walk(schema.fields))
             additions = {
                 path: Addition(
@@ -231,7 +268,7 @@ class Lineage:
                 f"The lineage of a schema cannot be read: {exc!r}.",
                 hint="Restore the object from a copy; no data file was touched.",
             ) from exc
-        return cls(number=number, additions=additions, types=types, replaced=replaced)
+        return cls(number=number, additions=additions, types=types, replaced=replaced, ids=ids)
 
 
 def simplify(predicate: Predicate, constants: Mapping[str, Any]) -> Predicate:

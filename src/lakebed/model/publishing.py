@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 from lakebed.errors import InvalidInputError, InvalidNameError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import BATCH_ID
 
 PREFIX = "publish."
 
@@ -17,11 +19,13 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _SWITCH = ("true", "false")
+ICEBERG = f"{PREFIX}iceberg"
+HIDE_BATCH_ID = f"{ICEBERG}.hide_batch_id"
 
 # The fastest first: the slow Hive does not delay the others.
 _OPTIONS: Mapping[TableKind, tuple[str, ...]] = {
     "delta": (),
-    "iceberg": ("catalog", "table", "root"),
+    "iceberg": ("catalog", "table", "root", "hide_batch_id"),
     "hive": ("table", "mode", "root"),
 }
 _KNOWN = tuple(
@@ -133,8 +137,25 @@ def targets(properties: Mapping[str, str]) -> tuple[PublicationTarget, ...]:
     return tuple(
         PublicationTarget(kind=kind, options=_options_of(kind, properties))
         for kind in _OPTIONS
-        if properties.get(f"{PREFIX}{kind}", "").strip().lower() == "true"
+        if is_on(properties, f"{PREFIX}{kind}")
     )
+
+
+def is_on(properties: Mapping[str, str], name: str) -> bool:
+    """Return whether a property is set to true."""
+    return properties.get(name, "").strip().lower() == "true"
+
+
+def levels_in_files(descriptor: DatasetDescriptor) -> tuple[str, ...]:
+    """Return the levels of directories that new data files hold as columns too.
+
+    Readers of Iceberg are meant to take the values of partitions from the table's metadata.
+    pyiceberg 0.12 does not where a filter names a column that is not selected, and finds no rows.
+    """
+    if descriptor.format != "parquet" or not is_on(descriptor.properties, ICEBERG):
+        return ()
+    is_hidden = is_on(descriptor.properties, HIDE_BATCH_ID)
+    return tuple(name for name in descriptor.partition_types if name != BATCH_ID or not is_hidden)
 
 
 def _options_of(kind: TableKind, properties: Mapping[str, str]) -> dict[str, str]:
@@ -149,10 +170,10 @@ def misunderstood(properties: Mapping[str, str]) -> tuple[InvalidInputError, ...
         if name.startswith(PREFIX) and name not in _KNOWN:
             hint = f"Known are: {', '.join(_KNOWN)}."
             errors.append(InvalidInputError(f"Unknown property {name!r}.", hint=hint))
-    for kind in _OPTIONS:
-        value = properties.get(f"{PREFIX}{kind}", "false")
+    for name in (*(f"{PREFIX}{kind}" for kind in _OPTIONS), HIDE_BATCH_ID):
+        value = properties.get(name, "false")
         if value.strip().lower() not in _SWITCH:
-            message = f"The property '{PREFIX}{kind}' is {value!r}."
+            message = f"The property {name!r} is {value!r}."
             errors.append(InvalidInputError(message, hint="Set it to true or false."))
     return tuple(errors)
 

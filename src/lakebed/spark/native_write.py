@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.errors import SchemaMismatchError
+from lakebed.model.keys import BATCH_ID
 from lakebed.model.layout import staging_folder
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema
@@ -37,6 +38,7 @@ _SETTINGS = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     # Only Spark can read its other calendar.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
 }
 _OPTIONS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -46,6 +48,8 @@ _OPTIONS = {
     # The default of Spark, which the session may have switched off.
     "parquet.page.write-checksum.enabled": "true",
 }
+
+_FIELD_ID = "parquet.field.id"  # in the metadata of a field
 
 # Spark's name for Arrow's lz4; Spark's own lz4 is an older frame of Hadoop.
 _CODECS = {"lz4": "lz4_raw"}
@@ -98,7 +102,7 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
     """
     staging = store.local_path(staging_folder(target.dataset, target.batch_id))
     assert staging is not None  # checked by can_write_natively
-    columns = [_column(field, given.find(field.name)) for field in target.descriptor.schema]
+    columns = _columns(target, given)
     compression = target.descriptor.compression
     try:
         with settings_for(frame.sparkSession, _SETTINGS):
@@ -122,14 +126,29 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
     return Written(facts=facts_table(taken, target.descriptor.stored_schema))
 
 
+def _columns(target: BatchTarget, given: Schema) -> list[Column]:
+    """Return the columns of the files, with ids if Spark can write them for all parts."""
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    schema = target.descriptor.schema
+    columns = {field.name: _column(field, given.find(field.name)) for field in schema}
+    if BATCH_ID in target.stored_levels():
+        columns[BATCH_ID] = F.lit(target.batch_id).cast("long")
+    ids = target.field_ids
+    if ids is None or not all(isinstance(field.type, Primitive | Decimal) for field in schema):
+        # Readers take a part without an id for one that is missing, but map names in files without.
+        return [column.alias(name) for name, column in columns.items()]
+    return [column.alias(name, metadata={_FIELD_ID: ids[name]}) for name, column in columns.items()]
+
+
 def _column(declared: Field, given: Field | None) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     wanted = struct_type(Schema(fields=(declared,))).fields[0].dataType
     if given is None:
-        return F.lit(None).cast(wanted).alias(declared.name)
+        return F.lit(None).cast(wanted)
     column = F.col(f"`{declared.name}`")
-    return column if given.type == declared.type else column.cast(wanted).alias(declared.name)
+    return column if given.type == declared.type else column.cast(wanted)
 
 
 def _take(path: Path, store: Store, target: BatchTarget, hashing: Executor) -> FileFacts | None:

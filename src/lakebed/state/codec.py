@@ -108,7 +108,7 @@ def _format_version(state: State) -> int:
     if state.moves_to is not None or state.is_unconfirmed or state.lists.sources:
         return _FORMAT_OF_MOVING_AND_SOURCES
     is_more = (
-        state.lineage.number > 1
+        not state.lineage.is_first
         or state.descriptor.index
         # A release that does not know these facts would read or commit files that were given up,
         # or commit to a head that is about to be removed.

@@ -23,6 +23,7 @@ from lakebed.errors import (
 from lakebed.model import publishing
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Folder, Layout, segment_key
+from lakebed.model.lineage import Lineage
 from lakebed.model.partition.repeating import warn_of_repetition
 from lakebed.state import history, schema_file
 from lakebed.state.codec import to_document
@@ -31,7 +32,7 @@ from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
 from lakebed.state.moving import read_settled_head, remove_leftover
 from lakebed.state.reader import Head, dataset_hint, read_head
-from lakebed.state.state import CREATION, State, digest_of
+from lakebed.state.state import CREATION, State, describe, digest_of
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -46,6 +47,7 @@ def first_state(
     head_format: HeadFormat,
     *,
     committed_at: dt.datetime | None = None,
+    lineage: Lineage | None = None,
 ) -> State:
     """Return the state of a dataset before its first commit.
 
@@ -54,10 +56,11 @@ def first_state(
         descriptor: Descriptor of the dataset.
         head_format: Format of the head.
         committed_at: Time of version 0, for a dataset that takes over older versions; None for now.
+        lineage: Lineage of the schema, if its columns have ids already.
     """
     now = dt.datetime.now(dt.UTC)
     return State(
-        layout=Layout.of_ours(name, descriptor),
+        layout=Layout.of_ours(name, descriptor, lineage),
         head_format=head_format,
         labels=(),
         created_at=now.isoformat(),
@@ -210,7 +213,7 @@ def with_history(store: Store, state: State, written: dict[str, State]) -> State
         commit_id=state.commit_id,
         operation="create",
         committed_at=state.committed_at or dt.datetime.now(dt.UTC),
-        descriptor=state.descriptor.to_document(),
+        descriptor=describe(state.descriptor, state.lineage),
     )
     segment = _first_segment(state)
     first = replace(state, lists=Lists(history=(segment,)))

@@ -121,7 +121,7 @@ def newest_epochs(runs: Mapping[int, str]) -> dict[str, QueryProgress]:
 def describe(descriptor: DatasetDescriptor, lineage: Lineage) -> dict[str, Any]:
     """Return the form of a descriptor that is stored in the head and the history."""
     document = descriptor.to_document()
-    if lineage.number > 1:
+    if not lineage.is_first:
         document["lineage"] = lineage.to_document(descriptor.schema)
     return document
 
@@ -140,7 +140,7 @@ def descriptor_from(document: Mapping[str, Any], key: str) -> tuple[DatasetDescr
         descriptor = DatasetDescriptor.from_document(document)
         if "lineage" not in document:
             return descriptor, Lineage()
-        return descriptor, Lineage.from_document(document["lineage"], descriptor.schema)
+        return descriptor, Lineage.from_document(document["lineage"], descriptor)
     # Arbitrary JSON can raise any of these: no schema has checked it before.
     except (
         LakebedError,

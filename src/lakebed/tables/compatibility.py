@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import pyarrow.parquet as pq
+
 from lakebed.arrow.footers import difference, read_footers, sound_footers
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError, SchemaMismatchError
-from lakebed.model.arrow_types import type_from_arrow
+from lakebed.model.arrow_types import field_ids_in, type_from_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import schema_number_of
 from lakebed.model.layout import Folder
@@ -21,7 +23,13 @@ Widens = Callable[[Type, Type], bool]
 
 
 def check_compatible(
-    store: Store, state: State, labels: Sequence[str], *, reader: str, widens: Widens
+    store: Store,
+    state: State,
+    labels: Sequence[str],
+    *,
+    reader: str,
+    widens: Widens,
+    ids: Mapping[str, int] | None = None,
 ) -> None:
     """Check that readers of a table, which know no lineage, read files as Lakebed does.
 
@@ -31,6 +39,8 @@ def check_compatible(
         labels: Labels of the files.
         reader: Name of the table format, for errors.
         widens: Returns whether readers widen one type to another.
+        ids: Ids of the table's columns by path, if readers find columns of files by ids; see
+            `lakebed.model.field_ids.FieldIds`.
 
     Raises:
         InvalidInputError: A file would read differently; the message names the field.
@@ -55,12 +65,29 @@ def check_compatible(
         for key, footer in sound_footers(
             read_footers(store, map(state.layout.key, foreign))
         ).items():
-            reason = difference(footer, stored)
+            reason = difference(footer, stored) or _id_difference(footer, ids or {})
             if reason:
                 raise InvalidInputError(
                     f"{reader} would read data file {key!r} differently from Lakebed: {reason}.",
                     hint="Overwrite its partition with its own rows.",
                 )
+
+
+def _id_difference(footer: pq.FileMetaData, ids: Mapping[str, int]) -> str:
+    """Return why readers find other columns in a file by ids than by names; empty if they do not.
+
+    Readers map the names of a file in which no column has an id.
+    """
+    held = field_ids_in(footer.schema.to_arrow_schema())
+    paths = {number: path for path, number in ids.items()}
+    if all(number is None for number in held.values()):
+        return ""
+    for path, number in held.items():
+        if path in ids and number != ids[path]:
+            return f"column {path!r} has the field id {number} in it, and {ids[path]} in the table"
+        if path not in ids and number in paths:
+            return f"column {path!r} has the field id {number} in it, which is that of {paths[number]!r}"
+    return ""
 
 
 def dropped_fields(store: Store, state: State) -> tuple[Field, ...]:

@@ -1,15 +1,16 @@
-"""Adoption: existing Parquet files become a dataset in place.
+"""Adoption: existing files of Parquet or Avro become a dataset in place.
 
 A dataset refers to objects in its own directory only. So a table can be adopted in place if its
 files lie in a directory of the repository: the directory becomes the dataset's, and its name the
-dataset's name. The head is written next to it, new batches go into it, no file is moved, and only
-the footers of files are read.
+dataset's name. The head is written next to it, new batches go into it, and no file is moved. Only
+the footers of Parquet files are read; Avro has none, so its files are read whole.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import hashlib
 import os
 import re
 import urllib.parse
@@ -22,18 +23,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed import by
-from lakebed.arrow.footers import difference, read_footers, sound_footers
+from lakebed.arrow.footers import THREADS, difference, read_footers, sound_footers
+from lakebed.arrow.formats.avro_files import AvroReader
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.errors import (
     CommitConflictError,
+    CorruptMetadataError,
     InvalidInputError,
+    LakebedError,
     NotFoundError,
     PartitionSpecError,
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import schema_from_arrow
-from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.descriptor import COMPRESSIONS, DatasetDescriptor
 from lakebed.model.keys import (
     BATCH_ID,
     BATCH_IDS,
@@ -45,9 +49,10 @@ from lakebed.model.keys import (
     started_ms,
 )
 from lakebed.model.layout import Folder, is_segment_name
+from lakebed.model.lineage import Lineage
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import TRUE
-from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
+from lakebed.model.schema import MISSING, Field, Kind, Primitive, Schema, Type
 from lakebed.model.totals import known_total
 from lakebed.model.values import Scalar, parse_value
 from lakebed.state import file_table
@@ -58,6 +63,7 @@ from lakebed.state.scope import Nothing, Scope, Several, TheseFiles, Unchanged
 from lakebed.state.state import Change, State
 from lakebed.state.taking_over import take_over
 from lakebed.state.transaction import Transaction
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, is_listed
 from lakebed.store.root import key_at, plain_location
 from lakebed.work.batch_directories import (
@@ -82,6 +88,8 @@ OWN_FOLDERS = frozenset(Folder)
 
 Footers = Mapping[str, pq.FileMetaData]
 
+AVRO_MAGIC = b"Obj\x01"  # the first bytes of every Avro file
+_AVRO_AT_ONCE = 4  # files, each of which is in memory
 _REASONS = 3  # that a summary names; the batches list them all
 
 
@@ -120,6 +128,7 @@ class Adoption:
         indices: Index files of that dataset under the labels of the new one, by column.
         versions: The versions of that table, oldest first, if they are adopted.
         notes: Remarks for the user.
+        lineage: Lineage of the schema, if the columns of the files have ids; None for a new one.
     """
 
     name: str
@@ -133,6 +142,7 @@ class Adoption:
     indices: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     versions: tuple[AdoptedVersion, ...] = ()
     notes: tuple[str, ...] = ()
+    lineage: Lineage | None = None
 
     def taken_for(self, taken: Taken) -> tuple[AdoptedBatch, ...]:
         """Return the batches of one role: `current`, `history` or `left`."""
@@ -227,11 +237,14 @@ def find_adoption(
         )
     now = dt.datetime.now(dt.UTC)
     batches = _judged(directories, keys, now, current, batch_level)
+    strategy = PartitionStrategy(tuple(by.identity(key) for key in keys))
+    if _is_avro(store, batches):
+        return _proven_avro(store, name, batches, strategy, table, on_progress)
     return proven(
         store,
         name,
         batches,
-        PartitionStrategy(tuple(by.identity(key) for key in keys)),
+        strategy,
         lambda live: table.schema or _schema_of(dict(sorted(live.items())), keys),
         on_progress=on_progress,
     )
@@ -555,6 +568,140 @@ def proven(
         facts=facts_table(facts, stored),
         batch_id=batch_id,
     )
+
+
+def _is_avro(store: Store, batches: Iterable[AdoptedBatch]) -> bool:
+    """Return whether the first current file is of Avro; names of Hive's files do not tell."""
+    keys = sorted(f.key for one in batches if one.taken_for == "current" for f in one.files)
+    if not keys:
+        return False
+    with store.open_input(keys[0]) as source:
+        return bytes(source.read(len(AVRO_MAGIC))) == AVRO_MAGIC
+
+
+def _proven_avro(
+    store: Store,
+    name: str,
+    batches: Sequence[AdoptedBatch],
+    strategy: PartitionStrategy,
+    table: TablePartitions,
+    on_progress: OnProgress,
+) -> Adoption:
+    """Read all rows of Avro files under the schema of all of them, and return the adoption.
+
+    The schemas are those that the files hold: a metastore does not have all types of Avro.
+
+    Raises:
+        InvalidInputError: A current file cannot be read.
+    """
+    reader = AvroReader()
+    taken = {f.key: f for one in batches if one.taken_for != "left" for f in one.files}
+    live = sorted(f.key for one in batches if one.taken_for == "current" for f in one.files)
+
+    def header(key: str) -> tuple[Schema, str]:
+        try:
+            with store.open_input(key) as source:
+                return reader.header(source)
+        except (CorruptMetadataError, SchemaMismatchError) as exc:
+            raise _unfit_avro(key, exc) from exc
+
+    headers = list(at_once(header, live, THREADS))
+    compression = headers[-1][1]
+    form = _form_of(batches)
+    descriptor = DatasetDescriptor(
+        schema=_avro_schema([schema for schema, _ in headers], table),
+        partition_by=strategy,
+        format="avro",
+        compression=compression if compression in COMPRESSIONS["avro"] else None,
+        properties={} if form is BatchIds.MILLISECONDS else {BATCH_IDS: str(form)},
+    )
+    stored = descriptor.stored_schema
+    tally = Tally(
+        on_progress, f"adopt {name}", {key: file.size_bytes for key, file in taken.items()}
+    )
+
+    def read(key: str) -> tuple[str, int, str] | InvalidInputError:
+        data = store.get(key).data
+        try:
+            row_count = sum(b.num_rows for b in reader.batches(pa.BufferReader(data), stored))
+        except (CorruptMetadataError, SchemaMismatchError, pa.ArrowException) as exc:
+            return _unfit_avro(key, exc)
+        tally.add(key)
+        return key, row_count, f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+    proof: dict[str, tuple[int, str]] = {}
+    wrong: dict[str, InvalidInputError] = {}
+    for key, result in zip(taken, at_once(read, tuple(taken), _AVRO_AT_ONCE), strict=True):
+        if not isinstance(result, InvalidInputError):
+            proof[key] = result[1:]
+        elif key in live:
+            raise result
+        else:
+            wrong[key] = result
+    judged = tuple(_avro_counted(one, proof, wrong) for one in batches)
+    newest = max(one.batch_id or 0 for one in batches)
+    batch_id = max(form.of(dt.datetime.now(dt.UTC)), form.after(newest))
+    placed = sorted(
+        ((file, one.partition) for one in judged if one.taken_for != "left" for file in one.files),
+        key=lambda pair: pair[0].key,
+    )
+    facts = [
+        FileFacts(
+            label=label_of(file, partition, batch_id),
+            row_count=proof[file.key][0],
+            size_bytes=file.size_bytes,
+            checksum=proof[file.key][1],
+        )
+        for file, partition in placed
+    ]
+    return Adoption(
+        name=name,
+        descriptor=descriptor,
+        batches=judged,
+        files=tuple(file for file, _ in placed),
+        facts=facts_table(facts, stored),
+        batch_id=batch_id,
+    )
+
+
+def _avro_schema(written: Iterable[Schema], table: TablePartitions) -> Schema:
+    """Return the fields of all files, then those that only the table has, then the keys."""
+    fields: dict[str, Field] = {}
+    for schema in written:
+        for field in schema:
+            # Nulls are possible: another file may lack the field.
+            fields.setdefault(field.name, replace(field, nullable=True, default=MISSING))
+    known = {name.lower() for name in (*fields, *table.keys)}
+    for field in table.schema or ():
+        if field.name.lower() not in known:
+            fields[field.name] = replace(field, nullable=True)
+    own = (Field(name=name, type=kind) for name, kind in table.keys.items())
+    return Schema(
+        fields=(*(field for name, field in fields.items() if name not in table.keys), *own)
+    )
+
+
+def _unfit_avro(key: str, exc: Exception) -> InvalidInputError:
+    error = exc if isinstance(exc, LakebedError) else None
+    reason = (str(exc) if error is None else error.message).split("\n")[0].rstrip(".")
+    return InvalidInputError(
+        f"{key!r} cannot be adopted: {reason}.",
+        hint="Nothing was written. Read the files in with import, which converts them.",
+    )
+
+
+def _avro_counted(
+    one: AdoptedBatch,
+    proof: Mapping[str, tuple[int, str]],
+    wrong: Mapping[str, InvalidInputError],
+) -> AdoptedBatch:
+    """Return a batch with its row count; one with a file that cannot be read gets the role `left`."""
+    if one.taken_for == "left":
+        return one
+    unfit = next((wrong[file.key] for file in one.files if file.key in wrong), None)
+    if unfit is not None:
+        return one.left(unfit.message.rstrip("."))
+    return replace(one, row_count=sum(proof[file.key][0] for file in one.files))
 
 
 def _facts_of(file: FoundFile, footer: pq.FileMetaData, label: str, stored: Schema) -> FileFacts:

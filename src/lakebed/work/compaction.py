@@ -540,6 +540,7 @@ class _Attempt:
                 options, memory_bytes=max(options.memory_bytes, self.options.writer_bytes)
             ),
             schema_number=base.lineage.number,
+            field_ids=base.layout.field_ids,
         )
         return RewriteJob(layout=base.layout, target=target, sort_by=self.options.sort_by)
 

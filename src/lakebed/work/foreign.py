@@ -117,6 +117,9 @@ class ForeignTable:
         check_footer: Check for the footer of each live file.
         notes: Differences between the table and the dataset.
         history: The versions of its log, oldest first, up to this one; empty if not requested.
+        field_ids: Ids of the columns by path, if files have them; see
+            `lakebed.model.field_ids.FieldIds`.
+        last_field_id: The highest id that the table ever assigned.
     """
 
     title: str
@@ -128,6 +131,8 @@ class ForeignTable:
     check_footer: CheckFooter
     notes: tuple[str, ...] = ()
     history: tuple[ForeignVersion, ...] = ()
+    field_ids: Mapping[str, int] | None = None
+    last_field_id: int = 0
 
 
 def readable_history(

@@ -65,6 +65,7 @@ class Mover:
             descriptor=descriptor,
             options=WriteOptions(memory_bytes=memory_bytes),
             schema_number=transaction.base.lineage.number,
+            field_ids=transaction.base.layout.field_ids,
         )
 
     def inspect(

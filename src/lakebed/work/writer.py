@@ -61,6 +61,7 @@ def target_in(base: State, batch_id: int, options: WriteOptions) -> BatchTarget:
         descriptor=base.descriptor,
         options=options,
         schema_number=base.lineage.number,
+        field_ids=base.layout.field_ids,
         admitted=admitted_values(base),
     )
 

@@ -10,6 +10,7 @@ import datetime as dt
 import decimal
 import io
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,7 +29,7 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import schema_to_arrow
-from lakebed.model.avro import schema_to_avro
+from lakebed.model.avro import schema_from_avro, schema_to_avro
 from lakebed.model.schema import (
     MISSING,
     Decimal,
@@ -136,6 +137,20 @@ class AvroReader:
             rows = _rows(source, wanted)
             while chunk := list(itertools.islice(rows, _ROWS_PER_BATCH)):
                 yield pa.RecordBatch.from_pylist(chunk, schema=plain).cast(target)
+
+    def header(self, source: pa.NativeFile) -> tuple[Schema, str]:
+        """Return the schema that a file was written with, and Lakebed's name of its codec.
+
+        Raises:
+            CorruptMetadataError: The file is damaged, or not of Avro.
+            SchemaMismatchError: It holds an unsupported type.
+            MissingDependencyError: fastavro is not installed.
+        """
+        with _translating():
+            entries = _fastavro().block_reader(source).metadata
+            written = schema_from_avro(json.loads(entries["avro.schema"]))
+            codec = entries.get("avro.codec", "null")
+        return written, next((name for name, own in _CODECS.items() if own == codec), codec)
 
     def count(self, source: pa.NativeFile) -> int:
         """Count the rows from the heads of the blocks.

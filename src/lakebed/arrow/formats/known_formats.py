@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pyarrow as pa
+
 from lakebed.arrow.formats.avro_files import AvroReader, AvroWriter
 from lakebed.arrow.formats.file_format import Content, FileReader, FileWriter
 from lakebed.arrow.formats.parquet import ParquetWriter
@@ -10,12 +14,19 @@ from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 
 
-def open_writer(descriptor: DatasetDescriptor, content: Content | None = None) -> FileWriter:
+def open_writer(
+    descriptor: DatasetDescriptor,
+    content: Content | None = None,
+    schema: pa.Schema | None = None,
+    constants: Mapping[str, pa.Scalar] | None = None,
+) -> FileWriter:
     """Begin a data file of a dataset.
 
     Args:
         descriptor: Descriptor of the dataset.
         content: Takes the bytes; None for memory.
+        schema: Schema of a Parquet file, if it is more than that of the rows.
+        constants: Values of the columns that only the file has, the same in all its rows.
 
     Raises:
         MissingDependencyError: The format needs a package that is not installed.
@@ -27,7 +38,8 @@ def open_writer(descriptor: DatasetDescriptor, content: Content | None = None) -
         case "submissions":
             return SubmissionsWriter(stored, compression, content)
         case _:
-            return ParquetWriter(schema_to_arrow(stored), compression, content)
+            held = schema_to_arrow(stored) if schema is None else schema
+            return ParquetWriter(held, compression, content, constants)
 
 
 def find_reader(format: str) -> FileReader | None:  # noqa: A002 - the word of the descriptor

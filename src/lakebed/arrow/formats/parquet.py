@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.arrow.formats.file_format import Content, FileWriter, WrittenFile
+from lakebed.model.arrow_types import has_field_ids
 from lakebed.state.facts import ColumnFacts
 
 # Rows to inspect for the choice of an encoding: enough that values repeat, a part of the whole.
@@ -25,16 +26,24 @@ class ParquetWriter(FileWriter):
     they had not been computed. Our own facts hold the bounds that are known.
     """
 
-    def __init__(self, schema: pa.Schema, compression: str, content: Content | None = None) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        compression: str,
+        content: Content | None = None,
+        constants: Mapping[str, pa.Scalar] | None = None,
+    ) -> None:
         """Begin a file.
 
         Args:
-            schema: Schema of the rows.
+            schema: Schema of the file: the columns of the rows, then the constants.
             compression: One of the descriptor's names for Parquet.
             content: Takes the bytes; None for memory.
+            constants: Values of columns that the rows lack; all rows of the file have the same.
         """
         super().__init__(content)
         self._schema = schema
+        self._constants = constants or {}
         self._compression = "none" if compression == "uncompressed" else compression
         self._footers: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
@@ -52,11 +61,15 @@ class ParquetWriter(FileWriter):
             use_dictionary=self._repetitive,
             write_statistics=bounded if self._unbounded else True,
             write_page_checksum=True,
+            # Arrow's copy of the schema adds nothing to our types, and takes 80 bytes a column.
+            store_schema=not has_field_ids(self._schema),
             metadata_collector=self._footers,
         )
 
     def write(self, rows: pa.Table) -> None:
         """Write one row group. The first one decides how the columns are encoded."""
+        for name, value in self._constants.items():
+            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         with_nan = frozenset(path for path in self._floats if _holds_nan(rows, path))
         if self._writer is None:
             self._repetitive = _repetitive_columns(rows)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lakebed.arrow.footers import THREADS
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
-from lakebed.model.keys import partition_of
+from lakebed.model.keys import partition_of, schema_number_of
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.state.state import State
 from lakebed.store.at_once import at_once
@@ -155,7 +155,7 @@ def _name(key: str) -> str:
 
 
 def check_compatible(store: Store, state: State, labels: Sequence[str]) -> None:
-    """Check that Spark's own reader reads files as Lakebed does.
+    """Check that Spark's own reader, or Hive's reader of Avro, reads files as Lakebed does.
 
     Raises:
         InvalidInputError: A file would read differently; the message names the field.
@@ -163,6 +163,14 @@ def check_compatible(store: Store, state: State, labels: Sequence[str]) -> None:
     Cost:
         As `lakebed.tables.compatibility.check_compatible`.
     """
+    if state.descriptor.format == "avro":
+        # Adopted files were read by their own schemas when they were adopted, as Hive reads them.
+        newest = state.lineage.number
+        own = [label for label in labels if schema_number_of(label, newest=newest) is not None]
+        compatibility.check_compatible(
+            store, state, own, reader="Hive", widens=lambda _have, _wanted: False
+        )
+        return
     compatibility.check_compatible(store, state, labels, reader="Hive", widens=_is_widened)
 
 

@@ -161,11 +161,17 @@ class Metastore:
             "databaseExists", lambda: self._spark.catalog.databaseExists(self._table.database)
         ):
             self._sql(f"CREATE DATABASE IF NOT EXISTS `{self._table.database}`")
-        listed = ", ".join(_ddl(column) for column in (*columns.data, *columns.keys))
-        keys = ", ".join(f"`{column.name}`" for column in columns.keys)
+        is_avro = columns.format == "avro"
+        # Spark's reader of Avro is another package. Hive's own reader is there, and its tables
+        # declare the types of the keys beside them.
+        listed = ", ".join(map(_ddl, columns.data if is_avro else (*columns.data, *columns.keys)))
+        keys = ", ".join(_ddl(key) if is_avro else f"`{key.name}`" for key in columns.keys)
         self._sql(
-            f"CREATE TABLE {self._name} ({listed}) USING parquet"
+            ("CREATE EXTERNAL TABLE" if is_avro else "CREATE TABLE")
+            + f" {self._name} ({listed})"
+            + ("" if is_avro else " USING parquet")
             + (f" PARTITIONED BY ({keys})" if keys else "")
+            + (" STORED AS AVRO" if is_avro else "")
             + f" LOCATION {quoted(location)} TBLPROPERTIES ({_pairs(properties)})"
         )
 

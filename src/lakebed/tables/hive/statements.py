@@ -98,7 +98,7 @@ def _creation(name: TableName, quoted_name: str, columns: Columns, location: str
     yield (
         f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted_name} ({listed})"
         + (f" PARTITIONED BY ({keys})" if keys else "")
-        + f" STORED AS PARQUET LOCATION {quoted(location)}"
+        + f" STORED AS {columns.format.upper()} LOCATION {quoted(location)}"
     )
 
 

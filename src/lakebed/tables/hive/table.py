@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -45,6 +45,7 @@ _KINDS = {
     Kind.TIMESTAMP_NTZ: "timestamp_ntz",
 }
 _IN_LITERALS = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", ";": "\\u003B"})
+_TIMES = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
 # What Spark refuses in names of a table in a metastore, and what SQL shells replace or split at.
 _NOT_IN_NAMES = re.compile(r"[,:;]|\$\{")
 _WORD = re.compile(r"\w+")
@@ -79,10 +80,12 @@ class Columns:
     Attributes:
         data: Columns that the files hold.
         keys: Partition columns, in order.
+        format: Format of the files: parquet or avro.
     """
 
     data: tuple[Column, ...]
     keys: tuple[Column, ...]
+    format: str = "parquet"
 
 
 def columns_of(state: State, mode: Mode) -> Columns:
@@ -91,12 +94,13 @@ def columns_of(state: State, mode: Mode) -> Columns:
     Partition fields, including those of derived functions, become partition columns.
 
     Raises:
-        InvalidInputError: The dataset's files are not Parquet, or a partition field is of a type
-            that does not read back from text.
+        InvalidInputError: The dataset's files are of a format that Hive does not read, a field of
+            Avro would read as other values, or a partition field is of a type that does not read
+            back from text.
         SchemaMismatchError: Two fields differ only in case.
     """
     name = state.name
-    if state.descriptor.format != "parquet":
+    if state.descriptor.format not in ("parquet", "avro"):
         raise InvalidInputError(
             f"Dataset {name!r} cannot be published: its format is {state.descriptor.format!r}.",
             hint="Append its rows to a dataset of Parquet, and publish that one.",
@@ -113,10 +117,41 @@ def columns_of(state: State, mode: Mode) -> Columns:
             hint="Give one of them another name.",
         )
     _check_names(name, data, key_types)
+    if state.descriptor.format == "avro":
+        _check_avro(name, data)
     return Columns(
         data=tuple(_column(field) for field in data),
         keys=tuple(Column(name=key, type=_key_type(key, kind)) for key, kind in key_types.items()),
+        format=state.descriptor.format,
     )
+
+
+def _check_avro(dataset: str, data: Sequence[Field]) -> None:
+    """Check that Hive's own reader of Avro reads all fields as they are.
+
+    It reads microseconds as numbers or as milliseconds, and looks up names in lower case.
+    """
+    for path, field in walk(data):
+        if any(kind in _TIMES for kind in _primitives_in(field.type)):
+            raise InvalidInputError(
+                f"Field {path!r} of dataset {dataset!r} is of type {field.type}: Hive reads times "
+                "of Avro in milliseconds only, and these are in microseconds.",
+                hint="Append the rows to a dataset of Parquet, and publish that one.",
+            )
+        if field.name != field.name.lower():
+            raise InvalidInputError(
+                f"Field {path!r} of dataset {dataset!r} has upper-case letters, by which Hive does "
+                "not find it in files of Avro.",
+                hint="Append the rows to a dataset of Parquet, or give the field a lower-case name.",
+            )
+
+
+def _primitives_in(kind: Type) -> Iterator[Kind]:
+    match kind:
+        case Primitive(kind=primitive):
+            yield primitive
+        case ListOf(element=inner) | MapOf(value=inner):
+            yield from _primitives_in(inner)
 
 
 def _check_names(dataset: str, data: Sequence[Field], keys: Iterable[str]) -> None:

@@ -441,14 +441,16 @@ class _Publisher:
     def _set_columns(self, plan: _Plan, table: FoundTable) -> None:
         if not plan.schema_changes:
             return
-        new = added_columns(plan.columns, table.columns)
+        # Each partition of Hive has its own columns, by which Hive's reader of Avro reads its files.
+        is_avro = plan.columns.format == "avro"
+        new = None if is_avro else added_columns(plan.columns, table.columns)
         if new is not None:
             self._metastore.add_columns(new)
             return
         same_keys = [key.identity for key in plan.columns.keys] == [
             key.identity for key in table.columns.keys
         ]
-        if same_keys and self._metastore.set_columns(plan.columns):
+        if same_keys and not is_avro and self._metastore.set_columns(plan.columns):
             return
         raise InvalidInputError(
             f"The columns of table {str(self._table)!r} cannot be changed in place: "

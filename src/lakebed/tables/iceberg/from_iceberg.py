@@ -44,6 +44,7 @@ from lakebed.model.schema import (
 from lakebed.model.values import Scalar
 from lakebed.store.base import Store, validate_key
 from lakebed.store.root import key_at
+from lakebed.tables.iceberg.iceberg_schema import paths_of
 from lakebed.tables.iceberg.library_errors import reading
 from lakebed.tables.iceberg.store_io import StoreIO
 from lakebed.work.foreign import ForeignFile, ForeignLog, ForeignTable, ForeignVersion, cannot_adopt
@@ -122,6 +123,8 @@ def read_table(
         check_footer=lambda footer: _difference(footer, schema.fields, mapping),
         notes=notes,
         history=history,
+        field_ids=paths_of(schema),
+        last_field_id=found.last_column_id,
     )
 
 

@@ -258,6 +258,13 @@ class FilesBeside:
             properties=dict(properties),
             table_uuid=uuid.uuid4(),
         )
+        # pyiceberg numbers the columns of a new table itself, but data files may hold other ids.
+        own = {
+            "schemas": [schema],
+            "last_column_id": schema.highest_field_id,
+            "partition_specs": [spec],
+        }
+        metadata = metadata.model_copy(update=own)
         # Nothing is written yet: the commit of the first snapshot writes the table.
         return IcebergTable(metadata, str(after), is_new=True)
 

@@ -13,10 +13,13 @@ from pyiceberg import types as iceberg
 from pyiceberg.conversions import to_bytes
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping_from_json
 from pyiceberg.transforms import IdentityTransform
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.field_ids import MAX_ID, widens
+from lakebed.model.keys import BATCH_ID
 from lakebed.model.lineage import Lineage
 from lakebed.model.schema import (
     Decimal,
@@ -35,6 +38,7 @@ from lakebed.tables import shown_facts
 
 DATASET, CREATED, ROOT = "lakebed.dataset", "lakebed.created-at", "lakebed.root"
 VERSION, COMMIT, SCHEMA = "lakebed.version", "lakebed.commit-id", "lakebed.schema"
+FIELD_IDS = "lakebed.field-ids"  # "files": the columns have the ids of the data files
 BEGINS_AT = "lakebed.begins-at"  # number of the first metadata file; 1 without the property
 NAME_MAPPING = "schema.name-mapping.default"
 
@@ -50,7 +54,6 @@ _KINDS: Mapping[Kind, Callable[[], iceberg.PrimitiveType]] = {
     Kind.TIMESTAMP: iceberg.TimestamptzType,
     Kind.TIMESTAMP_NTZ: iceberg.TimestampType,
 }
-_WIDENED = {(Kind.INT, Kind.LONG), (Kind.FLOAT, Kind.DOUBLE)}
 _EPOCH_DAY = EPOCH.date()
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -61,22 +64,23 @@ def number_in(properties: Mapping[str, str], name: str, default: int) -> int:
     return default if number is None else number
 
 
-def widens(have: Type, wanted: Type) -> bool:
-    """Return whether readers of Iceberg widen the type in a file to that of the table."""
-    match have, wanted:
-        case Decimal(precision=old), Decimal(precision=new):
-            return have.scale == wanted.scale and old <= new
-        case Primitive(kind=kind), Primitive(kind=other):
-            return (kind, other) in _WIDENED
-    return False
+def levels_of(state: State, *, hides_batch_id: bool) -> tuple[str, ...]:
+    """Return the levels of directories that are columns and partition fields of the table."""
+    return tuple(
+        name for name in state.layout.partition_types if name != BATCH_ID or not hides_batch_id
+    )
 
 
-def columns_of(state: State) -> tuple[Field, ...]:
+def columns_of(state: State, levels: Sequence[str]) -> tuple[Field, ...]:
     """Return the columns under which a dataset is published.
 
     Directory levels become columns too; those of derived functions and of the batch come last. All
     of them are nullable: data files lack them, and pyiceberg 0.12 rejects a file that lacks a
     required column before it looks for the partition value.
+
+    Args:
+        state: State of the dataset.
+        levels: Levels of directories that become columns.
 
     Raises:
         InvalidInputError: Iceberg cannot express a field; the message names it.
@@ -84,8 +88,8 @@ def columns_of(state: State) -> tuple[Field, ...]:
     shown_facts.check_format(state, "Iceberg")
     shown_facts.check_partition_types(state, "Iceberg")
     declared = state.descriptor.schema
-    levels = state.layout.partition_types
-    derived = (Field(name=name, type=kind) for name, kind in levels.items() if name not in declared)
+    types = state.layout.partition_types
+    derived = (Field(name=name, type=types[name]) for name in levels if name not in declared)
     own = (replace(field, nullable=True) if field.name in levels else field for field in declared)
     fields = (*own, *derived)
     shown_facts.check_cases(state, fields, "Iceberg")
@@ -99,11 +103,13 @@ def schema_of(
     *,
     shown: int,
     used: int,
+    ids: Mapping[str, int] | None = None,
 ) -> IcebergSchema:
-    """Return the columns with ids; a column that is still the same keeps its id.
+    """Return the columns with ids: those of the data files, where these have ids.
 
-    A field that was dropped and added again gets a new id. So does a field whose new type Iceberg
-    cannot widen the old one to: no live file has the old type any more.
+    Else a column that is still the same keeps its id. A field that was dropped and added again gets
+    a new id. So does a field whose new type Iceberg cannot widen the old one to: no live file has
+    the old type any more.
 
     Args:
         fields: Columns of the table.
@@ -111,16 +117,41 @@ def schema_of(
         old: The present schema of the table; None if the table does not exist.
         shown: Number of the dataset's schema that the table last showed.
         used: The highest id that was ever assigned.
+        ids: Ids in the data files, by path; None if the files of the dataset have none.
     """
-    return _Columns(lineage, old, shown, used).schema(fields)
+    schema = _Columns(lineage, old, shown, used, ids).schema(fields)
+    return assign_fresh_schema_ids(schema) if old is None and ids is None else schema
+
+
+def paths_of(schema: IcebergSchema) -> dict[str, int]:
+    """Return the ids of a table's columns by path, as of `lakebed.model.field_ids.FieldIds`."""
+    ids: dict[str, int] = {}
+
+    def collect(kind: iceberg.IcebergType, path: str) -> None:
+        match kind:
+            case iceberg.StructType(fields=fields):
+                for member in fields:
+                    here = f"{path}.{member.name}" if path else member.name
+                    ids[here] = member.field_id
+                    collect(member.field_type, here)
+            case iceberg.ListType(element_id=element, element_type=inner):
+                ids[f"{path}[]"] = element
+                collect(inner, f"{path}[]")
+            case iceberg.MapType(key_id=key, value_id=value, value_type=inner):
+                ids[f"{path}{{key}}"], ids[f"{path}{{}}"] = key, value
+                collect(inner, f"{path}{{}}")
+
+    collect(schema.as_struct(), "")
+    return ids
 
 
 def name_mapping_of(
     schema: IcebergSchema, dropped: Sequence[Field], old: str | None
 ) -> NameMapping:
-    """Return the mapping from column names to ids; our files hold no ids.
+    """Return the mapping from column names to ids, for files that hold no ids.
 
-    Readers look up every column of a file here, even those that the table no longer has.
+    Readers look up every column of such a file here, even those that the table no longer has.
+    Those have ids that no column of the table ever gets.
 
     Args:
         schema: Schema of the table.
@@ -129,22 +160,33 @@ def name_mapping_of(
     """
     mapped = list(schema.name_mapping.root)
     names = {name for column in mapped for name in column.names}
+    taken = set(_ids(mapped))
     before = [] if old is None else parse_mapping_from_json(old).root
+    numbers = itertools.count(max((MAX_ID, *_ids(before))) + 1)
     for column in before:
         if names.isdisjoint(column.names):
-            mapped.append(column)
+            # An earlier release may have given it an id that a column of the dataset has got since.
+            is_free = taken.isdisjoint(_ids([column]))
+            mapped.append(column if is_free else _renumbered(column, numbers))
             names.update(column.names)
-    used = max((schema.highest_field_id, *_ids(mapped)))
     unmapped = tuple(field for field in dropped if field.name not in names)
     if unmapped:
-        columns = _Columns(Lineage(), None, 0, used).schema(unmapped)
+        columns = _Columns(Lineage(), None, 0, next(numbers) - 1).schema(unmapped)
         mapped += columns.name_mapping.root
     return NameMapping(mapped)
 
 
+def _renumbered(column: MappedField, numbers: Iterator[int]) -> MappedField:
+    fields = [_renumbered(inner, numbers) for inner in column.fields]
+    return column.model_copy(update={"field_id": next(numbers), "fields": fields})
+
+
 def highest_id(mapping: str | None) -> int:
-    """Return the highest id in a mapping."""
-    return 0 if mapping is None else max(_ids(parse_mapping_from_json(mapping).root), default=0)
+    """Return the highest id in a mapping that a column of the table may have had."""
+    if mapping is None:
+        return 0
+    ids = _ids(parse_mapping_from_json(mapping).root)
+    return max((number for number in ids if number <= MAX_ID), default=0)
 
 
 def _ids(mapped: Iterable[MappedField]) -> Iterator[int]:
@@ -155,11 +197,19 @@ def _ids(mapped: Iterable[MappedField]) -> Iterator[int]:
 
 
 class _Columns:
-    def __init__(self, lineage: Lineage, old: IcebergSchema | None, shown: int, used: int) -> None:
+    def __init__(
+        self,
+        lineage: Lineage,
+        old: IcebergSchema | None,
+        shown: int,
+        used: int,
+        ids: Mapping[str, int] | None = None,
+    ) -> None:
         self._lineage = lineage
         self._old = old
         self._shown = shown
         self._next = itertools.count(used + 1)
+        self._ids = ids
 
     def schema(self, fields: tuple[Field, ...]) -> IcebergSchema:
         before = {} if self._old is None else {f.name: f for f in self._old.fields}
@@ -177,7 +227,7 @@ class _Columns:
                 old = None
             if old is not None and not _is_same(old.field_type, field.type):
                 old = None
-            field_id = next(self._next) if old is None else old.field_id
+            field_id = self._id(path, None if old is None else old.field_id)
             yield iceberg.NestedField(
                 field_id=field_id,
                 name=field.name,
@@ -185,6 +235,11 @@ class _Columns:
                 required=not field.nullable,
                 doc=field.doc or None,
             )
+
+    def _id(self, path: str, old: int | None) -> int:
+        if self._ids is not None:
+            return self._ids[path]
+        return next(self._next) if old is None else old
 
     def _type(self, kind: Type, old: iceberg.IcebergType | None, path: str) -> iceberg.IcebergType:
         match kind:
@@ -200,7 +255,7 @@ class _Columns:
             case ListOf(element=element, element_nullable=nullable):
                 was = old if isinstance(old, iceberg.ListType) else None
                 return iceberg.ListType(
-                    element_id=was.element_id if was else next(self._next),
+                    element_id=self._id(f"{path}[]", was.element_id if was else None),
                     element_type=self._type(
                         element, was.element_type if was else None, f"{path}[]"
                     ),
@@ -209,9 +264,9 @@ class _Columns:
             case MapOf(value=value, value_nullable=nullable):
                 had = old if isinstance(old, iceberg.MapType) else None
                 return iceberg.MapType(
-                    key_id=had.key_id if had else next(self._next),
+                    key_id=self._id(f"{path}{{key}}", had.key_id if had else None),
                     key_type=iceberg.StringType(),
-                    value_id=had.value_id if had else next(self._next),
+                    value_id=self._id(f"{path}{{}}", had.value_id if had else None),
                     value_type=self._type(value, had.value_type if had else None, f"{path}{{}}"),
                     value_required=not nullable,
                 )
@@ -226,8 +281,11 @@ def _is_same(old: iceberg.IcebergType, new: Type) -> bool:
     """Return whether a column may change from one type to the other and keep its id."""
     match new:
         case Primitive(kind=kind):
-            befores = {kind, *(before for before, after in _WIDENED if after == kind)}
-            return any(old == _KINDS[before]() for before in befores if before in _KINDS)
+            return any(
+                old == make()
+                for before, make in _KINDS.items()
+                if before == kind or widens(Primitive(before), new)
+            )
         case Decimal(precision=precision, scale=scale):
             return (
                 isinstance(old, iceberg.DecimalType)

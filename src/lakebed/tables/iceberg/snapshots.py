@@ -9,17 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from pyiceberg.schema import Schema
+from pyiceberg.partitioning import (
+    PARTITION_FIELD_ID_START,
+    UNPARTITIONED_PARTITION_SPEC,
+    PartitionSpec,
+)
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
     AddSchemaUpdate,
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotsUpdate,
     SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
@@ -94,20 +101,28 @@ def commit(
         The table after the commit; None if another writer has changed it meanwhile.
     """
     if table is None:
-        table = home.create(schema, spec_of(schema, levels), properties, after)
+        # A catalog numbers columns itself: then the table begins with a spec that names none.
+        is_fresh = assign_fresh_schema_ids(schema).as_struct() == schema.as_struct()
+        is_numbered = is_fresh or home.folder is not None
+        spec = spec_of(schema, levels) if is_numbered else UNPARTITIONED_PARTITION_SPEC
+        table = home.create(schema, spec, properties, after)
         if table is None:
             return None
-        schema = table.metadata.schema()  # a catalog assigns its own ids
         mapping = name_mapping_of(schema, dropped, None).model_dump_json()
         properties, is_schema_new = properties | {NAME_MAPPING: mapping}, True
     metadata = table.metadata
     current = metadata.current_snapshot()
+    is_other_schema = schema.as_struct() != metadata.schema().as_struct()
+    if is_other_schema:
+        schema_id = max(each.schema_id for each in metadata.schemas) + 1
+        schema = schema.model_copy(update={"schema_id": schema_id})
+    spec = metadata.spec() if metadata.snapshots else _first_spec(metadata, schema, levels)
     snapshot_id = uuid.uuid4().int >> 65  # 63 bits, so it is never negative
     writer = ManifestWriter(
         io=home.io,
         folder=home.folder or f"{metadata.location}/metadata",
         schema=schema,
-        spec=metadata.spec(),
+        spec=spec,
         snapshot_id=snapshot_id,
     )
     kept = [] if is_whole else live_manifests(current, home.io)
@@ -118,7 +133,7 @@ def commit(
             hint="Publish with repair, which compares all files.",
         )
     manifests = [
-        *writer.add(data_files(files, locations, schema, metadata.spec())),
+        *writer.add(data_files(files, locations, schema, spec)),
         *writer.merge(kept),
     ]
     parent_id = None if current is None else current.snapshot_id
@@ -127,7 +142,6 @@ def commit(
         operation=Operation(operation),
         **{**summary, **_totals(writer, None if is_whole else current)},
     )
-    is_other_schema = schema.as_struct() != metadata.schema().as_struct()
     snapshot = Snapshot.model_validate(
         {
             "snapshot-id": snapshot_id,
@@ -144,6 +158,11 @@ def commit(
         updates += [
             AddSchemaUpdate.model_validate({"schema": schema}),
             SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),
+        ]
+    if spec not in metadata.partition_specs:
+        updates += [
+            AddPartitionSpecUpdate.model_validate({"spec": spec}),
+            SetDefaultSpecUpdate.model_validate({"spec-id": -1}),
         ]
     if is_schema_new:
         updates.append(SetPropertiesUpdate(updates=properties))
@@ -167,6 +186,20 @@ def commit(
     else:
         home.tidy(metadata, committed.metadata)
     return committed
+
+
+def _first_spec(metadata: TableMetadata, schema: Schema, levels: tuple[str, ...]) -> PartitionSpec:
+    """Return the partition spec of a table without snapshots: its own, or one to add to it."""
+    wanted, own = spec_of(schema, levels), metadata.spec()
+    if own.compatible_with(wanted):
+        return own
+    number = max(spec.spec_id for spec in metadata.partition_specs) + 1
+    begin = max(metadata.last_partition_id or 0, PARTITION_FIELD_ID_START - 1) + 1
+    fields = [
+        part.model_copy(update={"field_id": begin + position})
+        for position, part in enumerate(wanted.fields)
+    ]
+    return PartitionSpec(*fields, spec_id=number)
 
 
 def _timestamp_ms(metadata: TableMetadata) -> int:

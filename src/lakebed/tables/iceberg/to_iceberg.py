@@ -23,7 +23,9 @@ from lakebed.errors import (
     InvalidInputError,
     ObjectNotFoundError,
 )
-from lakebed.model.keys import schema_number_of, split_label
+from lakebed.model.field_ids import widens
+from lakebed.model.keys import BATCH_ID, schema_number_of, split_label
+from lakebed.model.publishing import HIDE_BATCH_ID, is_on
 from lakebed.model.schema import Field
 from lakebed.state.published import Note
 from lakebed.state.state import State
@@ -62,6 +64,7 @@ def publish(
     catalog: str | None = None,
     table: str | None = None,
     root: str | None = None,
+    hide_batch_id: bool | None = None,
     check: bool = False,
     repair: bool = False,
     dry_run: bool = False,
@@ -73,7 +76,13 @@ def publish(
     spelled = root_of(store, root, s3="s3")  # the scheme that connectors of Iceberg know
     home = _home(store, dataset, catalog, table, spelled)
     target = _IcebergTarget(
-        store, dataset, home, spelled, on_progress, is_root_given=root is not None
+        store,
+        dataset,
+        home,
+        spelled,
+        on_progress,
+        is_root_given=root is not None,
+        hide_batch_id=hide_batch_id,
     )
     note = _note(store, dataset, catalog, home)
     with closing(home):
@@ -172,6 +181,7 @@ class _Plan:
         state: State of the dataset.
         table: The table; None if it does not exist.
         schema: Schema that the table needs.
+        levels: Levels of directories that are columns of the table.
         properties: Properties that the table needs.
         dropped: Fields that older files may hold.
         shown: Version and commit in the table's snapshot; None if another writer made it.
@@ -190,6 +200,7 @@ class _Plan:
     state: State
     table: IcebergTable | None
     schema: Schema
+    levels: tuple[str, ...]
     properties: dict[str, str] = field(default_factory=dict)
     dropped: tuple[Field, ...] = ()
     shown: tuple[int, str] | None = None
@@ -217,9 +228,11 @@ class _IcebergTarget:
         on_progress: OnProgress,
         *,
         is_root_given: bool,
+        hide_batch_id: bool | None,
     ) -> None:
         self._on_progress = on_progress
         self._is_root_given = is_root_given
+        self._hide_batch_id = hide_batch_id
         self._store = store
         self._dataset = dataset
         self._home = home
@@ -278,19 +291,43 @@ class _IcebergTarget:
             NAME_MAPPING,
             columns_of,
             highest_id,
+            levels_of,
             schema_of,
         )
 
-        columns, number, used, old = columns_of(state), 0, 0, None
+        levels = levels_of(state, hides_batch_id=self._hides_batch_id(state, table))
+        columns, number, used, old = columns_of(state, levels), 0, 0, None
         if table is not None:
             number, old = _schema_number(table), table.metadata.schema()
             mapping = table.metadata.properties.get(NAME_MAPPING)
             used = max(table.metadata.last_column_id, highest_id(mapping))
-        schema = schema_of(columns, state.lineage, old, shown=number, used=used)
-        plan = _Plan(state=state, table=table, schema=schema)
-        if table is not None:
+        ids = state.layout.field_ids
+        schema = schema_of(columns, state.lineage, old, shown=number, used=used, ids=ids)
+        plan = _Plan(state=state, table=table, schema=schema, levels=levels)
+        if table is not None and table.metadata.snapshots:
             self._check_partitions(plan)
+            self._check_ids(plan)
         return plan
+
+    def _hides_batch_id(self, state: State, table: IcebergTable | None) -> bool:
+        """Return whether the table leaves `batch_id` out.
+
+        Raises:
+            InvalidInputError: It is there, or left out, in spite of what was asked for.
+        """
+        wanted = self._hide_batch_id
+        if wanted is None and HIDE_BATCH_ID in state.descriptor.properties:
+            wanted = is_on(state.descriptor.properties, HIDE_BATCH_ID)
+        if table is None or not table.metadata.snapshots:
+            return bool(wanted)
+        is_hidden = BATCH_ID not in {part.name for part in table.metadata.spec().fields}
+        if wanted not in (None, is_hidden):
+            raise InvalidInputError(
+                f"Table {self._home.table!r} was published {'without' if is_hidden else 'with'} the "
+                f"column {BATCH_ID!r}, which cannot be changed in place.",
+                hint="Unpublish it and publish it again; in between readers do not find it.",
+            )
+        return is_hidden
 
     def _with_files(self, plan: _Plan, known: str, *, is_full: bool) -> _Plan:
         """Return a plan with the files to add and to remove.
@@ -343,7 +380,7 @@ class _IcebergTarget:
         """Return a plan with the files that commits have added and removed."""
         state = plan.state
         added, labels = since.labels
-        removed = {self._location(state, label): self._values(state, label) for label in labels}
+        removed = {self._location(state, label): self._values(plan, label) for label in labels}
         operations = {entry.operation for entry in since.entries}
         operation = _operation(added, labels, operations)
         return replace(plan, added=added, removed=removed, operation=operation)
@@ -394,7 +431,7 @@ class _IcebergTarget:
     def _check_partitions(self, plan: _Plan) -> None:
         """Check that the table has the partitions of the dataset; they cannot be changed in place."""
         assert plan.table is not None
-        metadata, names = plan.table.metadata, tuple(plan.state.layout.partition_types)
+        metadata, names = plan.table.metadata, plan.levels
         spec = metadata.spec()
         old = metadata.schema()
         same = [part.name for part in spec.fields] == list(names) and all(
@@ -405,6 +442,32 @@ class _IcebergTarget:
         if not same:
             raise InvalidInputError(
                 f"The partitions of {self._home.table!r} cannot be changed in place.",
+                hint="Unpublish it and publish it again; in between readers do not find it.",
+            )
+
+    def _check_ids(self, plan: _Plan) -> None:
+        """Check that a table of an earlier release gives columns the ids that new files have.
+
+        Readers find columns of new files by these ids.
+        """
+        from lakebed.tables.iceberg.iceberg_schema import FIELD_IDS, paths_of
+
+        assert plan.table is not None
+        metadata = plan.table.metadata
+        if plan.state.layout.field_ids is None or FIELD_IDS in metadata.properties:
+            return
+        wanted = paths_of(plan.schema)
+        paths = {number: path for path, number in wanted.items()}
+        present = paths_of(metadata.schema())
+        differs = any(wanted.get(path, number) != number for path, number in present.items())
+        is_reused = any(
+            paths.get(number, path) != path
+            for schema in metadata.schemas
+            for path, number in paths_of(schema).items()
+        )
+        if differs or is_reused:
+            raise InvalidInputError(
+                f"Table {self._home.table!r} gives its columns other ids than new data files have.",
                 hint="Unpublish it and publish it again; in between readers do not find it.",
             )
 
@@ -435,19 +498,28 @@ class _IcebergTarget:
 
     def _prove(self, plan: _Plan) -> None:
         """Prove that readers of the table read the new files as Lakebed does."""
-        from lakebed.tables.iceberg.iceberg_schema import widens
+        from lakebed.tables.iceberg.iceberg_schema import paths_of
 
         state, number = plan.state, plan.state.lineage.number
         is_known = plan.table is not None and _schema_number(plan.table) == number
         labels = plan.added if is_known else state.labels
         old = [label for label in labels if schema_number_of(label, newest=number) != number]
         if old:
-            check_compatible(self._store, state, old, reader="Iceberg", widens=widens)
+            check_compatible(
+                self._store,
+                state,
+                old,
+                reader="Iceberg",
+                widens=widens,
+                ids=paths_of(plan.schema),
+            )
 
     def _properties(self, state: State) -> dict[str, str]:
-        from lakebed.tables.iceberg.iceberg_schema import CREATED, DATASET, ROOT, SCHEMA
+        from lakebed.tables.iceberg.iceberg_schema import CREATED, DATASET, FIELD_IDS, ROOT, SCHEMA
 
         known = _PROPERTIES_IN_A_CATALOG if self._home.folder is None else _PROPERTIES
+        if state.layout.field_ids is not None:
+            known = known | {FIELD_IDS: "files"}
         return known | {
             DATASET: f"{self._store.uri}/{self._dataset}",
             CREATED: state.created_at,
@@ -458,11 +530,11 @@ class _IcebergTarget:
     def _location(self, state: State, label: str) -> str:
         return f"{self._root}/{state.layout.key(label)}"
 
-    def _values(self, state: State, label: str) -> tuple[Any, ...]:
+    def _values(self, plan: _Plan, label: str) -> tuple[Any, ...]:
         from lakebed.tables.iceberg.iceberg_schema import internal
 
-        values = state.layout.directory_values(split_label(label)[0])
-        return tuple(internal(value) for value in values.values())
+        values = plan.state.layout.directory_values(split_label(label)[0])
+        return tuple(internal(values[name]) for name in plan.levels)
 
     def is_to_change(self, plan: _Plan) -> bool:
         return bool(plan.damaged) or self._needs_snapshot(plan)
@@ -498,7 +570,7 @@ class _IcebergTarget:
                 removed=plan.removed,
                 operation=plan.operation,
                 summary=self._summary(plan.state),
-                levels=tuple(plan.state.layout.partition_types),
+                levels=plan.levels,
                 is_schema_new=bool(plan.schema_changes),
                 horizon=plan.state.horizon,
                 after=plan.after,

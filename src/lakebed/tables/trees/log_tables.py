@@ -17,6 +17,7 @@ from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.errors import InvalidInputError, LakebedError, NotFoundError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import FIRST_MOMENT, BatchIds, encode_path
+from lakebed.model.lineage import Lineage
 from lakebed.store.base import Store
 from lakebed.tables import delta
 from lakebed.tables.iceberg.library_errors import importing_pyiceberg
@@ -127,7 +128,12 @@ def _found(
         "Its log was not changed. Stop all writers and cleanups of that table: they would delete "
         "files of the dataset.",
     )
-    return replace(adoption, log=table.log, versions=versions, notes=notes)
+    lineage = None
+    if table.field_ids:
+        lineage = Lineage.of_files_with_ids(
+            table.field_ids, table.last_field_id, adoption.descriptor
+        )
+    return replace(adoption, log=table.log, versions=versions, notes=notes, lineage=lineage)
 
 
 def _batches(

@@ -1,0 +1,149 @@
+"""Ids of the columns of data files, by which Iceberg's readers find them.
+
+A column keeps its id for as long as it is the same column. A field that is dropped and added again
+gets another id, and so does one whose new type Iceberg cannot read from older files. The first
+schema is numbered as Iceberg numbers the schema of a new table: top-level columns first, then the
+parts of each. So ids are stored only once a schema has changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.schema import Decimal, Field, Kind, ListOf, MapOf, Primitive, Struct, Type
+
+MAX_ID = 999_999_999  # published tables give higher ids to columns that they never read
+
+_WIDENED = {(Kind.INT, Kind.LONG), (Kind.FLOAT, Kind.DOUBLE)}
+
+
+def widens(have: Type, wanted: Type) -> bool:
+    """Return whether readers of Iceberg widen the type in a file to that of the table."""
+    match have, wanted:
+        case Decimal(precision=old), Decimal(precision=new):
+            return have.scale == wanted.scale and old <= new
+        case Primitive(kind=kind), Primitive(kind=other):
+            return (kind, other) in _WIDENED
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldIds:
+    """Ids of the columns of a schema: its fields, their parts, and the levels of directories.
+
+    Attributes:
+        by_path: Ids by path: `a`, `a.b` in a record, `a[]` for the elements of a list, `a{key}` and
+            `a{}` for the keys and values of a map.
+        last: The highest id that was ever assigned.
+    """
+
+    by_path: Mapping[str, int] = field(default_factory=dict)
+    last: int = 0
+
+    @classmethod
+    def first(cls, descriptor: DatasetDescriptor) -> Self:
+        """Return the ids of a dataset whose schema has never changed.
+
+        >>> from lakebed.model.descriptor import DatasetDescriptor
+        >>> fields = [{"name": "n", "type": "long"}, {"name": "t", "type": {"type": "array", "items": "int"}}]
+        >>> schema = {"type": "record", "name": "entity", "fields": fields}
+        >>> FieldIds.first(DatasetDescriptor(schema=schema)).by_path
+        {'n': 1, 't': 2, 'batch_id': 3, 't[]': 4}
+        """
+        return cls().after(None, descriptor)
+
+    def after(self, old: DatasetDescriptor | None, new: DatasetDescriptor) -> Self:
+        """Return the ids after an update.
+
+        Args:
+            old: The descriptor of these ids; None if there are none.
+            new: The descriptor after the update.
+        """
+        before = {} if old is None else dict(_columns(old))
+        numbers = itertools.count(self.last + 1)
+        by_path = {
+            path: self.by_path[path]
+            if path in before and _is_same(before[path], kind)
+            else next(numbers)
+            for path, kind in _columns(new)
+        }
+        return type(self)(by_path=by_path, last=max(self.last, *by_path.values()))
+
+    @classmethod
+    def known(cls, by_path: Mapping[str, int], last: int, descriptor: DatasetDescriptor) -> Self:
+        """Return the ids of a dataset whose files were written with ids.
+
+        Args:
+            by_path: The ids in the files; columns that are not among them get new ones.
+            last: The highest id that was ever assigned.
+            descriptor: Descriptor of the dataset.
+        """
+        numbers = itertools.count(last + 1)
+        ids = {
+            path: by_path[path] if path in by_path else next(numbers)
+            for path, _ in _columns(descriptor)
+        }
+        return cls(by_path=ids, last=max(last, *ids.values()))
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the form that the head stores."""
+        return {"by_path": dict(self.by_path), "last": self.last}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], descriptor: DatasetDescriptor) -> Self:
+        """Read the form that `to_document` returns.
+
+        Raises:
+            ValueError: The form is not valid, or does not belong to the descriptor.
+            LookupError: An entry is missing.
+            TypeError: An entry has a wrong type.
+        """
+        by_path, last = dict(document["by_path"]), document["last"]
+        given = sorted([0, *by_path.values()])
+        is_distinct = all(low < high for low, high in itertools.pairwise(given))
+        if by_path.keys() != dict(_columns(descriptor)).keys() or not is_distinct:
+            raise ValueError(by_path)
+        for number in (*by_path.values(), last):
+            if type(number) is not int or not given[-1] <= last <= MAX_ID:
+                raise ValueError(number)
+        return cls(by_path=by_path, last=last)
+
+
+def _columns(descriptor: DatasetDescriptor) -> Iterator[tuple[str, Type | None]]:
+    """Yield all columns with their types, in the order of their first ids; None for keys of maps."""
+    schema = descriptor.schema
+    levels = descriptor.partition_types.items()
+    own = [Field(name=name, type=kind) for name, kind in levels if name not in schema]
+    yield from _members((*schema, *own), "")
+
+
+def _members(fields: Iterable[Field], place: str) -> Iterator[tuple[str, Type | None]]:
+    fields = tuple(fields)
+    for member in fields:
+        yield f"{place}{member.name}", member.type
+    for member in fields:
+        yield from _parts(member.type, f"{place}{member.name}")
+
+
+def _parts(kind: Type, path: str) -> Iterator[tuple[str, Type | None]]:
+    match kind:
+        case Struct(fields=fields):
+            yield from _members(fields, f"{path}.")
+        case ListOf(element=element):
+            yield f"{path}[]", element
+            yield from _parts(element, f"{path}[]")
+        case MapOf(value=value):
+            yield from ((f"{path}{{key}}", None), (f"{path}{{}}", value))
+            yield from _parts(value, f"{path}{{}}")
+
+
+def _is_same(old: Type | None, new: Type | None) -> bool:
+    """Return whether a column keeps its id while its type changes."""
+    if old is None or new is None:
+        return old is new
+    is_plain = isinstance(new, Primitive | Decimal)
+    return (old == new or widens(old, new)) if is_plain else type(old) is type(new)

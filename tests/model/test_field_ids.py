@@ -1,0 +1,134 @@
+"""Ids of columns: those that Iceberg gives a new table, and the same for as long as a column lives."""
+
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.schema import assign_fresh_schema_ids
+from table_doors import EVERY_TYPE
+
+from lakebed.errors import LakebedError
+from lakebed.model.arrow_types import field_ids_in, schema_to_arrow, with_field_ids
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.evolution import check_update
+from lakebed.model.field_ids import FieldIds
+from lakebed.model.lineage import Lineage
+from lakebed.model.schema import Field
+from lakebed.tables.iceberg.iceberg_schema import paths_of, schema_of
+
+LONG, INT, TEXT = pa.int64(), pa.int32(), pa.string()
+
+
+def described(**fields: pa.DataType) -> DatasetDescriptor:
+    return DatasetDescriptor(schema=pa.schema([("id", LONG), *fields.items()]))
+
+
+def ids_after(*steps: DatasetDescriptor) -> dict[str, int]:
+    lineage = Lineage()
+    for old, new in pairwise(steps):
+        lineage = lineage.after(old, new)
+        lineage = Lineage.from_document(lineage.to_document(new.schema), new)
+    ids = lineage.field_ids(steps[-1])
+    assert ids is not None
+    return dict(ids.by_path)
+
+
+def test_the_first_schema_is_numbered_as_iceberg_numbers_a_new_table() -> None:
+    descriptor = DatasetDescriptor(schema=EVERY_TYPE, partition_by="day, hash(long, 4)")
+    levels = [
+        Field(name=name, type=kind)
+        for name, kind in descriptor.partition_types.items()
+        if name not in descriptor.schema
+    ]
+    wanted = schema_of((*descriptor.schema, *levels), Lineage(), None, shown=0, used=0)
+
+    assert FieldIds.first(descriptor).by_path == paths_of(assign_fresh_schema_ids(wanted))
+
+
+def test_columns_keep_their_ids_while_others_come_and_go() -> None:
+    first, more, other = described(a=LONG), described(a=LONG, b=LONG), described(b=LONG, a=LONG)
+
+    assert ids_after(first) == {"id": 1, "a": 2, "batch_id": 3}
+    assert ids_after(first, more, other) == {"id": 1, "a": 2, "batch_id": 3, "b": 4}
+
+
+def test_a_column_that_is_dropped_and_added_again_gets_an_id_that_no_column_ever_had() -> None:
+    first, without, other = described(a=LONG), described(), described(b=LONG)
+
+    assert ids_after(first, without, first)["a"] == 4
+    assert ids_after(first, without, other, without, first)["a"] == 5
+
+
+def test_parts_of_columns_have_ids_of_their_own() -> None:
+    one, two = pa.struct([("x", INT)]), pa.struct([("x", INT), ("y", INT)])
+    old = described(s=pa.list_(one), m=pa.map_(TEXT, INT))
+    new = described(s=pa.list_(two), m=pa.map_(TEXT, LONG))
+
+    before, after = ids_after(old), ids_after(old, new)
+
+    tops, parts = {"id": 1, "s": 2, "m": 3, "batch_id": 4}, {"s[]": 5, "s[].x": 6}
+    assert before == tops | parts | {"m{key}": 7, "m{}": 8}
+    assert after == {**before, "s[].y": 9}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_kept"),
+    [
+        (INT, LONG, True),
+        (pa.float32(), pa.float64(), True),
+        (pa.decimal128(9, 2), pa.decimal128(18, 2), True),
+        (INT, pa.float64(), False),
+        (pa.date32(), pa.timestamp("us"), False),
+        (pa.decimal128(9, 2), pa.decimal128(18, 3), False),
+    ],
+)
+def test_a_column_keeps_its_id_if_iceberg_widens_its_type(old, new, is_kept) -> None:
+    assert (ids_after(described(a=old), described(a=new))["a"] == 2) is is_kept
+
+
+def test_a_dataset_whose_schema_an_earlier_release_has_changed_has_no_ids() -> None:
+    old, new = described(), described(a=LONG)
+    document = Lineage().after(old, new).to_document(new.schema)
+    del document["ids"]
+
+    lineage = Lineage.from_document(document, new)
+
+    assert lineage.field_ids(new) is None
+    again = lineage.after(new, old)
+    assert again.field_ids(old) is None
+    assert "ids" not in again.to_document(old.schema)
+
+
+@pytest.mark.parametrize("name", ["avro", "submissions"])
+def test_files_of_other_formats_have_no_ids(name) -> None:
+    texts = pa.schema([("uuid", TEXT), ("document", TEXT)])
+
+    assert Lineage().field_ids(DatasetDescriptor(schema=texts, format=name)) is None
+
+
+TYPES = st.sampled_from([INT, LONG, TEXT, pa.list_(INT), pa.list_(LONG), pa.struct([("x", INT)])])
+DESCRIPTORS = st.dictionaries(st.sampled_from("abc"), TYPES).map(lambda given: described(**given))
+
+
+@given(st.lists(DESCRIPTORS, min_size=2, max_size=6))
+def test_no_two_columns_ever_share_an_id(descriptors: list[DatasetDescriptor]) -> None:
+    lineage, schemas = Lineage(), {1: descriptors[0].schema}
+    now, owners = descriptors[0], dict[int, str]()
+    for wanted in descriptors:
+        try:
+            check_update(now, wanted, schemas)
+        except LakebedError:
+            continue
+        before = lineage.field_ids(now)
+        lineage, now = lineage.after(now, wanted), wanted
+        schemas[lineage.number] = now.schema
+        ids = lineage.field_ids(now)
+        assert before is not None
+        assert ids is not None
+        for path, number in ids.by_path.items():
+            assert owners.setdefault(number, path) == path
+            assert path not in before.by_path or before.by_path[path] <= number
+        held = with_field_ids(schema_to_arrow(now.schema), ids.by_path)
+        assert field_ids_in(held) == {p: n for p, n in ids.by_path.items() if p != "batch_id"}
