@@ -1152,6 +1152,7 @@ class Dataset(View):
         mode: Mode | None = None,
         catalog: str | None = None,
         root: str | None = None,
+        hide_batch_id: bool | None = None,
         check: bool = False,
         repair: bool = False,
         dry_run: bool = False,
@@ -1190,7 +1191,7 @@ class Dataset(View):
                 partition column `batch_id`; then one batch replaces another in two steps.
             catalog: Name of the catalog of an Iceberg table, as in pyiceberg's configuration.
             root: URL of the repository as readers of the table address it, if it differs.
-            hide_batch_id: True for a table without the column `batch_id`. None for what the property
+            hide_batch_id: True for an Iceberg table without the column `batch_id`. None for what the property
                 `publish.iceberg.hide_batch_id` says, else as the table is. It cannot be changed in
                 place.
             check: Change nothing; compare the whole table with the head.

@@ -241,7 +241,7 @@ def test_avro_is_published_and_read_by_hives_own_reader(hive, lake):
     assert hive.sql("SELECT `long` FROM lake.avro WHERE dt = 'b'") == [["8"]]
 
     fields = lakebed.DatasetDescriptor(schema=pa.schema([("more", pa.int64())])).schema.fields
-    dataset.update(
+    dataset.evolve(
         lambda old: lakebed.DatasetDescriptor(
             schema=dataclasses.replace(old.schema, fields=(*old.schema, *fields)),
             partition_by=old.partition_by,

@@ -52,7 +52,7 @@ def update(dataset, *, add=None, drop=()):
             schema=schema, partition_by=old.partition_by, properties=old.properties
         )
 
-    dataset.update(edit)
+    dataset.evolve(edit)
 
 
 def folder(dataset) -> Path:
@@ -104,7 +104,7 @@ def test_files_hold_partitions_only_where_each_commit_is_published(lake):
     plain.append(ROWS)
     assert {tuple(pq.read_schema(path).names) for path in files(plain)} == {("at", "n")}
 
-    plain.update(
+    plain.evolve(
         lambda old: lakebed.DatasetDescriptor(
             schema=old.schema, partition_by=old.partition_by, properties=PUBLISHED
         )
@@ -123,8 +123,8 @@ def test_all_types_are_read_back_by_their_ids(lake, properties):
     dataset = create(lake, properties, schema=EVERY_TYPE, partition_by="day")
     nothing = dict.fromkeys(EVERY_VALUE) | {"structs": []}
     dataset.append([EVERY_VALUE, nothing])
-    dataset.publish_iceberg()
-    dataset.publish_delta()
+    dataset.publish("iceberg")
+    dataset.publish("delta")
 
     assert_ids_are_those_of_the_table(dataset)
     assert_shows(ICEBERG, dataset)
@@ -136,7 +136,7 @@ def test_all_types_are_read_back_by_their_ids(lake, properties):
 def test_ids_stay_while_columns_come_and_go(lake, properties):
     dataset = create(lake, properties, partition_by="p")
     dataset.append(ROWS)
-    dataset.publish_iceberg()
+    dataset.publish("iceberg")
     for number, (add, drop) in enumerate(
         [({"x": pa.int64()}, ()), ({"s": pa.struct([("x", pa.int64())])}, ("x",)), (None, ("at",))]
     ):
@@ -144,13 +144,13 @@ def test_ids_stay_while_columns_come_and_go(lake, properties):
         names = dataset.descriptor.schema.names
         values = {"p": "a", "n": number, "x": number, "s": {"x": number}}
         dataset.append([{name: value for name, value in values.items() if name in names}])
-        dataset.publish_iceberg()
+        dataset.publish("iceberg")
         assert_shows(ICEBERG, dataset)
     dataset.delete(dataset.where("n < 2"))
     update(dataset, add={"x": pa.int64()})
     dataset.overwrite([{"p": "a", "n": 7, "s": {"x": 7}, "x": 9}])
     dataset.overwrite(dataset.arrow())
-    dataset.publish_iceberg()
+    dataset.publish("iceberg")
 
     assert_shows(ICEBERG, dataset)
     ids = paths_of(table(dataset).schema())
@@ -199,9 +199,9 @@ def test_a_table_first_published_after_columns_were_dropped_has_the_ids_of_the_f
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("lakebed.tables.iceberg.homes.load_catalog", lambda _: catalog)
             for number in range(2):
-                dataset.publish_iceberg(catalog="doors", table="web.d")
+                dataset.publish("iceberg", catalog="doors", table="web.d")
                 dataset.append([{"p": "b", "n": number, "s": []}])
-            dataset.publish_iceberg(catalog="doors", table="web.d")
+            dataset.publish("iceberg", catalog="doors", table="web.d")
         found = catalog.load_table("web.d")
 
         assert paths_of(found.schema()) == {"p": 1, "n": 3, "batch_id": 4, "s": 5, "s[]": 6}
@@ -229,7 +229,7 @@ def test_a_table_of_an_earlier_release_goes_on(lake, monkeypatch):
     dataset.append([{**EVERY_VALUE, "more": 1}])
 
     assert_shows(ICEBERG, dataset)
-    assert dataset.publish_iceberg(check=True).was_in_step
+    assert dataset.publish("iceberg", check=True).was_in_step
 
 
 def test_a_schema_that_an_earlier_release_has_changed_stays_without_ids(lake, monkeypatch):
@@ -253,16 +253,16 @@ def test_a_table_of_an_earlier_release_with_other_ids_is_refused(lake, monkeypat
     with monkeypatch.context() as patch:
         old_release(patch)
         dataset.append(ROWS)
-        dataset.publish_iceberg()
+        dataset.publish("iceberg")
     other = FieldIds(by_path={"p": 1, "at": 3, "n": 2, "batch_id": 4}, last=4)
     monkeypatch.setattr(Lineage, "field_ids", lambda _lineage, _descriptor: other)
     dataset.append([{"p": "a", "n": 5}])
 
     with pytest.raises(InvalidInputError, match="other ids than new data files have") as info:
-        dataset.publish_iceberg()
+        dataset.publish("iceberg")
     assert "Unpublish it" in info.value.hint
-    dataset.unpublish_iceberg()
-    dataset.publish_iceberg()
+    dataset.unpublish("iceberg")
+    dataset.publish("iceberg")
     assert_shows(ICEBERG, dataset)
 
 
@@ -283,13 +283,13 @@ def test_an_adopted_iceberg_table_keeps_its_ids(lake, tmp_path):
 
     dataset = lake.adopt("d", iceberg=True)
     dataset.append([{"n": 3, "text": "y"}])
-    dataset.publish_iceberg()
+    dataset.publish("iceberg")
 
     assert paths_of(table(dataset).schema()) == {"n": 2, "text": 3, "batch_id": 4}
     assert_shows(ICEBERG, dataset)
     update(dataset, add={"more": pa.int64()})
     dataset.append([{"n": 4, "more": 5}])
-    dataset.publish_iceberg()
+    dataset.publish("iceberg")
     assert_shows(ICEBERG, dataset)
     assert_ids_are_those_of_the_table(dataset)
 
@@ -315,9 +315,9 @@ def test_adopted_files_whose_ids_mean_other_columns_are_refused(lake, tmp_path, 
 
     if reason:
         with pytest.raises(InvalidInputError, match=reason):
-            dataset.publish_iceberg()
+            dataset.publish("iceberg")
         dataset.compact(gather=True)
-    dataset.publish_iceberg()
+    dataset.publish("iceberg")
 
     assert_shows(ICEBERG, dataset)
 
@@ -335,16 +335,16 @@ class TestHiddenBatchId:
         assert rows_of(found.scan().to_arrow(), SCHEMA.names) == rows_of(
             dataset.arrow(), SCHEMA.names
         )
-        assert dataset.publish_iceberg(check=True).was_in_step
+        assert dataset.publish("iceberg", check=True).was_in_step
 
     def test_a_dataset_without_partitions_becomes_a_table_without(self, lake):
         dataset = create(lake, partition_by=())
         dataset.append(ROWS)
-        dataset.publish_iceberg(hide_batch_id=True)
+        dataset.publish("iceberg", hide_batch_id=True)
         dataset.append(ROWS)
-        dataset.publish_iceberg()
+        dataset.publish("iceberg")
         dataset.delete(dataset.where("n < 3"))
-        dataset.publish_iceberg()
+        dataset.publish("iceberg")
 
         assert table(dataset).spec().is_unpartitioned()
         assert sorted(table(dataset).scan().to_arrow()["n"].to_pylist()) == [3, 3, 4, 4]
@@ -353,13 +353,13 @@ class TestHiddenBatchId:
     def test_it_cannot_be_changed_in_place(self, lake, is_hidden):
         dataset = create(lake)
         dataset.append(ROWS)
-        dataset.publish_iceberg(hide_batch_id=is_hidden)
+        dataset.publish("iceberg", hide_batch_id=is_hidden)
 
         with pytest.raises(InvalidInputError, match="cannot be changed in place") as info:
-            dataset.publish_iceberg(hide_batch_id=not is_hidden)
+            dataset.publish("iceberg", hide_batch_id=not is_hidden)
         assert "Unpublish it" in info.value.hint
-        dataset.unpublish_iceberg()
-        dataset.publish_iceberg(hide_batch_id=not is_hidden)
+        dataset.unpublish("iceberg")
+        dataset.publish("iceberg", hide_batch_id=not is_hidden)
         assert ("batch_id" in table(dataset).schema().column_names) is is_hidden
 
     def test_another_value_is_refused(self, lake):

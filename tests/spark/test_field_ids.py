@@ -42,7 +42,7 @@ def test_spark_s_own_writer_writes_ids_and_what_pyiceberg_needs(spark, tmp_path,
         "id", "CAST(id AS string) name", "CAST(id AS decimal(9,2)) price"
     )
     dataset.with_options(write=BY_SPARK).append(frame.repartition(2))
-    dataset.publish_iceberg()
+    dataset.publish("iceberg")
 
     assert is_of_spark(dataset)
     levels = {"batch_id": 4} if properties else {}
@@ -62,7 +62,7 @@ def test_files_of_spark_s_own_writer_with_lists_have_no_ids_and_are_read_by_name
     frame = spark.range(3).selectExpr("id", "array(CAST(id AS string), NULL) tags")
     dataset.with_options(write=BY_SPARK).append(frame.coalesce(1))
     dataset.append([{"id": 7, "tags": ["x"]}])
-    dataset.publish_iceberg()
+    dataset.publish("iceberg")
 
     assert {tuple(field_ids_in(schema).values()) for schema in held(dataset)} == {
         (None, None, None),

@@ -24,7 +24,7 @@ _TARGETS: tuple[str, ...] = get_args(TargetName)
 _UPKEEP = frozenset(("check", "repair", "dry_run", "on_progress"))
 _TAKES = {
     "delta": _UPKEEP,
-    "iceberg": _UPKEEP | {"catalog", "table", "root"},
+    "iceberg": _UPKEEP | {"catalog", "table", "root", "hide_batch_id"},
     "hive": _UPKEEP | {"metastore", "table", "mode", "root", "print_sql", "since"},
 }
 
@@ -39,6 +39,7 @@ class TableOptions:
         mode: Partitions of a Hive table.
         catalog: Catalog of an Iceberg table.
         root: URL of the repository for readers.
+        hide_batch_id: True for an Iceberg table without the column `batch_id`.
         check: True to change nothing, and compare everything.
         repair: True to compare everything, and repair it.
         dry_run: True to change nothing.
@@ -52,6 +53,7 @@ class TableOptions:
     mode: Mode | None = None
     catalog: str | None = None
     root: str | None = None
+    hide_batch_id: bool | None = None
     check: bool = False
     repair: bool = False
     dry_run: bool = False
@@ -121,6 +123,7 @@ def publish(
             catalog=options.catalog,
             table=options.table,
             root=options.root,
+            hide_batch_id=options.hide_batch_id,
             **upkeep,
             on_progress=options.on_progress,
         )
