@@ -76,3 +76,11 @@ def test_it_looks_up_few_of_many_rows() -> None:
     assert candidates is not None
     assert len(candidates) < 100
     assert sorted(numbers[rows.mask(batch)].tolist()) == [5, 77]
+
+
+def test_values_of_another_type_are_looked_up_exactly() -> None:
+    times = pa.array(range(10_000), pa.timestamp("ms", "UTC"))
+    wanted = dt.datetime(1970, 1, 1, 0, 0, 5, tzinfo=dt.UTC)
+    rows = RowFilter.of(Membership("time", (wanted,)), TYPES)
+
+    assert np.flatnonzero(rows.mask(pa.record_batch({"time": times}))).tolist() == [5_000]

@@ -34,11 +34,13 @@ class RowFilter:
     Attributes:
         condition: The predicate.
         column: Column of whole numbers whose values are listed; empty if none is.
+        kind: Type of these values.
         passes: For each hash, whether a listed value has it.
     """
 
     condition: pc.Expression
     column: str = ""
+    kind: pa.DataType | None = None
     passes: np.ndarray | None = None
 
     @classmethod
@@ -54,7 +56,7 @@ class RowFilter:
             if _is_whole(kind):
                 passes = np.zeros(2**_BITS, dtype=bool)
                 passes[_hashes(pa.array(values, kind))] = True
-                return cls(condition, column, passes)
+                return cls(condition, column, kind, passes)
         return cls(condition)
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -78,7 +80,10 @@ class RowFilter:
         """Return the positions of the rows that may meet the predicate; None for all."""
         if self.passes is None or batch.num_rows < _LEAST_ROWS:
             return None
-        return np.flatnonzero(self.passes[_hashes(batch.column(self.column))])
+        column = batch.column(self.column)
+        if column.type != self.kind:  # other units, or a dictionary
+            return None
+        return np.flatnonzero(self.passes[_hashes(column)])
 
 
 def _listed(predicate: Predicate) -> tuple[str, tuple[object, ...]] | None:
