@@ -4,21 +4,20 @@
     python bench/changes.py --rows 500000 --rounds 3
 
 A table of 12 partitions gets the same commits in both formats: ten appends of 1 %, an upsert of 1 %
-and a delete of 50 ids, both spread over all files. Delta writes what changed beside
-the data files, in a table with its feed enabled. Lakebed writes nothing for it, and compares files
-when the changes are read. So there is also what the commit itself took: `write` is of the commits,
-`read` of the changes, and `both` is their sum, for changes that are read once.
+and a delete of 50 ids, both spread over all files. Delta writes what changed beside the data files,
+in a table with its feed enabled. Lakebed writes nothing for it, and compares files when the changes
+are read. So there is also what the commit itself took: `write` is of the commits, `read` of the
+changes, and `both` is their sum, for changes that are read once.
 
 Both work in this process, in turns. All rows that they return are compared, with the kind of change
-and the number of the commit. `to_delta` is the quotient of the medians. Files are compressed by
-snappy, which is deltalake's default.
+and the number of the commit. `to_delta` is the quotient of the medians, `cpu_to_delta` that of the
+processor time. Files are compressed by snappy, which is deltalake's default.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -129,11 +128,11 @@ def plain(found: pa.Table, *, first_version: int) -> pa.Table:
     return table.sort_by([("version", "ascending"), ("id", "ascending"), ("change", "ascending")])
 
 
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return how long a call took, and its result."""
-    start = time.perf_counter()
+def timed(work: Callable[[], Any]) -> tuple[np.ndarray, Any]:
+    """Return how long a call took, by the clock and of the processor, and its result."""
+    start, start_cpu = time.perf_counter(), time.process_time()
     result = work()
-    return time.perf_counter() - start, result
+    return np.array([time.perf_counter() - start, time.process_time() - start_cpu]), result
 
 
 def measure(rows: int, rounds: int, directory: Path) -> Iterator[dict[str, Any]]:
@@ -166,8 +165,8 @@ def measure(rows: int, rounds: int, directory: Path) -> Iterator[dict[str, Any]]
             lambda system, path: system.delete(path, gone),
         ),
     }
-    writes: dict[tuple[str, str], list[float]] = {}
-    reads: dict[tuple[str, str], list[float]] = {}
+    writes: dict[tuple[str, str], list[np.ndarray]] = {}
+    reads: dict[tuple[str, str], list[np.ndarray]] = {}
     for number in range(rounds + 1):  # the first is to warm up
         paths = {name: directory / str(number) / name for name in systems}
         for name, system in systems.items():
@@ -199,20 +198,22 @@ def _results(
     kind: str,
     rows: int,
     systems: dict[str, System],
-    seconds: dict[tuple[str, str], list[float]],
+    seconds: dict[tuple[str, str], list[np.ndarray]],
 ) -> Iterator[dict[str, Any]]:
-    of_delta = statistics.median(seconds[case, "deltalake"][1:])
+    of_delta = np.median(seconds[case, "deltalake"][1:], axis=0)
     for name in systems:
         taken = seconds[case, name][1:]
-        middle = statistics.median(taken)
+        middle, cpu = np.median(taken, axis=0)
         yield {
             "case": case,
             "measured": kind,
             "system": name,
             "rows": rows,
-            "seconds": round(middle, 3),
-            "fastest": round(min(taken), 3),
-            "to_delta": round(middle / of_delta, 2),
+            "seconds": round(float(middle), 3),
+            "fastest": round(float(min(one[0] for one in taken)), 3),
+            "to_delta": round(float(middle / of_delta[0]), 2),
+            "cpu": round(float(cpu), 3),
+            "cpu_to_delta": round(float(cpu / of_delta[1]), 2),
         }
 
 

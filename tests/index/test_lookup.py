@@ -295,6 +295,21 @@ def test_a_range_that_all_files_meet_reads_little_of_the_index():
     assert store.counts.bytes_read < 0.3 * size_of(segment)
 
 
+def test_very_many_values_that_all_files_have_read_little_of_the_index():
+    store = CountingStore(a_store())
+    numbers = a_million()[:400_000]
+    segment = put_segment(store, LONG, {n: numbers[n::4].tolist() for n in range(4)})
+    lookup(store, [segment], NullCheck("c"), LONG)  # the footer
+    store.reset()
+
+    answer = lookup(store, [segment], Membership("c", tuple(numbers[::7].tolist())), LONG)
+
+    assert answer.found.tolist() == [0, 1, 2, 3]
+    assert 0 < store.counts.bytes_read < 0.5 * size_of(segment)
+    alone = numbers[1::4][:50_000].tolist()
+    assert lookup(store, [segment], Membership("c", tuple(alone)), LONG).found.tolist() == [1]
+
+
 def test_segments_with_too_many_values_that_match_are_not_read():
     store = CountingStore(a_store())
     small, large = (

@@ -3,9 +3,11 @@
 import datetime as dt
 import functools
 import os
+import random
 import uuid
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from copies import copy_of
@@ -16,7 +18,8 @@ from strategies import predicates
 from writing_calls import writing_calls
 
 import lakebed
-from lakebed import Dataset, DatasetDescriptor, Repository, by
+from lakebed import Dataset, DatasetDescriptor, Repository, WriteOptions, by
+from lakebed.arrow.rewrite import RewriteJob, kept_parts
 from lakebed.errors import (
     AccessDeniedError,
     CommitConflictError,
@@ -30,6 +33,7 @@ from lakebed.model.predicate import Predicate, complement
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import CountingStore, DelegatingStore, FailingStore
+from lakebed.work import deletion
 
 SCHEMA = pa.schema(
     [
@@ -249,6 +253,48 @@ def test_files_that_are_written_anew_are_cut_as_asked(dataset: Dataset) -> None:
     assert commit is not None
     assert len(commit.files_added) > 1
     assert numbers(dataset) == [n for n in range(1000) if n != 5]
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.3])
+def test_several_threads_write_the_rest_in_order(
+    store: Store, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "LEAST_AT_ONCE", 1)
+    monkeypatch.setattr(deletion.os, "cpu_count", lambda: 4)
+    works: list[int] = []
+    rewrite_all = deletion.rewrite_all
+
+    def counted(workers: Any, store: Store, job: RewriteJob, works_: Any) -> Any:
+        works.append(len(works_))
+        # Those that run at a time may together hold what one writer may.
+        running = min(workers.count, len(works_))
+        assert running * job.target.options.memory_bytes <= WriteOptions().memory_bytes
+        return rewrite_all(workers, store, job, works_)
+
+    monkeypatch.setattr(deletion, "rewrite_all", counted)
+    dataset = make(store, by.identity("p"), index=["n"])
+    for run in ("one", "other"):
+        dataset.append([row(n, "abcdefgh"[n % 8], n) for n in range(40_000)], run=run)
+    gone = set(random.Random(1).sample(range(40_000), int(40_000 * share)))
+
+    dataset.where(f"n IN ({', '.join(map(str, gone))})").delete()
+
+    assert works == [works[0]]
+    assert works[0] > 1
+    for letter in "abcdefgh":
+        kept = [n for n in range(40_000) if n not in gone and n % 8 == "abcdefgh".index(letter)]
+        assert dataset.where(f"p = '{letter}'").arrow(["n"])["n"].to_pylist() == [*kept, *kept]
+    assert len(dataset.where(f"n = {kept[5]}").plan().files) == 2
+    assert dataset.rerun([row(1)], run="one").deleted_row_count == 40_000 - len(gone)
+
+
+def test_ranges_between_few_gaps_are_the_rows_of_a_mask() -> None:
+    numbers_ = np.arange(100_000)
+    for gone in ([], [0], [99_999], [0, 1, 2, 50_000, 99_999], range(0, 100_000, 7), numbers_):
+        is_kept = ~np.isin(numbers_, list(gone))
+        parts = [numbers_ if rows is None else numbers_[rows] for rows in kept_parts(is_kept)]
+        assert np.array_equal(np.concatenate(parts), numbers_[is_kept])
+    assert any(isinstance(rows, slice) for rows in kept_parts(~np.isin(numbers_, [5])))
 
 
 def test_only_the_columns_of_the_constraint_are_read_of_files_without_a_match() -> None:

@@ -16,6 +16,7 @@ from lakebed.arrow.formats.known_formats import find_reader
 from lakebed.arrow.fragments import dataset_of, grouped, types_in
 from lakebed.arrow.intact import open_intact, translating, with_recorded
 from lakebed.arrow.older import OlderFiles
+from lakebed.arrow.sieve import RowFilter
 from lakebed.common.given import given_names
 from lakebed.errors import (
     CorruptMetadataError,
@@ -207,7 +208,7 @@ class _Filtered(ABC):
     __slots__ = ()
 
     names: tuple[str, ...]
-    rows: pc.Expression | None
+    rows: RowFilter | None
     rows_need: tuple[str, ...]
 
     @abstractmethod
@@ -228,13 +229,13 @@ class _Filtered(ABC):
             yield from self._read(self.names)
             return
         for batch in self._read(self._all_names):
-            yield batch.filter(self.rows).select(self.names)
+            yield self.rows.filter(batch).select(self.names)
 
     def count(self) -> int:
         batches = self._read(self.rows_need)
         if self.rows is None:
             return sum(batch.num_rows for batch in batches)
-        return sum(batch.filter(self.rows).num_rows for batch in batches)
+        return sum(self.rows.filter(batch).num_rows for batch in batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ class _Part(_Filtered):
     older: OlderFiles
     names: tuple[str, ...]
     row_groups: pc.Expression | None = None
-    rows: pc.Expression | None = None
+    rows: RowFilter | None = None
     rows_need: tuple[str, ...] = ()
     is_countable: bool = True
     is_single: bool = False
@@ -427,7 +428,7 @@ class _FilePart(_Filtered):
     older: OlderFiles
     types: Mapping[str, Type]
     names: tuple[str, ...]
-    rows: pc.Expression | None
+    rows: RowFilter | None
     rows_need: tuple[str, ...]
 
     def count(self) -> int:
@@ -510,7 +511,7 @@ def _parts(
             group.older,
             tuple(names),
             row_groups=to_arrow_expression(weaker, types),
-            rows=None if is_exact else to_arrow_expression(residual, types),
+            rows=None if is_exact else RowFilter.of(residual, types),
             rows_need=roots_of(residual, types),
             is_countable=is_whole and is_exact and has_truthful_bounds(residual, types),
             is_single=is_single,
@@ -541,7 +542,7 @@ def _file_parts(
                 older=group.older,
                 types=layout.column_types,
                 names=tuple(names),
-                rows=to_arrow_expression(group.residual, types) if is_open else None,
+                rows=RowFilter.of(group.residual, types) if is_open else None,
                 rows_need=roots_of(group.residual, types),
             )
 

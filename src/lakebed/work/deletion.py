@@ -6,9 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.arrow import scan
 from lakebed.arrow.kernel import BatchTarget
@@ -21,9 +19,9 @@ from lakebed.arrow.rewrite import (
     rewrite_all,
     works_on,
 )
+from lakebed.arrow.sieve import RowFilter
 from lakebed.arrow.workers import Threads
-from lakebed.model.predicate import complement, roots_of
-from lakebed.plan.expression import to_arrow_expression
+from lakebed.model.predicate import roots_of
 from lakebed.plan.plan import DataFile, ScanPlan
 from lakebed.state import file_table
 from lakebed.state.written import Written, joined
@@ -31,7 +29,6 @@ from lakebed.store.base import Store
 
 _FILES_AT_ONCE = 8  # each holds a few row groups of the columns of the filter
 _WRITERS = 4  # that share the memory of one
-_POSITION = "lakebed.position"  # no field has a dot in its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +101,7 @@ def write_rest(
         share, and one compressed file a thread.
     """
     types = plan.layout.predicate_types
-    rest = complement(plan.predicate)
-    columns = roots_of(rest, types)
+    columns = roots_of(plan.predicate, types)
     by_label = {file.label: file for file in plan.files}
     rewritten = [by_label[file.label] for file in deleted if not file.is_whole]
     counts = file_table.read_counts(store, plan.file_table) if rewritten else {}
@@ -117,7 +113,7 @@ def write_rest(
     job = RewriteJob(
         layout=plan.layout,
         target=replace(target, options=replace(target.options, memory_bytes=memory_bytes)),
-        route=_Rest(to_arrow_expression(rest, types), columns),
+        route=_Rest(RowFilter.of(plan.predicate, types), columns),
         columns=columns,
         is_checked=False,
     )
@@ -127,21 +123,17 @@ def write_rest(
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """Keeps the rows that meet a condition in their partition, and drops the others.
+    """Drops the rows that meet a condition, and keeps the others in their partition.
 
     Attributes:
-        condition: Condition on a row.
+        dropped: Chooses the rows to drop.
         columns: Columns that it needs.
     """
 
-    condition: pc.Expression
+    dropped: RowFilter
     columns: tuple[str, ...]
 
     def __call__(self, file: DataFile, batch: pa.RecordBatch, _: int) -> Iterable[Routed]:
-        places = pa.array(np.arange(batch.num_rows))
-        numbered = batch.select(self.columns).append_column(_POSITION, places)
-        kept = numbered.filter(self.condition).column(_POSITION)
-        is_kept = np.zeros(batch.num_rows, dtype=bool)
-        is_kept[kept.to_numpy()] = True
         partition = file_partition(file)
-        return [Routed(partition, rows) for rows in kept_parts(is_kept)]
+        parts = kept_parts(~self.dropped.mask(batch.select(self.columns)))
+        return [Routed(partition, rows) for rows in parts]
