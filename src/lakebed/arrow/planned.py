@@ -88,7 +88,7 @@ class _Rows:
         return {name: types[name] for name in self.names if "." not in name}
 
     def files(self) -> ds.FileSystemDataset:
-        """Return the files as Arrow's own dataset, without the residual.
+        """Return the files as Arrow's own dataset, without the residual, and with their own names.
 
         Raises:
             InvalidInputError: See `planned_dataset`.
@@ -96,7 +96,8 @@ class _Rows:
         chosen = self.chosen
         _check_format(chosen)
         column_types = chosen.layout.column_types
-        types = {name: type_to_arrow(column_types[name]) for name in self.read_names}
+        name_of = chosen.layout.descriptor.schema.stored_name
+        types = {name_of(name): type_to_arrow(column_types[name]) for name in self.read_names}
         files: list[tuple[DataFile, Mapping[str, Scalar]]] = []
         for group in grouped(self.store, chosen, self.read_names):
             constants = group.older.reading.constants
@@ -105,9 +106,9 @@ class _Rows:
                 known = {**file.partition, **constants}
                 # A missing record is null anyway; Arrow cannot know more of its fields.
                 constants = {
-                    name: value
+                    name_of(name): value
                     for name, value in known.items()
-                    if name in types and not isinstance(column_types[name], Struct)
+                    if name in self.read_names and not isinstance(column_types[name], Struct)
                 }
                 files.append((file, constants))
         return assembled(chosen.layout.name, files, types, filesystem_for(self.store))
@@ -117,6 +118,7 @@ class _Rows:
         for name in older.reading.rebuilt:
             raise _refused(self.chosen, name, f"older files hold {name!r} in another form")
         types = self.chosen.layout.column_types
+        name_of = older.schema.stored_name
         for name, value in older.reading.constants.items():
             if isinstance(types[name], Primitive | Decimal):
                 continue
@@ -125,7 +127,7 @@ class _Rows:
                     self.chosen, name, f"older files lack {name!r}, and it has a default"
                 )
             # For a field inside of it, Arrow would read the column of that name in the file.
-            if isinstance(types[name], Struct) and name in names_in(self.store, file):
+            if isinstance(types[name], Struct) and name_of(name) in names_in(self.store, file):
                 raise _refused(self.chosen, name, f"older files hold another {name!r}")
 
     def scanner(self, columns: Any, pushed: pc.Expression | None) -> PlannedScanner:
@@ -262,6 +264,9 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
             # Stops pyarrow from handing out fragments: they hold rows outside the view.
             condition = to_arrow_expression(rows.residual, rows.chosen.layout.predicate_types)
             self._scan_options = {"filter": condition}
+        elif rows.chosen.layout.descriptor.schema.is_renamed:
+            # Their columns have other names than those of the view.
+            self._scan_options = {"filter": to_arrow_expression(TRUE, {})}
 
     @property
     def schema(self) -> pa.Schema:

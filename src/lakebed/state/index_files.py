@@ -127,7 +127,9 @@ def kept_up(
     texts = text_type(after.descriptor)
     has_same_schema = after.descriptor.schema == before.descriptor.schema
     columns = [
-        column for column in after.descriptor.index if column in before.indices or not before.labels
+        column
+        for column in after.descriptor.stored_index
+        if column in before.indices or not before.labels
     ]
     is_parquet = after.descriptor.format == "parquet"
     if not (columns and after.labels and texts and has_same_schema and is_parquet):
@@ -158,7 +160,7 @@ def kept_up(
 
 
 def _extended(store: Store, step: _Step, column: str, texts: pa.DataType) -> bytes | None:
-    data_type = step.after.layout.column_types[column]
+    data_type = step.after.layout.file_column_types[column]
     segments = _new_segments(step, column)
     try:
         base: IndexFile | None = None

@@ -110,7 +110,7 @@ def write_rest(
     by_label = {file.label: file for file in plan.files}
     rewritten = [by_label[file.label] for file in deleted if not file.is_whole]
     works = works_on(store, plan.state.lists, rewritten, 1)
-    nothing = Written.nothing(target.descriptor.stored_schema)
+    nothing = Written.nothing(target.descriptor.file_schema)
     return joined([nothing, *rewrite_all(Threads(1), store, job, works)])
 
 

@@ -20,7 +20,7 @@ def open_writer(descriptor: DatasetDescriptor, content: Content | None = None) -
     Raises:
         MissingDependencyError: The format needs a package that is not installed.
     """
-    stored, compression = descriptor.stored_schema, descriptor.compression
+    stored, compression = descriptor.file_schema, descriptor.compression
     match descriptor.format:
         case "avro":
             return AvroWriter(stored, compression, content)
