@@ -6,12 +6,15 @@ import dataclasses
 import itertools
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import acero
 
 import lakebed
 from lakebed import DatasetDescriptor
@@ -459,11 +462,95 @@ def test_a_file_that_lacks_the_column_is_damaged_and_not_null() -> None:
         dataset.arrow()
 
 
-def test_a_dataset_of_pyarrow_hands_out_no_fragments_by_old_names() -> None:
-    dataset, _ = exchanged()
+def test_pyarrow_itself_cannot_read_files_by_wrong_names() -> None:
+    dataset, rows = exchanged()
+    planned = dataset.dataset()
+    other = ds.dataset(pa.table({"b": [1, 3], "more": ["one", "three"]}))
 
-    with pytest.raises(ValueError, match="fragments"):
-        list(dataset.dataset().get_fragments())
+    assert planned.sort_by("b").to_table().to_pylist() == rows
+    joined = planned.join(other, "b", join_type="inner").to_table()
+    assert by_number(joined.to_pylist()) == [
+        rows[0] | {"more": "one"},
+        rows[2] | {"more": "three"},
+    ]
+    assert planned.filter(pc.field("a") > 15).sort_by("b").to_table().to_pylist() == rows[1:]
+    for hand_out in (
+        lambda: list(planned.get_fragments()),
+        lambda: planned.replace_schema(planned.schema),
+        lambda: ds.dataset([planned, planned]),
+        lambda: other.join(planned, "b"),
+        lambda: acero.Declaration("scan", acero.ScanNodeOptions(planned, columns=["b"])).to_table(),
+    ):
+        with pytest.raises((ValueError, LakebedError)):
+            hand_out()
+    again = ds.dataset(planned.to_table())
+    assert again.to_table().to_pylist() == rows
+
+
+def test_files_of_other_tools_are_read_by_the_names_that_they_have(tmp_path: Path) -> None:
+    """They may lack columns, so a wrong name would read as null."""
+    held = {"a": [1, 2], "b": [10, 20], "s": ["x", None]}
+    for number, columns in enumerate((held, {"a": [3], "b": [30]})):
+        (tmp_path / "plain" / f"dt={number}").mkdir(parents=True)
+        pq.write_table(pa.table(columns), tmp_path / "plain" / f"dt={number}" / "file.parquet")
+    repository = lakebed.open_repository(tmp_path)
+    repository.adopt("plain", partition_by="dt int")
+    dataset = repository.open("plain")
+    exchange(dataset)
+    rename(dataset, s="text")
+    dataset.append([{"b": 4, "a": 40, "text": "w", "dt": 1}])
+    added = Field(name="more", type=Primitive(Kind.LONG), default=7)
+    dataset.update(
+        lambda old: dataclasses.replace(old, schema=Schema(fields=(*old.schema.fields, added)))
+    )
+    texts = ["x", None, None, "w"]
+    wanted = [
+        {"b": n, "a": 10 * n, "text": texts[n - 1], "dt": int(n == 3), "more": 7}
+        for n in (1, 2, 3, 4)
+    ]
+    wanted[3]["dt"] = 1
+
+    assert by_number(dataset.arrow().to_pylist()) == wanted
+    assert by_number(dataset.dataset().to_table().to_pylist()) == wanted
+    assert by_number(dataset.where("a < 25").arrow().to_pylist()) == wanted[:2]
+    assert dataset.where("text = 'x'").arrow(["b"]).to_pylist() == [{"b": 1}]
+    dataset.build_index("b")
+    assert dataset.where("b = 3").arrow(["a"]).to_pylist() == [{"a": 30}]
+    dataset.compact(gather=True)
+    assert by_number(dataset.arrow().to_pylist()) == wanted
+    assert dataset.check(deep=True).problems == ()
+
+
+def test_writers_and_transactions_write_under_the_names_of_their_start() -> None:
+    dataset = new(index=["a"])
+    with dataset.writer() as writer:
+        writer.write({"a": 1, "b": 10, "s": "x"})
+        exchange(dataset)
+        rename(dataset, s="text")
+    with dataset.transaction() as transaction:
+        transaction.append([{"b": 2, "a": 20, "text": "y"}])
+
+    assert by_number(dataset.arrow().to_pylist()) == [
+        {"b": 1, "a": 10, "text": "x"},
+        {"b": 2, "a": 20, "text": "y"},
+    ]
+    assert [dataset.where(f"b = {number}").count() for number in (1, 2)] == [1, 1]
+
+
+def test_a_catalog_of_descriptors_follows_a_rename(tmp_path: Path) -> None:
+    catalog = lakebed.FileMetadataProvider(str(tmp_path / "catalog"))
+    lake = lakebed.open_repository(tmp_path / "lake", metadata=catalog)
+    dataset = lake.create("numbers", DatasetDescriptor(schema=NUMBERS))
+    dataset.append([{"a": 1, "b": 10, "s": "x"}])
+    exchange(dataset)
+
+    assert catalog.load("numbers") == dataset.descriptor
+    assert lake.follow_metadata() == ()
+    plain = DatasetDescriptor(schema=pa.schema([NUMBERS.field(name) for name in ("b", "a")]))
+    catalog.save("numbers", plain)
+    assert lake.follow_metadata() == ("numbers",)
+    assert lake.open("numbers").arrow().to_pylist() == [{"b": 1, "a": 10}]
+    assert lake.follow_metadata() == ()
 
 
 @pytest.mark.parametrize("seed", range(12))
