@@ -537,6 +537,15 @@ def test_writers_and_transactions_write_under_the_names_of_their_start() -> None
     assert [dataset.where(f"b = {number}").count() for number in (1, 2)] == [1, 1]
 
 
+def test_a_view_stays_ready() -> None:
+    dataset = new()
+    dataset.where("a = 1").signal_ready()
+    exchange(dataset)
+
+    assert dataset.where("b = 1").is_ready()
+    assert not dataset.where("a = 1").is_ready()
+
+
 def test_a_catalog_of_descriptors_follows_a_rename(tmp_path: Path) -> None:
     catalog = lakebed.FileMetadataProvider(str(tmp_path / "catalog"))
     lake = lakebed.open_repository(tmp_path / "lake", metadata=catalog)
@@ -574,7 +583,7 @@ def test_any_history_reads_as_a_model_of_it(format_: str, seed: int) -> None:
         name, default = chance.choice(free), chance.choice([None, next(numbers)])
         added = Field(
             name=name,
-            type=Primitive(Kind.LONG),
+            type=Primitive(chance.choice([Kind.INT, Kind.LONG])),
             **({} if default is None else {"default": default}),
         )
         dataset.update(
@@ -595,6 +604,12 @@ def test_any_history_reads_as_a_model_of_it(format_: str, seed: int) -> None:
             lambda old: dataclasses.replace(old, schema=Schema(fields=kept), index=index)
         )
         del names[field]
+
+    def promote_field() -> None:
+        fields = tuple(
+            dataclasses.replace(one, type=Primitive(Kind.LONG)) for one in dataset.descriptor.schema
+        )
+        dataset.update(lambda old: dataclasses.replace(old, schema=Schema(fields=fields)))
 
     def rename_field() -> None:
         field = chance.choice(list(names))
@@ -641,7 +656,7 @@ def test_any_history_reads_as_a_model_of_it(format_: str, seed: int) -> None:
         else:
             dataset.build_index(name)
 
-    steps = [add_field, drop_field, rename_field, rename_field, exchange_fields]
+    steps = [add_field, drop_field, promote_field, rename_field, rename_field, exchange_fields]
     steps += [append, append, delete, set_values, index, dataset.compact]
     for _ in range(14):
         chance.choice(steps)()

@@ -47,6 +47,7 @@ from lakebed.model.predicate import (
     roots_of,
 )
 from lakebed.model.refinement import refine, set_of
+from lakebed.model.renaming import with_stored_columns
 from lakebed.model.schema import Decimal, Primitive, Type
 from lakebed.model.sql_predicates import Parameters, parse_sql
 from lakebed.model.uri import VERSION, view_query
@@ -564,7 +565,7 @@ class View(Readable):
             One GET and one PUT.
         """
         self._check_writable()
-        return signals.put(self._source.store, self._source.name, self._constraint)
+        return signals.put(self._source.store, self._source.name, self._stored_constraint)
 
     def is_ready(self) -> bool:
         """Return whether exactly this view has been signalled ready; as `ready_at`."""
@@ -579,7 +580,15 @@ class View(Readable):
         Cost:
             One GET.
         """
-        return signals.find(self._source.store, self._source.name, self._constraint)
+        return signals.find(self._source.store, self._source.name, self._stored_constraint)
+
+    @property
+    def _stored_constraint(self) -> Predicate:
+        """The constraint by the names in data files, so that it is the same after a rename."""
+        layout = self._source.cached().layout
+        return with_stored_columns(
+            self._constraint, layout.predicate_types, layout.descriptor.schema
+        )
 
     def append(
         self,

@@ -12,8 +12,9 @@ from lakebed.arrow.entities import offsets_of
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import AS_IT_IS, Lineage, Reading
-from lakebed.model.predicate import Leaf, Predicate, map_leaves
-from lakebed.model.schema import MISSING, Field, ListOf, MapOf, Schema, Struct, Type, path_of
+from lakebed.model.predicate import Predicate
+from lakebed.model.renaming import stored_path, with_stored_columns
+from lakebed.model.schema import MISSING, Field, ListOf, MapOf, Schema, Struct, Type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,15 +114,8 @@ class OlderFiles:
         """
         if not self.schema.is_renamed:
             return predicate, dict(types)
-
-        def name_of(column: str) -> str:
-            root, *inner = path_of(column, types)
-            return ".".join((self.schema.stored_name(root), *inner))
-
-        def change(leaf: Leaf) -> Predicate:
-            return replace(leaf, column=name_of(leaf.column))
-
-        return map_leaves(predicate, change), {name_of(name): kind for name, kind in types.items()}
+        held = {stored_path(name, types, self.schema): kind for name, kind in types.items()}
+        return with_stored_columns(predicate, types, self.schema), held
 
     def complete(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         """Return columns of the current schema from the columns of a file.

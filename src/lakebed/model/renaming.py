@@ -16,7 +16,8 @@ from lakebed.model import publishing
 from lakebed.model.kite_forms import MAPPING
 from lakebed.model.names import check_field_name
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
-from lakebed.model.schema import Field, Schema
+from lakebed.model.predicate import Leaf, Predicate, map_leaves
+from lakebed.model.schema import Field, Schema, Type, path_of
 
 if TYPE_CHECKING:
     from lakebed.model.descriptor import DatasetDescriptor
@@ -177,6 +178,29 @@ def _with_source(
     source = function.source
     root, dot, inner = (source, "", "") if source in schema else source.partition(".")
     return replace(function, source=f"{names[root]}{dot}{inner}") if root in names else function
+
+
+def stored_path(column: str, types: Mapping[str, Type], schema: Schema) -> str:
+    """Return a column, nested ones by dots, under the name that data files have for its field.
+
+    Args:
+        column: Name of the column, as in conditions.
+        types: Types of at least the fields.
+        schema: The schema with stored names.
+    """
+    root, *inner = path_of(column, types)
+    return ".".join((schema.stored_name(root), *inner))
+
+
+def with_stored_columns(
+    predicate: Predicate, types: Mapping[str, Type], schema: Schema
+) -> Predicate:
+    """Return a condition on the columns of data files; see `stored_path`."""
+
+    def change(leaf: Leaf) -> Predicate:
+        return replace(leaf, column=stored_path(leaf.column, types, schema))
+
+    return map_leaves(predicate, change) if schema.is_renamed else predicate
 
 
 def without_stored_names(descriptor: DatasetDescriptor) -> DatasetDescriptor:
