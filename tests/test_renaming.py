@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -30,6 +32,7 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.schema import Field, Kind, Primitive, Schema
+from lakebed.state.state import descriptor_from
 
 _names = itertools.count()
 NUMBERS = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("s", pa.string())])
@@ -119,6 +122,19 @@ OF_PARQUET: dict[str, Callable[[Dataset], Any]] = {
     "dataset": lambda dataset: dataset.dataset().to_table().to_pylist(),
     "dataset with a filter": lambda dataset: (
         dataset.dataset().to_table(filter=pc.field("b") < 4).to_pylist()
+    ),
+    "lazy frame": lambda dataset: (
+        polars.scan_pyarrow_dataset(dataset.dataset())
+        .filter(polars.col("b") < 4)
+        .collect()
+        .to_dicts()
+    ),
+    "DuckDB": lambda dataset: (
+        duckdb.from_arrow(dataset.dataset())
+        .filter("b < 4")
+        .select("text, a, b")
+        .to_arrow_table()
+        .to_pylist()
     ),
     "scanner": lambda dataset: dataset.dataset().scanner(["text", "a", "b"]).to_table().to_pylist(),
 }
@@ -384,7 +400,14 @@ def test_a_rename_beside_another_update_is_applied_again() -> None:
         ({}, "a", "b", SchemaMismatchError, "there is such a field"),
         ({}, "a", "batch_id", PartitionSpecError, "batch_id"),
         ({}, "a", "", InvalidNameError, "name"),
-        ({}, "s.part", "t", InvalidInputError, "lies in a record"),
+        ({}, "s.part", "t", SchemaMismatchError, "Unknown column 's.part'"),
+        (
+            {"schema": pa.schema([("s", pa.struct([("part", pa.int64())]))])},
+            "s.part",
+            "t",
+            InvalidInputError,
+            "lies in a record",
+        ),
         ({"partition_by": "s"}, "s", "t", PartitionSpecError, "names of directories"),
         ({"partition_by": "hash(s, 4) as h"}, "a", "h", PartitionSpecError, "partition field"),
         ({"format": "avro"}, "a", "ä", InvalidNameError, "Avro"),
@@ -446,6 +469,18 @@ def test_a_head_with_a_renamed_field_says_so_to_earlier_releases() -> None:
         '"lakebed.format_version":"4"'
         in store.get("numbers.by-dataset-metadata.json").data.decode()
     )
+
+
+@pytest.mark.parametrize("stored", ["b", 7, "", ["a"]])
+def test_a_head_with_a_wrong_stored_name_is_corrupt(stored: object) -> None:
+    dataset = new()
+    rename(dataset, a="first")
+    descriptor = dataset.descriptor.to_document()
+    assert descriptor_from(descriptor, "head")[0] == dataset.descriptor
+    descriptor["schema"]["fields"][0]["lakebed.stored_as"] = stored
+
+    with pytest.raises(CorruptMetadataError, match=r"lakebed\.descriptor"):
+        descriptor_from(descriptor, "head")
 
 
 def test_a_file_that_lacks_the_column_is_damaged_and_not_null() -> None:

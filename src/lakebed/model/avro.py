@@ -120,7 +120,7 @@ class _Reader:
             if default is MISSING or (default is None and nullable)
             else _default_from_avro(default, kind, document.get("type"), here),
             doc=doc if isinstance(doc, str) else "",
-            stored_as=check_field_name(stored) if isinstance(stored, str) else None,
+            stored_as=None if stored is None else check_field_name(stored),
         )
 
     def _nullable(self, document: object, place: str, namespace: str) -> tuple[Type, bool]:

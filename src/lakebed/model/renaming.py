@@ -17,7 +17,7 @@ from lakebed.model.kite_forms import MAPPING
 from lakebed.model.names import check_field_name
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.predicate import Leaf, Predicate, map_leaves
-from lakebed.model.schema import Field, Schema, Type, path_of
+from lakebed.model.schema import Field, Schema, Type, dotted_types, path_of
 
 if TYPE_CHECKING:
     from lakebed.model.descriptor import DatasetDescriptor
@@ -29,7 +29,7 @@ _BY_STORED_NAME = ("delta", "hive")
 def with_field_renamed(descriptor: DatasetDescriptor, old: str, new: str) -> DatasetDescriptor:
     """Return a descriptor with a renamed field; see `DatasetDescriptor.rename_field`."""
     schema = descriptor.schema
-    if schema.find(old) is None and schema.find(old.partition(".")[0]) is not None:
+    if old not in schema and old in dotted_types(schema):
         raise InvalidInputError(
             f"{old!r} lies in a record, and only top-level fields can be renamed.",
             hint="Rename the record, or add a field of the new name to it.",
