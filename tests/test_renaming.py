@@ -433,6 +433,16 @@ def test_a_rename_that_cannot_be_is_refused_by_name(
     assert (dataset.version, dataset.descriptor) == (version, descriptor)
 
 
+def test_no_partition_field_has_the_name_of_a_column() -> None:
+    fields = (
+        Field(name="b", type=Primitive(Kind.LONG), stored_as="a"),
+        Field(name="c", type=Primitive(Kind.LONG)),
+    )
+
+    with pytest.raises(PartitionSpecError, match="the column that holds 'b'"):
+        DatasetDescriptor(schema=Schema(fields=fields), partition_by="hash(c, 4) as a")
+
+
 def test_documents_of_submissions_keep_their_names() -> None:
     schema = pa.schema([("uuid", pa.string()), ("document", pa.string()), ("n", pa.int64())])
     fields = [pa.field("uuid", pa.string(), False), pa.field("document", pa.string(), False)]

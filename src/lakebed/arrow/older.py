@@ -101,7 +101,7 @@ class OlderFiles:
         If the files hold no field of the current schema, it is one that they lack.
         """
         whole = replace(self, reading=self.lineage.reading(self.schema, self.number))
-        return whole.held_fields(self.schema.names)[:1] or self.schema.fields[:1]
+        return whole.held_fields(self.schema.names)[:1] or self.schema.as_stored().fields[:1]
 
     def in_files(
         self, predicate: Predicate, types: Mapping[str, Type]

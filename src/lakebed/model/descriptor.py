@@ -191,6 +191,7 @@ class DatasetDescriptor:
             )
         check_depth(self.schema, is_parquet=self.format == "parquet")
         self.partition_by.check(self.schema)
+        renaming.check_columns_apart(self.schema, (one.name for one in self.partition_by))
         if self.format == "avro":
             check_avro_names(self.schema)
         if self.format == "submissions":

@@ -77,6 +77,22 @@ def _check_can_be_renamed(descriptor: DatasetDescriptor, old: str, new: str) -> 
         )
 
 
+def check_columns_apart(schema: Schema, names: Iterable[str]) -> None:
+    """Check that no partition field has the name of a column that holds a renamed field.
+
+    Raises:
+        PartitionSpecError: One has: the value in the path would pass for that of the column.
+    """
+    for name in names if schema.is_renamed else ():
+        field = schema.find_stored(name)
+        if field is not None and field.name != name:
+            raise PartitionSpecError(
+                f"Partition field {name!r} has the name of the column that holds {field.name!r} in "
+                "data files.",
+                hint="Give it another name.",
+            )
+
+
 def check_renames(old: DatasetDescriptor, new: DatasetDescriptor) -> None:
     """Check the renames of an update, and that no table must be published that cannot show them.
 
