@@ -361,6 +361,27 @@ def test_parts_of_a_renamed_record_change_too() -> None:
     assert dataset.where("place.y > 2").arrow(["n"]).to_pylist() == [{"n": 2}]
 
 
+def test_a_partition_function_of_a_renamed_record_finds_its_source() -> None:
+    place = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    dataset = new(
+        schema=pa.schema([("n", pa.int64()), ("place", place)]),
+        partition_by="range(place.x, 10, 1000) as part, hash(n, 2) as half",
+    )
+    dataset.append([{"n": n, "place": {"x": n, "y": -n}} for n in (1, 2)])
+    rename(dataset, place="point", n="number")
+    dataset.append([{"number": n, "point": {"x": n, "y": -n}} for n in (30, 40)])
+
+    assert str(dataset.descriptor.partition_by) == (
+        "range(point.x, 10, 1000) as part, hash(number, 2) as half"
+    )
+    found = dataset.where("point.x = 30")
+    assert found.plan().explain().dropped_by_partition > 0
+    assert found.arrow(["number"]).to_pylist() == [{"number": 30}]
+    assert dataset.where("point.x < 10 AND point.y = -2").arrow(["number"]).to_pylist() == [
+        {"number": 2}
+    ]
+
+
 def test_an_append_that_began_before_the_rename_commits() -> None:
     dataset = new(index=["a"], partition_by="range(a, 2, 1000) as part")
     batch = dataset.stage([{"a": 1, "b": 10, "s": "x"}, {"a": 3, "b": 30, "s": "z"}])

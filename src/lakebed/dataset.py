@@ -764,6 +764,7 @@ class Dataset(View):
 
         ```
         flights.update(lambda old: dataclasses.replace(old, compression="snappy"))
+        flights.update(lambda old: old.rename_field("carrier", "airline"))
         snapshot = flights.snapshot()
         flights.update(changed(snapshot.descriptor), base=snapshot)
         ```
