@@ -638,6 +638,7 @@ class Dataset(View):
 
         ```
         flights.evolve(lambda old: dataclasses.replace(old, compression="snappy"))
+        flights.evolve(lambda old: old.rename_field("carrier", "airline"))
         snapshot = flights.snapshot()
         flights.evolve(changed(snapshot.descriptor), base=snapshot)
         ```

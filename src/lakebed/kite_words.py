@@ -30,6 +30,7 @@ from lakebed.model.predicate import (
     columns_of,
 )
 from lakebed.model.refinement import refine
+from lakebed.model.renaming import with_stored_columns
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.model.uri import VERSION, view_query
 from lakebed.model.values import Scalar, check_value
@@ -255,9 +256,8 @@ class KiteGroup:
             One GET and one PUT.
         """
         self._view._check_writable()
-        return signals.put(
-            self._view._source.store, self._view._source.name, self._view._constraint
-        )
+        source = self._view._source
+        return signals.put(source.store, source.name, self._stored_constraint)
 
     def is_ready(self) -> bool:
         """Return whether exactly this view has been signalled ready; as `ready_at`."""
@@ -272,8 +272,15 @@ class KiteGroup:
         Cost:
             One GET.
         """
-        return signals.find(
-            self._view._source.store, self._view._source.name, self._view._constraint
+        source = self._view._source
+        return signals.find(source.store, source.name, self._stored_constraint)
+
+    @property
+    def _stored_constraint(self) -> Predicate:
+        """The constraint by the names in data files, so that it is the same after a rename."""
+        layout = self._view._source.cached().layout
+        return with_stored_columns(
+            self._view._constraint, layout.predicate_types, layout.descriptor.schema
         )
 
 

@@ -32,6 +32,7 @@ from lakebed.model.lineage import Lineage
 from lakebed.model.names import check_dataset_name
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.predicate import TRUE
+from lakebed.model.renaming import with_stored_names, without_stored_names
 from lakebed.model.table_signs import TableFormat
 from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.state import history, reservation, schema_file
@@ -209,13 +210,13 @@ class Repository(RefusesFormerNames):
         given = {option: value for option, value in options.items() if value is not None}
         descriptor = self._load_descriptor(name) if schema is None else schema
         if not isinstance(descriptor, DatasetDescriptor):
-            return DatasetDescriptor(schema=descriptor, **given)
+            return without_stored_names(DatasetDescriptor(schema=descriptor, **given))
         if given:
             raise InvalidInputError(
                 f"Dataset {name!r} has a descriptor, and {' and '.join(given)} beside it.",
                 hint="Give all of it in the descriptor, or a schema in its place.",
             )
-        return descriptor
+        return without_stored_names(descriptor)
 
     def _save_created(self, name: str, descriptor: DatasetDescriptor) -> None:
         """Save the descriptor of a dataset that was created with the repository's own provider."""
@@ -585,7 +586,7 @@ class Repository(RefusesFormerNames):
                 hint="Open it, choose another name, or let `create` open the existing dataset: "
                 "if_exists or --if-exists, open.",
             )
-        if existing.descriptor != descriptor:
+        if existing.descriptor != with_stored_names(descriptor, existing.descriptor):
             raise DatasetExistsError(
                 f"Dataset {existing.name!r} exists in {self.uri} with another descriptor.",
                 hint="Open it without a descriptor, or choose another name.",
@@ -986,12 +987,13 @@ class TreeGroup:
             existing = alone._find(name)
             if existing is None:
                 alone.create(name, wanted)
-            elif (snapshot := existing.snapshot()).descriptor != wanted:
+                changed.append(name)
+                continue
+            snapshot = existing.snapshot()
+            if snapshot.descriptor != with_stored_names(wanted, snapshot.descriptor):
                 with noting(f"This concerns dataset {name!r}, which cannot follow its metadata."):
                     existing.evolve(wanted, base=snapshot)
-            else:
-                continue
-            changed.append(name)
+                changed.append(name)
         return tuple(changed)
 
 

@@ -67,6 +67,7 @@ CALLS = {
 OTHER_SHAPES = {
     "show --partitions": "{lake}/flights",
     "schema infer": "{csv}",
+    "schema rename": "{lake}/flights flight number",
     "schema show": "{lake}/flights --history",
     "schema update": "{lake}/flights --property owner=ops",
     "index build": "{lake}/flights carrier",

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 import lakebed
 
 TEXT = ["null", "string"]
@@ -116,3 +118,38 @@ def test_history_tells_what_changed(
     assert (first["schema"], first["version"], first["changes"]) == (1, 0, "")
     assert (second["schema"], second["version"], second["field_count"]) == (2, 2, 2)
     assert second["changes"] == "seats: int to long, seats: doc, +maker: string"
+
+
+def test_rename_gives_a_field_another_name(cli: Any, tmp_path: Path) -> None:
+    address = planes(tmp_path)
+
+    commit = cli.json("schema", "rename", address, "seats", "places")
+
+    assert (commit["operation"], commit["version"]) == ("update", 2)
+    assert cli.json("query", address, "--where", "places = 3") == [{"places": 3}]
+    assert cli.json("query", address, "--version", 1) == [{"seats": 3}]
+    (field,) = cli.json("schema", "show", address)
+    assert (field["field"], field["since"]) == ("places", 1)
+    changes = [one["changes"] for one in cli.json("schema", "show", address, "--history")]
+    assert changes == ["", "seats renamed to places"]
+    (held,) = lakebed.open_repository(tmp_path).open("planes").files()
+    assert pq.read_schema(tmp_path / held.key).names == ["seats"]
+
+
+def test_a_rename_that_cannot_be_is_refused_by_name(cli: Any, tmp_path: Path) -> None:
+    address = planes(tmp_path)
+
+    assert (
+        "Unknown column 'seat'"
+        in cli.error("schema", "rename", address, "seat", "places")["message"]
+    )
+    cli("schema", "update", address, "--property", "publish.delta=true")
+    error = cli.error("schema", "rename", address, "seats", "places")
+    assert error["message"].startswith("Delta cannot show the renamed field 'places'")
+    assert "publish to Iceberg" in error["hint"]
+
+
+def test_a_rename_to_the_same_name_says_so(cli: Any, tmp_path: Path) -> None:
+    address = planes(tmp_path)
+
+    assert "has this name already" in cli("schema", "rename", address, "seats", "seats").stderr

@@ -65,3 +65,16 @@ def test_naming_a_field_that_a_file_lacks_is_an_error_there(
         plateau.ids(tmp_path, "d", [[("added", "==", "new")]])
     with pytest.raises(plateau.Error):
         rows(plateau, tmp_path, columns=["id", "added"])
+
+
+def test_a_renamed_field_has_its_first_name_there(
+    plateau: Any, tmp_path: Path, repository: lakebed.Repository
+) -> None:
+    dataset = repository.create("d", described(ID, GONE))
+    dataset.append([{"id": 1, "gone": "old"}])
+    dataset.indices.build("gone")
+    dataset.evolve(lambda known: known.rename_field("gone", "kept"))
+    dataset.append([{"id": 2, "kept": "new"}])
+
+    assert rows(plateau, tmp_path) == [{"id": 1, "gone": "old"}, {"id": 2, "gone": "new"}]
+    assert plateau.ids(tmp_path, "d", [[("gone", "==", "new")]]) == [2]

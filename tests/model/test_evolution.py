@@ -147,12 +147,12 @@ def test_refused_with_the_place_and_the_reason(old: list[Any], new: list[Any], s
         check_schema(schema(*old), schema(*new), 4)
 
 
-def test_a_rename_is_told_to_be_a_removal_and_an_addition() -> None:
+def test_a_rename_by_removal_and_addition_is_pointed_to_the_rename_of_a_field() -> None:
     with pytest.raises(Refused, match=r"'b'.*missing") as caught:
         check_schema(schema(one("int")), schema(one("int", "b")), 1)
 
     assert "'a' under a new name" in caught.value.hint
-    assert "removal" in caught.value.hint
+    assert "rename_field" in caught.value.hint
 
 
 def test_the_format_stays() -> None:

@@ -76,8 +76,7 @@ def check_shapes(
             raise unknown_field(
                 name,
                 f"Unknown column {name!r} in the data.",
-                nearest(name, schema.names)
-                or f"Drop it, or evolve the schema; fields are: {', '.join(schema.names)}.",
+                _hint_for(name, schema),
             )
     known = derived.union(*shapes)
     for function in functions if shapes else ():
@@ -96,6 +95,16 @@ def check_shapes(
                 f"The data lacks column {field.name!r}, which is not nullable.",
                 hint="Add the column, or make the field nullable.",
             )
+
+
+def _hint_for(name: str, schema: Schema) -> str:
+    renamed = schema.find_stored(name)
+    if renamed is not None:
+        return f"The field was renamed to {renamed.name!r}: rename the column."
+    return (
+        nearest(name, schema.names)
+        or f"Drop it, or evolve the schema; fields are: {', '.join(schema.names)}."
+    )
 
 
 def unknown_field(path: str, message: str, hint: str) -> SchemaMismatchError:

@@ -105,7 +105,8 @@ def _alike(
     by_lack: dict[tuple[str, ...], list[DataFile]] = {}
     for file in files:
         present = names_in(store, file)
-        lacking = tuple(name for name in defaults if name not in present)
+        name_of = older.schema.stored_name
+        lacking = tuple(name for name in defaults if name_of(name) not in present)
         by_lack.setdefault(lacking, []).append(file)
     for lacking, alike in by_lack.items():
         constants = {name: defaults[name] for name in lacking}
@@ -119,10 +120,13 @@ def names_in(store: Store, file: DataFile) -> frozenset[str]:
 
 
 def types_in(layout: Layout, older: OlderFiles) -> dict[str, Type]:
-    """Return the columns of files, and the types to read them as; Arrow promotes plain ones."""
-    reading = older.reading
+    """Return the columns of files by their names there, and the types to read them as.
+
+    Arrow promotes plain ones.
+    """
+    reading, name_of = older.reading, older.schema.stored_name
     return {
-        name: reading.rebuilt.get(name, kind)
+        name_of(name): reading.rebuilt.get(name, kind)
         for name, kind in layout.column_types.items()
         if name not in reading.constants
     }

@@ -150,10 +150,13 @@ class BatchTarget:
         return {name: type_to_arrow(types[name]) for name in levels if name not in stored}
 
     def file_schema(self) -> pa.Schema:
-        """Return the schema of Parquet files: that of the rows, then levels; with ids, if any."""
+        """Return the schema of Parquet files: the columns of the rows, then levels; with ids, if any."""
         levels = starmap(pa.field, self.stored_levels().items())
         schema = pa.schema([*schema_to_arrow(self.descriptor.stored_schema), *levels])
-        return schema if self.field_ids is None else with_field_ids(schema, self.field_ids)
+        if self.field_ids is not None:
+            schema = with_field_ids(schema, self.field_ids)
+        name_of = self.descriptor.schema.stored_name
+        return pa.schema([field.with_name(name_of(field.name)) for field in schema])
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,9 @@ class KernelWriter:
         self._spilled = SpilledRows()
         self._open: dict[int, _OpenFile] = {}
         self._uploads = Uploads(store, max(1, self._limit // 2))
-        indexed = {name: self._stored.field(name).type for name in self._descriptor.index}
+        self._columns = self._descriptor.file_schema.names
+        name_of = self._descriptor.schema.stored_name
+        indexed = {name_of(name): self._stored.field(name).type for name in self._descriptor.index}
         self._postings = PostingsWriter(store, target.dataset, indexed, max(1, self._limit // 2))
         # Ratio of bytes in the file to bytes in memory, of the last row groups. Small ones compress
         # worse than large ones, so that the worse of the last two predicts the next.
@@ -379,7 +384,7 @@ class KernelWriter:
             if file is None:
                 file = self._open[number] = self._new_file(self._numbers.paths[number])
             before = file.writer.size_bytes
-            file.write(rows.slice(0, count), self._stored.names)
+            file.write(rows.slice(0, count), self._columns)
             self._ratios.append((file.writer.size_bytes - before) / (count * bytes_a_row))
             rows = rows.slice(count)
             if file.writer.size_bytes >= _FULL * self._target.options.target_bytes:
@@ -434,7 +439,7 @@ class KernelWriter:
         """
         self.roll()
         return Written(
-            facts=facts_table(self._done, self._descriptor.stored_schema),
+            facts=facts_table(self._done, self._descriptor.file_schema),
             postings=self._postings.finish(),
             caught=self._caps.caught,
             origins={
@@ -469,13 +474,15 @@ class _OpenFile:
     runs: list[tuple[int, int]] = field(default_factory=list)
 
     def write(self, rows: pa.Table, names: Sequence[str]) -> None:
-        """Write a row group of these columns, and record the sources of its rows."""
+        """Write a row group under the names of columns, and record the sources of its rows."""
         if _SOURCE in rows.schema.names:
             sources = rows.column(_SOURCE).to_numpy()
             starts = np.flatnonzero(np.diff(sources, prepend=sources[:1] - 1))
             lengths = np.diff(starts, append=len(sources))
             self.runs.extend(zip(sources[starts].tolist(), lengths.tolist(), strict=True))
-            rows = rows.select(names)
+            rows = rows.drop_columns([_SOURCE])
+        if rows.schema.names != list(names):
+            rows = rows.rename_columns(list(names))
         self.values.add(rows)
         self.writer.write(rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,8 @@ from lakebed.arrow.entities import offsets_of
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import AS_IT_IS, Lineage, Reading
+from lakebed.model.predicate import Predicate
+from lakebed.model.renaming import stored_path, with_stored_columns
 from lakebed.model.schema import MISSING, Field, ListOf, MapOf, Schema, Struct, Type
 
 
@@ -41,7 +43,12 @@ class OlderFiles:
     @property
     def is_current(self) -> bool:
         """True if the files need no conversion."""
-        return self.reading == AS_IT_IS
+        return self.reading == AS_IT_IS and not self.schema.is_renamed
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of files of the current schema, by their names in the files."""
+        return frozenset(field.stored_name for field in self.schema)
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -71,18 +78,21 @@ class OlderFiles:
         return is_plain and self.reading == other.reading
 
     def held(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the columns among `names` that must be read."""
-        return tuple(name for name in names if name not in self.reading.constants)
+        """Return the columns of the files that must be read for `names`."""
+        constants, name_of = self.reading.constants, self.schema.stored_name
+        return tuple(name_of(name) for name in names if name not in constants)
 
     def held_fields(self, names: Iterable[str]) -> tuple[Field, ...]:
-        """Return the stored fields among `names` that must be read, in the types of the files."""
+        """Return the stored fields among `names` that must be read, as the files hold them."""
         fields, added = [], self.lineage.additions
-        for name in self.held(names):
+        for name in names:
+            if name in self.reading.constants:
+                continue
             field = self.schema.get(name)
             kind = self.reading.promoted.get(name) or self.reading.rebuilt.get(name) or field.type
             default = added[name].initial if name in added else field.default
             # Nullability may have been different in that schema.
-            fields.append(Field(name=name, type=kind, default=default))
+            fields.append(Field(name=field.stored_name, type=kind, default=default))
         return tuple(fields)
 
     def countable_fields(self) -> tuple[Field, ...]:
@@ -91,13 +101,28 @@ class OlderFiles:
         If the files hold no field of the current schema, it is one that they lack.
         """
         whole = replace(self, reading=self.lineage.reading(self.schema, self.number))
-        return whole.held_fields(self.schema.names)[:1] or self.schema.fields[:1]
+        return whole.held_fields(self.schema.names)[:1] or self.schema.as_stored().fields[:1]
+
+    def in_files(
+        self, predicate: Predicate, types: Mapping[str, Type]
+    ) -> tuple[Predicate, dict[str, Type]]:
+        """Return a condition, and the types of its columns, under the names in the files.
+
+        Args:
+            predicate: A bound condition.
+            types: Types of the columns that it may name.
+        """
+        if not self.schema.is_renamed:
+            return predicate, dict(types)
+        held = {stored_path(name, types, self.schema): kind for name, kind in types.items()}
+        return with_stored_columns(predicate, types, self.schema), held
 
     def complete(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         """Return columns of the current schema from the columns of a file.
 
         Args:
-            batch: Columns of `held`, in any order; promoted columns in either type.
+            batch: Columns of `held`, under their names in the files and in any order; promoted
+                columns in either type.
             names: Columns to return; may be fields that are not stored in files.
         """
         if self.is_current:
@@ -110,7 +135,7 @@ class OlderFiles:
         if name in reading.constants:
             kind = self.schema.get(name).type
             return constant(reading.constants[name], kind, batch.num_rows)
-        column = batch.column(name)
+        column = batch.column(self.schema.stored_name(name))
         if name in reading.promoted:
             return column.cast(type_to_arrow(self.schema.get(name).type))
         if name in reading.rebuilt:

@@ -26,6 +26,8 @@ from lakebed.plan.plan import DataFile, ScanPlan
 from lakebed.plan.search import plan
 from lakebed.store.base import Store
 
+_NO_COLUMN = "lakebed.renamed."  # begins the names of columns that pyarrow itself must not read
+
 
 def planned_dataset(
     store: Store, chosen: ScanPlan, columns: Sequence[str] | None = None, limit: int | None = None
@@ -77,6 +79,11 @@ class _Rows:
         return tuple(dict.fromkeys((*self.names, *roots)))
 
     @property
+    def is_renamed(self) -> bool:
+        """True if files hold some field under another name."""
+        return self.chosen.layout.descriptor.schema.is_renamed
+
+    @property
     def schema(self) -> pa.Schema:
         """Schema of the visible columns."""
         return output_schema(self.chosen.layout, self.names)
@@ -90,13 +97,17 @@ class _Rows:
     def files(self) -> ds.FileSystemDataset:
         """Return the files as Arrow's own dataset, without the residual.
 
+        If files hold fields under other names, its columns have names that are in no file: Arrow then
+        fails, instead of reading a column by the wrong name.
+
         Raises:
             InvalidInputError: See `planned_dataset`.
         """
         chosen = self.chosen
         _check_format(chosen)
         column_types = chosen.layout.column_types
-        types = {name: type_to_arrow(column_types[name]) for name in self.read_names}
+        mark = _NO_COLUMN if self.is_renamed else ""
+        types = {f"{mark}{name}": type_to_arrow(column_types[name]) for name in self.read_names}
         files: list[tuple[DataFile, Mapping[str, Scalar]]] = []
         for group in grouped(self.store, chosen, self.read_names):
             constants = group.older.reading.constants
@@ -105,9 +116,9 @@ class _Rows:
                 known = {**file.partition, **constants}
                 # A missing record is null anyway; Arrow cannot know more of its fields.
                 constants = {
-                    name: value
+                    f"{mark}{name}": value
                     for name, value in known.items()
-                    if name in types and not isinstance(column_types[name], Struct)
+                    if name in self.read_names and not isinstance(column_types[name], Struct)
                 }
                 files.append((file, constants))
         return assembled(chosen.layout.name, files, types, filesystem_for(self.store))
@@ -117,6 +128,7 @@ class _Rows:
         for name in older.reading.rebuilt:
             raise _refused(self.chosen, name, f"older files hold {name!r} in another form")
         types = self.chosen.layout.column_types
+        name_of = older.schema.stored_name
         for name, value in older.reading.constants.items():
             if isinstance(types[name], Primitive | Decimal):
                 continue
@@ -125,7 +137,7 @@ class _Rows:
                     self.chosen, name, f"older files lack {name!r}, and it has a default"
                 )
             # For a field inside of it, Arrow would read the column of that name in the file.
-            if isinstance(types[name], Struct) and name in names_in(self.store, file):
+            if isinstance(types[name], Struct) and name_of(name) in names_in(self.store, file):
                 raise _refused(self.chosen, name, f"older files hold another {name!r}")
 
     def scanner(self, columns: Any, pushed: pc.Expression | None) -> PlannedScanner:
@@ -262,6 +274,9 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
             # Stops pyarrow from handing out fragments: they hold rows outside the view.
             condition = to_arrow_expression(rows.residual, rows.chosen.layout.predicate_types)
             self._scan_options = {"filter": condition}
+        elif rows.is_renamed:
+            # Their columns have other names than those of the view.
+            self._scan_options = {"filter": to_arrow_expression(TRUE, {})}
 
     @property
     def schema(self) -> pa.Schema:
@@ -282,6 +297,36 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
         planned = self._rows.scanner(columns, filter)
         is_to_be_written = columns is None and filter is None and options.keys() == {"use_threads"}
         return ds.Scanner.from_batches(planned.to_reader()) if is_to_be_written else planned
+
+    def replace_schema(self, schema: pa.Schema) -> ds.Dataset:
+        """Return the files under another schema, which pyarrow itself then reads.
+
+        Raises:
+            InvalidInputError: The files hold a field under another name.
+        """
+        if self._rows.is_renamed:
+            raise InvalidInputError(
+                f"Dataset {self._rows.chosen.layout.name!r} has a renamed field, and pyarrow would "
+                "look for its new name in the files.",
+                hint="Read it as an Arrow table, and cast that.",
+            )
+        return super().replace_schema(schema)
+
+    def join(self, *how: Any, **options: Any) -> ds.InMemoryDataset:
+        """Join another dataset; see pyarrow's `Dataset.join`."""
+        return self._by_name().join(*how, **options)
+
+    def join_asof(self, *how: Any, **options: Any) -> ds.InMemoryDataset:
+        """Join the nearest rows of another dataset; see pyarrow's `Dataset.join_asof`."""
+        return self._by_name().join_asof(*how, **options)
+
+    def sort_by(self, *how: Any, **options: Any) -> ds.InMemoryDataset:
+        """Sort the rows; see pyarrow's `Dataset.sort_by`."""
+        return self._by_name().sort_by(*how, **options)
+
+    def _by_name(self) -> Any:
+        """Return a dataset whose files pyarrow itself can read by the names of columns."""
+        return ds.dataset(self.to_table()) if self._rows.is_renamed else super()
 
     def filter(self, expression: pc.Expression) -> PlannedDataset:
         """Return the rows that meet a further condition."""

@@ -271,7 +271,7 @@ class _Part(_Filtered):
         if self.is_countable:
             fragments = list(self.dataset.get_fragments())
             rows: int = self._scanner(fragments, ()).count_rows()
-            self._check_columns(fragments, self.rows_need)
+            self._check_columns(fragments, self.older.held(self.rows_need))
             return rows
         return _Filtered.count(self)
 
@@ -351,7 +351,7 @@ class _Part(_Filtered):
             _check_count(fragments, row_count)
         self._check_columns(fragments, names)
 
-    def _check_columns(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> None:
+    def _check_columns(self, fragments: list[ds.ParquetFileFragment], held: Sequence[str]) -> None:
         """Check that files of Lakebed hold the columns; Arrow reads missing ones as null.
 
         Files of other tools may leave columns out.
@@ -359,7 +359,7 @@ class _Part(_Filtered):
         Raises:
             OSError: A file lacks a column.
         """
-        stored = {name for name in self.older.held(names) if name in self.older.schema}
+        stored = self.older.columns.intersection(held)
         for fragment in fragments:
             lost = stored.difference(fragment.physical_schema.names)
             if lost and is_own_name(fragment.path.rpartition(".")[0]):
@@ -504,13 +504,13 @@ def _parts(
         types = layout.predicate_types
         weaker = for_row_groups(_without(residual, group.older.reading.rebuilt), types)
         needed = dict.fromkeys((*names, *roots_of(residual, types)))
-        is_single = sum(name in layout.stored_schema for name in group.older.held(needed)) == 1
+        is_single = len(group.older.columns.intersection(group.older.held(needed))) == 1
         is_exact = weaker == residual and not is_single
         yield _Part(
             dataset,
             group.older,
             tuple(names),
-            row_groups=to_arrow_expression(weaker, types),
+            row_groups=to_arrow_expression(*group.older.in_files(weaker, types)),
             rows=None if is_exact else RowFilter.of(residual, types),
             rows_need=roots_of(residual, types),
             is_countable=is_whole and is_exact and has_truthful_bounds(residual, types),

@@ -26,6 +26,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "history": "log commits versions snapshots describe-history refs",
         "list": "ls dir tables datasets show-tables list-tables",
         "schema show": "columns fields",
+        "schema rename": "rename-column rename-field",
         "schema update": "alter alter-table add-column evolve",
         "drop": "drop-table drop-dataset destroy rm remove",
         "rerun": "replay retry",
@@ -82,6 +83,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     "schema": {
         "show": "describe list get print history log",
         "infer": "guess detect",
+        "rename": "rename-column rename-field mv",
         "update": "evolve alter set change add add-column",
     },
 }

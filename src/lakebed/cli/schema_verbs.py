@@ -1,4 +1,4 @@
-"""Verbs on schemas: show, infer, update."""
+"""Verbs on schemas: show, infer, rename, update."""
 
 from __future__ import annotations
 
@@ -52,9 +52,11 @@ def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
     """
     known = dataset.inspect.schemas()
     if not is_history:
-        since = {field.name: known[0].number for field in known[0].schema}
+        # By the name in data files, which a rename does not change.
+        since = {field.stored_name: known[0].number for field in known[0].schema}
         for before, after in itertools.pairwise(known):
-            new = (field.name for field in after.schema if field.name not in before.schema)
+            new = {field.stored_name for field in after.schema}
+            new -= {field.stored_name for field in before.schema}
             since.update(dict.fromkeys(new, after.number))
         rows = (
             {
@@ -62,7 +64,7 @@ def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
                 "type": str(field.type),
                 "nullable": field.nullable,
                 "default": None if field.default is MISSING else field.default,
-                "since": since[field.name],
+                "since": since[field.stored_name],
                 "doc": field.doc,
             }
             for field in known[-1].schema
@@ -177,6 +179,23 @@ def _check_complete(old: Schema, new: Schema) -> None:
         )
 
 
+@verb("rename", example="lakebed schema rename lake/flights carrier airline")
+@takes_dataset
+@click.argument("old")
+@click.argument("new")
+def rename(output: Output, *, repository: Repository, name: str, old: str, new: str) -> None:
+    """Rename a field; no data file is rewritten.
+
+    Data files keep the column under its first name. Partition functions and indices follow the new
+    name, and older versions show the old one.
+    """
+    dataset = repository.open(name)
+    commit = dataset.evolve(lambda known: known.rename_field(old, new))
+    if old == new:
+        output.note(f"The field of {dataset.uri} has this name already.")
+    show_commit(output, commit)
+
+
 @verb("infer", example="lakebed schema infer january.csv february.csv --null-text NA -o json")
 @takes_files(required=True)
 @click.option(
@@ -234,5 +253,5 @@ def infer(
     output.record(document)
 
 
-for _command in (show, infer, update):
+for _command in (show, infer, rename, update):
     schema.add_command(_command)

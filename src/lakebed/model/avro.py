@@ -29,6 +29,7 @@ from lakebed.model.values import EPOCH, check_value, to_micros
 MAX_DEPTH = 50  # levels of nested types; deeper ones may be an attack
 _MAX_GROUPS = 99  # Arrow's reader of Parquet accepts 100 levels; a list or map counts as two
 
+STORED_AS = "lakebed.stored_as"  # of a renamed field: the name of its column in data files
 _EPOCH_DAY = dt.date(1970, 1, 1)
 
 _PLAIN = {
@@ -110,6 +111,7 @@ class _Reader:
         kind, nullable = self._nullable(document.get("type"), here, namespace)
         doc = document.get("doc")
         default = document.get("default", MISSING)
+        stored = None if place else document.get(STORED_AS)
         return Field(
             name=name,
             type=kind,
@@ -118,6 +120,7 @@ class _Reader:
             if default is MISSING or (default is None and nullable)
             else _default_from_avro(default, kind, document.get("type"), here),
             doc=doc if isinstance(doc, str) else "",
+            stored_as=None if stored is None else check_field_name(stored),
         )
 
     def _nullable(self, document: object, place: str, namespace: str) -> tuple[Type, bool]:
@@ -350,6 +353,8 @@ def _field_to_avro(field: Field, path: str) -> dict[str, Any]:
             document["type"].reverse()  # Avro: a default has the type of the first branch
     if field.doc:
         document["doc"] = field.doc
+    if field.stored_as is not None:
+        document[STORED_AS] = field.stored_as
     return document
 
 

@@ -16,6 +16,7 @@ from lakebed.common.given import check_given, given_names, read_given
 from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.shown import cut
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
+from lakebed.model import renaming
 from lakebed.model.arrow_types import find_arrow_schema, schema_from_arrow
 from lakebed.model.avro import check_avro_names, check_depth, schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import declared_fields, schema_from_dataclass
@@ -190,6 +191,7 @@ class DatasetDescriptor:
             )
         check_depth(self.schema, is_parquet=self.format == "parquet")
         self.partition_by.check(self.schema)
+        renaming.check_columns_apart(self.schema, (one.name for one in self.partition_by))
         if self.format == "avro":
             check_avro_names(self.schema)
         if self.format == "submissions":
@@ -288,6 +290,43 @@ class DatasetDescriptor:
     def stored_schema(self) -> Schema:
         """The fields that data files hold."""
         return self.schema.select(self.partition_by.stored_names(self.schema))
+
+    @property
+    def file_schema(self) -> Schema:
+        """The columns of data files: the stored fields, by the names that they have there."""
+        return self.stored_schema.as_stored()
+
+    @property
+    def stored_index(self) -> tuple[str, ...]:
+        """The columns with an inverted index, by their names in data files."""
+        return tuple(map(self.schema.stored_name, self.index))
+
+    def rename_field(self, old: str, new: str) -> DatasetDescriptor:
+        """Return the descriptor with a new name for a field, for `Dataset.evolve`.
+
+        Data files keep the column under its former name, and are not rewritten. Partition functions
+        and indices follow the new name.
+
+        ```
+        flights.evolve(lambda descriptor: descriptor.rename_field("carrier", "airline"))
+        ```
+
+        Args:
+            old: Present name of a top-level field.
+            new: Its new name.
+
+        Raises:
+            SchemaMismatchError: There is no such field, or one of the new name exists.
+            PartitionSpecError: Only the names of directories hold the field, or a partition field
+                has the new name.
+            InvalidInputError: The field lies in a record, or in the documents of submissions.
+            InvalidNameError: The new name is not legal.
+
+        >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+        >>> descriptor.rename_field("n", "number").schema.names
+        ('number',)
+        """
+        return renaming.with_field_renamed(self, old, new)
 
     @property
     def file_suffix(self) -> str:

@@ -16,6 +16,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BatchIds
 from lakebed.model.partition import Dimension, PartitionFunction
 from lakebed.model.partition.function import find_type
+from lakebed.model.renaming import check_renames, named_as, renames, schema_named_as
 from lakebed.model.schema import (
     MISSING,
     Decimal,
@@ -53,7 +54,7 @@ def check_update(
 
     Args:
         old: The current descriptor.
-        new: The new descriptor.
+        new: The new descriptor, with stored names.
         schemas: All schemas that the dataset has had, by number.
 
     Raises:
@@ -64,6 +65,7 @@ def check_update(
     """
     new.check()
     publishing.check(new.properties, old.properties)
+    check_renames(old, new)
     if old.format != new.format:
         raise InvalidInputError(
             f"The format of a dataset cannot change from {old.format} to {new.format}.",
@@ -76,9 +78,9 @@ def check_update(
             hint="Create a dataset of the new compression and append the rows of this one.",
         )
     _check_batch_ids(old, new)
-    check_partitioning(old, new)
+    check_partitioning(named_as(old, new.schema), new)
     for number, schema in sorted(schemas.items()):
-        check_schema(schema, new.schema, number)
+        check_schema(schema_named_as(schema, new.schema), new.schema, number)
 
 
 def _check_batch_ids(old: DatasetDescriptor, new: DatasetDescriptor) -> None:
@@ -213,8 +215,8 @@ def _check_record(old: Sequence[Field], new: Sequence[Field], place: str, number
             if not field.nullable and field.default is MISSING:
                 missing = [f"{place}{f.name}" for f in old if f.name not in after]
                 renamed = (
-                    f" If it is {', '.join(map(repr, missing))} under a new name: a rename is the "
-                    "removal of one field and the addition of another."
+                    f" If it is {', '.join(map(repr, missing))} under a new name, use "
+                    "DatasetDescriptor.rename_field."
                     if missing
                     else ""
                 )
@@ -270,7 +272,10 @@ def changes(old: Schema, new: Schema) -> tuple[str, ...]:
     >>> changes(Schema(fields=(number,)), Schema(fields=(wide, text)))
     ('n: int to long', '+s: string')
     """
-    differences = [f"-{field.name}" for field in old if field.name not in new]
+    moved = renames(old, new)
+    differences = [f"{before} renamed to {after}" for before, after in moved.items()]
+    old = schema_named_as(old, new)
+    differences += [f"-{field.name}" for field in old if field.name not in new]
     for field in new:
         was = old.find(field.name)
         if was is None:

@@ -10,11 +10,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.schema import Decimal, Field, Kind, ListOf, MapOf, Primitive, Struct, Type
+from lakebed.model.schema import (
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
 
 MAX_ID = 999_999_999  # published tables give higher ids to columns that they never read
 
@@ -72,6 +82,24 @@ class FieldIds:
             for path, kind in _columns(new)
         }
         return type(self)(by_path=by_path, last=max(self.last, *by_path.values()))
+
+    def with_names(self, names: Mapping[str, str], schema: Schema) -> Self:
+        """Return the same ids under new names of fields.
+
+        Args:
+            names: New names of renamed fields, by their former ones.
+            schema: The schema with the former names.
+        """
+        new_paths: dict[str, str] = {}
+        for former, name in names.items():
+            member = schema.get(former)
+            renamed = replace(member, name=name)
+            pairs = zip(_members((member,), ""), _members((renamed,), ""), strict=True)
+            new_paths.update((path, new_path) for (path, _), (new_path, _) in pairs)
+        # A field whose name another one takes is removed, so that the other one's ids come last.
+        kept = {path: number for path, number in self.by_path.items() if path not in new_paths}
+        moved = {new_path: self.by_path[path] for path, new_path in new_paths.items()}
+        return type(self)(by_path=kept | moved, last=self.last)
 
     @classmethod
     def known(cls, by_path: Mapping[str, int], last: int, descriptor: DatasetDescriptor) -> Self:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -242,6 +242,12 @@ class Layout:
         fields = {field.name: field.type for field in self.descriptor.schema}
         return {**fields, **self.partition_types}
 
+    @property
+    def file_column_types(self) -> dict[str, Type]:
+        """The same columns by their names in data files."""
+        name_of = self.descriptor.schema.stored_name
+        return {name_of(name): kind for name, kind in self.column_types.items()}
+
     def fields_of(self, names: Sequence[str]) -> Schema:
         """Return columns as what a read gives: nullable, with their comments.
 
@@ -307,3 +313,19 @@ class Layout:
         """The fields that data files hold."""
         schema = self.descriptor.schema
         return schema.select(tuple(n for n in schema.names if n not in self.partition_keys))
+
+    @property
+    def file_schema(self) -> Schema:
+        """The columns of data files: the stored fields, by the names that they have there."""
+        return self.stored_schema.as_stored()
+
+    def field_names(self, columns: Iterable[str]) -> dict[str, str]:
+        """Return the names of columns by their names in data files, without unknown ones."""
+        schema = self.descriptor.schema
+        found = {column: schema.find_stored(column) for column in columns}
+        names = {
+            # A name that was renamed away may be that of another field now.
+            column: field.name if field is not None else "" if column in schema else column
+            for column, field in found.items()
+        }
+        return {column: name for column, name in names.items() if name}

@@ -20,6 +20,7 @@ from lakebed.model.evaluate import matches
 from lakebed.model.field_ids import FieldIds
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import FALSE, TRUE, Leaf, Predicate, map_leaves
+from lakebed.model.renaming import named_as, renames
 from lakebed.model.schema import (
     MISSING,
     Decimal,
@@ -80,6 +81,7 @@ class Lineage:
             ascending.
         replaced: Partition fields whose provided function was replaced by another one.
         ids: Ids of the columns, once they cannot be derived from the schema; see `field_ids`.
+        has_renamed: True if a field was ever renamed, even if it has its first name again.
     """
 
     number: int = 1
@@ -87,6 +89,7 @@ class Lineage:
     types: Mapping[str, tuple[tuple[int, Type], ...]] = field(default_factory=dict)
     replaced: tuple[str, ...] = ()
     ids: FieldIds | None = None
+    has_renamed: bool = False
 
     @property
     def is_first(self) -> bool:
@@ -173,11 +176,16 @@ class Lineage:
         """Return the lineage after an update that the rules allow."""
         if old.schema.fields == new.schema.fields and old.partition_by == new.partition_by:
             return self
+        moved, ids = renames(old.schema, new.schema), self.field_ids(old)
+        if moved and ids is not None:
+            ids = ids.with_names(moved, old.schema)
+        known = self._with_names(moved, old.schema) if moved else self
+        old = named_as(old, new.schema)
         number = self.number + 1
         before = dict(walk(old.schema.fields))
         additions: dict[str, Addition] = {}
         for path, member in walk(new.schema.fields):
-            was = self.additions.get(path)
+            was = known.additions.get(path)
             if path not in before:
                 initial = None if member.default is MISSING else member.default
                 additions[path] = Addition(since=number, initial=initial)
@@ -186,20 +194,47 @@ class Lineage:
         types = {}
         for column in new.schema:
             was_type = before[column.name].type if column.name in before else column.type
-            earlier = self.types.get(column.name, ()) if column.name in before else ()
+            earlier = known.types.get(column.name, ()) if column.name in before else ()
             if _form(was_type) != _form(column.type):
                 earlier = (*earlier, (number, was_type))
             if earlier:
                 types[column.name] = earlier
         pairs = zip(old.partition_by, new.partition_by, strict=True)
         replaced = [function.name for former, function in pairs if former != function]
-        ids = self.field_ids(old)
         return Lineage(
             number=number,
             additions=additions,
             types=types,
-            replaced=tuple(dict.fromkeys((*self.replaced, *replaced))),
+            replaced=tuple(dict.fromkeys((*known.replaced, *replaced))),
+            has_renamed=known.has_renamed,
             ids=None if ids is None else ids.after(old, new),
+        )
+
+    def _with_names(self, names: Mapping[str, str], schema: Schema) -> Lineage:
+        """Return the same history of fields under new names.
+
+        Args:
+            names: New names of renamed fields, by their former ones.
+            schema: The schema with the former names.
+        """
+        taken = frozenset(names.values())
+        # A field whose name another one takes is removed.
+        kept = {
+            name: names.get(name, name)
+            for name in schema.names
+            if name in names or name not in taken
+        }
+
+        def path_under(path: str) -> str | None:
+            root = path if path in kept else _root(path)
+            return f"{kept[root]}{path[len(root) :]}" if root in kept else None
+
+        additions = {path_under(path): addition for path, addition in self.additions.items()}
+        return replace(
+            self,
+            additions={path: one for path, one in additions.items() if path is not None},
+            types={kept[name]: earlier for name, earlier in self.types.items() if name in kept},
+            has_renamed=True,
         )
 
     def to_document(self, schema: Schema) -> dict[str, Any]:
@@ -225,6 +260,8 @@ class Lineage:
             "types": types,
             "replaced": list(self.replaced),
             **({} if self.ids is None else {"ids": self.ids.to_document()}),
+            # Only if there was one: the documents of other datasets stay unchanged.
+            **({"renamed": True} if self.has_renamed else {}),
         }
 
     @classmethod
@@ -263,12 +300,20 @@ class Lineage:
                 for name, earlier in document["types"].items()
             }
             replaced = tuple(str(name) for name in document["replaced"])
+            has_renamed = document.get("renamed", False) is True
         except (LakebedError, AttributeError, LookupError, TypeError, ValueError) as exc:
             raise CorruptMetadataError(
                 f"The lineage of a schema cannot be read: {exc!r}.",
                 hint="Restore the object from a copy; no data file was touched.",
             ) from exc
-        return cls(number=number, additions=additions, types=types, replaced=replaced, ids=ids)
+        return cls(
+            number=number,
+            additions=additions,
+            types=types,
+            replaced=replaced,
+            ids=ids,
+            has_renamed=has_renamed,
+        )
 
 
 def simplify(predicate: Predicate, constants: Mapping[str, Any]) -> Predicate:

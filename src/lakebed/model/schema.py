@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -122,6 +122,8 @@ class Field:
         default: Value for data that lacks the field, of the field's type; or `MISSING`. A list or
             map can only default to an empty one.
         doc: The comment on the field: its meaning, for readers of the schema.
+        stored_as: Name of the column that holds the field in data files, statistics and indices, if
+            the field was renamed; None if it is the name of the field.
     """
 
     name: str
@@ -129,10 +131,16 @@ class Field:
     nullable: bool = True
     default: object = MISSING
     doc: str = ""
+    stored_as: str | None = None
 
     def __hash__(self) -> int:
         # Defaults may be lists and maps, which do not hash; equality still compares them.
         return hash((self.name, self.type, self.nullable))
+
+    @property
+    def stored_name(self) -> str:
+        """The name of the column that holds the field in data files."""
+        return self.name if self.stored_as is None else self.stored_as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -142,6 +150,7 @@ class Schema:
     Attributes:
         fields: At least one, with distinct names.
         name: Record name, for Avro; characters that Avro does not allow in a name become `_`.
+        renamed: Names of the columns that hold renamed fields in data files, by field.
 
     >>> schema = Schema(fields=(Field(name="n", type=Primitive(Kind.LONG)),), name="my.entity")
     >>> schema.names, schema.name
@@ -151,6 +160,7 @@ class Schema:
     fields: tuple[Field, ...]
     name: str = "entity"
     _by_name: Mapping[str, Field] = field(init=False, repr=False, compare=False)
+    renamed: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.fields:
@@ -158,6 +168,8 @@ class Schema:
         _check_distinct(self.fields)
         object.__setattr__(self, "name", avro_name(self.name))
         object.__setattr__(self, "_by_name", {f.name: f for f in self.fields})
+        renamed = {f.name: f.stored_name for f in self.fields if f.stored_name != f.name}
+        object.__setattr__(self, "renamed", renamed)
 
     def __repr__(self) -> str:
         return f"<Schema {self.name!r}: {shortened(map(_field_text, self.fields))}>"
@@ -195,11 +207,37 @@ class Schema:
         """
         field = self._by_name.get(name)
         if field is None:
-            raise SchemaMismatchError(
-                f"Unknown column {name!r}.",
-                hint=nearest(name, self.names) or f"Columns are: {', '.join(self.names)}.",
-            )
+            raise SchemaMismatchError(f"Unknown column {name!r}.", hint=self.hint_for(name))
         return field
+
+    def hint_for(self, name: str) -> str:
+        """Return a hint for an unknown name: the new name of a renamed field, or the nearest name."""
+        for new, stored in self.renamed.items():
+            if stored == name:
+                return f"It was renamed to {new!r}."
+        return nearest(name, self.names) or f"Columns are: {', '.join(self.names)}."
+
+    @property
+    def is_renamed(self) -> bool:
+        """True if data files hold some field under another name."""
+        return bool(self.renamed)
+
+    def stored_name(self, name: str) -> str:
+        """Return the name of a column in data files; another name than that of a field is itself."""
+        return self.renamed.get(name, name)
+
+    def find_stored(self, column: str) -> Field | None:
+        """Return the field that a column of data files holds, or None."""
+        if not self.renamed:
+            return self._by_name.get(column)
+        return next((field for field in self.fields if field.stored_name == column), None)
+
+    def as_stored(self) -> Schema:
+        """Return the schema with the names that data files have."""
+        if not self.renamed:
+            return self
+        fields = tuple(replace(f, name=f.stored_name, stored_as=None) for f in self.fields)
+        return Schema(fields=fields, name=self.name)
 
     def select(self, names: tuple[str, ...]) -> Schema:
         """Return the schema of these fields, in this order.

@@ -76,8 +76,14 @@ def read_file(store: Store, state: State, column: str, max_bytes: int) -> FileAn
     """Read the index file of a column, as plateau and kartothek use it; see `read_index_file`.
 
     A damaged or missing file is ignored with a warning.
+
+    Args:
+        store: The store that holds the file.
+        state: The state that names it.
+        column: The column, by its name in data files.
+        max_bytes: See `read_index_file`.
     """
-    key, kind = state.indices[column], state.layout.predicate_types[column]
+    key, kind = state.indices[column], state.layout.file_column_types[column]
     try:
         file, requests = read_index_file(
             store, state.name, column, key, kind, digest=state.digest, max_bytes=max_bytes

@@ -138,6 +138,16 @@ class Search:
         self._state = state
         self._conditions = conjuncts(predicate)
         self._paths = Paths(state)
+        # Both by the name of the field; a head has them by that of the column in data files.
+        names = state.layout.field_names((*state.lists.postings, *state.indices))
+        self._postings = {
+            names[column]: segments
+            for column, segments in state.lists.postings.items()
+            if column in names
+        }
+        self._files_of_indices = {
+            names[column]: column for column in state.indices if column in names
+        }
         self._groups: list[_Group] = []
         self._live_count = state.live.count
         self._dropped = {"partition": 0, "schema": 0, "statistics": 0, "index": 0}
@@ -208,7 +218,8 @@ class Search:
         ):
             return
         labels = self._labels_at(np.concatenate([group.positions for group in self._groups]))
-        types = {name: type_to_arrow(kind) for name, kind in wanted.items()}
+        name_of = state.descriptor.schema.stored_name
+        types = {name_of(name): type_to_arrow(kind) for name, kind in wanted.items()}
         facts = file_table.find(store, state.lists.files, labels, types)
         self.requests += facts.requests
         self._statistics_segments = len(state.lists.files) - len(facts.lost)
@@ -220,7 +231,7 @@ class Search:
             rows = facts.row_count.slice(start, count)
             for leaf in group.open_leaves():
                 if leaf.column in wanted:
-                    bounds = facts.columns[leaf.column].slice(start, count)
+                    bounds = facts.columns[name_of(leaf.column)].slice(start, count)
                     group.learn(leaf, evidence_of(leaf, bounds, rows, wanted[leaf.column]))
             group.row_counts = rows.fill_null(_UNKNOWN).to_numpy()
             start += count
@@ -234,18 +245,17 @@ class Search:
             only_for_values: Look up only conditions that name the values, since these probably
                 match few files.
         """
-        state = self._state
         can = indices.names_values if only_for_values else indices.can_be_looked_up
         budget = _Budget(self._file_count)
         asked: list[indices.Question] = []
         for questions in self._questions(
             lambda leaf: (
-                (leaf.column in state.lists.postings or leaf.column in state.indices)
+                (leaf.column in self._postings or leaf.column in self._files_of_indices)
                 and can(leaf)
                 and leaf not in self._asked
             )
         ):
-            if budget.takes(questions, state.lists.postings):
+            if budget.takes(questions, self._postings):
                 asked += [question for question in questions if question not in asked]
             elif not only_for_values:
                 for column in dict.fromkeys(question[0].column for question in questions):
@@ -274,7 +284,7 @@ class Search:
         ids_of = [file_ids(labels) for labels in labels_of]
         answers = indices.ask(
             store,
-            state.lists.postings,
+            self._postings,
             asked,
             state.layout.predicate_types,
             max_bytes // len(asked),
@@ -286,7 +296,7 @@ class Search:
             for question in asked:
                 may = answers.may(question, ids)
                 column = question[0].column
-                if column in state.indices and not answers.covers(question, ids):
+                if column in self._files_of_indices and not answers.covers(question, ids):
                     file = self._index_file(store, column, max_bytes)
                     may = may if file is None else may & file.may(question, labels)
                 for leaf in known.intersection(question):
@@ -309,7 +319,7 @@ class Search:
         for question in asked:
             column, refused = question[0].column, answers.lookups[question].refused
             self._asked.update(question)
-            count = len(self._state.lists.postings.get(column, ()))
+            count = len(self._postings.get(column, ()))
             if refused < count:
                 self._indices[column] = max(self._indices.get(column, 0), count - refused)
             if refused:
@@ -322,7 +332,8 @@ class Search:
     def _index_file(self, store: Store, column: str, max_bytes: int) -> IndexFile | None:
         """Return the index file of the column, as other tools use it, if it can be used."""
         if column not in self._index_files:
-            answer = indices.read_file(store, self._state, column, max_bytes)
+            held = self._files_of_indices[column]
+            answer = indices.read_file(store, self._state, held, max_bytes)
             self.requests += answer.requests
             self._index_files[column] = answer.file
             if answer.file is not None:
@@ -339,10 +350,10 @@ class Search:
     def _note_idle_indices(self) -> None:
         """Record the reason for each index on a column of the predicate that was not used."""
         open_columns = {leaf.column for group in self._groups for leaf in group.open_leaves()}
-        for column in dict.fromkeys((*self._state.descriptor.index, *self._state.indices)):
+        for column in dict.fromkeys((*self._state.descriptor.index, *self._files_of_indices)):
             if column not in open_columns or column in (*self._indices, *self._index_files):
                 continue
-            if column not in self._state.lists.postings and column not in self._state.indices:
+            if column not in self._postings and column not in self._files_of_indices:
                 self._ignore(f"index on {column}: it has no segments")
             elif not any(reason.startswith(f"index on {column}: ") for reason in self._ignored):
                 self._ignore(f"index on {column}: no condition by which it could drop a file")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError
 from lakebed.model.keys import OWN_FILE_PREFIX, split_label
-from lakebed.model.predicate import Predicate, roots_of
+from lakebed.model.predicate import Leaf, Predicate, map_leaves, roots_of
 from lakebed.model.schema import (
     Field,
     Kind,
@@ -19,6 +20,7 @@ from lakebed.model.schema import (
     Struct,
     Type,
     find_alike_fields,
+    path_of,
 )
 from lakebed.plan.plan import Scan
 from lakebed.spark.column import literal, to_spark_column
@@ -55,9 +57,9 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
     types = plan.layout.column_types
     partition_types = plan.layout.partition_types
     for name in partition_types:
-        if not name.isascii() and _garbled(name) in types:
+        if not name.isascii() and _garbled(name) in {*types, *plan.layout.file_column_types}:
             return f"Spark takes the partition field {name!r} for the column {_garbled(name)!r}"
-    alike = find_alike_fields(types)
+    alike = find_alike_fields(types) or find_alike_fields(plan.layout.file_column_types)
     if alike:
         return f"Spark does not distinguish the columns {' and '.join(map(repr, alike))}"
     for name in needed_columns(plan, names):
@@ -115,7 +117,7 @@ def read_natively(
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     layout = plan.layout
-    partitions = layout.partition_types
+    partitions, schema = layout.partition_types, layout.descriptor.schema
     needed = needed_columns(plan, names)
     from_path = [name for name in partitions if name in needed]
     stored = [name for name in layout.stored_schema.names if name in needed]
@@ -136,14 +138,27 @@ def read_natively(
     if choose is not None:
         labels = [file.label for file in plan.files]
 
+        held_types = layout.file_column_types
+        named = layout.field_names(held_types)
+
+        def renamed(leaf: Leaf) -> Predicate:
+            root, *inner = path_of(leaf.column, held_types)
+            return replace(leaf, column=".".join((named[root], *inner)))
+
         def places(predicate: Predicate) -> list[int]:
-            chosen = choose(predicate)
+            chosen = choose(map_leaves(predicate, renamed))
             return [place for place, label in enumerate(labels) if label in chosen]
 
         def listing(places: Sequence[int]) -> DataFrame:
             return _read_files(spark, files.at(places), way, layout.name)
 
-        frame = with_pruning(spark, frame, layout.column_types, places, listing, len(labels))
+        frame = with_pruning(spark, frame, held_types, places, listing, len(labels))
+    if schema.is_renamed:
+        # All at once: two fields may have exchanged their names.
+        held = {field.stored_name: field.name for field in map(schema.get, stored)}
+        frame = frame.select(
+            *[F.col(f"`{name}`").alias(held.get(name, name)) for name in frame.columns]
+        )
     for name in from_path:
         if _garbled(name) != name:
             frame = frame.withColumnRenamed(_garbled(name), name)

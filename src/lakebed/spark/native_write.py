@@ -72,6 +72,7 @@ def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool
         and not store.is_dry_run
         and store.local_path(target.dataset) is not None
         and not len(descriptor.partition_by)
+        and not descriptor.schema.is_renamed
         # Lakebed never sees the rows, so their values would be unknown.
         and not descriptor.index
         and target.constraint == TRUE
@@ -123,7 +124,7 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
         shutil.rmtree(staging, ignore_errors=True)
         with contextlib.suppress(OSError):  # another batch may be staged there too
             staging.parent.rmdir()
-    return Written(facts=facts_table(taken, target.descriptor.stored_schema))
+    return Written(facts=facts_table(taken, target.descriptor.file_schema))
 
 
 def _columns(target: BatchTarget, given: Schema) -> list[Column]:

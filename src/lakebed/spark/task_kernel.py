@@ -135,7 +135,7 @@ def _joined(store: Store, target: BatchTarget, answers: Iterator[TaskAnswer]) ->
     written = [
         answer.written for answer in gather(store, parts(), keys) if answer.written is not None
     ]
-    return joined([Written.nothing(target.descriptor.stored_schema), *written])
+    return joined([Written.nothing(target.descriptor.file_schema), *written])
 
 
 def _may_scatter(target: BatchTarget) -> bool:

@@ -24,7 +24,10 @@ from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
 from lakebed.state.state import HEAD_FACTS, HeadFact, State, describe, read_descriptor
 from lakebed.store.segments import Segment
 
-FORMAT_VERSION = 3  # of the objects that Lakebed itself writes
+FORMAT_VERSION = 4  # of the objects that Lakebed itself writes
+# Earlier releases would look for the column of a renamed field under the name of the field, in this
+# version or in an older one, and read null.
+_FORMAT_WITH_RENAMES = 4
 # Earlier releases would handle two cases wrongly without noticing. They do not confirm a head that
 # moves to the other format, so the head that they leave would pass for a remnant of a dropped
 # dataset. They do not identify raw files by path, and would read the same files again.
@@ -105,6 +108,8 @@ def _text_of(value: object) -> str:
 
 def _format_version(state: State) -> int:
     """Return the lowest format version whose releases handle a state correctly."""
+    if state.lineage.has_renamed:
+        return _FORMAT_WITH_RENAMES
     if state.moves_to is not None or state.is_unconfirmed or state.lists.sources:
         return _FORMAT_OF_MOVING_AND_SOURCES
     is_more = (
@@ -205,7 +210,7 @@ def _read_postings(
     """Read the segments of the indexed columns; each lies in the directory of its column."""
     lists = {}
     for column, keys in ours.lists(_POSTINGS).items():
-        if column not in descriptor.index:
+        if column not in descriptor.stored_index:
             raise ours.corrupt(_POSTINGS, column)
         lists[column] = _parsed(keys, dataset)
         for segment in lists[column]:

@@ -378,13 +378,14 @@ def _change_for(store: Store, state: State, terms: Terms) -> Change:
 
     def known(edit: Edit) -> Edit:
         column = column_of(edit.name)
-        is_other = column is not None and state.lineage.lacks(column, base)
+        field = None if column is None else state.descriptor.schema.find_stored(column)
+        is_other = field is not None and state.lineage.lacks(field.name, base)
         return replace(edit, added=()) if is_other else edit
 
     indices = {
         column: key
         for column, key in change.indices.items()
-        if state.lineage.number == base and column in state.descriptor.index
+        if state.lineage.number == base and column in state.descriptor.stored_index
     }
     return msgspec.structs.replace(
         change,
@@ -463,7 +464,7 @@ def merged_ends(store: Store, state: State, written: list[str]) -> Lists:
     Cost:
         Nothing, or one GET a merged segment and one PUT for each list that has become too long.
     """
-    types = state.descriptor.column_types
+    types = state.layout.file_column_types
 
     def merged_end(name: str, segments: Segments) -> Segments:
         column = column_of(name)

@@ -24,6 +24,7 @@ from lakebed.errors import (
 from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import check_partitioning, check_schema, grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
+from lakebed.model.renaming import named_as
 from lakebed.state import history, runs
 from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list
@@ -351,10 +352,11 @@ def _check_descriptor(
     ):
         reason = "Partition values have another type now."
     else:
-        grown = grown_dimensions(base.descriptor, now.descriptor)
+        before = named_as(base.descriptor, now.descriptor.schema)
+        grown = grown_dimensions(before, now.descriptor)
         try:
-            check_partitioning(base.descriptor, now.descriptor, grown=grown)
-            check_schema(base.descriptor.schema, now.descriptor.schema, base.lineage.number)
+            check_partitioning(before, now.descriptor, grown=grown)
+            check_schema(before.schema, now.descriptor.schema, base.lineage.number)
         except InvalidInputError as exc:
             reason = exc.message
         reason = reason or _misrouted(grown, scopes, change.added)

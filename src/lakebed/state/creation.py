@@ -25,6 +25,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Folder, Layout, segment_key
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition.repeating import warn_of_repetition
+from lakebed.model.renaming import without_stored_names
 from lakebed.state import history, schema_file
 from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
@@ -60,7 +61,7 @@ def first_state(
     """
     now = dt.datetime.now(dt.UTC)
     return State(
-        layout=Layout.of_ours(name, descriptor, lineage),
+        layout=Layout.of_ours(name, without_stored_names(descriptor), lineage),
         head_format=head_format,
         labels=(),
         created_at=now.isoformat(),

@@ -128,7 +128,7 @@ def kept_up(
     has_same_schema = after.descriptor.schema == before.descriptor.schema
     columns = [
         column
-        for column in after.descriptor.index
+        for column in after.descriptor.stored_index
         if column in before.indices or not before.live.count
     ]
     is_parquet = after.descriptor.format == "parquet"
@@ -160,7 +160,7 @@ def kept_up(
 
 
 def _extended(store: Store, step: _Step, column: str, texts: pa.DataType) -> bytes | None:
-    data_type = step.after.layout.column_types[column]
+    data_type = step.after.layout.file_column_types[column]
     segments = _new_segments(step, column)
     try:
         base: IndexFile | None = None

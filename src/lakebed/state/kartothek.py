@@ -190,6 +190,7 @@ def encode_schema(schema: Schema, partition_types: Mapping[str, Type]) -> bytes:
     """
     import pyarrow.parquet as pq
 
+    schema = schema.as_stored()  # those tools know the names in data files only
     arrow = schema_to_arrow(schema)
     rest = sorted(name for name in schema.names if name not in partition_types)
     fields = [

@@ -138,6 +138,7 @@ def descriptor_from(document: Mapping[str, Any], key: str) -> tuple[DatasetDescr
     """
     try:
         descriptor = DatasetDescriptor.from_document(document)
+        descriptor.schema.as_stored()  # two fields cannot be one column
         if "lineage" not in document:
             return descriptor, Lineage()
         return descriptor, Lineage.from_document(document["lineage"], descriptor)
@@ -501,7 +502,9 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         committed_at=committed_at,
         last_batch_id=max(state.last_batch_id, change.batch_id or 0),
         lists=state.lists.edited(
-            change.edits, state.descriptor.index, is_base=state.version == change.base_version
+            change.edits,
+            state.descriptor.stored_index,
+            is_base=state.version == change.base_version,
         ),
         digest=digest,
         indices=indices,
@@ -516,7 +519,7 @@ def _indices(state: State, change: Change, digest: str) -> dict[str, str]:
     if change.new_descriptor is not None:
         if change.new_descriptor.schema != state.descriptor.schema:
             return {}
-        lost |= {*state.descriptor.index} - {*change.new_descriptor.index}
+        lost |= {*state.descriptor.stored_index} - {*change.new_descriptor.stored_index}
     kept = {column: key for column, key in state.indices.items() if column not in lost}
     return {**kept, **(change.indices if change.indices_of == digest else {})}
 

@@ -348,7 +348,7 @@ class Transaction:
         """All parts that it holds, as one."""
         if len(self._parts) == 1:
             return self._parts[0]
-        return joined([Written.nothing(self._base.descriptor.stored_schema), *self._parts])
+        return joined([Written.nothing(self._base.descriptor.file_schema), *self._parts])
 
     def add(self, *parts: Written) -> None:
         """Add parts that were written for the transaction, to be committed or deleted with it."""

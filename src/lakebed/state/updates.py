@@ -9,6 +9,7 @@ from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import check_update
 from lakebed.model.layout import Folder
+from lakebed.model.renaming import with_stored_names
 from lakebed.model.schema import Schema
 from lakebed.state import conflicts, history
 from lakebed.state.committing import CommitOptions, Committed
@@ -77,6 +78,7 @@ def update(
                 f"Dataset {dataset!r} cannot become a {type(descriptor).__name__}.",
                 hint="Give a DatasetDescriptor, or a function that takes one and returns one.",
             )
+        descriptor = with_stored_names(descriptor, base.descriptor)
         if descriptor == base.descriptor:
             last = history.read(store, base.lists.history, after=base.version - 1)[-1]
             return Update(entry=last, base=base, descriptor=descriptor)

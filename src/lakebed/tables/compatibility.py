@@ -61,7 +61,7 @@ def check_compatible(
                 _check_older(state, number, names.get(number), reader, widens)
     foreign = numbers.get(None, [])
     if foreign:
-        stored = state.layout.stored_schema
+        stored = state.layout.file_schema
         for key, footer in sound_footers(
             read_footers(store, map(state.layout.key, foreign))
         ).items():
@@ -91,7 +91,7 @@ def _id_difference(footer: pq.FileMetaData, ids: Mapping[str, int]) -> str:
 
 
 def dropped_fields(store: Store, state: State) -> tuple[Field, ...]:
-    """Return the fields of older schemas whose names the current schema lacks.
+    """Return the columns of older schemas that the current schema lacks, by their names in files.
 
     Cost:
         Nothing if there was one schema only; else the history.
@@ -99,7 +99,8 @@ def dropped_fields(store: Store, state: State) -> tuple[Field, ...]:
     dropped: dict[str, Field] = {}
     if state.lineage.number > 1:
         for descriptor in _descriptors(store, state).values():
-            missing = (f for f in descriptor.schema if f.name not in state.descriptor.schema)
+            held, known = descriptor.schema.as_stored(), state.descriptor.schema
+            missing = (field for field in held if known.find_stored(field.name) is None)
             dropped.update((field.name, field) for field in missing)
     return tuple(dropped.values())
 
@@ -116,7 +117,7 @@ def unknown_fields(store: Store, state: State, labels: Sequence[str]) -> tuple[F
     footers = sound_footers(read_footers(store, map(state.layout.key, foreign)))
     for footer in footers.values():
         for column in footer.schema.to_arrow_schema():
-            if column.name in state.layout.column_types or column.name in unknown:
+            if column.name in state.layout.file_column_types or column.name in unknown:
                 continue
             try:
                 kind = type_from_arrow(column.type, place=column.name, strict_names=False)
@@ -127,8 +128,9 @@ def unknown_fields(store: Store, state: State, labels: Sequence[str]) -> tuple[F
 
 
 def _names_by_schema(store: Store, state: State) -> Mapping[int, frozenset[str]]:
+    """Return the names that data files have for the fields of each schema."""
     return {
-        number: frozenset(descriptor.schema.names)
+        number: frozenset(descriptor.schema.as_stored().names)
         for number, descriptor in _descriptors(store, state).items()
     }
 
@@ -151,7 +153,7 @@ def _check_older(
     for name, value in older.reading.constants.items():
         if value is not None:
             reason = f"field {name!r} reads as {value!r} in them"
-        elif names is None or name in names:
+        elif names is None or older.schema.stored_name(name) in names:
             reason = f"they hold an earlier field of the name {name!r}"
     for name, kind in older.reading.promoted.items():
         wanted = state.descriptor.schema.get(name).type

@@ -83,7 +83,7 @@ def shown_files(store: Store, state: State, labels: Sequence[str]) -> ShownFiles
         that no segment covers.
     """
     fields = bounded_fields(state)
-    types = {field.name: type_to_arrow(field.type) for field in fields}
+    types = {field.stored_name: type_to_arrow(field.type) for field in fields}
     segments = state.lists.files
     if len(labels) < _FEW * sum(segment.weight for segment in segments):
         segments = file_table.covering(store, segments, labels)
@@ -120,7 +120,7 @@ def _is_plain(kind: Type) -> bool:
 
 
 def _column(known: KnownFacts, field: Field) -> ShownColumn:
-    bounds = known.columns[field.name]
+    bounds = known.columns[field.stored_name]
     unknown: list[Scalar] = [None] * len(bounds.min)
     return ShownColumn(
         field=field,

@@ -491,7 +491,7 @@ class _Checker:
         strange = labels.difference(self.state.labels)
         if strange:
             return f"The index of {column!r} names files that are not live: {min(strange)!r}."
-        kind = self.state.layout.column_types.get(column)
+        kind = self.state.layout.file_column_types.get(column)
         if kind is None or column in self.state.layout.partition_keys or not self.state.labels:
             return ""
         live = pa.array(self.state.labels, pa.large_string())
@@ -643,8 +643,9 @@ def _repair(
     if broken or checker.lost_facts or checker.lost_indices:
         rebuilt = _rebuilt_facts(store, state, checker.lost_facts)
         _commit_repair(store, checker, rebuilt)
-        for column in sorted(filter(None, map(column_of, checker.lost))):
-            build_index(store, state.name, column, spark=spark)
+        lost = sorted(filter(None, map(column_of, checker.lost)))
+        for name in state.layout.field_names(lost).values():
+            build_index(store, state.name, name, spark=spark)
         repaired.update(segment.key for segment in broken)
         repaired.update(state.layout.key(facts.label) for facts in rebuilt)
         repaired.update(state.indices[column] for column in checker.lost_indices)
@@ -673,7 +674,7 @@ def _commit_repair(store: Store, checker: _Checker, rebuilt: Sequence[FileFacts]
     new = {}
     with Transaction.on(store, state, "repair") as transaction:
         if rebuilt:
-            table = facts_table(rebuilt, state.layout.stored_schema)
+            table = facts_table(rebuilt, state.layout.file_schema)
             segment = file_table.new_segment(state.name, table)
             assert segment is not None  # there are rows
             transaction.put(segment.key, file_table.encode(table))

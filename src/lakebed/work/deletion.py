@@ -117,7 +117,7 @@ def write_rest(
         columns=columns,
         is_checked=False,
     )
-    nothing = Written.nothing(target.descriptor.stored_schema)
+    nothing = Written.nothing(target.descriptor.file_schema)
     return joined([nothing, *rewrite_all(workers, store, job, works)])
 
 

@@ -59,7 +59,7 @@ from lakebed.state import file_table
 from lakebed.state.committing import CommitOptions, Committed
 from lakebed.state.history import Entry
 from lakebed.state.index_files import put_index_file, text_type
-from lakebed.state.lists import Edit, Lists, postings_of
+from lakebed.state.lists import Edit, Lists, Segments, postings_of
 from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State, digest_of
 from lakebed.state.transaction import Transaction
@@ -174,12 +174,12 @@ def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
     live = file_ids(state.labels)
     indices = []
     for column in state.descriptor.index:
-        coverage = _read_coverage(store, state.lists.postings.get(column, ()))
+        coverage = _read_coverage(store, _segments_of(state, column))
         covered = int(np.isin(live[live >= 0], coverage.file_ids).sum())
         values = coverage.value_count
         index = InvertedIndex(
             column=column,
-            segment_count=len(state.lists.postings.get(column, ())),
+            segment_count=len(_segments_of(state, column)),
             size_bytes=coverage.size_bytes,
             file_count=state.live.count,
             covered_count=covered,
@@ -192,6 +192,11 @@ def describe_indices(store: Store, state: State) -> tuple[InvertedIndex, ...]:
         )
         indices.append(replace(index, warning=_warning(store, state, index)))
     return tuple(indices)
+
+
+def _segments_of(state: State, column: str) -> Segments:
+    """Return the segments of the index of a field."""
+    return state.lists.postings.get(state.descriptor.schema.stored_name(column), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +267,9 @@ def _overlap(store: Store, state: State, column: str) -> float | None:
     """Return the average number of files whose bounds hold a value; None if unknown."""
     kind = type_to_arrow(state.descriptor.column_types[column])
     labels = pa.array(state.labels, pa.large_string())
-    facts = file_table.find(store, state.lists.files, labels, {column: kind})
-    bounds = facts.columns.get(column)
+    held = state.descriptor.schema.stored_name(column)
+    facts = file_table.find(store, state.lists.files, labels, {held: kind})
+    bounds = facts.columns.get(held)
     if bounds is None:
         return None
     lows, highs = bounds.min.combine_chunks(), bounds.max.combine_chunks()
@@ -434,7 +440,7 @@ class _Sized(NamedTuple):
 
 def _missing_files(store: Store, state: State, column: str) -> list[DataFile]:
     """Return the files without postings in a readable segment, if they can have any."""
-    coverage = _read_coverage(store, state.lists.postings.get(column, ()))
+    coverage = _read_coverage(store, _segments_of(state, column))
     ids = file_ids(state.labels)
     is_missing = (ids >= 0) & ~np.isin(ids, coverage.file_ids)
     missing = {state.labels[position] for position in np.flatnonzero(is_missing)}
@@ -500,13 +506,14 @@ def index_group(
         column.
     """
     kind = type_to_arrow(layout.column_types[column])
-    writer = PostingsWriter(store, layout.name, {column: kind}, WriteOptions().memory_bytes // 8)
+    held = layout.descriptor.schema.stored_name(column)
+    writer = PostingsWriter(store, layout.name, {held: kind}, WriteOptions().memory_bytes // 8)
     try:
         for file in files:
             values = writer.new_file(file.label)
             with scan(store, Scan(layout=layout, files=(file,)), [column]) as batches:
                 for batch in batches:
-                    values.add(pa.Table.from_batches([batch]))
+                    values.add(pa.Table.from_batches([batch]).rename_columns([held]))
             writer.add(file.label, values)
             on_indexed(file.label)
         return writer.finish()
@@ -539,23 +546,24 @@ def compact_indices(
         of a complete index once more for other tools. Memory: one new segment.
     """
     state = read_own_head(store, dataset).state
+    name_of = state.descriptor.schema.stored_name
     merged_lists: list[MergedList] = []
     edits: list[Edit] = []
     indices: dict[str, str] = {}
     with Transaction.on(store, state, "compact", options=options) as transaction:
         for column in state.descriptor.index if columns is None else columns:
-            segments = state.lists.postings.get(column, ())
+            segments, held = _segments_of(state, column), name_of(column)
             try:
                 groups = groups_to_merge(segments)
                 merged = tuple(segment for group in groups for segment in group)
                 if not is_dry_run:
                     new = _merge_groups(store, transaction, column, groups)
-                    edits.append(Edit(name=postings_of(column), removed=merged, added=new))
+                    edits.append(Edit(name=postings_of(held), removed=merged, added=new))
                     indices.update(_write_index_file(store, transaction, column))
             except CorruptMetadataError as exc:
                 _log.warning("index is left as it is column=%s error=%s", column, exc)
                 continue
-            if merged or column in indices:
+            if merged or held in indices:
                 merged_lists.append(
                     MergedList(
                         name=f"index of {column}",
@@ -608,11 +616,12 @@ def _merge_groups(
     state = transaction.base
     kept = file_ids(sorted(kept_labels(store, state)))
     kind = type_to_arrow(state.layout.column_types[column])
+    held = state.descriptor.schema.stored_name(column)
     written: list[Segment] = []
     try:
         for group in groups:
             merged = merge_segments(
-                store, state.name, column, group, kind, kept_ids=np.unique(kept[kept >= 0])
+                store, state.name, held, group, kind, kept_ids=np.unique(kept[kept >= 0])
             )
             transaction.put(merged.segment.key, merged.data)
             written.append(merged.segment)
@@ -623,16 +632,20 @@ def _merge_groups(
 
 
 def _write_index_file(store: Store, transaction: Transaction, column: str) -> dict[str, str]:
-    """Write the index in the format of other tools, if complete; return its key, by column."""
+    """Write the index in the format of other tools, if complete; return its key.
+
+    The key is by the name of the column in data files, which those tools know.
+    """
     state = transaction.base
+    held = state.descriptor.schema.stored_name(column)
     ids, texts = file_ids(state.labels), text_type(state.descriptor)
-    if column in state.indices or texts is None or (ids < 0).any():
+    if held in state.indices or texts is None or (ids < 0).any():
         return {}
     try:
         data = index_file.encode(
             store,
-            column,
-            state.lists.postings.get(column, ()),
+            held,
+            _segments_of(state, column),
             state.layout.column_types[column],
             dict(zip(ids.tolist(), state.labels, strict=True)),
             texts,
@@ -643,6 +656,6 @@ def _write_index_file(store: Store, transaction: Transaction, column: str) -> di
     if data is None:
         return {}
     now = dt.datetime.now(dt.UTC)
-    key = put_index_file(store, state.name, column, data, now, digest=state.digest)
+    key = put_index_file(store, state.name, held, data, now, digest=state.digest)
     transaction.note(key)
-    return {column: key}
+    return {held: key}

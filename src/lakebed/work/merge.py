@@ -636,7 +636,7 @@ class _Merge:
         is_ignored = matcher.rules.not_matched == "ignore" or outcome.is_matched.all()
         # If the data lacks columns that new entities need, there are none: `run` has checked it.
         if is_ignored or self._lacked(matcher, transaction.base) is not None:
-            return Written.nothing(target.descriptor.stored_schema)
+            return Written.nothing(target.descriptor.file_schema)
         new_count = len(outcome.is_matched) - int(np.count_nonzero(outcome.is_matched))
         if isinstance(self._rows, StoredRows) and new_count > _FEW_ROWS:
             inserted = self._insert_by_tasks(matcher, outcome, target, names)

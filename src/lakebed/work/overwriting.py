@@ -161,7 +161,7 @@ def as_if_written(counts: Mapping[str, int], target: BatchTarget) -> Written:
         for path, row_count in sorted(counts.items())
         if row_count
     ]
-    return Written(facts=facts_table(facts, target.descriptor.stored_schema))
+    return Written(facts=facts_table(facts, target.descriptor.file_schema))
 
 
 def _row_counts(store: Store, base: State, labels: Sequence[str]) -> list[int | None]:

@@ -13,6 +13,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import check_partitioning, grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.model.layout import Folder
+from lakebed.model.renaming import named_as
 from lakebed.state import file_table, history
 from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list
@@ -115,7 +116,8 @@ def find_restoration(
     entries = history.read(store, base.lists.history)
     past = history.replay(entries, version)
     check_readable(base, entries, version)
-    older, _ = descriptor_from(past.descriptor, Folder.HISTORY.of(base.name))
+    then_described, _ = descriptor_from(past.descriptor, Folder.HISTORY.of(base.name))
+    older = named_as(then_described, base.descriptor.schema)
     grown = grown_dimensions(older, base.descriptor)
     promoted = {encode_level(name, OTHER) for name in grown}
     is_rerouted = _is_rerouted(older, base.descriptor, grown)

@@ -31,7 +31,7 @@ def open_writer(
     Raises:
         MissingDependencyError: The format needs a package that is not installed.
     """
-    stored, compression = descriptor.stored_schema, descriptor.compression
+    stored, compression = descriptor.file_schema, descriptor.compression
     match descriptor.format:
         case "avro":
             return AvroWriter(stored, compression, content)

@@ -204,7 +204,7 @@ def sift_all(
     counts = {location: became for part in parts for location, became in part.counts.items()}
     for location, became in counts.items():
         report_once(location, became)
-    empty = Written.nothing(job.target.descriptor.stored_schema)
+    empty = Written.nothing(job.target.descriptor.file_schema)
     return Sifted(
         written=joined([empty, *(part.written for part in parts)]),
         reject_keys=tuple(key for part in parts for key in part.reject_keys),

@@ -12,6 +12,7 @@ import msgspec
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.keys import schema_number_of
+from lakebed.model.renaming import check_shown_by_stored_name
 from lakebed.model.schema import (
     Decimal,
     Field,
@@ -104,6 +105,7 @@ def table_metadata(state: State) -> TableMetadata:
         InvalidInputError: Delta cannot express a field; the message names it.
     """
     shown_facts.check_format(state, "Delta")
+    check_shown_by_stored_name(state.descriptor.schema, "Delta")
     shown_facts.check_partition_types(state, "Delta")
     levels = state.layout.partition_types
     declared = state.descriptor.schema

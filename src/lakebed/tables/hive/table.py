@@ -11,6 +11,7 @@ from typing import Self
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.keys import BATCH_ID, NULL_VALUE
 from lakebed.model.publishing import Mode
+from lakebed.model.renaming import check_shown_by_stored_name
 from lakebed.model.schema import (
     Decimal,
     Field,
@@ -94,9 +95,9 @@ def columns_of(state: State, mode: Mode) -> Columns:
     Partition fields, including those of derived functions, become partition columns.
 
     Raises:
-        InvalidInputError: The dataset's files are of a format that Hive does not read, a field of
-            Avro would read as other values, or a partition field is of a type that does not read
-            back from text.
+        InvalidInputError: The dataset's files are of a format that Hive does not read, a field was
+            renamed, a field of Avro would read as other values, or a partition field is of a type
+            that does not read back from text.
         SchemaMismatchError: Two fields differ only in case.
     """
     name = state.name
@@ -105,6 +106,7 @@ def columns_of(state: State, mode: Mode) -> Columns:
             f"Dataset {name!r} cannot be published: its format is {state.descriptor.format!r}.",
             hint="Append its rows to a dataset of Parquet, and publish that one.",
         )
+    check_shown_by_stored_name(state.descriptor.schema, "Hive")
     key_types = (
         state.layout.partition_types if mode == "batches" else state.layout.partition_level_types
     )

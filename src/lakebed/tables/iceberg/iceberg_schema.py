@@ -104,6 +104,7 @@ def schema_of(
     shown: int,
     used: int,
     ids: Mapping[str, int] | None = None,
+    mapping: str | None = None,
 ) -> IcebergSchema:
     """Return the columns with ids: those of the data files, where these have ids.
 
@@ -118,8 +119,11 @@ def schema_of(
         shown: Number of the dataset's schema that the table last showed.
         used: The highest id that was ever assigned.
         ids: Ids in the data files, by path; None if the files of the dataset have none.
+        mapping: The mapping from names in data files to ids, as text of its property; None for one
+            by the names of columns.
     """
-    schema = _Columns(lineage, old, shown, used, ids).schema(fields)
+    columns = _Columns(lineage, old, shown, used, ids)
+    schema = columns.schema(fields, _held_names(mapping))
     return assign_fresh_schema_ids(schema) if old is None and ids is None else schema
 
 
@@ -145,20 +149,30 @@ def paths_of(schema: IcebergSchema) -> dict[str, int]:
     return ids
 
 
+def _held_names(mapping: str | None) -> dict[int, str]:
+    """Return the names that data files have for columns, by id."""
+    columns = [] if mapping is None else parse_mapping_from_json(mapping).root
+    return {one.field_id: one.names[0] for one in columns if one.field_id is not None and one.names}
+
+
 def name_mapping_of(
-    schema: IcebergSchema, dropped: Sequence[Field], old: str | None
+    schema: IcebergSchema, renamed: Mapping[str, str], dropped: Sequence[Field], old: str | None
 ) -> NameMapping:
-    """Return the mapping from column names to ids, for files that hold no ids.
+    """Return the mapping from names in data files to ids, for files that hold no ids.
 
     Readers look up every column of such a file here, even those that the table no longer has.
     Those have ids that no column of the table ever gets.
 
     Args:
         schema: Schema of the table.
-        dropped: Fields that older files may hold.
+        renamed: Names that data files have for renamed columns.
+        dropped: Columns that older files may hold, by their names there.
         old: The present mapping of the table, as text of its property.
     """
-    mapped = list(schema.name_mapping.root)
+    mapped = [
+        column.model_copy(update={"names": [renamed.get(name, name) for name in column.names]})
+        for column in schema.name_mapping.root
+    ]
     names = {name for column in mapped for name in column.names}
     taken = set(_ids(mapped))
     before = [] if old is None else parse_mapping_from_json(old).root
@@ -211,8 +225,17 @@ class _Columns:
         self._next = itertools.count(used + 1)
         self._ids = ids
 
-    def schema(self, fields: tuple[Field, ...]) -> IcebergSchema:
-        before = {} if self._old is None else {f.name: f for f in self._old.fields}
+    def schema(
+        self, fields: tuple[Field, ...], held: Mapping[int, str] | None = None
+    ) -> IcebergSchema:
+        """Return the columns with ids.
+
+        Args:
+            fields: Columns of the table.
+            held: Names that data files have for the present columns, by id.
+        """
+        names, old = held or {}, () if self._old is None else self._old.fields
+        before = {names.get(field.field_id, field.name): field for field in old}
         schema_id = 0 if self._old is None else self._old.schema_id + 1
         return IcebergSchema(*self._fields(fields, before, ""), schema_id=schema_id)
 
@@ -221,7 +244,7 @@ class _Columns:
     ) -> Iterator[iceberg.NestedField]:
         for field in fields:
             path = f"{parent}{field.name}"
-            old = before.get(field.name)
+            old = before.get(field.stored_name)
             addition = self._lineage.additions.get(path)
             if addition is not None and addition.since > self._shown:
                 old = None

@@ -67,6 +67,7 @@ def commit(
     schema: Schema,
     properties: dict[str, str],
     dropped: Sequence[Field],
+    renamed: Mapping[str, str],
     files: ShownFiles,
     locations: Sequence[str],
     removed: Mapping[str, PartitionKey],
@@ -85,7 +86,8 @@ def commit(
         table: The table; None if it does not exist.
         schema: The schema that the table needs.
         properties: The properties that the table needs.
-        dropped: Fields that older files may hold.
+        dropped: Columns that older files may hold, by their names there.
+        renamed: Names that data files have for renamed columns.
         files: Files to add.
         locations: Locations of these files, as the table names them.
         removed: Locations of files to remove, with their partition values.
@@ -108,7 +110,7 @@ def commit(
         table = home.create(schema, spec, properties, after)
         if table is None:
             return None
-        mapping = name_mapping_of(schema, dropped, None).model_dump_json()
+        mapping = name_mapping_of(schema, renamed, dropped, None).model_dump_json()
         properties, is_schema_new = properties | {NAME_MAPPING: mapping}, True
     metadata = table.metadata
     current = metadata.current_snapshot()

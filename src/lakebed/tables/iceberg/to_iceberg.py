@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -215,6 +215,11 @@ class _Plan:
     is_compared: bool = False
     is_whole: bool = False
 
+    @property
+    def renamed(self) -> Mapping[str, str]:
+        """The names that data files have for renamed columns."""
+        return self.state.descriptor.schema.renamed
+
 
 class _IcebergTarget:
     """The Iceberg table of one dataset."""
@@ -296,13 +301,21 @@ class _IcebergTarget:
         )
 
         levels = levels_of(state, hides_batch_id=self._hides_batch_id(state, table))
-        columns, number, used, old = columns_of(state, levels), 0, 0, None
+        columns, number, used = columns_of(state, levels), 0, 0
+        old, mapping = None, None
         if table is not None:
             number, old = _schema_number(table), table.metadata.schema()
             mapping = table.metadata.properties.get(NAME_MAPPING)
             used = max(table.metadata.last_column_id, highest_id(mapping))
-        ids = state.layout.field_ids
-        schema = schema_of(columns, state.lineage, old, shown=number, used=used, ids=ids)
+        schema = schema_of(
+            columns,
+            state.lineage,
+            old,
+            shown=number,
+            used=used,
+            ids=state.layout.field_ids,
+            mapping=mapping,
+        )
         plan = _Plan(state=state, table=table, schema=schema, levels=levels)
         if table is not None and table.metadata.snapshots:
             self._check_partitions(plan)
@@ -397,7 +410,8 @@ class _IcebergTarget:
         )
         mapping = None if table is None else table.metadata.properties.get(NAME_MAPPING)
         properties = self._properties(state)
-        properties[NAME_MAPPING] = name_mapping_of(plan.schema, dropped, mapping).model_dump_json()
+        names = name_mapping_of(plan.schema, plan.renamed, dropped, mapping)
+        properties[NAME_MAPPING] = names.model_dump_json()
         changes = []
         if table is not None:
             have = table.metadata.properties
@@ -565,6 +579,7 @@ class _IcebergTarget:
                 schema=plan.schema,
                 properties=plan.properties,
                 dropped=plan.dropped,
+                renamed=plan.renamed,
                 files=shown,
                 locations=[self._location(plan.state, label) for label in plan.added],
                 removed=plan.removed,

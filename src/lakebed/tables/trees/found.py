@@ -150,7 +150,7 @@ def adoption_of(
         descriptor=descriptor,
         batches=(*batches, *left),
         files=tuple(_found(file.info) for file in files),
-        facts=facts_table(facts, descriptor.stored_schema),
+        facts=facts_table(facts, descriptor.file_schema),
         batch_id=batch_id,
     )
 

@@ -218,7 +218,14 @@ def _count_rows(layout: Layout, file: TreeFile, data: pa.Buffer) -> int:
 
 def _batches(layout: Layout, data: pa.Buffer) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file under the current schema."""
-    stored = layout.descriptor.stored_schema
+    names = layout.descriptor.stored_schema.names
+    for batch in _stored_batches(layout, data):
+        yield batch.rename_columns(list(names))
+
+
+def _stored_batches(layout: Layout, data: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file under the names that data files have."""
+    stored = layout.descriptor.file_schema
     if layout.descriptor.format == "avro":
         yield from AvroReader().batches(pa.BufferReader(data), stored)
         return

@@ -77,7 +77,7 @@ def write_others(
     Cost:
         The data files, read and written once, and the new ones read once more.
     """
-    nothing = Written.nothing(base.descriptor.stored_schema)
+    nothing = Written.nothing(base.descriptor.file_schema)
     kept_by_run = _kept_by_run(known, labels, replaced)
     if not kept_by_run:
         return nothing
