@@ -157,6 +157,9 @@ CASES: Mapping[str, Case] = {
     "schema update": Case(
         "{lake}/flights --property owner=web", "Would change property owner=web", of_record
     ),
+    "schema rename": Case(
+        "{lake}/flights flight number", "Would change schema: flight renamed to number", of_record
+    ),
     "drop": Case("{lake}/flights", "Would delete", of_rows, real="--yes"),
     "rerun": Case(
         "{lake}/flights {rows} --run first",
@@ -423,6 +426,7 @@ REFUSALS = {
     "create": ("{lake}/flights --schema {schema}", "dataset-exists"),
     "update": ("{lake}/flights --set nothing=1 --where TRUE", "schema-mismatch"),
     "schema update": ("{lake}/flights --schema {schema}", "partition-spec"),
+    "schema rename": ("{lake}/flights carrier airline", "partition-spec"),
     "protection add": ("{lake}/flights --version 9 --reason audit", "version-not-found"),
     "protection remove": ("{lake}/flights --version 1", "version-not-found"),
     "index build": ("{lake}/flights nothing", "schema-mismatch"),

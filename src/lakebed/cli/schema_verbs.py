@@ -29,6 +29,7 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.avro import schema_to_avro
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import changes
+from lakebed.model.renaming import with_stored_names
 from lakebed.model.schema import MISSING, Schema, dotted_types
 from lakebed.repository import Repository
 
@@ -147,7 +148,7 @@ def update(
     before = dataset.descriptor
     commit = dataset.evolve(edit, base=base, dry_run=is_dry_run)
     if is_dry_run and commit.is_dry_run:
-        for text in _changes_in_words(before, edit(before)):
+        for text in _changes_in_words(before, with_stored_names(edit(before), before)):
             output.note(f"Would change {text}.")
     if commit.operation != "update":
         output.note(f"{dataset.uri} has this schema and these properties already.")
@@ -183,14 +184,19 @@ def _check_complete(old: Schema, new: Schema) -> None:
 @takes_dataset
 @click.argument("old")
 @click.argument("new")
-def rename(output: Output, *, repository: Repository, name: str, old: str, new: str) -> None:
+@dry_run_option("Only check, and show what would change.")
+def rename(
+    output: Output, *, repository: Repository, name: str, old: str, new: str, is_dry_run: bool
+) -> None:
     """Rename a field; no data file is rewritten.
 
     Data files keep the column under its first name. Partition functions and indices follow the new
     name, and older versions show the old one.
     """
     dataset = repository.open(name)
-    commit = dataset.evolve(lambda known: known.rename_field(old, new))
+    commit = dataset.evolve(lambda known: known.rename_field(old, new), dry_run=is_dry_run)
+    if is_dry_run and commit.is_dry_run:
+        output.note(f"Would change schema: {old} renamed to {new}.")
     if old == new:
         output.note(f"The field of {dataset.uri} has this name already.")
     show_commit(output, commit)

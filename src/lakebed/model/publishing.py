@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from lakebed.errors import InvalidInputError, InvalidNameError
-from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID
+
+if TYPE_CHECKING:
+    from lakebed.model.descriptor import DatasetDescriptor
 
 PREFIX = "publish."
 
