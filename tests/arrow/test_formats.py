@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.arrow.formats.avro_files import AvroReader, AvroWriter
-from lakebed.arrow.formats.known_formats import find_reader, open_writer
+from lakebed.arrow.formats.file_format import find_reader, open_writer
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,

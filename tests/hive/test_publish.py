@@ -551,7 +551,7 @@ def test_publisher_that_takes_longer_than_its_lease_changes_nothing_more(
 
     with monkeypatch.context() as slow:
         slow.setattr(published, "LEASE", published.LEASE_MARGIN)
-        with pytest.raises(StorageError, match="not brought into step by"):
+        with pytest.raises(StorageError, match="not brought up to date by"):
             days.publish("hive", spark, table=table)
 
     assert told(spark, table) == dict.fromkeys("ab", (3, 1))

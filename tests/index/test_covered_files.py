@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.index import segment as segment_module
-from lakebed.index.covered_files import BUCKETS, LiveIds, bucket_of, sums_of
-from lakebed.index.lookup import Lookup, lookup
+from lakebed.index.covered_files import BUCKETS, bucket_of, sums_of
+from lakebed.index.lookup import LiveIds, Lookup, lookup
 from lakebed.index.postings_writer import ColumnValues, encode_segment, merge_segments
 from lakebed.index.segment import SegmentWriter, file_ids_at, file_ids_of, open_segment
 from lakebed.model.arrow_types import type_to_arrow

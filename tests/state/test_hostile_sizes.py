@@ -21,9 +21,10 @@ from lakebed.archive import FileMetadata, open_bundle
 from lakebed.arrow.formats import submissions
 from lakebed.errors import CorruptMetadataError, FormatError
 from lakebed.index import segment as index_segment
-from lakebed.state import file_table, head, packed
+from lakebed.state import file_table, head
 from lakebed.state.head import HeadFormat
-from lakebed.state.packed import pack, unpack
+from lakebed.store import segments
+from lakebed.store.segments import pack, unpack
 
 MB = 2**20
 
@@ -89,7 +90,7 @@ def test_frame_that_says_more_than_its_bytes_can_hold_is_refused(decode) -> None
 def test_frame_that_does_not_say_is_unpacked_up_to_the_limit(
     decode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed, "MAX_DOCUMENT_BYTES", 8 * MB)
+    monkeypatch.setattr(segments, "MAX_DOCUMENT_BYTES", 8 * MB)
     monkeypatch.setattr(head, "MAX_HEAD_BYTES", 8 * MB)
 
     with at_most(40), pytest.raises(CorruptMetadataError, match="unpacks to more than 8388608"):

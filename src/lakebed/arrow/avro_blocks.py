@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lakebed.state.packed import decompress
+from lakebed.store.segments import decompress
 
 MAX_BLOCK_BYTES = 2**28  # unpacked; writers aim at less than a thousandth of that
 

@@ -7,7 +7,7 @@ import hashlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.arrow.formats.known_formats import find_reader
+from lakebed.arrow.formats.file_format import find_reader
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.layout import Layout

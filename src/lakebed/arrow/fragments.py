@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from lakebed.arrow.formats.known_formats import find_reader
+from lakebed.arrow.formats.file_format import find_reader
 from lakebed.arrow.intact import open_intact, translating
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import ObjectNotFoundError, ReadOnlyError

@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from lakebed.arrow.conform import Conformer
 from lakebed.arrow.constraint import ViewCheck
-from lakebed.arrow.formats.file_format import Content, FileWriter
-from lakebed.arrow.formats.known_formats import open_writer
+from lakebed.arrow.formats.file_format import Content, FileWriter, open_writer
 from lakebed.arrow.formats.submissions import with_document_fields
 from lakebed.arrow.partitioning import CapKeeper, PartitionNumbers
 from lakebed.arrow.waiting import SortedRows, SpilledRows, WaitingRows

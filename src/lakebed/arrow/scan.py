@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.arrow.formats.file_format import FileReader
-from lakebed.arrow.formats.known_formats import find_reader
+from lakebed.arrow.formats.file_format import FileReader, find_reader
 from lakebed.arrow.fragments import dataset_of, grouped, types_in
 from lakebed.arrow.intact import open_intact, translating, with_recorded
 from lakebed.arrow.older import OlderFiles

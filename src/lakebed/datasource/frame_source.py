@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lakebed.arrow.formats.known_formats import find_reader
+from lakebed.arrow.formats.file_format import find_reader
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import output_schema, scan
 from lakebed.datasource.addresses import Opened, open_to_read

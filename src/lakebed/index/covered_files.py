@@ -10,10 +10,6 @@ sums of some buckets differ, and only these buckets are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 
 BUCKETS = 256
@@ -63,49 +59,3 @@ def _mixed(ids: np.ndarray, seed: np.uint64) -> np.ndarray:
         mixed *= np.uint64(factor)
     mixed ^= mixed >> _LAST_STEP
     return mixed
-
-
-@dataclass(frozen=True)
-class LiveIds:
-    """The ids of the live files that a lookup is made for.
-
-    Attributes:
-        candidates: Ids of the files that may be dropped, ascending.
-        all_ids: Function that returns the ids of all live files, ascending. It is called only if
-            there are too many candidates to read the ids that a segment covers.
-    """
-
-    candidates: np.ndarray
-    all_ids: Callable[[], np.ndarray]
-
-    @cached_property
-    def sums(self) -> np.ndarray:
-        """The checksums of all live files."""
-        return sums_of(self.all_ids())
-
-    @cached_property
-    def buckets(self) -> np.ndarray:
-        """The buckets that have a candidate, ascending."""
-        return np.flatnonzero(counts_of(self.candidates))
-
-    def outside(self, buckets: np.ndarray) -> np.ndarray:
-        """Return the candidates that are not in some buckets, ascending."""
-        is_outside = np.ones(BUCKETS, dtype=bool)
-        is_outside[buckets] = False
-        chosen: np.ndarray = self.candidates[is_outside[bucket_of(self.candidates)]]
-        return chosen
-
-
-def unproven_buckets(parts: Iterable[np.ndarray], live: LiveIds) -> np.ndarray:
-    """Return the buckets of candidates in which the covered files may differ from the live ones.
-
-    Args:
-        parts: The checksums of the covered files of each segment.
-        live: The live files.
-    """
-    total = np.zeros((BUCKETS, len(_SEEDS)), dtype=np.uint64)
-    for part in parts:
-        total += part
-    differs = (total != live.sums).any(axis=1)
-    unproven: np.ndarray = live.buckets[differs[live.buckets]]
-    return unproven

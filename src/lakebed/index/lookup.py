@@ -6,8 +6,9 @@ number, negative zero is zero, and null matches no comparison.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.index.covered_files import BUCKETS, LiveIds, unproven_buckets
+from lakebed.index.covered_files import BUCKETS, bucket_of, counts_of, sums_of
 from lakebed.index.segment import Footer, file_ids_at, file_ids_in, open_segment, read_groups
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
@@ -40,6 +41,52 @@ _FEW_BUCKETS = 8
 OnDamage = Callable[[Segment, CorruptMetadataError], None]
 _A = TypeVar("_A")
 _B = TypeVar("_B")
+
+
+@dataclass(frozen=True)
+class LiveIds:
+    """The ids of the live files that a lookup is made for.
+
+    Attributes:
+        candidates: Ids of the files that may be dropped, ascending.
+        all_ids: Function that returns the ids of all live files, ascending. It is called only if
+            there are too many candidates to read the ids that a segment covers.
+    """
+
+    candidates: np.ndarray
+    all_ids: Callable[[], np.ndarray]
+
+    @cached_property
+    def sums(self) -> np.ndarray:
+        """The checksums of all live files."""
+        return sums_of(self.all_ids())
+
+    @cached_property
+    def buckets(self) -> np.ndarray:
+        """The buckets that have a candidate, ascending."""
+        return np.flatnonzero(counts_of(self.candidates))
+
+    def outside(self, buckets: np.ndarray) -> np.ndarray:
+        """Return the candidates that are not in some buckets, ascending."""
+        is_outside = np.ones(BUCKETS, dtype=bool)
+        is_outside[buckets] = False
+        chosen: np.ndarray = self.candidates[is_outside[bucket_of(self.candidates)]]
+        return chosen
+
+
+def unproven_buckets(parts: Iterable[np.ndarray], live: LiveIds) -> np.ndarray:
+    """Return the buckets of candidates in which the covered files may differ from the live ones.
+
+    Args:
+        parts: The checksums of the covered files of each segment.
+        live: The live files.
+    """
+    total = np.zeros((BUCKETS, 2), dtype=np.uint64)
+    for part in parts:
+        total += part
+    differs = (total != live.sums).any(axis=1)
+    unproven: np.ndarray = live.buckets[differs[live.buckets]]
+    return unproven
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.index.covered_files import LiveIds
 from lakebed.index.kartothek_file import IndexFile, read_index_file
-from lakebed.index.lookup import MAX_LOOKUP_BYTES, Lookup, lookup
+from lakebed.index.lookup import MAX_LOOKUP_BYTES, LiveIds, Lookup, lookup
 from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
 from lakebed.model.schema import Type
 from lakebed.state.state import State

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.index.covered_files import LiveIds
 from lakebed.index.kartothek_file import FILE_REQUESTS, IndexFile
+from lakebed.index.lookup import LiveIds
 from lakebed.index.segment import is_small
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import file_ids, schema_number_of, split_label

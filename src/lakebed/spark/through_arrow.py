@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.arrow.formats.known_formats import find_reader
+from lakebed.arrow.formats.file_format import find_reader
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import scan
 from lakebed.plan.plan import Scan

@@ -21,7 +21,7 @@ import zstandard
 
 from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
 from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX, Naming
-from lakebed.state.packed import decompress
+from lakebed.store.segments import decompress
 
 METADATA_VERSION = 4  # of the Kartothek specification
 MAX_HEAD_BYTES = 2**30  # decompressed; a head of a million files takes a fifth of that

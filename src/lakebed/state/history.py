@@ -14,9 +14,8 @@ from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.state.caught import Caught
-from lakebed.state.packed import pack, unpack
 from lakebed.store.base import Store, StoredObject
-from lakebed.store.segments import Segment, due_end, end_within, read_segment
+from lakebed.store.segments import Segment, due_end, end_within, pack, read_segment, unpack
 
 _LOSS = "The current version is not affected; older versions and the check for conflicts are."
 

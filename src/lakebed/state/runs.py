@@ -23,10 +23,9 @@ from lakebed.model.layout import Folder
 from lakebed.state import history
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
-from lakebed.state.packed import pack, unpack
 from lakebed.state.state import epoch_of, newest_epochs
 from lakebed.store.base import Store, StoredObject
-from lakebed.store.segments import Segment, read_segment
+from lakebed.store.segments import Segment, pack, read_segment, unpack
 
 SUFFIX = ".json.zst"
 MERGE = "merge"

@@ -16,9 +16,8 @@ import msgspec
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.state.history import Entry
-from lakebed.state.packed import pack, unpack
 from lakebed.store.base import Store, StoredObject
-from lakebed.store.segments import Segment, read_segment
+from lakebed.store.segments import Segment, pack, read_segment, unpack
 
 SUFFIX = ".json.zst"
 _LOSS = "Data files are not affected; only the record of the origin of their rows is."

@@ -11,9 +11,9 @@ import datetime as dt
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
@@ -26,7 +26,6 @@ from lakebed.model.lineage import Lineage
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists
-from lakebed.state.live import Listed, Live
 from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
 
@@ -261,6 +260,66 @@ def _merged_streams(state: State, change: Change) -> tuple[QueryProgress, ...]:
 
 def _merged_move(state: State, change: Change) -> HeadFormat | None:
     return None if change.moves_to is state.head_format else change.moves_to
+
+
+class Live(Protocol):
+    """The live files of a state."""
+
+    @property
+    def count(self) -> int:
+        """Number of the files."""
+
+    def pieces(self) -> Iterator[Sequence[str]]:
+        """Yield the labels of all files piece by piece, in the order of the state."""
+
+    def of(self, partitions: Collection[str]) -> tuple[str, ...]:
+        """Return the labels of the files in some partitions, in the order of the state."""
+
+    def holding(self, labels: Collection[str]) -> frozenset[str]:
+        """Return those of some labels whose files are live."""
+
+    def removed_by(self, scope: Scope) -> tuple[str, ...]:
+        """Return the labels of the files that a commit of a scope removes, in the order of the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The live files of a state that lists them all.
+
+    Attributes:
+        labels: Labels of the files.
+
+    >>> live = Listed(("p=a/batch_id=1/x", "p=b/batch_id=1/y"))
+    >>> live.count, live.of({"p=b"}), live.holding(["p=a/batch_id=1/x", "p=c/batch_id=1/z"])
+    (2, ('p=b/batch_id=1/y',), frozenset({'p=a/batch_id=1/x'}))
+    """
+
+    labels: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of the files."""
+        return len(self.labels)
+
+    def pieces(self) -> Iterator[Sequence[str]]:
+        """Yield the labels of all files, in one piece."""
+        if self.labels:
+            yield self.labels
+
+    def of(self, partitions: Collection[str]) -> tuple[str, ...]:
+        """Return the labels of the files in some partitions."""
+        return tuple(label for label in self.labels if partition_of_label(label) in partitions)
+
+    def holding(self, labels: Collection[str]) -> frozenset[str]:
+        """Return those of some labels whose files are live."""
+        wanted = labels if isinstance(labels, frozenset) else frozenset(labels)
+        return frozenset(filter(wanted.__contains__, self.labels)) if wanted else wanted
+
+    def removed_by(self, scope: Scope) -> tuple[str, ...]:
+        """Return the labels of the files that a commit of a scope removes."""
+        # An append need not iterate over a million files.
+        is_append = isinstance(scope, Nothing)
+        return () if is_append else tuple(filter(scope.removes, self.labels))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

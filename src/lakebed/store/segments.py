@@ -4,6 +4,9 @@ The file table, the history and the postings of a column are such lists. A commi
 segment and names it in the head; when a level of the list is full, the commit merges it into one
 segment of the next. So beyond the lowest level every entry is rewritten a logarithmic number of
 times, and the list stays short.
+
+Segments of JSON, and heads, are one zstd frame. A frame declares the size of its content, and the
+declaration may be wrong. So all frames are unpacked by `decompress`, which limits the size.
 """
 
 from __future__ import annotations
@@ -14,7 +17,10 @@ import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
+
+import msgspec
+import zstandard
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
 from lakebed.model.keys import check_under
@@ -24,10 +30,15 @@ from lakebed.store.base import Store, StoredObject, is_listed
 _log = logging.getLogger(__name__)
 
 _WEIGHT = re.compile(r"[0-9]{1,18}")
+MAX_DOCUMENT_BYTES = 2**30  # unpacked; a list of a million files has a quarter of that
+_PIECE_BYTES = 4 * 2**20
+_MAX_RATIO = 2**15  # a block of zstd takes at least four bytes, and holds at most 128 KiB
 FANOUT = 8  # number of segments of a level that merge into one of the next
 # A segment of fewer entries than this is of the lowest level, even if it is the result of a merge:
 # rewriting so few costs less than the requests that more levels would cost each reader.
 SMALL = 512
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +187,73 @@ def compact(
         _log.warning("segments stay unmerged folder=%s: %s", folder, exc)
         return tuple(segments)
     return (*segments[: -len(tail)], merged.segment)
+
+
+def pack(document: object, *, level: int = 3) -> bytes:
+    """Return the bytes of a document.
+
+    Args:
+        document: The value that JSON represents.
+        level: Level of zstd. Level 1 is best for labels: half of each is unpredictable digits, in
+            which higher levels search in vain.
+    """
+    compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
+    return compressor.compress(msgspec.json.encode(document))
+
+
+def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:
+    """Read a document.
+
+    Args:
+        data: The stored bytes.
+        kind: Type of the document.
+        what: Name of the object, for the error.
+        hint: Consequence of its loss, for the error.
+
+    Raises:
+        CorruptMetadataError: The document is truncated, too large or malformed.
+    """
+    try:
+        return msgspec.json.decode(decompress(data, MAX_DOCUMENT_BYTES), type=kind)
+    except (
+        zstandard.ZstdError,
+        msgspec.MsgspecError,
+        MemoryError,
+        UnicodeDecodeError,
+        RecursionError,
+    ) as exc:
+        raise CorruptMetadataError(f"{what} cannot be read: {exc}.", hint=hint) from exc
+
+
+def decompress(data: bytes, max_bytes: int) -> bytes:
+    """Return the content of a frame.
+
+    Raises `zstandard.ZstdError` for data that is not a frame or is truncated, and for a frame with
+    more than `max_bytes` of content, before that much has been unpacked.
+
+    Args:
+        data: The frame.
+        max_bytes: Upper limit of the size of the content.
+
+    Cost:
+        Memory for the content, but never more than a frame of that size could hold.
+    """
+    declared = zstandard.get_frame_parameters(data).content_size
+    if declared != zstandard.CONTENTSIZE_UNKNOWN:
+        if declared > max_bytes:
+            raise _too_large(max_bytes)
+        if declared > len(data) * _MAX_RATIO:
+            message = f"it declares {declared} bytes, which {len(data)} bytes cannot hold"
+            raise zstandard.ZstdError(message)
+        return zstandard.ZstdDecompressor().decompress(data)
+    content = bytearray()
+    with zstandard.ZstdDecompressor().stream_reader(data) as reader:
+        while piece := reader.read(_PIECE_BYTES):
+            content += piece
+            if len(content) > max_bytes:
+                raise _too_large(max_bytes)
+    return bytes(content)
+
+
+def _too_large(max_bytes: int) -> zstandard.ZstdError:
+    return zstandard.ZstdError(f"it unpacks to more than {max_bytes} bytes")

@@ -103,7 +103,7 @@ class _Publisher:
     has_gathered: bool = False
 
     def publish_to(self, targets: Iterable[PublicationTarget]) -> tuple[NotPublished, ...]:
-        """Publish to tables; return those that could not be brought into step."""
+        """Publish to tables; return those that could not be brought up to date."""
         failures = []
         for target in targets:
             try:

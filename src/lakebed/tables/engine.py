@@ -222,5 +222,5 @@ def check_deadline(note: Note, table: str) -> None:
     """
     if note.deadline is not None and dt.datetime.now(dt.UTC) >= note.deadline:
         raise StorageError(
-            f"Table {table!r} was not brought into step in time.", hint="Publish again."
+            f"Table {table!r} was not brought up to date in time.", hint="Publish again."
         )

@@ -62,7 +62,7 @@ class Publication:
 
     @property
     def is_in_step(self) -> bool:
-        """True if the table is right now, because it was or because it was brought into step."""
+        """True if the table is right now, because it was or because it was brought up to date."""
         return self.was_in_step or self.is_applied
 
     @property

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.model.arrow_types import schema_to_arrow
+from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar, is_nan
 from lakebed.state.facts import ColumnFacts
@@ -254,3 +256,52 @@ class FileReader(Protocol):
         Raises:
             CorruptMetadataError: The file is damaged.
         """
+
+
+def open_writer(
+    descriptor: DatasetDescriptor,
+    content: Content | None = None,
+    schema: pa.Schema | None = None,
+    constants: Mapping[str, pa.Scalar] | None = None,
+) -> FileWriter:
+    """Begin a data file of a dataset.
+
+    Args:
+        descriptor: Descriptor of the dataset.
+        content: Takes the bytes; None for memory.
+        schema: Schema of a Parquet file, if it is more than that of the rows.
+        constants: Values of the columns that only the file has, the same in all its rows.
+
+    Raises:
+        MissingDependencyError: The format needs a package that is not installed.
+    """
+    stored, compression = descriptor.file_schema, descriptor.compression
+    match descriptor.format:
+        case "avro":
+            from lakebed.arrow.formats.avro_files import AvroWriter
+
+            return AvroWriter(stored, compression, content)
+        case "submissions":
+            from lakebed.arrow.formats.submissions import SubmissionsWriter
+
+            return SubmissionsWriter(stored, compression, content)
+        case _:
+            from lakebed.arrow.formats.parquet import ParquetWriter
+
+            held = schema_to_arrow(stored) if schema is None else schema
+            return ParquetWriter(held, compression, content, constants)
+
+
+def find_reader(format: str) -> FileReader | None:  # noqa: A002 - the word of the descriptor
+    """Return the reader of a format; None for Parquet, which Arrow's dataset scan reads."""
+    match format:
+        case "avro":
+            from lakebed.arrow.formats.avro_files import AvroReader
+
+            return AvroReader()
+        case "submissions":
+            from lakebed.arrow.formats.submissions import SubmissionsReader
+
+            return SubmissionsReader()
+        case _:
+            return None

@@ -90,7 +90,7 @@ class Metastore:
 
         if self.deadline is not None and dt.datetime.now(dt.UTC) >= self.deadline:
             raise StorageError(
-                f"Table {str(self._table)!r} was not brought into step by "
+                f"Table {str(self._table)!r} was not brought up to date by "
                 f"{self.deadline.isoformat(timespec='seconds')}.",
                 hint="Changes made so far stay; publish again to go on.",
                 retryable=True,

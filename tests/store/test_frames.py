@@ -3,7 +3,7 @@
 import pytest
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.state.packed import pack, unpack
+from lakebed.store.segments import pack, unpack
 
 
 def test_a_document_with_a_flipped_bit_is_refused_or_the_same() -> None:
