@@ -1,5 +1,6 @@
 """Ids of columns: those that Iceberg gives a new table, and the same for as long as a column lives."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import check_update
 from lakebed.model.field_ids import FieldIds
 from lakebed.model.lineage import Lineage
-from lakebed.model.schema import Field
+from lakebed.model.renaming import with_stored_names
+from lakebed.model.schema import Field, Schema
 from lakebed.tables.iceberg.iceberg_schema import paths_of, schema_of
 
 LONG, INT, TEXT = pa.int64(), pa.int32(), pa.string()
@@ -132,3 +134,58 @@ def test_no_two_columns_ever_share_an_id(descriptors: list[DatasetDescriptor]) -
             assert path not in before.by_path or before.by_path[path] <= number
         held = with_field_ids(schema_to_arrow(now.schema), ids.by_path)
         assert field_ids_in(held) == {p: n for p, n in ids.by_path.items() if p != "batch_id"}
+
+
+NESTED = {
+    "r": pa.struct([("x", LONG), ("y", TEXT)]),
+    "l": pa.list_(pa.struct([("x", LONG)])),
+    "m": pa.map_(TEXT, LONG),
+}
+
+
+def test_a_renamed_field_and_its_parts_keep_their_ids() -> None:
+    first = described(**NESTED)
+    renamed = first
+    for old, new in (("r", "t"), ("l", "r"), ("t", "l"), ("m", "counts")):
+        renamed = renamed.rename_field(old, new)
+    before, after = ids_after(first), ids_after(first, renamed)
+
+    assert {path: after[path] for path in ("l", "l.x", "l.y", "r", "r[]", "r[].x")} == {
+        "l": before["r"],
+        "l.x": before["r.x"],
+        "l.y": before["r.y"],
+        "r": before["l"],
+        "r[]": before["l[]"],
+        "r[].x": before["l[].x"],
+    }
+    assert [after[f"counts{part}"] for part in ("", "{key}", "{}")] == [
+        before[f"m{part}"] for part in ("", "{key}", "{}")
+    ]
+    assert sorted(after.values()) == sorted(before.values())
+    # The second rename finds stored ids, and the first one those that are derived.
+    assert ids_after(first, renamed, renamed.rename_field("l", "last"))["last.y"] == before["r.y"]
+
+
+def test_a_name_that_was_renamed_away_gets_a_new_id() -> None:
+    first = described(a=LONG, b=LONG)
+    renamed = first.rename_field("a", "c")
+    wanted = DatasetDescriptor(
+        schema=pa.schema([("id", LONG), ("c", LONG), ("b", LONG), ("a", LONG)])
+    )
+    again = with_stored_names(wanted, renamed)
+
+    assert ids_after(first, renamed, again) == {"id": 1, "c": 2, "b": 3, "batch_id": 4, "a": 5}
+
+
+def test_a_field_that_takes_the_name_of_a_removed_one_keeps_its_own_id() -> None:
+    first = described(a=pa.struct([("x", LONG)]), b=pa.struct([("y", LONG)]))
+    fields = [replace(first.schema.get("b"), name="a", stored_as="b"), first.schema.get("id")]
+    taken = with_stored_names(replace(first, schema=Schema(fields=tuple(fields))), first)
+    before = ids_after(first)
+
+    assert ids_after(first, taken) == {
+        "id": before["id"],
+        "a": before["b"],
+        "a.y": before["b.y"],
+        "batch_id": before["batch_id"],
+    }

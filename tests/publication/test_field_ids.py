@@ -292,6 +292,10 @@ def test_an_adopted_iceberg_table_keeps_its_ids(lake, tmp_path):
     dataset.publish("iceberg")
     assert_shows(ICEBERG, dataset)
     assert_ids_are_those_of_the_table(dataset)
+    rename(dataset, [("more", "other"), ("n", "more"), ("other", "n")])
+    dataset.append([{"more": 5, "n": 6}])
+    dataset.publish("iceberg")
+    assert_shows(ICEBERG, dataset)
 
 
 @pytest.mark.parametrize(
@@ -365,3 +369,98 @@ class TestHiddenBatchId:
     def test_another_value_is_refused(self, lake):
         with pytest.raises(InvalidInputError, match="hide_batch_id' is 'yes'"):
             create(lake, {**PUBLISHED, "publish.iceberg.hide_batch_id": "yes"})
+
+
+RENAMED = [("t", "u"), ("n", "t"), ("u", "n"), ("r", "place")]
+PLAIN = pa.schema(
+    [
+        ("p", pa.string()),
+        ("n", pa.int64()),
+        ("t", pa.int64()),
+        ("r", pa.struct([("n", pa.int64()), ("l", pa.list_(pa.int64()))])),
+    ]
+)
+
+
+def rename(dataset, pairs=RENAMED):
+    def edit(old):
+        for name, new in pairs:
+            old = old.rename_field(name, new)
+        return old
+
+    dataset.evolve(edit)
+
+
+@pytest.mark.parametrize("properties", [{}, PUBLISHED], ids=["plain", "published"])
+@pytest.mark.parametrize("is_published_before", [True, False])
+def test_renamed_fields_keep_their_ids_in_files_before_and_after(
+    lake, properties, *, is_published_before
+):
+    dataset = create(lake, properties, schema=PLAIN, partition_by="p")
+    dataset.append([{"p": "a", "n": 1, "t": 10, "r": {"n": 100, "l": [1]}}])
+    if is_published_before:
+        dataset.publish("iceberg")
+    first = {path: field_ids_in(pq.read_schema(path)) for path in files(dataset)}
+    rename(dataset)
+    dataset.append([{"p": "a", "t": 2, "n": 20, "place": {"n": 200, "l": [2]}}])
+    update(dataset, add={"r": pa.int64()})
+    dataset.append([{"p": "b", "t": 3, "n": 30, "place": None, "r": 7}])
+    dataset.publish("iceberg")
+
+    # A column has one name and one id in all files, and the table has the new name for this id.
+    shown = paths_of(table(dataset).schema())
+    (known,) = first.values()
+    assert (shown["t"], shown["n"], shown["place"]) == (known["n"], known["t"], known["r"])
+    assert shown["place.l[]"] == known["r.l[]"]
+    assert shown["r"] > max(known.values())
+    for path in files(dataset):
+        ids = field_ids_in(pq.read_schema(path))
+        assert {name: ids[name] for name in known if name in ids} == known
+        assert ids.get("r_2", shown["r"]) == shown["r"]
+    assert sum("r_2" in pq.read_schema(path).names for path in files(dataset)) == 1
+
+    rows = {
+        (row["t"], row["n"], row["place"] and row["place"]["n"], row["r"])
+        for row in table(dataset).scan().to_arrow().to_pylist()
+    }
+    assert rows == {(1, 10, 100, None), (2, 20, 200, None), (3, 30, None, 7)}
+    for condition, found in (
+        ("t = 2", [20]),
+        ("n = 10", [10]),
+        ("place.n > 100", [20]),
+        ("r = 7", [30]),
+    ):
+        scan = table(dataset).scan(row_filter=condition, selected_fields=("n",))
+        assert scan.to_arrow()["n"].to_pylist() == found
+    assert_shows(ICEBERG, dataset)
+    assert not dataset.check().findings
+
+
+def test_rewritten_files_of_renamed_fields_have_the_same_ids(lake):
+    dataset = create(lake, PUBLISHED, schema=PLAIN, partition_by="p")
+    for number in range(3):
+        dataset.append([{"p": "a", "n": number, "t": 10 * number, "r": None}])
+    rename(dataset)
+    first = field_ids_in(pq.read_schema(files(dataset)[0]))
+    dataset.where("t = 1").delete()
+    dataset.where("t = 2").update_rows({"n": 5})
+    dataset.compact(gather=True)
+
+    assert len(files(dataset)) > 3
+    assert all(field_ids_in(pq.read_schema(path)) == first for path in files(dataset))
+    rows = table(dataset).scan().to_arrow().to_pylist()
+    assert sorted((row["t"], row["n"]) for row in rows) == [(0, 0), (2, 5)]
+    assert_shows(ICEBERG, dataset)
+
+
+def test_a_table_of_an_earlier_release_goes_on_after_a_rename(lake, monkeypatch):
+    with monkeypatch.context() as patch:
+        old_release(patch)
+        dataset = create(lake, schema=PLAIN, partition_by="p")
+        dataset.append([{"p": "a", "n": 1, "t": 10, "r": None}])
+        dataset.publish("iceberg")
+    rename(dataset)
+    dataset.append([{"p": "a", "t": 2, "n": 20, "place": {"n": 200, "l": [2]}}])
+    dataset.publish("iceberg")
+
+    assert_shows(ICEBERG, dataset)

@@ -39,8 +39,8 @@ def check_compatible(
         labels: Labels of the files.
         reader: Name of the table format, for errors.
         widens: Returns whether readers widen one type to another.
-        ids: Ids of the table's columns by path, if readers find columns of files by ids; see
-            `lakebed.model.field_ids.FieldIds`.
+        ids: Ids of the table's columns by their paths in files, if readers find columns of files by
+            ids; see `lakebed.model.field_ids.FieldIds`.
 
     Raises:
         InvalidInputError: A file would read differently; the message names the field.

@@ -127,15 +127,22 @@ def schema_of(
     return assign_fresh_schema_ids(schema) if old is None and ids is None else schema
 
 
-def paths_of(schema: IcebergSchema) -> dict[str, int]:
-    """Return the ids of a table's columns by path, as of `lakebed.model.field_ids.FieldIds`."""
+def paths_of(schema: IcebergSchema, renamed: Mapping[str, str] | None = None) -> dict[str, int]:
+    """Return the ids of a table's columns by path, as of `lakebed.model.field_ids.FieldIds`.
+
+    Args:
+        schema: Schema of the table.
+        renamed: Names that data files have for renamed columns, to return the paths in files.
+    """
     ids: dict[str, int] = {}
+    names = renamed or {}
 
     def collect(kind: iceberg.IcebergType, path: str) -> None:
         match kind:
             case iceberg.StructType(fields=fields):
                 for member in fields:
-                    here = f"{path}.{member.name}" if path else member.name
+                    own = names.get(member.name, member.name)
+                    here = f"{path}.{member.name}" if path else own
                     ids[here] = member.field_id
                     collect(member.field_type, here)
             case iceberg.ListType(element_id=element, element_type=inner):

@@ -470,7 +470,8 @@ class _IcebergTarget:
         metadata = plan.table.metadata
         if plan.state.layout.field_ids is None or FIELD_IDS in metadata.properties:
             return
-        wanted = paths_of(plan.schema)
+        # Before there were ids in files, tables had the names of columns in files, too.
+        wanted = paths_of(plan.schema, plan.renamed)
         paths = {number: path for path, number in wanted.items()}
         present = paths_of(metadata.schema())
         differs = any(wanted.get(path, number) != number for path, number in present.items())
@@ -525,7 +526,7 @@ class _IcebergTarget:
                 old,
                 reader="Iceberg",
                 widens=widens,
-                ids=paths_of(plan.schema),
+                ids=paths_of(plan.schema, plan.renamed),
             )
 
     def _properties(self, state: State) -> dict[str, str]:
