@@ -426,7 +426,7 @@ REFUSALS = {
     "create": ("{lake}/flights --schema {schema}", "dataset-exists"),
     "update": ("{lake}/flights --set nothing=1 --where TRUE", "schema-mismatch"),
     "schema update": ("{lake}/flights --schema {schema}", "partition-spec"),
-    "schema rename": ("{lake}/flights carrier airline", "partition-spec"),
+    "schema rename": ("{lake}/flights nothing number", "schema-mismatch"),
     "protection add": ("{lake}/flights --version 9 --reason audit", "version-not-found"),
     "protection remove": ("{lake}/flights --version 1", "version-not-found"),
     "index build": ("{lake}/flights nothing", "schema-mismatch"),
