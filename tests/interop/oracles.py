@@ -47,7 +47,8 @@ TRIALS = (
             "interop/test_plateau_handover.py",
             "interop/test_plateau_and_tables.py",
         ),
-        differs="a field that was dropped and added again shows its old values there",
+        differs="a field that was dropped and added again shows its old values there; a renamed field "
+        "has its first name",
     ),
     Trial(
         oracle=PLATEAU,
