@@ -260,15 +260,17 @@ def test_avro_is_published_and_read_by_hives_own_reader(hive, lake):
 
 
 def test_a_hive_table_of_avro_is_adopted(hive, lake):
-    home = f"{lake.uri}/old"
+    home = f"{lake.uri}/old_avro"
     hive.sql(
-        "CREATE TABLE lake.old (n bigint, name string, day date, price decimal(9,2)) "
+        "CREATE TABLE lake.old_avro (n bigint, name string, day date, price decimal(9,2)) "
         f"PARTITIONED BY (p string) STORED AS AVRO LOCATION '{home}'"
     )
-    hive.sql("INSERT INTO lake.old PARTITION (p='x/y') VALUES (1, 'ä', DATE'2013-01-01', 1.5)")
-    hive.sql("INSERT INTO lake.old PARTITION (p='b') VALUES (2, NULL, NULL, NULL)")
+    hive.sql("INSERT INTO lake.old_avro PARTITION (p='x/y') VALUES (1, 'ä', DATE'2013-01-01', 1.5)")
+    hive.sql("INSERT INTO lake.old_avro PARTITION (p='b') VALUES (2, NULL, NULL, NULL)")
 
-    done = hive("adopt", lake=lake.uri.removeprefix("file://"), name="old", table="lake.old")
+    done = hive(
+        "adopt", lake=lake.uri.removeprefix("file://"), name="old_avro", table="lake.old_avro"
+    )
 
     assert done["rows"] == 2
     assert done["schema"] == [
@@ -278,7 +280,7 @@ def test_a_hive_table_of_avro_is_adopted(hive, lake):
         "price: decimal(9, 2)",
         "p: string",
     ]
-    dataset = lake.open("old")
+    dataset = lake.open("old_avro")
     assert dataset.descriptor.format == "avro"
     dataset.append([{"n": 3, "p": "c"}])
     rows = sorted(dataset.arrow().to_pylist(), key=lambda row: row["n"])

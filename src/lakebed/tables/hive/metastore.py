@@ -156,12 +156,22 @@ class Metastore:
         )
 
     def create(self, columns: Columns, location: str, properties: Mapping[str, str]) -> None:
-        """Create the table, and its database if it is missing."""
+        """Create the table, and its database if it is missing.
+
+        Raises:
+            InvalidInputError: It is a table of avro, and the session has no Hive support.
+        """
+        is_avro = columns.format == "avro"
+        if is_avro and self._spark.conf.get("spark.sql.catalogImplementation") != "hive":
+            raise InvalidInputError(
+                f"Table {str(self._table)!r} of avro needs Hive's reader, which this session lacks.",
+                hint="Build the session with enableHiveSupport(), or name the metastore by its "
+                "address or directory.",
+            )
         if not self.call(
             "databaseExists", lambda: self._spark.catalog.databaseExists(self._table.database)
         ):
             self._sql(f"CREATE DATABASE IF NOT EXISTS `{self._table.database}`")
-        is_avro = columns.format == "avro"
         # Spark's reader of Avro is another package. Hive's own reader is there, and its tables
         # declare the types of the keys beside them.
         listed = ", ".join(map(_ddl, columns.data if is_avro else (*columns.data, *columns.keys)))
