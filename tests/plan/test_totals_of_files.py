@@ -63,10 +63,10 @@ def test_totals_are_those_of_the_files_and_counts_those_of_the_rows(
         lose_facts(store_of(dataset))
 
     types = read_head(store_of(dataset), "d").state.layout.partition_level_types
-    assert list(dataset.partitions()) == list(partitions_of(dataset.files(), types))
+    assert list(dataset.inspect.partitions()) == list(partitions_of(dataset.files(), types))
     for condition in CONDITIONS:
         view = dataset.where(condition)
-        assert view.count() == sum(1 for _ in view.reader())
+        assert view.count() == sum(1 for _ in view.kite.reader())
 
 
 def test_a_file_of_unknown_rows_makes_the_total_of_its_partition_unknown() -> None:
@@ -75,7 +75,7 @@ def test_a_file_of_unknown_rows_makes_the_total_of_its_partition_unknown() -> No
     dataset.append([{"p": "a", "v": 2}, {"p": "b", "v": 3}])
     lose_facts(store_of(dataset))
 
-    totals = {one.path: (one.file_count, one.row_count) for one in dataset.partitions()}
+    totals = {one.path: (one.file_count, one.row_count) for one in dataset.inspect.partitions()}
 
     assert totals == {"p=a": (2, None), "p=b": (1, 1)}
     assert dataset.count() == 3
@@ -89,7 +89,7 @@ def test_no_file_becomes_an_object_if_all_rows_are_known() -> None:
     with mock.patch.object(search, "DataFile", side_effect=AssertionError("an object a file")):
         assert dataset.count() == 8
         assert dataset.where("p = 'a'").count() == 4
-        assert [one.row_count for one in dataset.partitions()] == [4, 4]
+        assert [one.row_count for one in dataset.inspect.partitions()] == [4, 4]
 
 
 def test_only_files_that_must_be_opened_become_objects() -> None:
@@ -113,7 +113,7 @@ def test_rows_of_an_older_schema_are_counted() -> None:
     dataset = make(by.identity("p"))
     dataset.append([{"p": "a", "v": 1}])
     wider = SCHEMA.append(pa.field("w", pa.int64()))
-    dataset.update(lambda old: dataclasses.replace(old, schema=wider))
+    dataset.evolve(lambda old: dataclasses.replace(old, schema=wider))
     dataset.append([{"p": "a", "v": 2, "w": 1}, {"p": "b", "v": 2, "w": None}])
 
     assert dataset.count() == 3
@@ -131,7 +131,7 @@ def test_a_directory_that_does_not_fit_is_refused_by_name(labels: list[str]) -> 
     store_of(dataset).put(HEAD, json.dumps(document).encode())
 
     with pytest.raises(CorruptMetadataError, match=labels[-1].rpartition("/")[0]):
-        lakebed.Repository(store_of(dataset)).open("d").partitions()
+        lakebed.Repository(store_of(dataset)).open("d").inspect.partitions()
 
 
 def test_totals_of_partitions_do_not_depend_on_the_order_of_the_labels() -> None:

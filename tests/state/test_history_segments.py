@@ -80,7 +80,7 @@ def contents_of(dataset: lakebed.Dataset) -> Any:
     versions = (dataset.at(version=entry.version) for entry in entries)
     return (
         [(entry.version, entry.commit_id, entry.operation) for entry in entries],
-        [sorted(row["v"] for row in version.reader()) for version in versions],
+        [sorted(row["v"] for row in version.kite.reader()) for version in versions],
     )
 
 
