@@ -20,6 +20,8 @@ ELSEWHERE = {
     "web": "paths of the pages",
     "testing": "keys of a store under test",
     "work/__init__.py": "names of modules",
+    "groups/index_group.py": "the name of a group of calls",
+    "common/former_names.py": "names of calls",
     "model/uri.py": "an example of an address, in a hint",
     "store/base.py": "an example of a key, in a hint",
 }

@@ -942,7 +942,7 @@ def test_target_that_fails_keeps_no_other_from_being_published_to(lake, caplog, 
     properties = {"publish.delta": "true", "publish.iceberg": "true"}
     auto = lake.create("auto", lakebed.DatasetDescriptor(schema=SCHEMA, properties=properties))
 
-    def burn(*_):
+    def burn(*_, **__):
         raise ArithmeticError("it burns")
 
     monkeypatch.setattr(to_delta, "publish", burn)

@@ -209,7 +209,7 @@ def test_interrupt_in_the_middle_of_a_race_leaves_nothing(
     service, url = forgetful_s3
     given = {**s3_options, "endpoint": url}
     process = subprocess.Popen(
-        [sys.executable, "-m", "lakebed", "doctor", "--store", place, "--rounds", "10000"],
+        [sys.executable, "-m", "lakebed", "doctor", place, "--races", "--rounds", "10000"],
         env={
             **os.environ,
             "PYTHONPATH": str(SOURCE),
@@ -244,7 +244,7 @@ class TestCommand:
     @staticmethod
     def rows(place: str, options: dict[str, str]) -> tuple[int, dict[str, dict[str, str]]]:
         given = [f"--storage-option={name}={value}" for name, value in options.items()]
-        line = ["doctor", "--store", place, "--rounds", "2", *given, "-o", "json"]
+        line = ["doctor", place, "--races", "--rounds", "2", *given, "-o", "json"]
         result = click.testing.CliRunner().invoke(main, line)
         return result.exit_code, {row["name"]: row for row in json.loads(result.stdout)}
 
@@ -341,7 +341,7 @@ def test_store_that_does_not_answer_is_not_told_to_be_fine() -> None:
             "max_retries": "0",
         }
         given = [f"--storage-option={name}={value}" for name, value in options.items()]
-        line = ["doctor", "--store", "s3://lake/pre", *given, "-o", "json"]
+        line = ["doctor", "s3://lake/pre", "--races", *given, "-o", "json"]
         result = click.testing.CliRunner().invoke(main, line)
 
     rows = {row["name"]: row for row in json.loads(result.stdout)}
