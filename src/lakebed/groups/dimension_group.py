@@ -87,7 +87,7 @@ class DimensionGroup(DatasetGroup):
             with reporting_provider_errors(
                 self._dataset.name,
                 f"promoted in version {report.commit.version}",
-                "Call update(lambda old: old) to save it to the provider again.",
+                "Call evolve(lambda old: old) to save it to the provider again.",
             ):
                 self._dataset._source.metadata.save(self._dataset.name, promoted)
         return report

@@ -1,1 +1,1 @@
-"""File formats: how one data file is written and read. `registry` finds them by name."""
+"""File formats: how one data file is written and read. `file_format` finds them by name."""
