@@ -524,7 +524,7 @@ def test_several_publishers_at_once_all_end_well(spark, way, lake, days, table):
         """Publish three times at once, each with a dataset of its own."""
         with ThreadPoolExecutor(3) as pool:
             publications = [
-                pool.submit(lake.open("days").publish, spark, table=table) for _ in range(3)
+                pool.submit(lake.open("days").publish, "hive", spark, table=table) for _ in range(3)
             ]
         assert {one.result().version for one in publications} == {days.version}
         assert noted(days) == {"table": table, "versions": [days.version]}

@@ -79,7 +79,7 @@ def test_tasks_ingest_what_one_process_ingests_and_replace_a_day(spark, tmp_path
     assert (seen[-1].file_count, seen[-1].row_count) == (8, 3600)
     assert [one.file_count for one in seen] == list(range(9))
     assert with_spark.run(spark).file_count == 0
-    counts = {one.start.day: one.row_count for one in with_spark.sources.list()}
+    counts = {one.start.day: one.row_count for one in with_spark.sources()}
     assert counts == {day: 100 * day for day in range(1, 9)}
 
     push(archive, 5, 7)

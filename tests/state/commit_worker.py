@@ -212,7 +212,7 @@ def _commit_and_die(order: dict[str, Any]) -> None:
         if order["operation"] == "hand_over":
             hand_over(store, "d", HeadFormat(order["tag"]))
         elif order["operation"] in {"hold", "release"}:
-            getattr(dataset, order["operation"])(order["tag"])
+            getattr(dataset.sources, order["operation"])(order["tag"])
         elif order["operation"] == "rollback":
             dataset.rollback(version=order["tag"], hold=True)
         else:
