@@ -373,7 +373,8 @@ LINES = {
         "--storage-option=max_retries=0",
         "-vv",
     ],
-    "try a place that is none": ["doctor", f"--store=s3://KEY:{SECRET}@lake"],
+    "try a place that is none": ["doctor", f"s3://KEY:{SECRET}@lake", "--races"],
+    "former option": ["doctor", f"--store=s3://KEY:{SECRET}@lake"],
     "bogus option": ["list", "s3://lake", f"--storage-option=bogus={SECRET}"],
     "unreachable": [
         "list",
@@ -399,7 +400,7 @@ def test_command_line_shows_no_secret(line: str, form: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("by", ["variable", "file"])
 @pytest.mark.parametrize("form", ["table", "json"])
-@pytest.mark.parametrize("line", ["doctor --store=PLACE --rounds=2", "doctor PLACE", "list PLACE"])
+@pytest.mark.parametrize("line", ["doctor PLACE --races --rounds=2", "doctor PLACE", "list PLACE"])
 def test_command_line_shows_no_secret_that_was_given_once(
     line: str,
     form: str,
