@@ -85,7 +85,7 @@ class TableOptions:
         """
         if self.table is None:
             raise InvalidInputError(
-                "A table of Hive needs a name.", hint="Give table='database.table'."
+                "A table of Hive needs a name.", hint="Give the table as database.table."
             )
         return self.table
 
@@ -99,8 +99,7 @@ def check_target(target: object) -> None:
     if target not in _TARGETS:
         raise InvalidInputError(
             f"{shown(target)} is not a format to publish to.",
-            hint="Name it first: publish('delta'), publish('iceberg'), "
-            "publish('hive', metastore, table='database.table').",
+            hint="Name the format first: delta, iceberg or hive; for hive give the table, too.",
         )
 
 

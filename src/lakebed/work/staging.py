@@ -57,7 +57,7 @@ def _read(store: Store, state: State, batch_id: int) -> tuple[BatchRecord, Stagi
 def _not_staged(state: State, batch_id: int) -> VersionNotFoundError:
     return VersionNotFoundError(
         f"Dataset {state.name!r} has no staged batch {batch_id}.",
-        hint="`staged list` lists the staged batches, in Python `staged.list()`. A cleanup deletes a batch after its lease.",
+        hint="`staged list` lists the staged batches. A cleanup deletes a batch after its lease.",
     )
 
 
