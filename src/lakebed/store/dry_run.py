@@ -31,6 +31,7 @@ from lakebed.model.layout import is_data_key
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject
 from lakebed.store.growing import GrowingFile
 
+_SERIALS = count(1)  # of all dry runs: names and etags that the cache of the process keeps
 _DROPPED_BYTES = 2**20  # larger objects are data, which a dry run does not read again
 
 
@@ -80,7 +81,7 @@ class DryRunStore(Store):
         self.is_shared = inner.is_shared
         self._keeps_contents = keeps_contents
         self._lock = threading.RLock()
-        self._serial = count(1)
+        self._serial = next(_SERIALS)
         self._changed: dict[str, _Held | None] = {}  # None: deleted
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -89,7 +90,7 @@ class DryRunStore(Store):
     @property
     def cache_name(self) -> str:
         """A name of its own: the cache of the process must not mix its objects with real ones."""
-        return f"dry-run-{id(self)}:{self.inner.cache_name}"
+        return f"dry-run-{self._serial}:{self.inner.cache_name}"
 
     def hadoop_settings(self) -> Mapping[str, str]:
         """Return the settings of the real store."""
@@ -140,7 +141,7 @@ class DryRunStore(Store):
         attributes: Mapping[str, str] | None = None,
     ) -> str:
         with self._lock:
-            etag = f"dry-run-{next(self._serial)}"
+            etag = f"dry-run-{next(_SERIALS)}"
             self._changed[key] = _Held(
                 data=data,
                 size_bytes=size_bytes,
