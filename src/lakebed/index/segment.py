@@ -639,25 +639,16 @@ def _read_ids(
         held = PROCESS_CACHE.find(_name_of_ids(store, footer, bucket), np.ndarray)
         if held is not None and not is_fresh:
             known[bucket] = held
-    requests = 0
     missing = [bucket for bucket in buckets if bucket not in known]
-    for span in _near(missing, starts, sizes):
-        begin, end = int(starts[span[0]]), int(starts[span[-1]] + sizes[span[-1]])
-        if footer.held is not None:
-            data = memoryview(footer.held)[begin:end]
-        else:
-            data = memoryview(_fetch(store, footer.key, begin, end - begin))
-            requests += 1
-        for bucket in span:
-            offset = int(starts[bucket]) - begin
-            piece = data[offset : offset + int(sizes[bucket])]
-            if _hash(piece) != files.hashes[bucket]:
-                raise _damaged(footer.key, f"the ids of its files are damaged (bucket {bucket})")
-            ids = np.frombuffer(bytes(piece), dtype="<i8").astype(np.int64, copy=False)
-            known[bucket] = ids
-            PROCESS_CACHE.hold(
-                _name_of_ids(store, footer, bucket), ids, size_bytes=len(piece) + _BUCKET_BYTES
-            )
+    pieces, requests = _read_pieces(store, footer, missing, starts, sizes)
+    for bucket, piece in zip(missing, pieces, strict=True):
+        if _hash(piece) != files.hashes[bucket]:
+            raise _damaged(footer.key, f"the ids of its files are damaged (bucket {bucket})")
+        ids = np.frombuffer(bytes(piece), dtype="<i8").astype(np.int64, copy=False)
+        known[bucket] = ids
+        PROCESS_CACHE.hold(
+            _name_of_ids(store, footer, bucket), ids, size_bytes=len(piece) + _BUCKET_BYTES
+        )
     return [known[bucket] for bucket in buckets], requests
 
 
@@ -685,7 +676,25 @@ def read_groups(store: Store, footer: Footer, numbers: Sequence[int]) -> tuple[p
     starts = footer.groups.column("start").to_numpy()
     sizes = footer.groups.column("size").to_numpy()
     hashes = footer.groups.column("hash")
-    pieces = []
+    found, requests = _read_pieces(store, footer, numbers, starts, sizes)
+    for number, piece in zip(numbers, found, strict=True):
+        if _hash(piece) != hashes[number].as_py():
+            raise _damaged(footer.key, f"row group {number} is damaged")
+    pieces = [(int(starts[number]), piece) for number, piece in zip(numbers, found, strict=True)]
+    try:
+        source = pa.PythonFile(_Pieces(pieces, footer.size_bytes), mode="r")
+        # Without read-ahead, which would also fetch the gaps between the pieces.
+        file = pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=False)
+        return file.read_row_groups(list(numbers), use_threads=False), requests
+    except (pa.ArrowException, OSError, ValueError, IndexError) as exc:
+        raise _damaged(footer.key, exc) from exc
+
+
+def _read_pieces(
+    store: Store, footer: Footer, numbers: Sequence[int], starts: np.ndarray, sizes: np.ndarray
+) -> tuple[list[memoryview], int]:
+    """Return parts of a segment in the order of their numbers, and the number of requests."""
+    pieces: list[memoryview] = []
     requests = 0
     for span in _near(numbers, starts, sizes):
         begin, end = int(starts[span[0]]), int(starts[span[-1]] + sizes[span[-1]])
@@ -696,21 +705,12 @@ def read_groups(store: Store, footer: Footer, numbers: Sequence[int]) -> tuple[p
             requests += 1
         for number in span:
             offset = int(starts[number]) - begin
-            piece = data[offset : offset + int(sizes[number])]
-            if _hash(piece) != hashes[number].as_py():
-                raise _damaged(footer.key, f"row group {number} is damaged")
-            pieces.append((int(starts[number]), piece))
-    try:
-        source = pa.PythonFile(_Pieces(pieces, footer.size_bytes), mode="r")
-        # Without read-ahead, which would also fetch the gaps between the pieces.
-        file = pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=False)
-        return file.read_row_groups(list(numbers), use_threads=False), requests
-    except (pa.ArrowException, OSError, ValueError, IndexError) as exc:
-        raise _damaged(footer.key, exc) from exc
+            pieces.append(data[offset : offset + int(sizes[number])])
+    return pieces, requests
 
 
 def _near(numbers: Sequence[int], starts: np.ndarray, sizes: np.ndarray) -> list[list[int]]:
-    """Split row groups into those that one request fetches."""
+    """Split parts of a segment into those that one request fetches."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and starts[number] - (starts[spans[-1][-1]] + sizes[spans[-1][-1]]) <= _GAP_BYTES:
