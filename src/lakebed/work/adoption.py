@@ -549,23 +549,46 @@ def proven(
                 hint="Nothing was written. Read the files in with append, which converts them.",
             )
     judged = tuple(_counted(one, footers, stored, differs) for one in batches)
-    newest = max(one.batch_id or 0 for one in batches)
+    taken = [file.key for one in judged if one.taken_for != "left" for file in one.files]
+    sound = sound_footers({key: footers[key] for key in sorted(taken)})
+    return _adoption_of(
+        name,
+        descriptor,
+        judged,
+        form,
+        lambda file, label: _facts_of(file, sound[file.key], label, stored),
+    )
+
+
+def _adoption_of(
+    name: str,
+    descriptor: DatasetDescriptor,
+    judged: tuple[AdoptedBatch, ...],
+    form: BatchIds,
+    facts_of: Callable[[FoundFile, str], FileFacts],
+) -> Adoption:
+    """Return the adoption of batches whose roles are known.
+
+    Args:
+        name: Name of the dataset.
+        descriptor: Descriptor of the dataset.
+        judged: All batches.
+        form: Form of their batch ids.
+        facts_of: Returns the facts of a file that is taken, under a label.
+    """
+    newest = max(one.batch_id or 0 for one in judged)
     batch_id = max(form.of(dt.datetime.now(dt.UTC)), form.after(newest))
     taken = sorted(
         ((file, one.partition) for one in judged if one.taken_for != "left" for file in one.files),
         key=lambda pair: pair[0].key,
     )
-    sound = sound_footers({file.key: footers[file.key] for file, _ in taken})
-    facts = [
-        _facts_of(file, sound[file.key], label_of(file, partition, batch_id), stored)
-        for file, partition in taken
-    ]
+    facts = [facts_of(file, label_of(file, partition, batch_id)) for file, partition in taken]
     return Adoption(
         name=name,
         descriptor=descriptor,
         batches=judged,
         files=tuple(file for file, _ in taken),
-        facts=facts_table(facts, stored),
+        facts=facts_table(facts, descriptor.stored_schema),
         batch_id=batch_id,
     )
 
@@ -639,28 +662,17 @@ def _proven_avro(
         else:
             wrong[key] = result
     judged = tuple(_avro_counted(one, proof, wrong) for one in batches)
-    newest = max(one.batch_id or 0 for one in batches)
-    batch_id = max(form.of(dt.datetime.now(dt.UTC)), form.after(newest))
-    placed = sorted(
-        ((file, one.partition) for one in judged if one.taken_for != "left" for file in one.files),
-        key=lambda pair: pair[0].key,
-    )
-    facts = [
-        FileFacts(
-            label=label_of(file, partition, batch_id),
+    return _adoption_of(
+        name,
+        descriptor,
+        judged,
+        form,
+        lambda file, label: FileFacts(
+            label=label,
             row_count=proof[file.key][0],
             size_bytes=file.size_bytes,
             checksum=proof[file.key][1],
-        )
-        for file, partition in placed
-    ]
-    return Adoption(
-        name=name,
-        descriptor=descriptor,
-        batches=judged,
-        files=tuple(file for file, _ in placed),
-        facts=facts_table(facts, stored),
-        batch_id=batch_id,
+        ),
     )
 
 
