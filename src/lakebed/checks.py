@@ -1,14 +1,15 @@
-"""Checks of a batch before it is committed: counts, nulls, uniqueness, conditions or functions.
+"""Checks of rows, keys, references and batches.
 
-A check examines the rows of the batch, or the dataset as it will be after the commit.
+A descriptor declares them for every write, see docs/checks.md; `Staged.commit` takes them for one
+staged batch. A check examines the rows of the batch, or the dataset as it will be after the commit.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +19,26 @@ from lakebed.arrow.conform import with_one_zero_and_nan
 from lakebed.common.html import facts_to_html
 from lakebed.common.shown import counted
 from lakebed.errors import ChecksFailedError, InvalidInputError
+from lakebed.model.declared import (
+    Check,
+    Condition,
+    Fresh,
+    NotNull,
+    Of,
+    OnFailure,
+    Reference,
+    RowCount,
+    Unique,
+    check_from_table,
+    checks_from_table,
+    parse_within,
+    split_reference,
+)
 from lakebed.model.predicate import NullCheck, complement
 from lakebed.view import View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Of = Literal["batch", "dataset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +51,7 @@ class CheckResult:
         has_passed: True if the check passed.
         count: Number of rows that were counted, or that fail; None for a function.
         detail: Description of the failure, or an empty text.
+        is_warning: True if the check only warns, so that its failure does not refuse a commit.
     """
 
     check: str
@@ -44,6 +59,7 @@ class CheckResult:
     has_passed: bool
     count: int | None
     detail: str = ""
+    is_warning: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +76,8 @@ class Audit:
 
     @property
     def has_passed(self) -> bool:
-        """True if all checks passed."""
-        return all(result.has_passed for result in self.results)
+        """True if all checks passed, except those that only warn."""
+        return all(result.has_passed or result.is_warning for result in self.results)
 
     def require(self) -> None:
         """Raise unless all checks passed.
@@ -70,7 +86,9 @@ class Audit:
             ChecksFailedError: Some checks failed; the message lists them with their results.
         """
         failed = tuple(
-            f"{result.check}: {result.detail}" for result in self.results if not result.has_passed
+            f"{result.check}: {result.detail}"
+            for result in self.results
+            if not result.has_passed and not result.is_warning
         )
         if failed:
             raise ChecksFailedError(
@@ -91,114 +109,6 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check(ABC):
-    """A condition on a batch or dataset.
-
-    Attributes:
-        of: `batch` to examine the rows of the batch, `dataset` for the dataset after the commit.
-    """
-
-    of: Of = "batch"
-
-    def __post_init__(self) -> None:
-        if self.of not in ("batch", "dataset"):
-            raise InvalidInputError(
-                f"A check cannot be of {self.of!r}.", hint="Give 'batch' or 'dataset'."
-            )
-
-    @abstractmethod
-    def look(self, view: View, spark: SparkSession | None) -> CheckResult:
-        """Examine a view, with Spark if a session is given."""
-
-    def _result(self, count: int | None, detail: str) -> CheckResult:
-        return CheckResult(
-            check=str(self), of=self.of, has_passed=not detail, count=count, detail=detail
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowCount(Check):
-    """Bounds on the number of rows; see `row_count`."""
-
-    min: int | None = None
-    max: int | None = None
-
-    def __str__(self) -> str:
-        bounds = (("min", self.min), ("max", self.max))
-        given = ", ".join(f"{name}={bound}" for name, bound in bounds if bound is not None)
-        return f"row_count({given})"
-
-    def look(self, view: View, spark: SparkSession | None) -> CheckResult:  # noqa: ARG002 - footers have it
-        """Count the rows."""
-        count = view.count()
-        is_few = self.min is not None and count < self.min
-        is_many = self.max is not None and count > self.max
-        return self._result(count, counted(count, "row") if is_few or is_many else "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotNull(Check):
-    """Columns without null; see `not_null`."""
-
-    columns: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"not_null({', '.join(self.columns)})"
-
-    def look(self, view: View, spark: SparkSession | None) -> CheckResult:
-        """Count the nulls, column by column."""
-        counts = {name: _count(view.where(NullCheck(name)), spark) for name in self.columns}
-        details = [f"{counted(count, 'null')} in {name}" for name, count in counts.items() if count]
-        return self._result(sum(counts.values()), ", ".join(details))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unique(Check):
-    """No two rows have the same key; see `unique`."""
-
-    columns: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"unique({', '.join(self.columns)})"
-
-    def look(self, view: View, spark: SparkSession | None) -> CheckResult:
-        """Group the rows by the key, and count those of keys that repeat."""
-        if spark is None:
-            rows = view.arrow(self.columns)
-            for field in rows.schema:
-                if pa.types.is_nested(field.type):
-                    raise InvalidInputError(
-                        f"Rows cannot be grouped by {field.name!r}, because it is nested.",
-                        hint="Give columns of single values, or spark=.",
-                    )
-            rows = pa.table({name: with_one_zero_and_nan(rows[name]) for name in self.columns})
-            groups = rows.group_by(list(self.columns)).aggregate([([], "count_all")])
-            counts = groups["count_all"]
-            count = pc.sum(counts.filter(pc.greater(counts, 1))).as_py() or 0
-        else:
-            frame = view.spark(spark, self.columns).groupBy(*self.columns).count()
-            count = frame.where("count > 1").agg({"count": "sum"}).first()[0] or 0  # type: ignore[index]  # an aggregate has a row
-        return self._result(count, f"{count} rows share a key" if count else "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition(Check):
-    """A condition is true of every row; see `condition`."""
-
-    sql: str
-
-    def __str__(self) -> str:
-        return f"condition({self.sql!r})"
-
-    def look(self, view: View, spark: SparkSession | None) -> CheckResult:
-        """Count the rows for which the condition is false or unknown."""
-        narrowed = view.where(self.sql)
-        broken = view.where(complement(narrowed.constraint))
-        count = _count(broken, spark)
-        return self._result(count, counted(count, "row fails it", "rows fail it") if count else "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Custom(Check):
     """A function as a check; see `custom`."""
 
@@ -208,26 +118,102 @@ class Custom(Check):
     def __str__(self) -> str:
         return self.name
 
-    def look(self, view: View, spark: SparkSession | None) -> CheckResult:  # noqa: ARG002 - not passed on
-        """Call the function."""
-        try:
-            answer = self.function(view)
-        except AssertionError as exc:
-            return self._result(None, str(exc) or "an assertion failed")
-        # Comparisons of whole columns return their own type of True.
-        is_true = (isinstance(answer, np.bool_) and bool(answer)) or (
-            isinstance(answer, pa.BooleanScalar) and answer.as_py() is True
-        )
-        if answer is None or answer is True or is_true:
-            return self._result(None, "")
-        return self._result(None, f"it returned {answer!r}")
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """The number of rows that were counted or fail, and the failure in words."""
+
+    count: int | None
+    detail: str
+
+
+def _look_at_count(check: RowCount, view: View) -> _Finding:
+    """Count the rows."""
+    count = view.count()
+    is_few = check.min is not None and count < check.min
+    is_many = check.max is not None and count > check.max
+    return _Finding(count, counted(count, "row") if is_few or is_many else "")
+
+
+def _look_at_nulls(check: NotNull, view: View, spark: SparkSession | None) -> _Finding:
+    """Count the nulls, column by column."""
+    counts = {name: _count(view.where(NullCheck(name)), spark) for name in check.columns}
+    details = [f"{counted(count, 'null')} in {name}" for name, count in counts.items() if count]
+    return _Finding(sum(counts.values()), ", ".join(details))
+
+
+def _look_at_keys(check: Unique, view: View, spark: SparkSession | None) -> _Finding:
+    """Group the rows by the key, and count those of keys that repeat."""
+    if spark is None:
+        rows = view.arrow(check.columns)
+        for field in rows.schema:
+            if pa.types.is_nested(field.type):
+                raise InvalidInputError(
+                    f"Rows cannot be grouped by {field.name!r}, because it is nested.",
+                    hint="Give columns of single values, or spark=.",
+                )
+        rows = pa.table({name: with_one_zero_and_nan(rows[name]) for name in check.columns})
+        groups = rows.group_by(list(check.columns)).aggregate([([], "count_all")])
+        counts = groups["count_all"]
+        count = pc.sum(counts.filter(pc.greater(counts, 1))).as_py() or 0
+    else:
+        frame = view.spark(spark, check.columns).groupBy(*check.columns).count()
+        count = frame.where("count > 1").agg({"count": "sum"}).first()[0] or 0  # type: ignore[index]  # an aggregate has a row
+    return _Finding(count, f"{count} rows share a key" if count else "")
+
+
+def _look_at_condition(check: Condition, view: View, spark: SparkSession | None) -> _Finding:
+    """Count the rows for which the condition is false or unknown."""
+    narrowed = view.where(check.sql)
+    broken = view.where(complement(narrowed.constraint))
+    count = _count(broken, spark)
+    return _Finding(count, counted(count, "row fails it", "rows fail it") if count else "")
+
+
+def _look_by_function(check: Custom, view: View) -> _Finding:
+    """Call the function."""
+    try:
+        answer = check.function(view)
+    except AssertionError as exc:
+        return _Finding(None, str(exc) or "an assertion failed")
+    # Comparisons of whole columns return their own type of True.
+    is_true = (isinstance(answer, np.bool_) and bool(answer)) or (
+        isinstance(answer, pa.BooleanScalar) and answer.as_py() is True
+    )
+    is_passed = answer is None or answer is True or is_true
+    return _Finding(None, "" if is_passed else f"it returned {answer!r}")
+
+
+def _look(check: Check, view: View, spark: SparkSession | None) -> _Finding:
+    """Examine a view, with Spark if a session is given."""
+    match check:
+        case RowCount():
+            return _look_at_count(check, view)
+        case NotNull():
+            return _look_at_nulls(check, view, spark)
+        case Unique():
+            return _look_at_keys(check, view, spark)
+        case Condition():
+            return _look_at_condition(check, view, spark)
+        case Custom():
+            return _look_by_function(check, view)
+    raise InvalidInputError(
+        f"{check} is only for datasets that declare it.",
+        hint="Declare it in the descriptor: see docs/checks.md.",
+    )
 
 
 def _count(view: View, spark: SparkSession | None) -> int:
     return view.count() if spark is None else view.spark(spark).count()
 
 
-def row_count(*, min: int | None = None, max: int | None = None, of: Of = "batch") -> Check:  # noqa: A002 - the words for it
+def row_count(
+    *,
+    min: int | None = None,  # noqa: A002 - the words for it
+    max: int | None = None,  # noqa: A002
+    of: Of | None = None,
+    on_failure: OnFailure = "refuse",
+) -> Check:
     """Check that there are at least `min` and at most `max` rows.
 
     >>> print(row_count(min=1))
@@ -238,10 +224,10 @@ def row_count(*, min: int | None = None, max: int | None = None, of: Of = "batch
     """
     if min is None and max is None:
         raise InvalidInputError("row_count() needs a bound.", hint="Give min=, max= or both.")
-    return RowCount(min=min, max=max, of=of)
+    return RowCount(min=min, max=max, of=of, on_failure=on_failure)
 
 
-def not_null(*columns: str, of: Of = "batch") -> Check:
+def not_null(*columns: str, of: Of | None = None, on_failure: OnFailure = "refuse") -> Check:
     """Check that the columns have no null; nested columns are written with dots.
 
     >>> print(not_null("id", "price"))
@@ -250,14 +236,16 @@ def not_null(*columns: str, of: Of = "batch") -> Check:
     Raises:
         InvalidInputError: No column is given.
     """
-    return NotNull(columns=_some(columns, "not_null"), of=of)
+    return NotNull(columns=_some(columns, "not_null"), of=of, on_failure=on_failure)
 
 
-def unique(*columns: str, of: Of = "batch") -> Check:
+def unique(*columns: str, of: Of | None = None, on_failure: OnFailure = "refuse") -> Check:
     """Check that no two rows have equal values in all of the columns.
 
-    Null equals null, NaN equals NaN, and 0.0 equals -0.0. Without Spark, the columns of all rows
-    are read into memory.
+    Null equals null, NaN equals NaN, and 0.0 equals -0.0. Declared with a dataset, it holds for the
+    whole dataset, and an index of a column finds the files that may hold the new keys; for a staged
+    batch, it examines the batch unless `of` is `dataset`. Without Spark, the columns of all rows
+    that are examined are read into memory.
 
     >>> print(unique("id"))
     unique(id)
@@ -265,24 +253,106 @@ def unique(*columns: str, of: Of = "batch") -> Check:
     Raises:
         InvalidInputError: No column is given.
     """
-    return Unique(columns=_some(columns, "unique"), of=of)
+    return Unique(columns=_some(columns, "unique"), of=of, on_failure=on_failure)
 
 
-def condition(sql: str, *, of: Of = "batch") -> Check:
+def condition(sql: str, *, of: Of | None = None, on_failure: OnFailure = "refuse") -> Check:
     """Check that a condition is true for every row; unknown, as for null, counts as failed.
 
     Args:
         sql: The condition, as for `View.where`.
         of: Examine the rows of the `batch`, or the `dataset` after the commit.
+        on_failure: For a declared check: refuse the write, reject the failing rows, send them to
+            quarantine, or warn.
 
     >>> print(condition("price >= 0 OR price IS NULL"))
     condition('price >= 0 OR price IS NULL')
     """
-    return Condition(sql=sql, of=of)
+    return Condition(sql=sql, of=of, on_failure=on_failure)
+
+
+def reference(column: str, target: str, *, on_failure: OnFailure = "refuse") -> Check:
+    """Check that each value of a column exists in a column of another dataset; null is allowed.
+
+    Only a descriptor can declare it. It holds at the time of the commit: rows that are later
+    deleted from the other dataset are not searched for.
+
+    Args:
+        column: The column.
+        target: Dataset of the same repository and its column, as `airports.code`.
+        on_failure: `refuse` or `warn`.
+
+    >>> print(reference("airport", "airports.code"))
+    reference(airport -> airports.code)
+    """
+    dataset, name = split_reference(target)
+    return Reference(column=column, dataset=dataset, target=name, on_failure=on_failure)
+
+
+def row_count_within(share: float, *, of_last: int = 10, on_failure: OnFailure = "refuse") -> Check:
+    """Check that a batch has about as many rows as the mean of the last batches.
+
+    Only a descriptor can declare it. The first batch of a dataset passes.
+
+    Args:
+        share: Allowed difference, as a share of the mean: 0.5 allows half to one and a half of it.
+        of_last: Number of batches that the mean is of.
+        on_failure: `refuse` or `warn`.
+
+    >>> print(row_count_within(0.5, of_last=10))
+    row_count_within(0.5, of_last=10)
+    """
+    table = {"row_count_within": share, "of_last": of_last, "on_failure": on_failure}
+    return check_from_table("row_count_within", table)
+
+
+def fresh(column: str, *, within: str | dt.timedelta, on_failure: OnFailure = "refuse") -> Check:
+    """Check that the newest time of a batch is recent.
+
+    Only a descriptor can declare it. A batch without rows passes.
+
+    Args:
+        column: Column of dates or timestamps.
+        within: Longest age of the newest value, as `2h` or a timedelta.
+        on_failure: `refuse` or `warn`.
+
+    >>> print(fresh("ts", within="2h"))
+    fresh(ts, within=2h)
+    """
+    return Fresh(column=column, within=parse_within(within), on_failure=on_failure)
+
+
+def from_table(table: Mapping[str, object]) -> dict[str, Check]:
+    """Read declared checks from a table `[checks]` of TOML, or from a mapping of the same form.
+
+    Args:
+        table: Maps the name of each check to its table; a text stands for `{rows = …}`.
+
+    Raises:
+        InvalidInputError: A name, a key or a value is not valid; the message names the check.
+
+    >>> declared = from_table(
+    ...     {
+    ...         "sane_delay": {"rows": "delay >= -120", "on_failure": "quarantine"},
+    ...         "ids": {"unique": ["id"]},
+    ...         "airports": {"reference": "airport -> airports.code"},
+    ...         "volume": {"row_count_within": 0.5, "of_last": 10},
+    ...         "recent": {"column": "ts", "within": "2h"},
+    ...     }
+    ... )
+    >>> for name, check in declared.items():
+    ...     print(name, check, check.on_failure)
+    sane_delay condition('delay >= -120') quarantine
+    ids unique(id) refuse
+    airports reference(airport -> airports.code) refuse
+    volume row_count_within(0.5, of_last=10) refuse
+    recent fresh(ts, within=2h) refuse
+    """
+    return checks_from_table(table)
 
 
 def custom(
-    function: Callable[[View], object], *, name: str | None = None, of: Of = "batch"
+    function: Callable[[View], object], *, name: str | None = None, of: Of | None = None
 ) -> Check:
     """Check a view with a function.
 
@@ -316,5 +386,23 @@ def look_at(
     results = []
     for given in checks:
         check = given if isinstance(given, Check) else custom(given)
-        results.append(check.look(batch if check.of == "batch" else dataset, spark))
+        results.append(_result(check, batch, dataset, spark))
     return Audit(batch_id=batch_id, results=tuple(results))
+
+
+def _result(check: Check, batch: View, dataset: View, spark: SparkSession | None) -> CheckResult:
+    if check.on_failure in ("reject", "quarantine"):
+        raise InvalidInputError(
+            f"{check} cannot {check.on_failure} rows of a batch that is staged already.",
+            hint="Leave on_failure out, or declare the check with the dataset: see docs/checks.md.",
+        )
+    of: Of = check.of or "batch"
+    found = _look(check, batch if of == "batch" else dataset, spark)
+    return CheckResult(
+        check=str(check),
+        of=of,
+        has_passed=not found.detail,
+        count=found.count,
+        detail=found.detail,
+        is_warning=check.on_failure == "warn",
+    )

@@ -16,6 +16,7 @@ from lakebed.model.totals import known_total
 from lakebed.model.values import Scalar
 from lakebed.state.after import NotPublished
 from lakebed.state.caught import Caught
+from lakebed.state.check_results import CheckStatus
 from lakebed.state.history import Entry
 from lakebed.state.runs import MERGE, UPDATE_ROWS
 from lakebed.state.state import FOREIGN, State
@@ -125,6 +126,8 @@ class Commit:
         replaced_partitions: Paths of the partitions of the removed files.
         partitions: Paths of the touched partitions; empty text if unpartitioned.
         caught: The values that the caps of dimensions sent to `OTHER`, by dimension.
+        checks: Results of the declared checks: of the new rows, or of the rows that a newly declared
+            check was tested on; empty for a commit without either.
         not_published: Tables that the properties of the dataset name and that do not show the
             commit, with the reason; empty in a history, which does not record it.
         notes: Further messages for the caller, in sentences; the history does not keep them.
@@ -161,6 +164,7 @@ class Commit:
     partitions: tuple[str, ...]
     replaced_partitions: tuple[str, ...] = ()
     caught: tuple[Caught, ...] = ()
+    checks: tuple[CheckStatus, ...] = ()
     not_published: tuple[NotPublished, ...] = ()
     notes: tuple[str, ...] = ()
     is_dry_run: bool = False
@@ -226,6 +230,7 @@ class Commit:
                 "of partitions": shortened(map(_shown_path, self.replaced_partitions)) or "none",
                 "partitions": shortened(self.partitions),
                 "sent to OTHER by a cap": shortened(map(str, self.caught)) or "nothing",
+                **({"checks": shortened(map(str, self.checks))} if self.checks else {}),
                 "not published": shortened(map(str, self.not_published)) or "nothing",
                 "commit_id": self.commit_id,
                 **({"notes": " ".join(self.notes)} if self.notes else {}),
@@ -256,6 +261,7 @@ class Commit:
             partitions=entry.partitions,
             replaced_partitions=tuple(dict.fromkeys(map(partition_of_label, entry.removed))),
             caught=entry.caught,
+            checks=entry.checks,
             not_published=() if isinstance(made, Entry) else made.not_published,
             notes=notes,
         )

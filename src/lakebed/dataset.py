@@ -126,6 +126,7 @@ class Dataset(View):
                 "columns": shortened(f"{f.name}: {f.type}" for f in descriptor.schema),
                 "partitioned by": shortened(map(str, descriptor.partition_by)) or "nothing",
                 "format": f"{descriptor.format}, {descriptor.compression}",
+                **_facts_of_checks(state),
             },
         )
 
@@ -625,9 +626,10 @@ class Dataset(View):
         descriptor: DatasetDescriptor | Callable[[DatasetDescriptor], DatasetDescriptor],
         *,
         base: Base | None = None,
+        existing: Literal["tested", "unchecked"] = "tested",
         dry_run: bool = False,
     ) -> Commit:
-        """Change the descriptor of the dataset: fields, defaults, compression, properties.
+        """Change the descriptor of the dataset: fields, defaults, compression, properties, checks.
 
         Existing files stay as they are and read as before: a field that they lack has the default
         with which it was added. An equal descriptor makes no new version.
@@ -648,6 +650,8 @@ class Dataset(View):
                 called several times; or, with `base`, the new descriptor itself.
             base: The version that the descriptor was made from, or a snapshot, plan or commit of
                 it. With a function, another update since then is a conflict.
+            existing: `tested` refuses new checks that existing rows fail; `unchecked` does not read
+                these rows, and records the checks as not checked. See docs/checks.md.
             dry_run: Write nothing; return the commit that would be made.
 
         Returns:
@@ -659,6 +663,7 @@ class Dataset(View):
             PartitionSpecError: The partitions differ; nothing has changed.
             InvalidInputError: The format differs, or a descriptor is given without `base`; nothing
                 has changed.
+            ChecksFailedError: Existing rows fail a new check; nothing has changed.
             CommitConflictError: Another writer has updated the dataset since the base, or
                 repeatedly; nothing has changed.
             CommitUnknownError: The store stopped answering; see the error.
@@ -667,12 +672,16 @@ class Dataset(View):
 
         Cost:
             Three reads of the head, the history, two PUTs and one conditional PUT. No data file is
-            touched.
+            touched; new checks read the columns that they name.
         """
         from lakebed.state import schema_file, updates
 
+        if existing not in ("tested", "unchecked"):
+            raise InvalidInputError(
+                f"existing is {existing!r}.", hint="Give 'tested' or 'unchecked'."
+            )
         if dry_run:
-            return self._dry_run(lambda dry: dry.evolve(descriptor, base=base))
+            return self._dry_run(lambda dry: dry.evolve(descriptor, base=base, existing=existing))
         self._check_writable()
         store = self._source.store
         made_from = self._base_of(base)
@@ -684,7 +693,14 @@ class Dataset(View):
                 "or name what the descriptor was made from: base=snapshot, a version or a commit.",
             )
         edit = descriptor if callable(descriptor) else lambda _: descriptor
-        done = updates.update(store, self.name, edit, self._commit_options, made_from=made_from)
+        done = updates.update(
+            store,
+            self.name,
+            edit,
+            self._commit_options,
+            made_from=made_from,
+            leaves_unchecked=existing == "unchecked",
+        )
         schema_file.put_or_leave(store, self.name, done.descriptor)
         self._source.invalidate()
         if self._source.metadata is not None:
@@ -1479,6 +1495,14 @@ class Dataset(View):
                 f"{view!r} is not a view of {self.name!r}.",
                 hint="Narrow the dataset itself, as in dataset.where(\"carrier = 'UA'\").",
             )
+
+
+def _facts_of_checks(state: State) -> dict[str, object]:
+    """Return the declared checks of a dataset for its display, if it has any."""
+    if not state.descriptor.checks:
+        return {}
+    standing = state.standing_of_checks()
+    return {"checks": shortened(f"{name}: {outcome}" for name, outcome in standing.items())}
 
 
 def _check_moment(verb: str, version: int | None, time: object, batch_id: int | None) -> None:

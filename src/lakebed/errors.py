@@ -310,17 +310,26 @@ class ReadOnlyError(InvalidInputError):
 
 
 class ChecksFailedError(InvalidInputError):
-    """A staged batch does not pass its checks; it stays staged.
+    """A staged batch does not pass its checks, and stays staged; or a write the declared ones.
 
     Attributes:
         failed: The checks that failed, each with its result.
+        counts: Number of failing rows of each declared check that failed, by its name.
     """
 
     code = ErrorCode.CHECKS_FAILED
 
-    def __init__(self, message: str, *, hint: str = "", failed: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        failed: tuple[str, ...] = (),
+        counts: Mapping[str, int] | None = None,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.failed = failed
+        self.counts = dict(counts or {})
 
 
 class RejectsError(InvalidInputError):

@@ -17,6 +17,7 @@ from lakebed.arrow.entities import (
 )
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.model.arrow_types import field_to_arrow, schema_to_arrow
+from lakebed.model.declared import predicate_of, rows_checked
 from lakebed.model.descriptor import DOCUMENT, UUID
 from lakebed.model.evaluate import matches
 from lakebed.model.keys import encode_path
@@ -50,6 +51,11 @@ class EntityRows:
             name in capped for name in columns_of(target.constraint)
         )
         self._fields = [(field, default_of(field), *plain_values(field.type)) for field in schema]
+        self._refusing = [
+            predicate_of(check, schema)
+            for check in rows_checked(descriptor).values()
+            if check.on_failure == "refuse"
+        ]
         self._shapes: set[tuple[str, ...]] = set()
         self._partitions: set[tuple[Scalar, ...]] = set()
         self._rows: list[dict[str, Any]] = []
@@ -83,6 +89,8 @@ class EntityRows:
                 value = check_field(value, field)
             checked[field.name] = value
         self._check_place(checked, given)
+        if not all(matches(predicate, checked) for predicate in self._refusing):
+            self._check(entities_to_batch([given], self._descriptor))  # raises the error
         self._rows.append(checked)
 
     def _check_place(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> None:

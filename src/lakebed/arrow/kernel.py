@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import starmap
 
 import numpy as np
@@ -26,6 +26,7 @@ from lakebed.arrow.constraint import ViewCheck
 from lakebed.arrow.formats.file_format import Content, FileWriter, open_writer
 from lakebed.arrow.formats.submissions import with_document_fields
 from lakebed.arrow.partitioning import CapKeeper, PartitionNumbers
+from lakebed.arrow.row_checks import Judged, RowChecks, RowsAside
 from lakebed.arrow.waiting import SortedRows, SpilledRows, WaitingRows
 from lakebed.errors import InvalidInputError
 from lakebed.index.postings_writer import FileValues, PostingsWriter
@@ -36,6 +37,7 @@ from lakebed.model.keys import BATCH_ID, decode_path, encode_level, new_file_nam
 from lakebed.model.layout import TABLE, Naming
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.values import Scalar
+from lakebed.state.check_results import require
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.written import Written
 from lakebed.store.base import Store, delete_or_leave
@@ -160,10 +162,17 @@ class BatchTarget:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """Rows of the stored schema, and the numbers of their partitions in one writer."""
+    """Rows that fit, and the numbers of their partitions in one writer.
+
+    Attributes:
+        rows: Columns of the stored schema.
+        numbers: Number of the partition of each row, or of all.
+        entities: All fields, for the declared checks; None without any.
+    """
 
     rows: pa.RecordBatch
     numbers: np.ndarray
+    entities: pa.RecordBatch | None = None
 
 
 class KernelWriter:
@@ -184,6 +193,9 @@ class KernelWriter:
         self._view = ViewCheck(target.constraint, target.descriptor) if is_narrow else None
         self._caps = CapKeeper(target.descriptor, target.admitted, writers=target.admitting_writers)
         self._numbers = PartitionNumbers()
+        self._checks = RowChecks.find(target.descriptor)
+        self._aside = RowsAside(store, target.dataset, target.batch_id)
+        self._seen_count = 0
         carried = self._stored.append(pa.field(_SOURCE, pa.int32()))
         self._waiting = WaitingRows(carried if target.is_traced else self._stored)
         self._spilled = SpilledRows()
@@ -213,13 +225,16 @@ class KernelWriter:
         batch: pa.RecordBatch,
         source: int | np.ndarray = 0,
         provided: Mapping[str, Scalar] | None = None,
+        *,
+        is_judged: bool = False,
     ) -> None:
-        """Add rows.
+        """Add rows; those that fail a declared check are counted, or left out, as it says.
 
         Args:
             batch: Rows, which are checked.
             source: Number of the source of all rows, or of each.
             provided: Values of provided partition fields; None for those of the target.
+            is_judged: True if `judge_changed` has received the rows.
 
         Raises:
             SchemaMismatchError: The batch does not fit the schema; none of it was written.
@@ -228,19 +243,71 @@ class KernelWriter:
             InvalidInputError: A row lies outside the view that is written through; none of the
                 batch was written.
         """
-        self.write_checked(self.checked(batch, provided), source)
+        checked = self.checked(batch, provided)
+        if is_judged:
+            checked = replace(checked, entities=None)
+        judged = self.write_checked(checked, source)
+        if judged is not None and len(judged.quarantined):
+            assert checked.entities is not None  # it was judged
+            rows = checked.entities.take(pa.array(judged.quarantined))
+            first = self._seen_count - checked.rows.num_rows + 1
+            self._aside.add(rows, judged.reasons, (judged.quarantined + first).tolist())
 
     def checked(
         self, batch: pa.RecordBatch, provided: Mapping[str, Scalar] | None = None
     ) -> CheckedRows:
         """Return rows ready for `write_checked`; write nothing. Raises as `write` does."""
         conformed = self._conform(batch)
-        return CheckedRows(conformed.select(self._stored.names), self._split(conformed, provided))
+        return CheckedRows(
+            rows=conformed.select(self._stored.names),
+            numbers=self._split(conformed, provided),
+            entities=None if self._checks is None else conformed,
+        )
 
-    def write_checked(self, checked: CheckedRows, source: int | np.ndarray = 0) -> None:
-        """Add rows that this writer has checked, with one source for all, or one for each."""
-        if checked.rows.num_rows:
-            self._add(self._marked(checked.rows, source), checked.numbers)
+    def write_checked(self, checked: CheckedRows, source: int | np.ndarray = 0) -> Judged | None:
+        """Add rows that this writer has checked, with one source for all, or one for each.
+
+        Once a declared check refuses the write, further rows are only counted.
+
+        Returns:
+            The rows that declared checks leave out, of which the caller sets those for the
+            quarantine aside; None if there are none.
+        """
+        rows, numbers, judged = checked.rows, checked.numbers, self.judge(checked)
+        self._seen_count += rows.num_rows
+        if self._checks is not None and self._checks.is_refused:
+            return None
+        if judged is not None:
+            is_kept = pa.array(judged.is_kept)
+            rows = rows.filter(is_kept)
+            numbers = numbers if len(numbers) == 1 else numbers[judged.is_kept]
+            source = source[judged.is_kept] if isinstance(source, np.ndarray) else source
+        if rows.num_rows:
+            self._add(self._marked(rows, source), numbers)
+        return judged
+
+    def judge(self, checked: CheckedRows) -> Judged | None:
+        """Count rows that fail declared checks; return those that are left out, if there are any."""
+        if self._checks is None or checked.entities is None:
+            return None
+        return self._checks.judge(checked.entities)
+
+    def require_checks(self) -> None:
+        """Check that no declared check refuses the rows so far.
+
+        Raises:
+            ChecksFailedError: One does.
+        """
+        if self._checks is not None:
+            require(self._target.dataset, self._checks.statuses())
+
+    def judge_changed(self, batch: pa.RecordBatch) -> None:
+        """Apply the declared checks to changed rows, which `write_to` or `write` receives.
+
+        Such rows cannot be left out: rows that fail a check refuse the write, unless it only warns.
+        """
+        if self._checks is not None and batch.num_rows:
+            self._checks.judge_changed(self._conform(batch))
 
     def _marked(self, rows: pa.RecordBatch, source: int | np.ndarray) -> pa.RecordBatch:
         if not self._target.is_traced:
@@ -267,8 +334,15 @@ class KernelWriter:
             self._add(self._marked(rows, source), number)
 
     def check(self, batch: pa.RecordBatch) -> None:
-        """Raise the errors that `write` would raise, and write nothing."""
-        self._split(self._conform(batch))
+        """Raise the errors that `write` would raise, and write nothing.
+
+        Raises:
+            ChecksFailedError: A declared check refuses the rows.
+        """
+        conformed = self._conform(batch)
+        self._split(conformed)
+        if self._checks is not None:
+            require(self._target.dataset, self._checks.refusing(conformed))
 
     def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._descriptor.format == "submissions":
@@ -437,6 +511,7 @@ class KernelWriter:
             sources: Names of the sources, by their number, if the target is traced.
         """
         self.roll()
+        self._aside.flush()
         return Written(
             facts=facts_table(self._done, self._descriptor.file_schema),
             postings=self._postings.finish(),
@@ -445,6 +520,8 @@ class KernelWriter:
                 label: tuple((sources[number], row_count) for number, row_count in runs)
                 for label, runs in self._runs.items()
             },
+            checks=() if self._checks is None else self._checks.statuses(),
+            set_aside=tuple(self._aside.keys),
         )
 
     def abort(self) -> None:
@@ -456,7 +533,8 @@ class KernelWriter:
         self._spilled.clear()
         self._uploads.abort()
         self._postings.abort()
-        delete_or_leave(self._store, [self._target.key(label) for label in self._labels])
+        keys = [self._target.key(label) for label in self._labels]
+        delete_or_leave(self._store, [*keys, *self._aside.keys])
         self._labels.clear()
         self._done.clear()
         self._runs.clear()

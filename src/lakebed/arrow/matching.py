@@ -444,12 +444,13 @@ class Merging:
         end = start + batch.num_rows
         is_kept = np.ones(batch.num_rows, dtype=bool)
         is_kept[_within(changes.deleted, start, end)] = False
-        changed, is_moved = self._updated(file, batch, changes, start)
+        changed, is_moved, places = self._updated(file, batch, changes, start)
         is_kept[is_moved] = False
         for rows in kept_parts(is_kept) if is_kept.any() else ():
-            yield Routed(file_partition(file), rows, changed)
+            yield Routed(file_partition(file), rows, changed, places)
+            places = None
         if is_moved.any():
-            yield Routed(None, is_moved, changed)
+            yield Routed(None, is_moved, changed, places)
 
     def _changes_of(self, file: DataFile) -> FileChanges:
         known = self._known.get(file.label)
@@ -461,8 +462,11 @@ class Merging:
 
     def _updated(
         self, file: DataFile, batch: pa.RecordBatch, changes: FileChanges, start: int
-    ) -> tuple[pa.RecordBatch | None, np.ndarray]:
-        """Return the batch with its updates, or None, and a mask of the rows that must move."""
+    ) -> tuple[pa.RecordBatch | None, np.ndarray, np.ndarray | None]:
+        """Return the batch with its updates, a mask of the rows that must move, and the updated rows.
+
+        Without updates, the batch and the updated rows are None.
+        """
         rules, end = self.matcher.rules, start + batch.num_rows
         is_moved = np.zeros(batch.num_rows, dtype=bool)
         low, high = np.searchsorted(changes.updated, [start, end])
@@ -475,7 +479,7 @@ class Merging:
             if len(rows):
                 changed = self._set(changed, rows, assignments, sources)
         if changed is batch:
-            return None, is_moved
+            return None, is_moved, None
         rows = np.concatenate([rows for rows, _, _ in parts])
         rows.sort()
         if self._moving:
@@ -486,7 +490,7 @@ class Merging:
                 is_moved[rows[~_same(before.column(name), after.column(name))]] = True
         names = self.matcher.layout.descriptor.schema.names
         self._check_view(file, changed.select(names), rows[~is_moved[rows]])
-        return changed, is_moved
+        return changed, is_moved, rows
 
     def _set(
         self,

@@ -24,7 +24,11 @@ def count_by_partition(
     for batch in batches:
         checked = kernel.checked(batch)
         numbers = np.broadcast_to(checked.numbers, checked.rows.num_rows)
+        judged = kernel.judge(checked)
+        if judged is not None:
+            numbers = numbers[judged.is_kept]
         more = np.bincount(numbers, minlength=len(kernel.partitions))
         more[: len(counts)] += counts
         counts = more
+    kernel.require_checks()
     return dict(zip(kernel.partitions, counts.tolist(), strict=True))

@@ -54,11 +54,14 @@ class Routed(NamedTuple):
         partition: Path of the partition; None to compute it from their values.
         rows: Mask, positions or range of the rows in the batch; None for all.
         batch: All rows of the batch as they will be written; None if they are unchanged.
+        changed: Positions of the changed rows of the batch, for the declared checks, with the first
+            of its parts; None if there are none, or with the other parts.
     """
 
     partition: str | None
     rows: np.ndarray | slice | None
     batch: pa.RecordBatch | None = None
+    changed: np.ndarray | None = None
 
 
 Route = Callable[[DataFile, pa.RecordBatch, int], Iterable[Routed]]
@@ -293,12 +296,15 @@ def rewrite(
                 hashes = row_hashes(batch.select(names)) if job.is_checked else None
                 if hashes is not None:
                     read += RowDigest.of(hashes)
-                for partition, chosen, changed in job.route(file, batch, start):
-                    part, part_numbers = _chosen(
-                        batch if changed is None else changed, numbers, chosen
-                    )
+                for partition, chosen, changed, places in job.route(file, batch, start):
+                    whole = batch if changed is None else changed
+                    if places is not None:
+                        writer.judge_changed(whole.select(names).take(pa.array(places)))
+                    part, part_numbers = _chosen(whole, numbers, chosen)
                     if partition is None:
-                        writer.write(part.select(names), part_numbers, _provided(job, file))
+                        writer.write(
+                            part.select(names), part_numbers, _provided(job, file), is_judged=True
+                        )
                         continue
                     writer.write_to(partition, part.select(names), part_numbers)
                     if hashes is not None:

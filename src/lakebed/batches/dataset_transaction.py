@@ -15,6 +15,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.model.sql_predicates import Parameters
 from lakebed.plan.search import plan
+from lakebed.state.check_results import require
 from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, Scope, Several, TheseFiles
@@ -245,6 +246,7 @@ class DatasetTransaction(View):
             written = self._stage(data, self._target(started))
             started.add(written)
             try:
+                require(self._source.name, written.checks)
                 settled = settled_scope(self._source.name, written.partitions, scope)
                 if not isinstance(settled, Nothing):
                     self._check_first(written.partitions, settled)

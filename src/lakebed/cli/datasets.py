@@ -360,8 +360,13 @@ def history(output: Output, *, repository: Repository, name: str, count: int | N
     if count is not None:
         commits = commits[-count:]
     if output.is_table:
-        rows = (commit_record(commit) | {"rows": commit.rows_in_words()} for commit in commits)
-        output.rows(HISTORY_COLUMNS, rows)
+        rows = (
+            commit_record(commit)
+            | {"rows": commit.rows_in_words(), "checks": ", ".join(map(str, commit.checks))}
+            for commit in commits
+        )
+        is_checked = any(commit.checks for commit in commits)
+        output.rows((*HISTORY_COLUMNS, "checks") if is_checked else HISTORY_COLUMNS, rows)
     else:
         output.rows(COMMIT_COLUMNS, (commit_record(commit) for commit in commits))
     for table in automatic_publications(dataset):

@@ -32,6 +32,7 @@ COMMIT_COLUMNS = (
     "partition_count",
     "replaced_partition_count",
     "caught",
+    "checks",
     "commit_id",
 )
 _COUNTS = tuple(column for column in COMMIT_COLUMNS if column.endswith("_row_count"))
@@ -43,9 +44,13 @@ HISTORY_COLUMNS = (
     *(
         column
         for column in COMMIT_COLUMNS[2:]
-        if column not in (*_COUNTS, "row_count", "replaced_partition_count")
+        if column not in (*_COUNTS, "row_count", "replaced_partition_count", "checks")
     ),
 )
+
+
+# Of the declared checks of a dataset.
+CHECK_COLUMNS = ("name", "check", "on_failure", "outcome")
 
 
 def commit_record(commit: Commit) -> dict[str, object]:
@@ -70,6 +75,16 @@ def commit_record(commit: Commit) -> dict[str, object]:
                 "values": list(entry.values),
             }
             for entry in commit.caught
+        ],
+        "checks": [
+            {
+                "name": result.name,
+                "check": result.check,
+                "outcome": result.outcome,
+                "row_count": result.count,
+                "examples": list(result.examples),
+            }
+            for result in commit.checks
         ],
         "commit_id": commit.commit_id,
     }
@@ -128,6 +143,7 @@ def no_commit_record() -> dict[str, object]:
         **dict.fromkeys(COMMIT_COLUMNS),
         **dict.fromkeys((*_COUNTS, "row_count"), 0),
         "caught": [],
+        "checks": [],
     }
 
 
@@ -150,6 +166,7 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
         "compression": descriptor.compression,
         "index": list(descriptor.index),
         "properties": dict(descriptor.properties),
+        "checks": check_records(dataset),
         "file_count": len(files),
         "row_count": known_total([file.row_count for file in files]),
         "size_bytes": known_total([file.size_bytes for file in files]),
@@ -160,6 +177,14 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
         "last_commit": commit_record(history[-1]) if history else None,
         "published": [published_record(table) for table in automatic_publications(dataset)],
     }
+
+
+def check_records(dataset: Dataset) -> list[dict[str, str]]:
+    """Return the records of the declared checks of a dataset, with the keys `CHECK_COLUMNS`."""
+    return [
+        {column: str(getattr(declared, column)) for column in CHECK_COLUMNS}
+        for declared in dataset.inspect.checks()
+    ]
 
 
 def dataset_facts(dataset: Dataset, record: dict[str, Any]) -> dict[str, object]:
@@ -177,6 +202,7 @@ def dataset_facts(dataset: Dataset, record: dict[str, Any]) -> dict[str, object]
         "format": f"{record['format']}, {record['compression']}",
         "index": record["index"] or None,
         "properties": [f"{key}={value}" for key, value in record["properties"].items()] or None,
+        **_check_facts(record["checks"]),
         "partitions": record["partition_count"],
         "files": record["file_count"],
         "rows": record["row_count"],
@@ -192,6 +218,14 @@ def _published_text(table: dict[str, Any], latest: int) -> str:
         return f"{title}: never" if latest else f"{title}: after the first commit"
     behind = "" if table["is_in_step"] else f" of {latest}, NOT in step"
     return f"{title}: version {table['version']}{behind}"
+
+
+def _check_facts(declared: Sequence[dict[str, str]]) -> dict[str, object]:
+    """Return the facts on declared checks, if there are any."""
+    texts = [
+        f"{one['name']}: {one['check']}, {one['on_failure']}; {one['outcome']}" for one in declared
+    ]
+    return {"checks": texts} if texts else {}
 
 
 def _held_facts(held: Sequence[dict[str, str]]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Verbs on schemas: show, infer, rename, update."""
+"""Verbs on schemas and declared checks: show, infer, rename, update, add and drop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -16,6 +17,7 @@ from lakebed.cli.datasets import read_schema_file
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.output import Output
+from lakebed.cli.records import CHECK_COLUMNS, check_records
 from lakebed.cli.shared_options import (
     dry_run_option,
     parse_pairs,
@@ -27,14 +29,20 @@ from lakebed.common.shown import shown
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
 from lakebed.model.avro import schema_to_avro
+from lakebed.model.declared import ON_FAILURE, check_from_table
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import changes
+from lakebed.model.names import split_names
 from lakebed.model.renaming import with_stored_names
 from lakebed.model.schema import MISSING, Schema, dotted_types
 from lakebed.repository import Repository
 
 _FIELD_COLUMNS = ("field", "type", "nullable", "default", "since", "doc")
 _HISTORY_COLUMNS = ("schema", "version", "committed_at", "field_count", "changes")
+
+
+def _names(_: click.Context, __: click.Parameter, text: str | None) -> list[str] | None:
+    return None if text is None else split_names(text)
 
 
 @click.group("schema", cls=VerbGroup, epilog="\b\nExample:\n  lakebed schema show lake/flights")
@@ -140,6 +148,7 @@ def update(
             compression=old.compression,
             index=old.index,
             properties={**old.properties, **properties},
+            checks=old.checks,
         )
         if base is None:
             _check_complete(old.schema, new.schema)
@@ -259,5 +268,99 @@ def infer(
     output.record(document)
 
 
-for _command in (show, infer, rename, update):
+@verb("checks", example="lakebed schema checks lake/flights")
+@takes_state
+def checks_(output: Output, *, dataset: Dataset) -> None:
+    """List the declared checks, which every write must pass.
+
+    `outcome` is `passed` if all rows pass; else some rows were written before the check was tested
+    on them, or with a warning.
+    """
+    records = check_records(dataset)
+    if not records:
+        output.note(f"{dataset.uri} declares no checks.")
+    output.rows(CHECK_COLUMNS, records)
+
+
+@verb("add-check", example="lakebed schema add-check lake/flights sane --rows 'delay >= -120'")
+@takes_dataset
+@click.argument("check")
+@click.option("--rows", metavar="SQL", help="Condition that every row must meet.")
+@click.option("--not-null", metavar="A,B", callback=_names, help="Columns without null.")
+@click.option(
+    "--unique", metavar="A,B", callback=_names, help="Columns whose values no two rows share."
+)
+@click.option(
+    "--reference",
+    metavar="'COLUMN -> DATASET.COLUMN'",
+    help="A column whose values are in a column of another dataset.",
+)
+@click.option("--min-rows", type=click.IntRange(min=0), help="Least number of rows of a batch.")
+@click.option("--max-rows", type=click.IntRange(min=0), help="Greatest number of rows of a batch.")
+@click.option(
+    "--row-count-within",
+    type=float,
+    metavar="SHARE",
+    help="Share of the mean by which the rows of a batch may differ from the last batches.",
+)
+@click.option("--of-last", type=click.IntRange(min=1), help="Number of these batches.")
+@click.option("--fresh", "column", metavar="COLUMN", help="Times of which the newest is recent.")
+@click.option("--within", metavar="AGE", help="With --fresh: its longest age, such as 2h.")
+@click.option(
+    "--on-failure",
+    type=click.Choice(ON_FAILURE),
+    default="refuse",
+    show_default=True,
+    help="What a write does with itself, or with the rows that fail.",
+)
+@click.option(
+    "--existing",
+    type=click.Choice(["tested", "unchecked"]),
+    default="tested",
+    show_default=True,
+    help="unchecked: do not read the rows that the dataset has.",
+)
+@dry_run_option("Only check, and show what would change.")
+def add_check(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    check: str,
+    existing: Literal["tested", "unchecked"],
+    is_dry_run: bool,
+    **given: object,
+) -> None:
+    """Declare a check that every write must pass.
+
+    CHECK is its name; a check of that name is replaced. Give one of --rows, --not-null, --unique,
+    --reference, --min-rows, --max-rows, --row-count-within and --fresh.
+    """
+    table = {key: value for key, value in given.items() if value not in (None, ())}
+    declared = check_from_table(check, table)
+    dataset = repository.open(name)
+    commit = dataset.evolve(
+        lambda known: known.with_check(check, declared), existing=existing, dry_run=is_dry_run
+    )
+    if is_dry_run and commit.is_dry_run:
+        output.note(f"Would declare {check}: {declared}, {declared.on_failure}.")
+    show_commit(output, commit)
+
+
+@verb("drop-check", example="lakebed schema drop-check lake/flights sane")
+@takes_dataset
+@click.argument("check")
+@dry_run_option("Only check, and show what would change.")
+def drop_check(
+    output: Output, *, repository: Repository, name: str, check: str, is_dry_run: bool
+) -> None:
+    """Remove a declared check, named CHECK. Rows stay as they are."""
+    dataset = repository.open(name)
+    commit = dataset.evolve(lambda known: known.without_check(check), dry_run=is_dry_run)
+    if is_dry_run and commit.is_dry_run:
+        output.note(f"Would remove the check {check}.")
+    show_commit(output, commit)
+
+
+for _command in (show, infer, rename, update, checks_, add_check, drop_check):
     schema.add_command(_command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakebed.commit import Partition, SchemaVersion, partitions_with
@@ -11,13 +12,55 @@ from lakebed.model.layout import Folder
 from lakebed.state.state import descriptor_from
 
 if TYPE_CHECKING:
+    from lakebed.model.declared import OnFailure
+    from lakebed.state.check_results import Outcome
     from lakebed.state.published import PublishedTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredCheck:
+    """A check that every write of a dataset must pass.
+
+    Attributes:
+        name: Name of the check.
+        check: The check, such as `condition('delay >= -120')`.
+        on_failure: What a write does with rows that fail it, or with itself.
+        outcome: `passed` if all rows pass; `warned` or `not checked` if some may fail.
+    """
+
+    name: str
+    check: str
+    on_failure: OnFailure
+    outcome: Outcome
+
+    def _row_(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "check": self.check,
+            "on failure": self.on_failure,
+            "rows": self.outcome,
+        }
 
 
 class InspectGroup(DatasetGroup):
     """Facts of a dataset, each as a list of records."""
 
     _NAME = "inspect"
+
+    def checks(self) -> Items[DeclaredCheck]:
+        """Return the declared checks, and whether all rows pass them; see docs/checks.md.
+
+        Cost:
+            A read of the head.
+        """
+        state = self._dataset._source.load().state
+        standing = state.standing_of_checks()
+        return Items(
+            DeclaredCheck(
+                name=name, check=str(check), on_failure=check.on_failure, outcome=standing[name]
+            )
+            for name, check in state.descriptor.checks.items()
+        )
 
     def partitions(self) -> Items[Partition]:
         """Return the partitions that hold live files, ordered by path.

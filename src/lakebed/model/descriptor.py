@@ -20,6 +20,12 @@ from lakebed.model import renaming
 from lakebed.model.arrow_types import find_arrow_schema, schema_from_arrow
 from lakebed.model.avro import check_avro_names, check_depth, schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import declared_fields, schema_from_dataclass
+from lakebed.model.declared import (
+    Check,
+    check_declared,
+    checks_from_table,
+    to_tables,
+)
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.kite_forms import MAPPING, find_mapping, find_strategy
 from lakebed.model.names import MAX_COMPONENT_BYTES, check_encoded_length, nearest
@@ -56,6 +62,7 @@ class DatasetDescriptor:
         compression: Compression of the data files.
         index: Columns with an inverted index, in order.
         properties: Key-value pairs of the user, all text.
+        checks: Checks that every write must pass, by name.
 
     >>> descriptor = DatasetDescriptor(
     ...     schema=pa.schema([("ts", pa.timestamp("us", tz="UTC")), ("n", pa.int64())]),
@@ -71,6 +78,7 @@ class DatasetDescriptor:
     compression: str
     index: tuple[str, ...]
     properties: Mapping[str, str]
+    checks: Mapping[str, Check]
 
     def __init__(
         self,
@@ -85,6 +93,7 @@ class DatasetDescriptor:
         compression: str | None = None,
         index: Iterable[str] | str = (),
         properties: Mapping[str, str] | None = None,
+        checks: Mapping[str, Check] | None = None,
     ) -> None:
         """Describe a dataset.
 
@@ -108,12 +117,15 @@ class DatasetDescriptor:
                 opening them. It suits columns that the data is not sorted by and whose values lie
                 in few files, such as ids.
             properties: Key-value pairs of the user, all text.
+            checks: Checks that every write must pass, by name, as of `lakebed.checks`; see
+                docs/checks.md.
 
         Raises:
             SchemaMismatchError: The form of the schema is unknown, or it holds an unsupported type.
             PartitionSpecError: The strategy does not fit the schema.
             InvalidInputError: The format is unknown, or lacks the compression; or a column
-                cannot have an index.
+                cannot have an index; or a check cannot be declared.
+            PredicateError: The condition of a check cannot be parsed.
         """
         set_field = object.__setattr__
         document = _avro_document(schema)
@@ -133,6 +145,8 @@ class DatasetDescriptor:
         set_field(self, "index", given_names("index", index))
         kept = {} if mapping is None else {MAPPING: mapping}
         set_field(self, "properties", {**kept, **(properties or {})})
+        check_given("checks", checks, Mapping, "Give a dict that maps names to checks.")
+        set_field(self, "checks", dict(checks or {}))
         self.check()
 
     def __repr__(self) -> str:
@@ -142,10 +156,13 @@ class DatasetDescriptor:
         parts.append(f"{self.format}, {self.compression}")
         if self.index:
             parts.append(f"index of {shortened(self.index)}")
+        if self.checks:
+            parts.append(f"checks {shortened(self.checks)}")
         return f"<DatasetDescriptor {'; '.join(parts)}>"
 
     def _repr_html_(self) -> str:
         properties = (f"{key}={value}" for key, value in self.properties.items())
+        checks = (f"{name}: {check}, {check.on_failure}" for name, check in self.checks.items())
         return facts_to_html(
             "Descriptor",
             {
@@ -154,6 +171,7 @@ class DatasetDescriptor:
                 "format": f"{self.format}, {self.compression}",
                 "index": shortened(self.index) or "none",
                 "properties": cut(shortened(properties)) or "none",
+                **({"checks": cut(shortened(checks))} if self.checks else {}),
             },
         )
 
@@ -171,6 +189,7 @@ class DatasetDescriptor:
             "compression": COMPRESSIONS["parquet"][0],
             "index": (),
             "properties": {},
+            "checks": {},
         }
         for name, value in values.items():
             object.__setattr__(described, name, value)
@@ -197,6 +216,8 @@ class DatasetDescriptor:
         if self.format == "submissions":
             self._check_submissions()
         self._check_index()
+        if self.checks:
+            check_declared(self.checks, self.schema)
         for key, value in self.properties.items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise InvalidInputError(
@@ -328,6 +349,39 @@ class DatasetDescriptor:
         """
         return renaming.with_field_renamed(self, old, new)
 
+    def with_check(self, name: str, check: Check) -> DatasetDescriptor:
+        """Return the descriptor with another declared check, for `Dataset.evolve`.
+
+        ```
+        flights.evolve(lambda old: old.with_check("sane", checks.condition("delay >= -120")))
+        ```
+
+        Args:
+            name: Name of the check; one of this name is replaced.
+            check: The check, as of `lakebed.checks`.
+
+        Raises:
+            InvalidInputError: The check cannot be declared; see docs/checks.md.
+            SchemaMismatchError: It names an unknown column.
+            PredicateError: Its condition cannot be parsed.
+        """
+        return dataclasses.replace(self, checks={**self.checks, name: check})
+
+    def without_check(self, name: str) -> DatasetDescriptor:
+        """Return the descriptor without a declared check, for `Dataset.evolve`.
+
+        Raises:
+            InvalidInputError: There is no such check.
+        """
+        if name not in self.checks:
+            raise InvalidInputError(
+                f"There is no check {name!r}.",
+                hint=nearest(name, self.checks)
+                or f"Declared are: {', '.join(self.checks) or 'none'}.",
+            )
+        left = {known: check for known, check in self.checks.items() if known != name}
+        return dataclasses.replace(self, checks=left)
+
     @property
     def file_suffix(self) -> str:
         """The suffix of the names of data files."""
@@ -345,6 +399,7 @@ class DatasetDescriptor:
             # Only if there is one: the documents of other datasets stay unchanged.
             **({"index": list(self.index)} if self.index else {}),
             "properties": dict(self.properties),
+            **({"checks": to_tables(self.checks)} if self.checks else {}),
         }
 
     @classmethod
@@ -365,7 +420,7 @@ class DatasetDescriptor:
                 f"Index is {reprlib.repr(index)}.", hint="It is a list of columns."
             )
         compression = document.get("compression", "zstd")
-        return cls(
+        described = cls(
             schema=schema_from_avro(document.get("schema")),
             partition_by=PartitionStrategy.from_document(document.get("partition_by", [])),
             format=document.get("format", "parquet"),
@@ -374,6 +429,21 @@ class DatasetDescriptor:
             index=index,
             properties=properties,
         )
+        # Conditions are parsed where they are used: a reader of rows need not load the parser.
+        checks = checks_from_table(document.get("checks", {}))
+        object.__setattr__(described, "checks", checks)
+        return described
+
+
+def new_checks(old: DatasetDescriptor, new: DatasetDescriptor) -> dict[str, Check]:
+    """Return the checks that a new descriptor of a dataset adds or changes, by name.
+
+    A check of a renamed field stays the same check.
+    """
+    if not new.checks or new.checks == old.checks:
+        return {}
+    former = renaming.named_as(old, new.schema).checks
+    return {name: check for name, check in new.checks.items() if former.get(name) != check}
 
 
 def _check_choice(what: str, value: object, known: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]+")
 _SWITCH = ("true", "false")
 ICEBERG = f"{PREFIX}iceberg"
 HIDE_BATCH_ID = f"{ICEBERG}.hide_batch_id"
+REQUIRE_CHECKS = f"{PREFIX}require_checks"
 
 # The fastest first: the slow Hive does not delay the others.
 _OPTIONS: Mapping[TableKind, tuple[str, ...]] = {
@@ -30,10 +31,13 @@ _OPTIONS: Mapping[TableKind, tuple[str, ...]] = {
     "iceberg": ("catalog", "table", "root", "hide_batch_id"),
     "hive": ("table", "mode", "root"),
 }
-_KNOWN = tuple(
-    f"{PREFIX}{name}"
-    for kind, options in _OPTIONS.items()
-    for name in (kind, *(f"{kind}.{option}" for option in options))
+_KNOWN = (
+    *(
+        f"{PREFIX}{name}"
+        for kind, options in _OPTIONS.items()
+        for name in (kind, *(f"{kind}.{option}" for option in options))
+    ),
+    REQUIRE_CHECKS,
 )
 
 
@@ -172,7 +176,7 @@ def misunderstood(properties: Mapping[str, str]) -> tuple[InvalidInputError, ...
         if name.startswith(PREFIX) and name not in _KNOWN:
             hint = f"Known are: {', '.join(_KNOWN)}."
             errors.append(InvalidInputError(f"Unknown property {name!r}.", hint=hint))
-    for name in (*(f"{PREFIX}{kind}" for kind in _OPTIONS), HIDE_BATCH_ID):
+    for name in (*(f"{PREFIX}{kind}" for kind in _OPTIONS), HIDE_BATCH_ID, REQUIRE_CHECKS):
         value = properties.get(name, "false")
         if value.strip().lower() not in _SWITCH:
             message = f"The property {name!r} is {value!r}."

@@ -185,6 +185,7 @@ def _with_names(
         schema=schema,
         partition_by=PartitionStrategy(functions),
         index=tuple(names.get(name, name) for name in descriptor.index),
+        checks={name: check.renamed(names) for name, check in descriptor.checks.items()},
     )
 
 

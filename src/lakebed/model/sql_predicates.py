@@ -548,6 +548,29 @@ def read_tree(text: str) -> exp.Expr:
     return _tree_of(text)
 
 
+def with_columns_renamed(text: str, names: Mapping[str, str]) -> str | None:
+    """Return the text of a condition with new names of fields, given by their former ones.
+
+    Returns:
+        The text; None if it names none of the fields.
+
+    Raises:
+        PredicateError: The text does not parse.
+
+    >>> with_columns_renamed("carrier = 'UA' AND delay > 0", {"carrier": "airline"})
+    "airline = 'UA' AND delay > 0"
+    """
+    from sqlglot import expressions as exp
+
+    tree, is_renamed = _tree_of(text), False
+    for node in tree.find_all(exp.Column, exp.Dot):
+        root = node.parts[0]
+        if isinstance(root, exp.Identifier) and root.name in names:
+            root.replace(exp.to_identifier(names[root.name], quoted=root.args.get("quoted")))
+            is_renamed = True
+    return tree.sql(dialect="spark") if is_renamed else None
+
+
 def read_predicate(
     node: exp.Expr, text: str, types: Mapping[str, Type], compared: dict[str, Compared]
 ) -> Predicate:

@@ -19,12 +19,14 @@ import pyarrow.parquet as pq
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.errors import SchemaMismatchError
+from lakebed.model.declared import rows_checked
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.layout import staging_folder
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema
 from lakebed.spark.session import settings_for
 from lakebed.spark.types import struct_type
+from lakebed.state.check_results import not_checked
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.written import Written
 from lakebed.store.base import Store, delete_or_leave
@@ -58,8 +60,8 @@ _CODECS = {"lz4": "lz4_raw"}
 def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool:
     """Return whether Spark's writer would write the same files as the kernel.
 
-    It cannot roll files at a given size, has its own layout of partitions, and does not check that
-    rows are in a view. Its files must have the types of the schema.
+    It cannot roll files at a given size, has its own layout of partitions, does not check that
+    rows are in a view, and leaves no rows out. Its files must have the types of the schema.
 
     Args:
         store: The store that holds the dataset.
@@ -76,6 +78,10 @@ def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool
         # Lakebed never sees the rows, so their values would be unknown.
         and not descriptor.index
         and target.constraint == TRUE
+        # Other failing rows are found when the files are committed, which reads the columns.
+        and all(
+            check.on_failure in ("refuse", "warn") for check in rows_checked(descriptor).values()
+        )
         and options.target_bytes == WriteOptions().target_bytes
         and all(_is_plain(field, given.find(field.name)) for field in descriptor.schema)
     )
@@ -124,7 +130,10 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
         shutil.rmtree(staging, ignore_errors=True)
         with contextlib.suppress(OSError):  # another batch may be staged there too
             staging.parent.rmdir()
-    return Written(facts=facts_table(taken, target.descriptor.file_schema))
+    return Written(
+        facts=facts_table(taken, target.descriptor.file_schema),
+        checks=tuple(not_checked(*one) for one in rows_checked(target.descriptor).items()),
+    )
 
 
 def _columns(target: BatchTarget, given: Schema) -> list[Column]:

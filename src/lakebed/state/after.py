@@ -1,8 +1,8 @@
-"""Publication of a dataset before and after each of its commits, as its properties ask for.
+"""What each commit of a dataset may need from higher rooms: publication, and declared checks.
 
-The commits of every verb end in `lakebed.state.transaction`, far below the publishing modules. So
-this is the one module that names a higher room, and it imports that room only for a dataset that
-is published.
+The commits of every verb end in `lakebed.state.transaction`, far below the modules that publish or
+read rows. So this is the one module that names higher rooms, and it imports one only for a dataset
+that is published, or that declares checks.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from lakebed.errors import LakebedError
 from lakebed.model.publishing import PREFIX
 
 if TYPE_CHECKING:
+    from lakebed.state.check_results import CheckStatus
+    from lakebed.state.reservation import BatchRecord
     from lakebed.state.scope import Scope
-    from lakebed.state.state import State
+    from lakebed.state.state import Change, State
     from lakebed.state.written import Written
     from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
 _PUBLISHER = "lakebed.tables.automatic"
+_JUDGE = "lakebed.work.judging"
+_QUARANTINE = "lakebed.work.set_aside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +116,38 @@ def recording() -> Iterator[Publications]:
         yield publications
     finally:
         _recording.reset(token)
+
+
+def judged(store: Store, state: State, change: Change) -> tuple[CheckStatus, ...]:
+    """Return the results of the declared checks for a change, to be committed on a state.
+
+    Raises:
+        ChecksFailedError: A check refuses the change.
+        LakebedError: A file cannot be read, or the store failed.
+
+    Cost:
+        Nothing without checks; see `lakebed.work.judging.judge`.
+    """
+    descriptor = change.new_descriptor or state.descriptor
+    if not descriptor.checks:
+        return ()
+    results: tuple[CheckStatus, ...] = importlib.import_module(_JUDGE).judge(store, state, change)
+    return results
+
+
+def quarantine(store: Store, base: State, record: BatchRecord, keys: tuple[str, ...]) -> None:
+    """Commit rows that failed declared checks to the quarantine of a dataset.
+
+    Args:
+        store: The store that holds the dataset.
+        base: The state of the dataset.
+        record: The batch that the rows were left out of.
+        keys: Keys of temporary files with the rows; they are deleted.
+
+    Raises:
+        LakebedError: The store failed, or the dataset of that name is not a quarantine.
+    """
+    importlib.import_module(_QUARANTINE).set_rows_aside(store, base, record, keys)
 
 
 def before_commit(store: Store, pending: Pending) -> Gathered | None:

@@ -24,7 +24,9 @@ from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
 from lakebed.state.state import HEAD_FACTS, HeadFact, State, describe, read_descriptor
 from lakebed.store.segments import Segment
 
-FORMAT_VERSION = 4  # of the objects that Lakebed itself writes
+FORMAT_VERSION = 5  # of the objects that Lakebed itself writes
+# Earlier releases would write rows past the declared checks.
+_FORMAT_WITH_CHECKS = 5
 # Earlier releases would look for the column of a renamed field under the name of the field, in this
 # version or in an older one, and read null.
 _FORMAT_WITH_RENAMES = 4
@@ -108,6 +110,8 @@ def _text_of(value: object) -> str:
 
 def _format_version(state: State) -> int:
     """Return the lowest format version whose releases handle a state correctly."""
+    if state.descriptor.checks:
+        return _FORMAT_WITH_CHECKS
     if state.lineage.has_renamed:
         return _FORMAT_WITH_RENAMES
     if state.moves_to is not None or state.is_unconfirmed or state.lists.sources:

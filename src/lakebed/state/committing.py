@@ -34,7 +34,8 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import FIRST_MOMENT
 from lakebed.model.totals import known_total
 from lakebed.state import conflicts, file_table, history, index_files, runs, sources
-from lakebed.state.after import NotPublished
+from lakebed.state.after import NotPublished, judged
+from lakebed.state.check_results import unmet_after
 from lakebed.state.codec import to_document
 from lakebed.state.conflicts import Terms
 from lakebed.state.head import encode_head
@@ -326,7 +327,12 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
     foreign = foreign_entry(store, state)
     if foreign is not None:
         entries.append(foreign)
-        state = replace(state, version=foreign.version, committed_at=foreign.committed_at)
+        unmet = unmet_after(
+            state.unmet, state.descriptor.checks, foreign.checks, replaces_all=False
+        )
+        state = replace(
+            state, version=foreign.version, committed_at=foreign.committed_at, unmet=unmet
+        )
     before, own = state, []
     now = dt.datetime.now(dt.UTC)
     changes = (*terms.change.earlier, _change_for(store, state, terms))
@@ -387,12 +393,13 @@ def _change_for(store: Store, state: State, terms: Terms) -> Change:
         for column, key in change.indices.items()
         if state.lineage.number == base and column in state.descriptor.stored_index
     }
-    return msgspec.structs.replace(
+    settled = msgspec.structs.replace(
         change,
         edits=tuple(map(known, change.edits)),
         indices=indices,
         scope=_scope_for(store, state, change.scope),
     )
+    return msgspec.structs.replace(settled, checks=judged(store, state, settled))
 
 
 def _scope_for(store: Store, state: State, scope: Scope) -> Scope:

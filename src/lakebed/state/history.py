@@ -14,6 +14,7 @@ from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.state.caught import Caught
+from lakebed.state.check_results import CheckStatus
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, due_end, end_within, pack, read_segment, unpack
 
@@ -60,6 +61,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         unprotected: Targets that lost their protection, in words.
         restores: The version that a rollback went back to. Older releases did not record it.
         caught: Values that the caps of dimensions sent to `OTHER`.
+        checks: Results of the declared checks for the rows of the commit.
         descriptor: The descriptor from this version on, if it changed.
         stored_at: Time when the storage stored the entry, by the clock of the storage. The commit
             itself cannot know it: readers take it from the entry's own segment, and a merge
@@ -87,6 +89,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     protected: tuple[str, ...] = ()
     unprotected: tuple[str, ...] = ()
     restores: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    checks: tuple[CheckStatus, ...] = ()
     descriptor: dict[str, Any] | None = None
     stored_at: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
 

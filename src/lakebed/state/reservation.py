@@ -26,6 +26,7 @@ from lakebed.model.layout import Folder
 from lakebed.model.schema import Type
 from lakebed.model.sql_predicates import parse_sql
 from lakebed.state.caught import Caught
+from lakebed.state.check_results import CheckStatus
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, Unchanged, WholeView
 from lakebed.store.base import ObjectInfo, Store
 
@@ -110,6 +111,7 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         facts: Key of the segment of the file table; absent without files.
         postings: Keys of the segments of inverted indices, by column.
         caught: Values that the caps of dimensions sent to `OTHER`.
+        checks: Results of the declared checks of rows.
     """
 
     created_at: str
@@ -122,6 +124,7 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     caught: tuple[Caught, ...] = ()
     foreign_added: tuple[str, ...] = ()
     foreign_removed: tuple[str, ...] = ()
+    checks: tuple[CheckStatus, ...] = ()
 
 
 class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

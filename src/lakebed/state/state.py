@@ -19,10 +19,11 @@ import msgspec
 
 from lakebed.common.given import check_given
 from lakebed.errors import CorruptMetadataError, InvalidInputError, LakebedError
-from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.descriptor import DatasetDescriptor, new_checks
 from lakebed.model.keys import FIRST_MOMENT, BatchId, partition_of_label
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import Lineage
+from lakebed.state.check_results import Outcome, UnmetCheck, not_checked, unmet_after
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists
@@ -258,6 +259,18 @@ def _merged_streams(state: State, change: Change) -> tuple[QueryProgress, ...]:
     return state.streams if change.progress is None else advanced(state.streams, change.progress)
 
 
+def _merged_unmet(state: State, change: Change) -> tuple[UnmetCheck, ...]:
+    descriptor = change.new_descriptor or state.descriptor
+    if not descriptor.checks:
+        return ()
+    # A check that was declared anew is another one: it is tested with the change.
+    new = new_checks(state.descriptor, descriptor)
+    before = (one for one in state.unmet if one.name not in new)
+    is_write = bool(change.checks) and change.new_descriptor is None
+    replaces_all = is_write and len(state.live.removed_by(change.scope)) == state.live.count
+    return unmet_after(before, descriptor.checks, change.checks, replaces_all=replaces_all)
+
+
 def _merged_move(state: State, change: Change) -> HeadFormat | None:
     return None if change.moves_to is state.head_format else change.moves_to
 
@@ -347,6 +360,7 @@ class State:
             up.
         protections: Versions and batches that no cleanup may give up.
         streams: Progress of the streaming queries that committed to it, the latest last.
+        unmet: Declared checks that rows of the version may fail, by name.
         moves_to: Format that the head moves to: this head gets no more commits.
         moved_from: Format that the head came from, and an id, until the first commit to it;
             `CREATION` for a new dataset that its creator may still give up.
@@ -374,6 +388,7 @@ class State:
     streams: tuple[QueryProgress, ...] = head_fact(
         (), tuple[QueryProgress, ...], _merged_streams, is_optional=True
     )
+    unmet: tuple[UnmetCheck, ...] = head_fact((), tuple[UnmetCheck, ...], _merged_unmet)
     _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
 
     @property
@@ -414,6 +429,18 @@ class State:
         if self._memo.digest is None:
             self._memo.digest = digest_of(self.labels)
         return self.is_ours and self.digest != self._memo.digest
+
+    def standing_of_checks(self) -> dict[str, Outcome]:
+        """Return for each declared check whether all rows of the version pass it.
+
+        Returns:
+            `passed`, or `warned` or `not checked` if some rows may fail, by the name of the check.
+        """
+        checks = self.descriptor.checks
+        if checks and self.is_changed_by_others:
+            return dict.fromkeys(checks, "not checked")
+        unmet = {one.name: one.outcome for one in self.unmet}
+        return {name: unmet.get(name, "passed") for name in checks}
 
     def trust_digest(self) -> None:
         """Use the stored digest as that of the labels, since we have just made the state."""
@@ -481,6 +508,8 @@ class Change(Entry, frozen=True, kw_only=True):
         moves_to: Format that the head moves to; see `lakebed.state.handover`.
         earlier: Changes that make the versions right before it, by the same put.
         made_at: When another tool has made the version that an adoption takes over; None for now.
+        leaves_unchecked: Whether checks that the new descriptor adds are not tested on the rows that
+            the dataset has.
     """
 
     version: int = 0
@@ -503,6 +532,7 @@ class Change(Entry, frozen=True, kw_only=True):
     moves_to: HeadFormat | None = None
     earlier: tuple[Change, ...] = ()
     made_at: dt.datetime | None = None
+    leaves_unchecked: bool = False
 
     @property
     def brought_keys(self) -> tuple[str, ...]:
@@ -604,6 +634,7 @@ def adopt(state: State, known: tuple[str, ...], now: dt.datetime, commit_id: str
         added=added,
         removed=removed,
         partitions=tuple(touched),
+        checks=tuple(not_checked(*one) for one in state.descriptor.checks.items()) if added else (),
     )
 
 

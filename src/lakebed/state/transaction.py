@@ -24,7 +24,8 @@ from lakebed.errors import (
 from lakebed.model.keys import BatchIds, schema_number_of
 from lakebed.state import conflicts, file_table
 from lakebed.state import sources as source_list
-from lakebed.state.after import Gathered, Pending, after_commit, before_commit
+from lakebed.state.after import Gathered, Pending, after_commit, before_commit, quarantine
+from lakebed.state.check_results import require
 from lakebed.state.committing import CommitOptions, Committed, Swaps, commit_change, foreign_entry
 from lakebed.state.conflicts import Read, Terms
 from lakebed.state.lists import Edit, Lists
@@ -404,6 +405,7 @@ class Transaction:
             reads: Other reads that the change depends on.
 
         Raises:
+            ChecksFailedError: Rows fail a declared check that refuses the write.
             CommitConflictError: A commit since the base changed a partition in the scope or read in
                 one of the raw files, or a commit since a read changed the data that was read, or
                 the race was lost until the deadline; nothing has changed.
@@ -417,6 +419,7 @@ class Transaction:
             records of raw files, if there are any.
         """
         change = change or Change()
+        self._settle_checks()
         gathered = self._gather(change)
         for tries_left in reversed(range(_GATHERINGS)):
             try:
@@ -428,6 +431,25 @@ class Transaction:
                 is_lost = self._discard_gathered(gathered)
                 gathered = self._gather(change) if is_lost and tries_left > 1 else None
         raise AssertionError  # the last round returned or raised
+
+    def require_checks(self) -> None:
+        """Check that no declared check refuses the rows that it holds; `commit` does so, too.
+
+        Raises:
+            ChecksFailedError: One does; the message has the check, the count and examples.
+        """
+        require(self._base.name, self.written.checks)
+
+    def _settle_checks(self) -> None:
+        """Refuse rows that fail a declared check, and quarantine those that are set aside."""
+        if self._reservation is None:
+            return
+        self.require_checks()
+        written = self.written
+        if written.set_aside:
+            record = msgspec.structs.replace(self._reserved.record, run=self._run)
+            quarantine(self._store, self._base, record, written.set_aside)
+            self._parts = [replace(part, set_aside=()) for part in self._parts]
 
     def _gather(self, change: Change) -> Gathered | None:
         """Rewrite the files that a published table needs beside the new batch."""
@@ -478,6 +500,7 @@ class Transaction:
             row_count=written.row_count + change.row_count,
             edits=(*brought.lists.additions(), *change.edits),
             caught=written.caught,
+            checks=(*written.checks, *change.checks),
             carried=dict(written.carried),
             earlier=steps,
         )
@@ -633,6 +656,7 @@ class Transaction:
         Cost:
             Two PUTs; the history if another tool has changed the base.
         """
+        self._settle_checks()
         written = self.written
         self._check_schema(written)
         facts = file_table.new_segment(self._base.name, written.facts)
@@ -655,6 +679,7 @@ class Transaction:
                     for column, segments in written.postings.items()
                 },
                 caught=written.caught,
+                checks=written.checks,
                 foreign_added=foreign.added if foreign else (),
                 foreign_removed=foreign.removed if foreign else (),
             )

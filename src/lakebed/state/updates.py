@@ -49,6 +49,7 @@ def update(
     options: CommitOptions | None = None,
     *,
     made_from: State | None = None,
+    leaves_unchecked: bool = False,
 ) -> Update:
     """Change the descriptor of a dataset.
 
@@ -60,8 +61,11 @@ def update(
         made_from: The state whose descriptor the new one was made from; any update since is a
             conflict. None for an edit that is valid for every descriptor, and so is applied again
             after another update.
+        leaves_unchecked: Whether checks that the edit declares are not tested on the rows that the
+            dataset has.
 
     Raises:
+        ChecksFailedError: Rows fail a check that the edit declares; nothing has changed.
         InvalidInputError: The rules of evolution do not allow the change; nothing has changed.
         CommitConflictError: Another writer changed the descriptor meanwhile, repeatedly if the edit
             was applied again, or the race was lost until the deadline; nothing has changed.
@@ -90,7 +94,13 @@ def update(
         lineage = base.lineage.after(base.descriptor, descriptor)
         try:
             with Transaction.on(store, base, "update", options=options) as transaction:
-                done = transaction.commit(Change(new_descriptor=descriptor, new_lineage=lineage))
+                done = transaction.commit(
+                    Change(
+                        new_descriptor=descriptor,
+                        new_lineage=lineage,
+                        leaves_unchecked=leaves_unchecked,
+                    )
+                )
         except CommitConflictError:
             now = read_own_head(store, dataset).state
             is_outdated = (now.descriptor, now.lineage) != (base.descriptor, base.lineage)

@@ -13,6 +13,7 @@ from lakebed.index.postings_writer import Postings, joined_postings, keys_of_pos
 from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import Schema
 from lakebed.state.caught import Caught, total
+from lakebed.state.check_results import CheckStatus, total_of_checks
 from lakebed.state.facts import facts_schema
 from lakebed.state.reservation import ManifestFile
 from lakebed.state.sources import Origins
@@ -36,6 +37,8 @@ class Written:
         origins: The raw files of the rows of a data file, by its label, where known.
         carried: The named run that wrote the rows of a rewritten file, by its label. No file holds
             rows of several runs.
+        checks: Results of the declared checks of rows.
+        set_aside: Keys of temporary files with rows for the quarantine.
     """
 
     facts: pa.Table
@@ -43,6 +46,8 @@ class Written:
     caught: tuple[Caught, ...] = ()
     origins: Mapping[str, Origins] = field(default_factory=dict)
     carried: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[CheckStatus, ...] = ()
+    set_aside: tuple[str, ...] = ()
 
     @classmethod
     def nothing(cls, stored: Schema) -> Self:
@@ -77,7 +82,8 @@ class Written:
 
     def keys(self, names: SupportsKey) -> tuple[str, ...]:
         """Return the keys of all objects that were written."""
-        return (*map(names.key, self.labels), *keys_of_postings(self.postings))
+        postings = keys_of_postings(self.postings)
+        return (*map(names.key, self.labels), *postings, *self.set_aside)
 
     def without(self, labels: frozenset[str]) -> Written:
         """Return the same without some of the files; their postings stay."""
@@ -104,4 +110,6 @@ def joined(parts: Sequence[Written]) -> Written:
         caught=total(caught for part in parts for caught in part.caught),
         origins={label: origins for part in parts for label, origins in part.origins.items()},
         carried={label: run for part in parts for label, run in part.carried.items()},
+        checks=total_of_checks(result for part in parts for result in part.checks),
+        set_aside=tuple(key for part in parts for key in part.set_aside),
     )

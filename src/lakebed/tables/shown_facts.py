@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakebed.arrow.footers import read_footers, sound_footers
 from lakebed.errors import InvalidInputError
+from lakebed.model import publishing
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import batch_id_of, split_label, started_ms
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Type, find_alike_fields
@@ -197,16 +198,39 @@ def check_partition_types(state: State, table: str) -> None:
 
 
 def check_format(state: State, table: str) -> None:
-    """Check that the format of the data files can be published.
+    """Check that the format of the data files can be published, and that checks allow it.
 
     Raises:
-        InvalidInputError: The format is not Parquet.
+        InvalidInputError: The format is not Parquet; or see `check_required`.
     """
+    check_required(state)
     if state.descriptor.format != "parquet":
         raise InvalidInputError(
             f"Dataset {state.name!r} cannot be published: its format is "
             f"{state.descriptor.format!r}.",
             hint=f"Publish datasets of Parquet; readers of {table} do not support other formats.",
+        )
+
+
+def check_required(state: State) -> None:
+    """Check that all rows pass the declared checks, if a property of the dataset requires it.
+
+    Raises:
+        InvalidInputError: Rows of the version may fail a check.
+    """
+    if not publishing.is_on(state.descriptor.properties, publishing.REQUIRE_CHECKS):
+        return
+    unmet = [
+        f"{name} ({outcome})"
+        for name, outcome in state.standing_of_checks().items()
+        if outcome != "passed"
+    ]
+    if unmet:
+        raise InvalidInputError(
+            f"Version {state.version} of {state.name!r} is not published: rows may fail the declared "
+            f"checks {', '.join(unmet)}.",
+            hint="Correct the rows, then drop and add the check; or set the property "
+            f"{publishing.REQUIRE_CHECKS} to false.",
         )
 
 

@@ -342,19 +342,35 @@ def _schema(dataset: DatasetFacts) -> Markup:
                 + (("comment",) if has_comments else ()),
                 rows,
             ),
+            *_checks(dataset),
         ]
     )
+
+
+def _checks(dataset: DatasetFacts) -> Iterator[Markup]:
+    """Yield the table of the declared checks, if there are any."""
+    declared = dataset.dataset.inspect.checks()
+    if declared:
+        yield table(
+            f"Declared checks: {len(declared)}",
+            ("name", "check", "on failure", "rows"),
+            [(one.name, one.check, one.on_failure, one.outcome) for one in declared],
+        )
 
 
 def _commits(dataset: DatasetFacts, version_link: VersionLink | None) -> Iterator[Markup]:
     history = dataset.history
     shown = history[-dataset_facts.MAX_COMMITS :]
+    has_checks = any(commit.checks for commit in shown)
     yield charts.timeline("Commits by operation, over time", dataset_facts.events(history))
     yield folded(
         f"The newest {len(shown)} of {counted(len(history), 'commit')}",
         table(
             "Commits",
-            ("version", "operation", "at", "run", "batch", "rows", "files +", "files -"),
+            (
+                *("version", "operation", "at", "run", "batch", "rows", "files +", "files -"),
+                *(("checks",) if has_checks else ()),
+            ),
             [
                 (
                     commit.version
@@ -367,6 +383,7 @@ def _commits(dataset: DatasetFacts, version_link: VersionLink | None) -> Iterato
                     commit.rows_in_words(),
                     len(commit.files_added),
                     len(commit.files_removed),
+                    *((", ".join(map(str, commit.checks)),) if has_checks else ()),
                 )
                 for commit in reversed(shown)
             ],

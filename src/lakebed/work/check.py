@@ -300,6 +300,14 @@ class _Checker:
                 what="A data file is named more than once, so its rows count more than once.",
                 remedy="Roll back to the last correct version.",
             )
+        for name, outcome in self.state.standing_of_checks().items():
+            if outcome != "passed":
+                yield Finding(
+                    severity=Severity.NOTE,
+                    key=self.head.key,
+                    what=f"Rows may fail the declared check {name!r}: it was {outcome}.",
+                    remedy="Drop and add the check again: then it is tested on all rows.",
+                )
         if self.state.is_changed_by_others:
             yield Finding(
                 severity=Severity.NOTE,

@@ -436,8 +436,10 @@ class _Merge:
             state = now
             transaction.keep_alive()
         assert inserted is not None  # there is at least one pass
+        transaction.require_checks()
         report = self._report(outcome, inserted.row_count, is_dry_run=False)
-        if not (inserted.labels or outcome.labels(changed=True)):
+        is_left_out = any(result.count for result in inserted.checks)
+        if not (inserted.labels or is_left_out or outcome.labels(changed=True)):
             return replace(report, rewritten_row_count=0)
         partitions = _partitions_of(predicate, base)
         read = self._target.read

@@ -11,9 +11,11 @@ import pyarrow as pa
 from lakebed.common.html import facts_to_html
 from lakebed.common.items import Items
 from lakebed.common.shown import counted
+from lakebed.model.declared import rows_checked
 from lakebed.model.keys import partition_of_label
 from lakebed.model.totals import known_total
 from lakebed.state import file_table
+from lakebed.state.check_results import passed
 from lakebed.state.facts import FileFacts, facts_table
 from lakebed.state.scope import Scope
 from lakebed.state.state import State
@@ -161,7 +163,10 @@ def as_if_written(counts: Mapping[str, int], target: BatchTarget) -> Written:
         for path, row_count in sorted(counts.items())
         if row_count
     ]
-    return Written(facts=facts_table(facts, target.descriptor.file_schema))
+    return Written(
+        facts=facts_table(facts, target.descriptor.file_schema),
+        checks=tuple(passed(*one) for one in rows_checked(target.descriptor).items()),
+    )
 
 
 def _row_counts(store: Store, base: State, labels: Sequence[str]) -> list[int | None]:

@@ -140,6 +140,7 @@ def change_of(state: State, record: BatchRecord) -> Change:
         added=_labels(state, record),
         row_count=staging.row_count,
         caught=staging.caught,
+        checks=staging.checks,
         edits=brought.additions(),
         scope=staging.scope.scope(state.layout.partition_level_types),
     )

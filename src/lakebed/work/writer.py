@@ -78,9 +78,11 @@ def commit_staged(
             partitions; None for the base of the transaction.
 
     Raises:
+        ChecksFailedError: A declared check refuses the rows.
         InvalidInputError: The files lie outside the scope, or there is neither a scope nor a file.
         LakebedError: See `Transaction.commit`.
     """
+    transaction.require_checks()
     written = transaction.written
     settled = settled_scope(transaction.base.name, written.partitions, scope)
     reads = []
@@ -214,6 +216,7 @@ def keep_staged(
         InvalidInputError: As for `commit_staged`.
         LakebedError: See `Transaction.stage`.
     """
+    transaction.require_checks()
     settled = settled_scope(transaction.base.name, transaction.written.partitions, scope)
     transaction.stage(settled, lease, base)
 
@@ -375,7 +378,7 @@ class EntityWriter:
         self._end, self._earlier_errors = "closed", ()
         with self._transaction:
             self._transaction.add(written)
-            if written.labels:
+            if written.labels or any(result.count for result in written.checks):
                 self.commit = commit_staged(self._transaction, Nothing(), self._base)
 
     def abort(self) -> None:

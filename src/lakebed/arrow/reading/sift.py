@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -16,8 +17,10 @@ from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject, RejectKind
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, Watch, reading
+from lakebed.arrow.reading.rejects import WAITING
 from lakebed.arrow.reading.rows import is_damage, open_reader
 from lakebed.arrow.reading.unknown import Ignored, Unknown
+from lakebed.arrow.row_checks import Judged
 from lakebed.arrow.workers import Threads, Workers, gather
 from lakebed.common.grouping import balanced_groups
 from lakebed.common.progress import NO_PROGRESS
@@ -38,24 +41,6 @@ from lakebed.store.base import Store, delete_or_leave
 _REJECT_BYTES = 32 * 2**20
 # Searching for single lines that do not fit takes long where none fits.
 ENOUGH_REJECTS = 1_000
-
-REJECTS = pa.schema(
-    [
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("source_file", pa.string(), nullable=False),
-        pa.field("line_number", pa.int64(), nullable=False),
-        pa.field("line", pa.binary(), nullable=False),
-    ]
-)
-# While rejects wait, their extent and hint are kept as well.
-_WAITING = pa.schema(
-    [
-        *REJECTS,
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("row_count", pa.int64()),
-        pa.field("hint", pa.string(), nullable=False),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,10 +389,19 @@ def _add(
                 around = (part.part(row + 1, len(part)), part.part(0, row))
                 waiting += [piece for piece in around if len(piece)]
         else:
-            writer.write_checked(checked, number)
+            judged = writer.write_checked(checked, number)
             row_count += checked.rows.num_rows
             ignored += part.ignored
+            if judged is not None:
+                row_count -= checked.rows.num_rows - int(np.count_nonzero(judged.is_kept))
+                _set_aside(part, judged, file, rejects)
     return row_count, ignored
+
+
+def _set_aside(chunk: Chunk, judged: Judged, file: RawFile, rejects: _RejectWriter) -> None:
+    """Reject the rows of a chunk that declared checks send to the quarantine."""
+    for row, reason in zip(judged.quarantined.tolist(), judged.reasons, strict=True):
+        rejects.add(file, chunk.part(row, row + 1).reject(InvalidInputError(reason)))
 
 
 def _row_of(chunk: Chunk, cause: InvalidInputError) -> int | None:
@@ -463,7 +457,7 @@ class _RejectWriter:
         if not self._rows:
             return
         sink = pa.BufferOutputStream()
-        rows = pa.Table.from_pylist(self._rows, _WAITING)
+        rows = pa.Table.from_pylist(self._rows, WAITING)
         pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
         key = self._job.new_reject_key()
         self.keys.append(key)

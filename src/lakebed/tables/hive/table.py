@@ -26,6 +26,7 @@ from lakebed.model.schema import (
 )
 from lakebed.model.values import Scalar, format_value
 from lakebed.state.state import State
+from lakebed.tables.shown_facts import check_required
 
 # A metastore stores partition values as text. Values of these types are read back unchanged, in
 # every time zone of the session.
@@ -106,6 +107,7 @@ def columns_of(state: State, mode: Mode) -> Columns:
             f"Dataset {name!r} cannot be published: its format is {state.descriptor.format!r}.",
             hint="Append its rows to a dataset of Parquet, and publish that one.",
         )
+    check_required(state)
     check_shown_by_stored_name(state.descriptor.schema, "Hive")
     key_types = (
         state.layout.partition_types if mode == "batches" else state.layout.partition_level_types

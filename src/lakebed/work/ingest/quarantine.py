@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 
 from lakebed.arrow import scan
 from lakebed.arrow.kernel import write_batches
-from lakebed.arrow.reading.sift import ENOUGH_REJECTS, REJECTS, Counts, Sifted, read_rejects
+from lakebed.arrow.reading.rejects import REJECTS
+from lakebed.arrow.reading.sift import ENOUGH_REJECTS, Counts, Sifted, read_rejects
 from lakebed.commit import Commit
 from lakebed.common.given import check_run_name
 from lakebed.common.shown import counted
@@ -56,7 +57,7 @@ from lakebed.work.writer import target_of
 
 _SUFFIX = "_quarantine"
 _LISTED_REJECTS = 3
-_MAX_RUN_BYTES = 150  # it is a directory, percent-encoded
+MAX_RUN_BYTES = 150  # it is a directory, percent-encoded
 _LOAD = "load:"  # prefix of the slots of loads; no location of a raw file begins with it
 
 # The most useful fields come first: a terminal may have room for only some of them.
@@ -337,15 +338,7 @@ class Quarantine:
         is_new = state is None or self._replaced(store, state, attempt, earlier, superseded) is None
         if not rejects.count and is_new:
             return None
-        if state is None:
-            try:
-                create(
-                    store, self.name, lambda: first_state(self.name, _DESCRIPTOR, HeadFormat.JSON)
-                )
-            except ObjectExistsError:
-                state = self.find(store)  # another writer was faster; raises for other fields
-        if state is not None and state.descriptor.schema.names == _OLD_NAMES:
-            update(store, self.name, lambda old: replace(old, schema=_DESCRIPTOR.schema))
+        open_quarantine(store, self.name)
         with Transaction.begin(
             store, self.name, attempt.operation, run=attempt.run, options=options.commit
         ) as started:
@@ -484,6 +477,48 @@ class Quarantine:
         return chosen
 
 
+def open_quarantine(store: Store, name: str) -> None:
+    """Create the quarantine of a dataset if it does not exist.
+
+    Raises:
+        InvalidInputError: The dataset of that name is not a quarantine.
+    """
+    quarantine = Quarantine(name=name, of_dataset="", is_by_file=False)
+    state = quarantine.find(store)
+    if state is None:
+        try:
+            create(store, name, lambda: first_state(name, _DESCRIPTOR, HeadFormat.JSON))
+        except ObjectExistsError:
+            state = quarantine.find(store)  # another writer was faster; raises for other fields
+    if state is not None and state.descriptor.schema.names == _OLD_NAMES:
+        update(store, name, lambda old: replace(old, schema=_DESCRIPTOR.schema))
+
+
+def quarantine_name(dataset: str) -> str:
+    """Return the default name of the quarantine of a dataset."""
+    return check_dataset_name(f"{dataset}{_SUFFIX}")
+
+
+def completed_rows(
+    batches: Iterator[pa.RecordBatch], source: str, run: str
+) -> Iterator[pa.RecordBatch]:
+    """Extend rows that a declared check has set aside to rows of the quarantine.
+
+    Args:
+        batches: The rows, in the columns of rejects.
+        source: Name of the write that they are from, in place of a raw file.
+        run: Name of the run.
+    """
+    attempt = Attempt(run=run, operation=source, batch_id=0, files=(), refusals={})
+    for batch in batches:
+        place = batch.schema.get_field_index("source_file")
+        column = pa.repeat(pa.scalar(source), batch.num_rows)
+        named = batch.set_column(place, batch.schema.field(place), column)
+        for row in _completed(iter([named]), attempt):
+            spot = row.schema.get_field_index("attempt")
+            yield row.set_column(spot, row.schema.field(spot), column)
+
+
 def _is_of_load(file: SourceFile) -> bool:
     return file.slot.partition("|")[2].startswith(_LOAD)
 
@@ -495,10 +530,10 @@ def checked_run(run: str) -> str:
         InvalidInputError: The name is not a string, or is empty or too long.
     """
     check_run_name(run)
-    if not 1 <= len(encode_path({"run": run})) <= _MAX_RUN_BYTES:
+    if not 1 <= len(encode_path({"run": run})) <= MAX_RUN_BYTES:
         raise InvalidInputError(
             f"Run name {run[:40]!r} of {len(run)} characters is empty or too long.",
-            hint=f"The quarantine has a directory for each run: use at most {_MAX_RUN_BYTES}.",
+            hint=f"The quarantine has a directory for each run: use at most {MAX_RUN_BYTES}.",
         )
     return run
 
