@@ -228,7 +228,7 @@ class KernelWriter:
         *,
         is_judged: bool = False,
     ) -> None:
-        """Add rows; those that fail a declared check are counted, or left out, as it says.
+        """Add rows, except those that a declared check rejects or quarantines.
 
         Args:
             batch: Rows, which are checked.

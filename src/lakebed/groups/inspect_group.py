@@ -24,7 +24,7 @@ class DeclaredCheck:
     Attributes:
         name: Name of the check.
         check: The check, such as `condition('delay >= -120')`.
-        on_failure: What a write does with rows that fail it, or with itself.
+        on_failure: Action of a write for failing rows: `refuse`, `reject`, `quarantine` or `warn`.
         outcome: `passed` if all rows pass; `warned` or `not checked` if some may fail.
     """
 

@@ -41,8 +41,8 @@ class Check:
     Attributes:
         of: `batch` to examine the new rows, `dataset` for the dataset after the commit. None for
             the dataset if it is a declared check of keys, else for the batch.
-        on_failure: What a write does if the check is declared and fails: `refuse` the whole write,
-            `reject` the failing rows, send them to `quarantine`, or only `warn`.
+        on_failure: Action of a write whose declared check fails: `refuse` the whole write, `reject`
+            the failing rows, send them to `quarantine`, or only `warn`.
     """
 
     of: Of | None = None

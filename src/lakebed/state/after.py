@@ -1,4 +1,4 @@
-"""What each commit of a dataset may need from higher rooms: publication, and declared checks.
+"""Publication and declared checks around each commit of a dataset.
 
 The commits of every verb end in `lakebed.state.transaction`, far below the modules that publish or
 read rows. So this is the one module that names higher rooms, and it imports one only for a dataset

@@ -161,7 +161,7 @@ def unmet_after(
     """Return the checks that rows of a version may fail, after a commit.
 
     Args:
-        before: Those of the version before.
+        before: The checks that rows of the version before may fail.
         checks: The checks that are declared after the commit.
         results: The results of the commit.
         replaces_all: Whether all rows of the version are from the commit.

@@ -263,7 +263,7 @@ def _merged_unmet(state: State, change: Change) -> tuple[UnmetCheck, ...]:
     descriptor = change.new_descriptor or state.descriptor
     if not descriptor.checks:
         return ()
-    # A check that was declared anew is another one: it is tested with the change.
+    # Checks that were declared anew are tested with the change.
     new = new_checks(state.descriptor, descriptor)
     before = (one for one in state.unmet if one.name not in new)
     is_write = bool(change.checks) and change.new_descriptor is None

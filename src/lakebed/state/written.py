@@ -80,6 +80,11 @@ class Written:
         """Number of rows in all files."""
         return pc.sum(self.facts.column("row_count")).as_py() or 0
 
+    @property
+    def has_failures(self) -> bool:
+        """True if rows failed a declared check, so that their number is to be committed."""
+        return any(result.count for result in self.checks)
+
     def keys(self, names: SupportsKey) -> tuple[str, ...]:
         """Return the keys of all objects that were written."""
         postings = keys_of_postings(self.postings)

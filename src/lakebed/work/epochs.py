@@ -211,6 +211,7 @@ def commit_epoch(
         The commit; None if there was nothing to do.
 
     Raises:
+        ChecksFailedError: A declared check refuses the rows.
         StaleRerunError: The query has committed a later epoch, or the epoch must be replaced but
             shares files with other rows; nothing became visible.
         LakebedError: See `Transaction.commit`.
@@ -218,6 +219,7 @@ def commit_epoch(
     Cost:
         As an append. For a repeated epoch the old and the new rows are read.
     """
+    transaction.require_checks()
     options = options or SinkOptions()
     base = transaction.base
     standing = standing or find_standing(store, base, epoch)
@@ -234,7 +236,7 @@ def commit_epoch(
         commit = _commit(transaction, epoch, standing, operation, _whole(base))
     elif standing.before:
         commit = _commit(transaction, epoch, standing, "rerun", _all_of(store, base, epoch))
-    elif transaction.written.labels:
+    elif transaction.written.labels or transaction.written.has_failures:
         scope = RunFiles(epoch.run, replaces=False) if standing.is_again else Nothing()
         commit = _commit(transaction, epoch, standing, "append", scope)
     if options.compact_every and (epoch.number + 1) % options.compact_every == 0:

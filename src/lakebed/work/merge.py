@@ -438,8 +438,7 @@ class _Merge:
         assert inserted is not None  # there is at least one pass
         transaction.require_checks()
         report = self._report(outcome, inserted.row_count, is_dry_run=False)
-        is_left_out = any(result.count for result in inserted.checks)
-        if not (inserted.labels or is_left_out or outcome.labels(changed=True)):
+        if not (inserted.labels or inserted.has_failures or outcome.labels(changed=True)):
             return replace(report, rewritten_row_count=0)
         partitions = _partitions_of(predicate, base)
         read = self._target.read

@@ -378,7 +378,7 @@ class EntityWriter:
         self._end, self._earlier_errors = "closed", ()
         with self._transaction:
             self._transaction.add(written)
-            if written.labels or any(result.count for result in written.checks):
+            if written.labels or written.has_failures:
                 self.commit = commit_staged(self._transaction, Nothing(), self._base)
 
     def abort(self) -> None:
