@@ -19,13 +19,11 @@ from lakebed.arrow.conform import with_one_zero_and_nan
 from lakebed.common.html import facts_to_html
 from lakebed.common.shown import counted
 from lakebed.errors import ChecksFailedError, InvalidInputError
+from lakebed.model.declared import Check as Check
 from lakebed.model.declared import (
-    Check,
     Condition,
     Fresh,
     NotNull,
-    Of,
-    OnFailure,
     Reference,
     RowCount,
     Unique,
@@ -34,6 +32,8 @@ from lakebed.model.declared import (
     parse_within,
     split_reference,
 )
+from lakebed.model.declared import Of as Of
+from lakebed.model.declared import OnFailure as OnFailure
 from lakebed.model.predicate import NullCheck, complement
 from lakebed.view import View
 

@@ -16,7 +16,7 @@ from lakebed.model.totals import known_total
 from lakebed.model.values import Scalar
 from lakebed.state.after import NotPublished
 from lakebed.state.caught import Caught
-from lakebed.state.check_results import CheckStatus
+from lakebed.state.check_results import CheckOutcome
 from lakebed.state.history import Entry
 from lakebed.state.runs import MERGE, UPDATE_ROWS
 from lakebed.state.state import FOREIGN, State
@@ -164,7 +164,7 @@ class Commit:
     partitions: tuple[str, ...]
     replaced_partitions: tuple[str, ...] = ()
     caught: tuple[Caught, ...] = ()
-    checks: tuple[CheckStatus, ...] = ()
+    checks: tuple[CheckOutcome, ...] = ()
     not_published: tuple[NotPublished, ...] = ()
     notes: tuple[str, ...] = ()
     is_dry_run: bool = False

@@ -145,5 +145,5 @@ def test_rows_of_the_own_writer_of_spark_are_checked(
         ("ids", "passed", 0),
     ]
     assert flights.count() == len(GOOD) + MANY - (2 if action == "reject" else 0)
-    with pytest.raises(lakebed.errors.ChecksFailedError, match=r"ids, .* 40000 rows fail"):
+    with pytest.raises(lakebed.errors.ChecksFailedError, match=r"ids, .* 40,000 rows fail"):
         flights.append(frame)

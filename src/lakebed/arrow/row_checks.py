@@ -24,7 +24,7 @@ from lakebed.model.layout import staging_folder
 from lakebed.model.predicate import columns_of, roots_of
 from lakebed.model.schema import dotted_types
 from lakebed.plan.expression import to_arrow_expression
-from lakebed.state.check_results import MOST_EXAMPLES, CheckStatus, failed, passed
+from lakebed.state.check_results import MOST_EXAMPLES, CheckOutcome, failed, passed
 from lakebed.store.base import Store
 
 _WIDTH = 80  # characters of a value in an example
@@ -46,7 +46,7 @@ class _Rule:
         self.examples: list[str] = []
         self.is_refused = False
 
-    def status(self) -> CheckStatus:
+    def status(self) -> CheckOutcome:
         """Return the result so far."""
         if not self.count:
             return passed(self.name, self.check)
@@ -126,7 +126,7 @@ class RowChecks:
         """True if a check refuses the write."""
         return any(rule.status().outcome == "refused" for rule in self._rules)
 
-    def statuses(self) -> tuple[CheckStatus, ...]:
+    def statuses(self) -> tuple[CheckOutcome, ...]:
         """Return the results so far."""
         return tuple(rule.status() for rule in self._rules)
 
@@ -170,7 +170,7 @@ class RowChecks:
             rule.note(rows, places)
             rule.is_refused |= rule.check.on_failure != "warn"
 
-    def refusing(self, rows: pa.RecordBatch) -> tuple[CheckStatus, ...]:
+    def refusing(self, rows: pa.RecordBatch) -> tuple[CheckOutcome, ...]:
         """Return the results of the checks that would refuse rows, without counting them."""
         results = []
         for rule, places in self._failing(rows):

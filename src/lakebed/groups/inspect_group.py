@@ -13,7 +13,7 @@ from lakebed.state.state import descriptor_from
 
 if TYPE_CHECKING:
     from lakebed.model.declared import OnFailure
-    from lakebed.state.check_results import Outcome
+    from lakebed.state.check_results import Verdict
     from lakebed.state.published import PublishedTable
 
 
@@ -31,7 +31,7 @@ class DeclaredCheck:
     name: str
     check: str
     on_failure: OnFailure
-    outcome: Outcome
+    outcome: Verdict
 
     def _row_(self) -> dict[str, object]:
         return {

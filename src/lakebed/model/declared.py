@@ -88,7 +88,7 @@ class Check:
 
     def renamed(self, names: Mapping[str, str]) -> Self:
         """Return the check of the same columns under new names, given by their former ones."""
-        new_names = {
+        new_names: dict[str, Any] = {
             name: tuple(_renamed(column, names) for column in value)
             if isinstance(value, tuple)
             else _renamed(value, names)
@@ -460,11 +460,10 @@ def _names(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _count(given: Mapping[str, Any], key: str, least: int = 0) -> int | None:
-    value = given.get(key)
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
     if key not in given:
         return None
-    if is_whole and least <= value < 2**63:
+    value = given[key]
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63:
         return value
     raise InvalidInputError(f"{key} is {shown(value)}.", hint="Give a whole number of rows.")
 

@@ -564,6 +564,7 @@ def with_columns_renamed(text: str, names: Mapping[str, str]) -> str | None:
 
     tree, is_renamed = _tree_of(text), False
     for node in tree.find_all(exp.Column, exp.Dot):
+        assert isinstance(node, exp.Column | exp.Dot)  # as searched for
         root = node.parts[0]
         if isinstance(root, exp.Identifier) and root.name in names:
             root.replace(exp.to_identifier(names[root.name], quoted=root.args.get("quoted")))

@@ -19,7 +19,7 @@ from lakebed.errors import LakebedError
 from lakebed.model.publishing import PREFIX
 
 if TYPE_CHECKING:
-    from lakebed.state.check_results import CheckStatus
+    from lakebed.state.check_results import CheckOutcome
     from lakebed.state.reservation import BatchRecord
     from lakebed.state.scope import Scope
     from lakebed.state.state import Change, State
@@ -118,7 +118,7 @@ def recording() -> Iterator[Publications]:
         _recording.reset(token)
 
 
-def judged(store: Store, state: State, change: Change) -> tuple[CheckStatus, ...]:
+def judged(store: Store, state: State, change: Change) -> tuple[CheckOutcome, ...]:
     """Return the results of the declared checks for a change, to be committed on a state.
 
     Raises:
@@ -131,7 +131,7 @@ def judged(store: Store, state: State, change: Change) -> tuple[CheckStatus, ...
     descriptor = change.new_descriptor or state.descriptor
     if not descriptor.checks:
         return ()
-    results: tuple[CheckStatus, ...] = importlib.import_module(_JUDGE).judge(store, state, change)
+    results: tuple[CheckOutcome, ...] = importlib.import_module(_JUDGE).judge(store, state, change)
     return results
 
 

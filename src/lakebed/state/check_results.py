@@ -13,15 +13,15 @@ from lakebed.model.declared import Check
 
 MOST_EXAMPLES = 3
 
-Outcome = Literal["passed", "refused", "rejected", "quarantined", "warned", "not checked"]
-OUTCOMES: Mapping[str, Outcome] = {
+Verdict = Literal["passed", "refused", "rejected", "quarantined", "warned", "not checked"]
+OUTCOMES: Mapping[str, Verdict] = {
     "refuse": "refused",
     "reject": "rejected",
     "quarantine": "quarantined",
     "warn": "warned",
 }
 # Of the results of several writers, the one of the highest rank is that of all.
-_RANK: Mapping[Outcome, int] = {
+_RANK: Mapping[Verdict, int] = {
     "passed": 0,
     "warned": 1,
     "rejected": 1,
@@ -30,10 +30,10 @@ _RANK: Mapping[Outcome, int] = {
     "refused": 3,
 }
 # A version with such a result may hold rows that fail the check.
-UNMET: frozenset[Outcome] = frozenset({"warned", "not checked"})
+UNMET: frozenset[Verdict] = frozenset({"warned", "not checked"})
 
 
-class CheckStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of one declared check for one commit.
 
     Attributes:
@@ -46,7 +46,7 @@ class CheckStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     name: str
     check: str
-    outcome: Outcome
+    outcome: Verdict
     count: Annotated[int, msgspec.Meta(ge=0)] = 0
     examples: tuple[str, ...] = ()
 
@@ -66,17 +66,17 @@ class UnmetCheck(msgspec.Struct, frozen=True):
     """
 
     name: str
-    outcome: Outcome
+    outcome: Verdict
 
 
-def passed(name: str, check: Check) -> CheckStatus:
+def passed(name: str, check: Check) -> CheckOutcome:
     """Return the result of a check without a failure."""
-    return CheckStatus(name=name, check=str(check), outcome="passed")
+    return CheckOutcome(name=name, check=str(check), outcome="passed")
 
 
-def failed(name: str, check: Check, count: int, examples: Iterable[str]) -> CheckStatus:
+def failed(name: str, check: Check, count: int, examples: Iterable[str]) -> CheckOutcome:
     """Return the result of a check that some rows fail, by its action."""
-    return CheckStatus(
+    return CheckOutcome(
         name=name,
         check=str(check),
         outcome=OUTCOMES[check.on_failure],
@@ -85,14 +85,14 @@ def failed(name: str, check: Check, count: int, examples: Iterable[str]) -> Chec
     )
 
 
-def not_checked(name: str, check: Check) -> CheckStatus:
+def not_checked(name: str, check: Check) -> CheckOutcome:
     """Return the result of a check of rows that were not read."""
-    return CheckStatus(name=name, check=str(check), outcome="not checked")
+    return CheckOutcome(name=name, check=str(check), outcome="not checked")
 
 
-def total_of_checks(parts: Iterable[CheckStatus]) -> tuple[CheckStatus, ...]:
+def total_of_checks(parts: Iterable[CheckOutcome]) -> tuple[CheckOutcome, ...]:
     """Add up the results of several writers: one for each check and outcome."""
-    totals: dict[tuple[str, str], CheckStatus] = {}
+    totals: dict[tuple[str, str], CheckOutcome] = {}
     for part in parts:
         key = (part.name, part.check)
         before = totals.get(key)
@@ -106,7 +106,7 @@ def total_of_checks(parts: Iterable[CheckStatus]) -> tuple[CheckStatus, ...]:
     return tuple(totals.values())
 
 
-def require(dataset: str, results: Iterable[CheckStatus], *, are_existing: bool = False) -> None:
+def require(dataset: str, results: Iterable[CheckOutcome], *, are_existing: bool = False) -> None:
     """Raise an error if a check refuses the write.
 
     Args:
@@ -136,7 +136,7 @@ def require(dataset: str, results: Iterable[CheckStatus], *, are_existing: bool 
     )
 
 
-def _in_words(result: CheckStatus) -> str:
+def _in_words(result: CheckOutcome) -> str:
     rows = f": {counted(result.count, 'row fails', 'rows fail')}" if result.count else ""
     such_as = f", such as {'; '.join(result.examples)}" if result.examples else ""
     if not rows:
@@ -144,7 +144,7 @@ def _in_words(result: CheckStatus) -> str:
     return f"{result.name}, {result.check}{rows}{such_as}"
 
 
-def covers(result: CheckStatus, check: Check) -> bool:
+def covers(result: CheckOutcome, check: Check) -> bool:
     """Return whether a result of a writer decides a check as it is declared now."""
     if result.check != str(check) or result.outcome == "not checked":
         return False
@@ -154,7 +154,7 @@ def covers(result: CheckStatus, check: Check) -> bool:
 def unmet_after(
     before: Iterable[UnmetCheck],
     checks: Mapping[str, Check],
-    results: Iterable[CheckStatus],
+    results: Iterable[CheckOutcome],
     *,
     replaces_all: bool,
 ) -> tuple[UnmetCheck, ...]:

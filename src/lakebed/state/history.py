@@ -14,7 +14,7 @@ from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.state.caught import Caught
-from lakebed.state.check_results import CheckStatus
+from lakebed.state.check_results import CheckOutcome
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, due_end, end_within, pack, read_segment, unpack
 
@@ -89,7 +89,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     protected: tuple[str, ...] = ()
     unprotected: tuple[str, ...] = ()
     restores: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    checks: tuple[CheckStatus, ...] = ()
+    checks: tuple[CheckOutcome, ...] = ()
     descriptor: dict[str, Any] | None = None
     stored_at: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
 

@@ -26,7 +26,7 @@ from lakebed.model.layout import Folder
 from lakebed.model.schema import Type
 from lakebed.model.sql_predicates import parse_sql
 from lakebed.state.caught import Caught
-from lakebed.state.check_results import CheckStatus
+from lakebed.state.check_results import CheckOutcome
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, Unchanged, WholeView
 from lakebed.store.base import ObjectInfo, Store
 
@@ -124,7 +124,7 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     caught: tuple[Caught, ...] = ()
     foreign_added: tuple[str, ...] = ()
     foreign_removed: tuple[str, ...] = ()
-    checks: tuple[CheckStatus, ...] = ()
+    checks: tuple[CheckOutcome, ...] = ()
 
 
 class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -23,7 +23,7 @@ from lakebed.model.descriptor import DatasetDescriptor, new_checks
 from lakebed.model.keys import FIRST_MOMENT, BatchId, partition_of_label
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import Lineage
-from lakebed.state.check_results import Outcome, UnmetCheck, not_checked, unmet_after
+from lakebed.state.check_results import UnmetCheck, Verdict, not_checked, unmet_after
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists
@@ -430,7 +430,7 @@ class State:
             self._memo.digest = digest_of(self.labels)
         return self.is_ours and self.digest != self._memo.digest
 
-    def standing_of_checks(self) -> dict[str, Outcome]:
+    def standing_of_checks(self) -> dict[str, Verdict]:
         """Return for each declared check whether all rows of the version pass it.
 
         Returns:

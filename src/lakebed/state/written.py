@@ -13,7 +13,7 @@ from lakebed.index.postings_writer import Postings, joined_postings, keys_of_pos
 from lakebed.model.keys import partition_of_label
 from lakebed.model.schema import Schema
 from lakebed.state.caught import Caught, total
-from lakebed.state.check_results import CheckStatus, total_of_checks
+from lakebed.state.check_results import CheckOutcome, total_of_checks
 from lakebed.state.facts import facts_schema
 from lakebed.state.reservation import ManifestFile
 from lakebed.state.sources import Origins
@@ -46,7 +46,7 @@ class Written:
     caught: tuple[Caught, ...] = ()
     origins: Mapping[str, Origins] = field(default_factory=dict)
     carried: Mapping[str, str] = field(default_factory=dict)
-    checks: tuple[CheckStatus, ...] = ()
+    checks: tuple[CheckOutcome, ...] = ()
     set_aside: tuple[str, ...] = ()
 
     @classmethod

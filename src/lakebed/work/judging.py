@@ -59,7 +59,7 @@ from lakebed.plan.search import plan
 from lakebed.state import history
 from lakebed.state.check_results import (
     MOST_EXAMPLES,
-    CheckStatus,
+    CheckOutcome,
     UnmetCheck,
     covers,
     failed,
@@ -85,7 +85,7 @@ _ENTRIES_A_BATCH = 8  # of the history that are read for each batch at first
 _FUNCTIONS = ("min", "max")
 
 
-def judge(store: Store, state: State, change: Change) -> tuple[CheckStatus, ...]:
+def judge(store: Store, state: State, change: Change) -> tuple[CheckOutcome, ...]:
     """Return the results of the declared checks for a change.
 
     Args:
@@ -140,7 +140,7 @@ class _Judging:
         """The descriptor after the change."""
         return self.change.new_descriptor or self.state.descriptor
 
-    def results(self) -> tuple[CheckStatus, ...]:
+    def results(self) -> tuple[CheckOutcome, ...]:
         """Return the result of each check that applies."""
         if self.change.new_descriptor is not None:
             return self._of_update()
@@ -158,7 +158,7 @@ class _Judging:
         change = self.change
         return bool(change.added or change.checks) or change.operation in _BATCHES
 
-    def _of_update(self) -> tuple[CheckStatus, ...]:
+    def _of_update(self) -> tuple[CheckOutcome, ...]:
         """Test the checks that an update declares on the rows that the dataset has."""
         new = new_checks(self.state.descriptor, self.descriptor)
         tested = []
@@ -189,7 +189,7 @@ class _Judging:
         assert isinstance(check, Reference)  # the others are of a batch
         return _missing_references(self.store, check, state)
 
-    def _of_rollback(self, version: int) -> tuple[CheckStatus, ...]:
+    def _of_rollback(self, version: int) -> tuple[CheckOutcome, ...]:
         """Record the checks that restored rows may fail."""
         entries = history.read(self.store, self.state.lists.history)
         past = history.replay(entries, version)
@@ -202,7 +202,7 @@ class _Judging:
             if not check.is_of_batch and (name in unmet or str(known.get(name)) != str(check))
         )
 
-    def _of_rows(self, name: str, check: Check) -> CheckStatus:
+    def _of_rows(self, name: str, check: Check) -> CheckOutcome:
         for result in self.change.checks:
             if result.name == name and covers(result, check):
                 return result
@@ -213,7 +213,7 @@ class _Judging:
         strict = check if check.on_failure == "warn" else replace(check, on_failure="refuse")
         return failed(name, strict, failure.count, failure.examples)
 
-    def _of_batch(self, name: str, check: Check) -> CheckStatus:
+    def _of_batch(self, name: str, check: Check) -> CheckOutcome:
         failure = self._batch_failure(check)
         if failure is None:
             return passed(name, check)
