@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -430,3 +431,47 @@ def test_stored_condition_that_does_not_parse_is_refused_at_the_next_write(
     with pytest.raises(lakebed.errors.PredicateError, match="cannot be used"):
         again.append(GOOD)
     assert flights.count() == 2
+
+
+KEYS = [
+    (pa.float64(), [float("nan"), 0.0], [float("nan"), -0.0], [1.5, float("inf")]),
+    (pa.float32(), [0.5], [0.5], [0.25]),
+    (pa.decimal128(6, 2), [Decimal("1.50"), None], [Decimal("1.50"), None], [Decimal("1.51")]),
+    (pa.timestamp("us", tz="UTC"), [dt.datetime(2013, 1, 1, tzinfo=UTC)], None, None),
+    (pa.timestamp("us"), [dt.datetime(2013, 1, 1, 5)], None, None),
+    (pa.date32(), [dt.date(2013, 1, 1)], None, [dt.date(2013, 1, 2)]),
+    (pa.binary(), [b"\x00\xff"], None, [b"\x00"]),
+    (pa.string(), ["", "a'b"], None, ["b"]),
+    (pa.bool_(), [True], None, [False]),
+    (pa.uint64(), [2**64 - 1], None, [0]),
+]
+
+
+@pytest.mark.parametrize(("kind", "known", "again", "new"), KEYS, ids=[str(key[0]) for key in KEYS])
+def test_keys_of_all_types(
+    lake: Repository, kind: pa.DataType, known: list[Any], again: Any, new: Any
+) -> None:
+    descriptor = DatasetDescriptor(
+        schema=pa.schema([("k", kind)]), checks={"ids": checks.unique("k")}
+    )
+    things = lake.create("things", descriptor)
+    things.append(pa.table({"k": pa.array(known, kind)}))
+
+    for value in again or known:
+        with pytest.raises(ChecksFailedError, match="1 row fails"):
+            things.append(pa.table({"k": pa.array([value], kind)}))
+    if new is not None:
+        things.append(pa.table({"k": pa.array(new, kind)}))
+
+
+def test_many_keys_are_searched_for_by_their_bounds(lake: Repository, monkeypatch: Any) -> None:
+    monkeypatch.setattr("lakebed.work.judging._MOST_VALUES", 3)
+    flights = created(lake, {"ids": checks.unique("id")}, index=("id",))
+
+    def rows(*ids: int) -> list[dict[str, Any]]:
+        return [{"id": number, "delay": 0, "carrier": "UA"} for number in ids]
+
+    flights.append(rows(10, 20, 30, 40, 50))
+    flights.append(rows(11, 21, 31, 41, 51))
+    with pytest.raises(ChecksFailedError, match="2 rows fail, such as id = 20; id = 31"):
+        flights.append(rows(12, 20, 22, 31, 32))
