@@ -94,6 +94,21 @@ def _load(dataset: Dataset, rows: Rows, path: Path) -> object:
     return dataset.load([str(_lines(path, rows))], "json", run="load")
 
 
+def _ingest(dataset: Dataset, rows: Rows, path: Path) -> object:
+    settings = {
+        "name": "daily",
+        "into": dataset.uri.removeprefix("file://"),
+        "format": "json",
+        "max_rejects": 1,
+        "quarantine": "flights_quarantine",
+    }
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+    paths = json.dumps([str(_lines(path, rows))])
+    file = path / "daily.toml"
+    file.write_text("\n".join([*lines, "[files]", f"paths = {paths}"]))
+    return lakebed.Ingest.from_toml(file).run()
+
+
 def _command(dataset: Dataset, rows: Rows, path: Path) -> object:
     from lakebed.cli import main
 
@@ -130,6 +145,7 @@ DOORS: dict[str, Door] = {
     "transaction": _transaction,
     "entity writer": _entities,
     "load": _load,
+    "ingest": _ingest,
     "command line": _command,
     "data source": _data_source,
 }

@@ -310,7 +310,7 @@ class ReadOnlyError(InvalidInputError):
 
 
 class ChecksFailedError(InvalidInputError):
-    """A staged batch does not pass its checks, and stays staged; or a write the declared ones.
+    """A staged batch does not pass its checks, and stays staged; or a write fails a declared check.
 
     Attributes:
         failed: The checks that failed, each with its result.
