@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import time
+import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,8 +74,6 @@ class Sales:
         path.write_text("".join(f"{line}\n" for line in lines))
         # A later time of modification, however coarse the clock of the file system is.
         stamp = time.time_ns() + 10**9 * len(self.files)
-        import os
-
         os.utime(path, ns=(stamp, stamp))
 
     def write_day(self, name: str, *ago: int, count: int = 3) -> None:
@@ -82,7 +82,7 @@ class Sales:
         for days in ago:
             day = str(TODAY - dt.timedelta(days=days))
             rows += [(day, name, 100 * days + number) for number in range(count)]
-            rows.append((day, "test", days))
+            rows.append((day, "test", 1000 * zlib.crc32(name.encode()) + days))
         self.write(name, rows)
 
     def expected(self) -> Counter[Row]:

@@ -212,7 +212,7 @@ class RunLog:
 
     def _prune(self) -> None:
         """Delete all but the newest runs; the newest that has succeeded stays."""
-        groups = _by_run(self.store.list(f"{self.folder}/"))
+        groups = _by_run(self.store.list(f"{self.folder}/", recursive=False))
         old = sorted(groups, reverse=True)[KEPT_RUNS:]
         last_ok = max((run for run in groups if "ok" in groups[run]), default="")
         doomed = [info.key for run in old if run != last_ok for info in groups[run].values()]
@@ -225,7 +225,7 @@ class RunLog:
         Cost:
             One LIST for each 1,000 entries, and one GET.
         """
-        groups = _by_run(self.store.list(f"{self.folder}/"))
+        groups = _by_run(self.store.list(f"{self.folder}/", recursive=False))
         for run in sorted((run for run in groups if "ok" in groups[run]), reverse=True):
             found = _read(self.store, self.dataset, groups[run])
             if found is not None and found.state == "ok":
