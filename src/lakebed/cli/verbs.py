@@ -107,6 +107,9 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "Ingest, retain, compact, publish and clean up, as declared.",
         ),
         "runs": Home("lakebed.cli.run_verbs", "runs", "List the last runs of pipelines."),
+        "init": Home(
+            "lakebed.cli.init_verb", "init", "Print a pipeline for raw files, to start from."
+        ),
     },
     "Raw files": {
         "archive": Home(
