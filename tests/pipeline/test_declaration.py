@@ -221,6 +221,19 @@ def test_rules_are_checked_against_the_declared_dataset(place: Path) -> None:
     assert all("shp" in one for one in found)
 
 
+def test_rules_may_name_a_field_that_the_dataset_has_gained(place: Path) -> None:
+    text = WHOLE.replace("shop = 'test'", "note = 'test'")
+    fields = [*AVSC["fields"], {"name": "note", "type": ["null", "string"]}]
+    lakebed.open_repository(place / "lake").create(
+        "sales", lakebed.DatasetDescriptor(schema={**AVSC, "fields": fields}, partition_by="day")
+    )
+
+    assert read(place, text).retention is not None
+    (found,) = mistakes(place, text.replace("note =", "nte ="))
+    assert found.startswith("line 34, [retention] delete_where: ")
+    assert "Did you mean 'note'?" in found or "nte" in found
+
+
 @pytest.mark.parametrize(
     ("partition_by", "retention", "said"),
     [

@@ -364,6 +364,19 @@ def test_rules_that_do_not_fit_the_dataset_stop_the_run_before_it_begins(sales: 
     assert contents(sales.lake) == before
 
 
+def test_rules_that_do_not_fit_the_declared_dataset_stop_the_first_run(sales: Sales) -> None:
+    import dataclasses
+
+    rules = lakebed.RetentionRule(keep="9d", by="shop", delete_where="shp = 'test'")
+    pipeline = dataclasses.replace(sales.declare(), retention=rules)
+
+    with pytest.raises(InvalidInputError, match="'shop' is a string") as caught:
+        pipeline.run()
+
+    assert any("retention.delete_where" in note for note in caught.value.__notes__)
+    assert not sales.lake.exists()
+
+
 def test_an_interrupt_is_recorded_and_raised(sales: Sales, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = sales.declare()
     sales.write_day("a", 1)

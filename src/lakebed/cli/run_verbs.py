@@ -16,7 +16,7 @@ from lakebed.cli.output import Output, OutputFormat, show_error
 from lakebed.cli.shared_options import REPOSITORY_VARIABLE, dry_run_option, storage_option, verb
 from lakebed.common.plain import to_plain
 from lakebed.common.progress import NO_PROGRESS
-from lakebed.common.shown import visible
+from lakebed.common.shown import counted, visible
 from lakebed.errors import InvalidInputError
 from lakebed.pipeline import IngestReport
 from lakebed.pipeline.declaration import SCHEMA_FILE
@@ -135,6 +135,7 @@ def _run(output: Output, pipeline: Pipeline, **how: Any) -> PipelineReport:
             click.echo(_line(step))
         elif is_streamed:
             output.rows(_COLUMNS, [_row(step)])
+        sys.stdout.flush()  # a reader of the lines sees each step as it ends
 
     # On a terminal the lines of the steps show the progress; a bar would be between them.
     is_terminal = sys.stderr.isatty()
@@ -154,7 +155,9 @@ def _row(step: StepReport) -> dict[str, object]:
 def _line(step: StepReport) -> str:
     name, status = step.step.ljust(_WIDTH_OF_STEP), step.status.ljust(_WIDTH_OF_STATUS)
     again = f" after {step.attempts} attempts" if step.attempts > 1 else ""
-    return f"{name}  {status}  {visible(step.summary)}{again} ({step.duration_s:.1f} s)"
+    count = step.facts.get("request_count")  # of a plan
+    requests = f"; {counted(count, 'request')}" if isinstance(count, int) and count else ""
+    return f"{name}  {status}  {visible(step.summary)}{requests}{again} ({step.duration_s:.1f} s)"
 
 
 def _note_errors(output: Output, report: PipelineReport) -> None:

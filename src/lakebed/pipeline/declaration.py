@@ -13,7 +13,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -435,8 +435,12 @@ class _Builder:
         layout, retention = self._layout(), self._retention()
         ingest = self._ingest()
         if ingest is not None and ingest.create is not None:
-            for place, error in problems_of(retention, layout, ingest.create).items():
-                self.mistakes.found.append((place, error))
+            problems = problems_of(retention, layout, ingest.create)
+            if problems:
+                # The dataset may have gained fields since its schema was declared.
+                with suppress(LakebedError):
+                    problems = problems_of(retention, layout, ingest.dataset().descriptor)
+            self.mistakes.found += problems.items()
         return {
             "ingest": ingest,
             "layout": layout,

@@ -121,8 +121,6 @@ class Pipeline:
         }
         for name, kind in rules.items():
             check_given(name, getattr(self, name), kind, f"Give a {kind.__name__}.")
-        if self.ingest.create is not None:
-            self._check_rules(self.ingest.create)
 
     @classmethod
     def from_toml(cls, source: str | os.PathLike[str]) -> Self:
@@ -301,7 +299,7 @@ class Pipeline:
         )
 
     def _check_dataset(self, store: Store) -> None:
-        """Check the rules against the dataset, if it exists, before anything is changed.
+        """Check the rules against the dataset, or the declared one, before anything is changed.
 
         Raises:
             InvalidInputError: They do not fit.
@@ -310,7 +308,9 @@ class Pipeline:
         try:
             state = read_head(store, self._dataset_name).state
         except DatasetNotFoundError:
-            return  # the rules were checked against the declared one, or the ingest will refuse
+            if self.ingest.create is not None:
+                self._check_rules(self.ingest.create)
+            return  # otherwise the ingest reports that it is missing
         if not state.is_ours:
             raise ReadOnlyError(
                 f"Dataset {state.name!r} was not created by Lakebed, so it can only be read.",
@@ -320,8 +320,13 @@ class Pipeline:
         self._check_rules(state.descriptor)
 
     def _check_rules(self, descriptor: DatasetDescriptor) -> None:
-        for problem in problems_of(self.retention, self.layout, descriptor).values():
-            raise problem
+        problems = problems_of(self.retention, self.layout, descriptor)
+        if not problems:
+            return
+        (_, first), *others = problems.items()
+        for place, other in others:
+            first.add_note(f"Also {'.'.join(place)}: {other}")
+        raise first
 
     def last_run(self, max_age: str | dt.timedelta = MAX_AGE) -> RunAge:
         """Return how old the last successful run is, as the log records it.
