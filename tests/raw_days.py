@@ -133,10 +133,10 @@ class Days:
             "publish.iceberg": "true",
         }
         self.declaration.write_text(
-            f'name = "daily"\ninto = "lake/days"\nformat = "csv"\nunknown = "{unknown}"\n'
-            '[archive]\nstorage = "raw"\nwhat = "counts"\nstart = 2026-01-01\nend = 2026-12-31\n'
+            'name = "daily"\n[source]\nstorage = "raw"\nwhat = "counts"\nformat = "csv"\n'
+            f'[ingest]\nunknown = "{unknown}"\nstart = 2026-01-01\nend = 2026-12-31\n'
             + (f'supersede = "{supersede}"\n' if supersede else "")
-            + '[create]\nschema = "days.avsc"\npartition_by = "day"\n'
+            + '[dataset]\ninto = "lake/days"\nschema = "days.avsc"\npartition_by = "day"\n'
             + "".join(f'properties."{name}" = "{value}"\n' for name, value in properties.items())
         )
 

@@ -18,6 +18,7 @@ SAME_NAME = {
     "state": "the state itself, in its room",
     "index": "of a dataset, and of an archive: both find what is asked for",
     "ingest": "the declaration of it, and the engine that does it",
+    "pipeline": "the pipeline itself, in its room",
 }
 
 

@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     from lakebed.pipeline.ingest import Ingest as Ingest
     from lakebed.pipeline.ingest import IngestCheck as IngestCheck
     from lakebed.pipeline.ingest_report import IngestReport as IngestReport
+    from lakebed.pipeline.pipeline import Pipeline as Pipeline
+    from lakebed.pipeline.pipeline_report import PipelineReport as PipelineReport
+    from lakebed.pipeline.pipeline_report import StepReport as StepReport
+    from lakebed.pipeline.run_log import PipelineRun as PipelineRun
+    from lakebed.pipeline.upkeep_rules import CleanupRule as CleanupRule
+    from lakebed.pipeline.upkeep_rules import LayoutRule as LayoutRule
+    from lakebed.pipeline.upkeep_rules import PublishRule as PublishRule
+    from lakebed.pipeline.upkeep_rules import RetentionRule as RetentionRule
     from lakebed.repository import Repository as Repository
     from lakebed.repository import open_repository as open_repository
     from lakebed.repository import open_uri as open_uri
@@ -91,6 +99,14 @@ else:
             "Ingest": "lakebed.pipeline.ingest",
             "IngestCheck": "lakebed.pipeline.ingest",
             "IngestReport": "lakebed.pipeline.ingest_report",
+            "Pipeline": "lakebed.pipeline.pipeline",
+            "PipelineReport": "lakebed.pipeline.pipeline_report",
+            "StepReport": "lakebed.pipeline.pipeline_report",
+            "PipelineRun": "lakebed.pipeline.run_log",
+            "CleanupRule": "lakebed.pipeline.upkeep_rules",
+            "LayoutRule": "lakebed.pipeline.upkeep_rules",
+            "PublishRule": "lakebed.pipeline.upkeep_rules",
+            "RetentionRule": "lakebed.pipeline.upkeep_rules",
             "Repository": "lakebed.repository",
             "open_repository": "lakebed.repository",
             "open_uri": "lakebed.repository",

@@ -19,7 +19,7 @@ READING = frozenset(
     {
         "query", "sql", "explain", "files", "show", "history", "list", "schema show", "batches",
         "diff", "changes", "staged list", "sources", "index show", "protection list", "archive list",
-        "archive latest", "archive cat", "completion",
+        "archive latest", "archive cat", "completion", "runs", "init",
     }
 )  # fmt: skip
 # Verbs that write, but have no dry run, and why.
@@ -96,6 +96,14 @@ def of_uploads(planned: Any, done: Any) -> None:
     assert [(one["bundle"], one["outcome"]) for one in planned] == [
         (one["bundle"], one["outcome"]) for one in done
     ]
+
+
+def of_steps(planned: Any, done: Any) -> None:
+    """The rows of the ingest are not read in a dry run; those to delete are counted."""
+    (retained,) = (one["facts"] for one in planned if one["step"] == "retain")
+    (deleted,) = (one["facts"] for one in done if one["step"] == "retain")
+    names = ("row_count", "file_count", "partition_count", "size_bytes")
+    assert [retained[name] for name in names] == [deleted[name] for name in names]
 
 
 def of_messages(planned: Any, done: Any) -> None:
@@ -209,6 +217,7 @@ CASES: Mapping[str, Case] = {
         of_messages,
     ),
     "ingest": Case("{rows} --into {lake}/flights --local", "rows.jsonl", of_nothing),
+    "run": Case("{pipeline}", "1 row in 1 partition, 1 file of", of_steps),
     "index build": Case("{lake}/flights flight", "Would index 2 files of", of_index),
     "index drop": Case(
         "{lake}/flights flight",
@@ -339,6 +348,12 @@ class Place(dict[str, str]):
                 lines = self.write("lines.tsv", 'a1\t{"channel": "beta"}\nb2\t{"channel": "esr"}\n')
                 self[name] = f"{self['lake']}/lines"
                 self.cli("import", self[name], lines, "--partition-by", "channel")
+            case "pipeline":
+                text = (
+                    f'[source]\npaths = "{self["rows"]}"\n[dataset]\ninto = "{self["lake"]}/flights"\n'
+                    '[retention]\ndelete_where = "flight = 7"\n'
+                )
+                self[name] = str(self.write("flights.toml", text))
             case "plain":
                 self[name] = f"{self['lake']}/plain"
                 pq.write_table(pa.table({"n": [1]}), self.write("lake/plain/rows.parquet", ""))

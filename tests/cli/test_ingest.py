@@ -50,7 +50,7 @@ def test_a_question_to_an_archive_is_written_as_key_value(cli, place) -> None:
 
 def test_a_file_declares_an_ingest(cli, place) -> None:
     (place / "n.toml").write_text(
-        'name = "n"\ninto = "lake/n"\n[files]\npaths = "in"\n[create]\nschema = "n.avsc"\n'
+        '[source]\npaths = "in"\n[dataset]\ninto = "lake/n"\nschema = "n.avsc"\n'
     )
 
     assert cli.json("ingest", "n.toml", "--local")["row_count"] == 2
@@ -109,7 +109,7 @@ def test_fields_that_the_dataset_lacks_are_ignored_kept_or_rejected_as_asked_for
 def test_options_that_hints_name_go_with_a_file(cli, place) -> None:
     (place / "in" / "a.jsonl").write_text("garbage\n" * 3)
     (place / "n.toml").write_text(
-        'name = "n"\ninto = "lake/n"\n[files]\npaths = "in"\n[create]\nschema = "n.avsc"\n'
+        '[source]\npaths = "in"\n[dataset]\ninto = "lake/n"\nschema = "n.avsc"\n'
     )
 
     kept_back = cli("ingest", "n.toml", "--local", exit_code=2)

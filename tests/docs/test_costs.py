@@ -45,6 +45,7 @@ CLASSES = (
     Staged,
     Diff,
     lakebed.Ingest,
+    lakebed.Pipeline,
     lakebed.Archive,
 )
 GROUPS = {

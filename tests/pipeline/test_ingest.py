@@ -552,7 +552,7 @@ def test_a_declaration_run_from_another_folder_reads_nothing_again(tmp_path, mon
     schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
     (tmp_path / "conf/n.avsc").write_text(json.dumps(schema))
     (tmp_path / "conf/i.toml").write_text(
-        'name="d"\ninto="../lake/n"\n[files]\npaths="in"\n[create]\nschema="n.avsc"\n'
+        'name="d"\n[source]\npaths="in"\n[dataset]\ninto="../lake/n"\nschema="n.avsc"\n'
     )
     monkeypatch.chdir(tmp_path / "conf")
     Ingest.from_toml("i.toml").run()
@@ -752,19 +752,21 @@ def test_check_says_what_would_be_done_and_writes_nothing(raw) -> None:
 
 TOML = """
 name = "events"
-into = "lake/events"
-format = "json"
 
-[archive]
+[source]
 storage = "raw"
 what = "events"
-start = 2013-01-01
-end = 2013-12-31T00:00:00Z
+format = "json"
 
-[create]
+[dataset]
+into = "lake/events"
 schema = "events.avsc"
 partition_by = ["dimension(kind, 'a', 'b')"]
 compression = "snappy"
+
+[ingest]
+start = 2013-01-01
+end = 2013-12-31T00:00:00Z
 """
 AVSC = {
     "type": "record",
@@ -836,22 +838,28 @@ def test_dimensions_of_a_file_come_after_the_other_partitions(tmp_path) -> None:
     ("old", "new", "error", "said"),
     [
         ('format = "json"', 'formt = "json"', InvalidInputError, "unknown key 'formt'"),
-        ('what = "events"', 'whta = "events"', InvalidInputError, r"\[archive\]"),
-        ('format = "json"', 'format = "jsn"', InvalidInputError, "Unknown file format 'jsn'"),
+        (
+            'what = "events"',
+            'whta = "events"',
+            InvalidInputError,
+            r"line 6, \[source\] whta: unknown",
+        ),
+        ('format = "json"', 'format = "jsn"', InvalidInputError, "unknown file format 'jsn'"),
         ('format = "json"', "", InvalidInputError, "format of archived files is missing"),
-        ('name = "events"', "", InvalidInputError, "missing required field `name`"),
-        ('name = "events"', "name = 3", InvalidInputError, "Expected `str`"),
+        ('into = "lake/events"', "", InvalidInputError, "required key 'into' is missing"),
+        ('name = "events"', "name = 3", InvalidInputError, "Expected `str"),
         ("start = 2013-01-01", 'start = "soon"', InvalidInputError, "soon"),
+        ("start = 2013-01-01", 'start = "-7y"', InvalidInputError, "-7y"),
         ("start = 2013-01-01", "start = 2014-01-01", InvalidInputError, "after end"),
         ("start = 2013-01-01", "start = 123", InvalidInputError, "not a clear time"),
         ("start = 2013-01-01", "start = 20131301", InvalidInputError, "is not a time"),
-        ("end = 2013-12-31T00:00:00Z", "", InvalidInputError, "no end"),
+        ("start = 2013-01-01", "", InvalidInputError, "no start"),
         ('into = "lake/events"', 'into = "lake/e v"', InvalidInputError, "e v"),
         ("dimension(kind", "dimenson(kind", PartitionSpecError, "dimenson"),
         ("dimension(kind", "dimension(knd", PartitionSpecError, "knd"),
         ('compression = "snappy"', 'compression = "zip"', InvalidInputError, "zip"),
-        ("[archive]", '[files]\npaths = "in"\n[archive]', InvalidInputError, "both"),
-        ("[archive]", "[archive", FormatError, "not valid TOML"),
+        ('what = "events"', 'what = "events"\npaths = "in"', InvalidInputError, "both"),
+        ("[source]", "[source", FormatError, "not valid TOML"),
         ("events.avsc", "other.avsc", Exception, "other.avsc"),
     ],
 )

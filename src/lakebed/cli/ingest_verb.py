@@ -199,8 +199,8 @@ def ingest(
     that was read. The other files are committed. Every run reports the file, and reads it again once
     it, the schema of the dataset or an option has changed; or with --again.
 
-    FILE... are files, patterns, directories or URLs; or one .toml file that declares the ingest, in
-    which --supersede, --max-rejects, --allow-truncated and --unknown replace a key; or with
+    FILE... are files, patterns, directories or URLs; or one .toml file that declares the ingest, or
+    a whole pipeline, see `lakebed run`, in which --supersede, --max-rejects, --allow-truncated and --unknown replace a key; or with
     --from-archive a query, such as what=syslog start=2015-03-20 end=now.
 
     With --follow the command keeps running, and shows each run that read something.
@@ -454,7 +454,8 @@ def _show_check(output: Output, declared: Ingest, check: IngestCheck) -> None:
     output.record(record, facts={**shown, "changed": list(check.changed) or None})
 
 
-def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
+def note_report(output: Output, declared: Ingest, report: IngestReport) -> None:
+    """Note what a run replaced, left out and set aside, for a person."""
     if report.commit is None:
         is_known = report.unchanged_count or report.left_out
         reason = "all usable files were read before" if is_known else "there is no file"
@@ -479,6 +480,10 @@ def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
     note_ignored(output, report.ignored_row_count, report.ignored_file_count, report.ignored_fields)
     if report.schema_changes:
         output.note(f"The schema of the dataset has changed: {', '.join(report.schema_changes)}.")
+
+
+def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
+    note_report(output, declared, report)
     record = report.to_record()
     detailed = {**record, "left_out": _left_out_records(report.left_out)}
     output.record(detailed, facts=facts_of(record))

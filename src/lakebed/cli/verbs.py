@@ -100,6 +100,17 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "Write batches that stay invisible until their commit.",
         ),
     },
+    "Pipelines": {
+        "run": Home(
+            "lakebed.cli.run_verbs",
+            "run",
+            "Ingest, retain, compact, publish and clean up, as declared.",
+        ),
+        "runs": Home("lakebed.cli.run_verbs", "runs", "List the last runs of pipelines."),
+        "init": Home(
+            "lakebed.cli.init_verb", "init", "Print a pipeline for raw files, to start from."
+        ),
+    },
     "Raw files": {
         "archive": Home(
             "lakebed.cli.archive_verbs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -16,6 +17,8 @@ from lakebed.arrow.reading.files import STDIN, FileFormat, find_files
 from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
+from lakebed.model.moments import bound_to_epoch_ms
+from lakebed.work.cleanup import parse_age
 from lakebed.work.ingest.due import FILE, Candidate, LeftOut
 
 Supersede = Literal["path", "span", "id"]
@@ -24,6 +27,8 @@ Supersede = Literal["path", "span", "id"]
 `path`: the last stored of the files with the same what, where, start, work id and path replaces the
 others. `span`: the same, for any paths. `id`: no file replaces another.
 """
+
+_AGO = re.compile(r"-[0-9]{1,6}\s*[smhdw]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +39,9 @@ class FromArchive:
         storage: The path or URL of the archive.
         what: The program or process to search for.
         index: The URL of the index; see `open_archive`.
-        start: Start of the time range; give `start` and `end`, or `work_id`.
-        end: End of the time range, included; may be `now`.
+        start: Start of the time range; give `start` and `end`, or `work_id`. A text such as `-7d`
+            is the time so long before each run.
+        end: End of the time range, included; may be `now`, or before it as for `start`.
         where: The place or machine; None for all.
         work_id: The work id to search for.
         supersede: The rule by which files replace others: `path`, `span` or `id`; see `Supersede`.
@@ -270,7 +276,21 @@ def _query(source: FromArchive) -> ArchiveQuery:
     )
 
 
+def check_bound(value: object) -> None:
+    """Check the start or the end of a time range.
+
+    Raises:
+        InvalidInputError: It is not a time.
+    """
+    bound_to_epoch_ms(_moment(value))
+
+
 def _moment(value: object) -> object:
-    """Return a day as its start: TOML has days, the archive only times."""
+    """Return a day as its start, and an age as the time so long before now.
+
+    TOML has days, the archive only times.
+    """
+    if isinstance(value, str) and _AGO.fullmatch(value.strip()):
+        return dt.datetime.now(dt.UTC) - parse_age(value.strip().removeprefix("-"))
     is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
     return dt.datetime.combine(value, dt.time(), dt.UTC) if is_day else value  # type: ignore[arg-type]  # checked

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal, Self
 
 from lakebed.arrow.kernel import WriteOptions
@@ -35,7 +35,6 @@ from lakebed.pipeline.candidates import (
     real_slots,
 )
 from lakebed.pipeline.following import IngestQuery, IngestRun
-from lakebed.pipeline.ingest_file import read_document
 from lakebed.pipeline.ingest_report import IngestReport
 from lakebed.pipeline.recognition import find_due
 from lakebed.repository import Repository, open_repository
@@ -190,7 +189,7 @@ class Ingest:
 
     @classmethod
     def from_toml(cls, source: str | os.PathLike[str]) -> Self:
-        """Read an ingest from a TOML file.
+        """Read an ingest from a TOML file, which may declare a whole `Pipeline`.
 
         Args:
             source: The path of a file; relative paths in it are relative to its folder. Or the text
@@ -199,11 +198,15 @@ class Ingest:
         Raises:
             NotFoundError: There is no such file.
             FormatError: It is not valid TOML.
-            InvalidInputError: A key is unknown or missing, or a value is wrong; the message
-                names it.
+            InvalidInputError: A key is unknown or missing, or a value is wrong. The message lists
+                all mistakes, each with its line.
             PartitionSpecError: The partitions do not fit the schema.
         """
-        return cls(**read_document(source))
+        # Imported here: declarations are of pipelines, which have an ingest.
+        from lakebed.pipeline.declaration import read_pipeline
+
+        declared = read_pipeline(source)["ingest"]
+        return cls(**{one.name: getattr(declared, one.name) for one in fields(declared)})
 
     def _address(self) -> tuple[str, str]:
         location, _, name = self.into.rstrip("/").rpartition("/")

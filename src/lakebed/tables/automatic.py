@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from lakebed.errors import InvalidInputError, LakebedError
@@ -19,6 +19,7 @@ from lakebed.store.base import Store
 from lakebed.tables import delta, hive, iceberg
 from lakebed.tables.hive.directories import ScatteredError
 from lakebed.tables.hive.metastore_session import is_session_running
+from lakebed.tables.outcome import Publication
 from lakebed.work.compaction import CompactionOptions, compact
 from lakebed.work.gathering import gather_beside
 
@@ -61,15 +62,48 @@ def publish(
     for error in publishing.misunderstood(properties):
         _log.warning("property without effect dataset=%s: %s", state.name, error)
     targets = publishing.targets(properties)
+    return publish_to(store, state.name, targets, metastore, is_dry_run=is_dry_run).failures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedTo:
+    """The result of a publication to several tables.
+
+    Attributes:
+        done: The publications, in the order of the tables.
+        failures: Tables that were not published to, with reasons.
+    """
+
+    done: tuple[Publication, ...]
+    failures: tuple[NotPublished, ...]
+
+
+def publish_to(
+    store: Store,
+    dataset: str,
+    targets: Sequence[PublicationTarget],
+    metastore: SparkSession | str | os.PathLike[str] | None = None,
+    *,
+    is_dry_run: bool = False,
+) -> PublishedTo:
+    """Publish a dataset to several tables, independently of each other.
+
+    Args:
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        targets: The tables.
+        metastore: Metastore of Hive tables, as for `publish`.
+        is_dry_run: Only check that each table can be published to.
+    """
     beside = [target for target in targets if target.kind != "hive"]
     publisher = _Publisher(
-        store, state.name, metastore or os.environ.get(METASTORE), is_dry_run=is_dry_run
+        store, dataset, metastore or os.environ.get(METASTORE), is_dry_run=is_dry_run
     )
     failures = publisher.publish_to(beside)
     hive_failures = publisher.publish_to(target for target in targets if target.kind == "hive")
     if publisher.has_gathered:
         failures = publisher.publish_to(beside)
-    return (*failures, *hive_failures)
+    return PublishedTo(done=tuple(publisher.done.values()), failures=(*failures, *hive_failures))
 
 
 def gather(store: Store, pending: Pending) -> Gathered | None:
@@ -94,6 +128,7 @@ class _Publisher:
         metastore: Metastore of Hive tables; None for that of the running session.
         is_dry_run: True to change nothing.
         has_gathered: True if a commit was made so that a table can show the dataset.
+        done: The last publication to each table, by the title of the table.
     """
 
     store: Store
@@ -101,6 +136,7 @@ class _Publisher:
     metastore: SparkSession | str | os.PathLike[str] | None
     is_dry_run: bool = False
     has_gathered: bool = False
+    done: dict[str, Publication] = field(default_factory=dict)
 
     def publish_to(self, targets: Iterable[PublicationTarget]) -> tuple[NotPublished, ...]:
         """Publish to tables; return those that could not be brought up to date."""
@@ -108,7 +144,9 @@ class _Publisher:
         for target in targets:
             try:
                 target.check()
-                self._publish(target)
+                published = self._publish(target)
+                if published is not None:
+                    self.done[target.title] = published
             except Exception as exc:  # noqa: BLE001 - the commit is made, and other targets follow
                 reason, hint = (
                     (exc.message, exc.hint) if isinstance(exc, LakebedError) else (repr(exc), "")
@@ -119,13 +157,14 @@ class _Publisher:
                 )
         return tuple(failures)
 
-    def _publish(self, target: PublicationTarget) -> None:
+    def _publish(self, target: PublicationTarget) -> Publication | None:
+        """Publish to a table; return None if a dry run cannot know the changes."""
         catalog, table, root = map(target.options.get, ("catalog", "table", "root"))
         match target.kind:
             case "delta":
-                delta.to_delta.publish(self.store, self.dataset, dry_run=self.is_dry_run)
+                return delta.to_delta.publish(self.store, self.dataset, dry_run=self.is_dry_run)
             case "iceberg":
-                iceberg.to_iceberg.publish(
+                return iceberg.to_iceberg.publish(
                     self.store,
                     self.dataset,
                     catalog=catalog,
@@ -134,9 +173,9 @@ class _Publisher:
                     dry_run=self.is_dry_run,
                 )
             case "hive":
-                self._to_hive(target)
+                return self._to_hive(target)
 
-    def _to_hive(self, target: PublicationTarget) -> None:
+    def _to_hive(self, target: PublicationTarget) -> Publication | None:
         """Publish to a metastore; rewrite files that a table cannot show where they lie."""
         if self.metastore is None and not is_session_running():
             raise InvalidInputError(
@@ -152,17 +191,16 @@ class _Publisher:
         )
         for rounds_left in reversed(range(_ROUNDS)):
             try:
-                hive.to_hive.publish(
+                return hive.to_hive.publish(
                     self.store, self.dataset, self.metastore, options["table"], how
                 )
             except ScatteredError as error:
                 if self.is_dry_run:
-                    return  # a publication gathers the files first, and can then show them
+                    return None  # a publication gathers the files first, and can then show them
                 if not rounds_left:
                     raise
                 self._gather(error.directories)
-            else:
-                return
+        raise AssertionError  # the last round returned or raised
 
     def _gather(self, directories: frozenset[str]) -> None:
         """Rewrite the files of directories by a commit, into one directory for each partition."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SMALL = 1 / 2  # of the target: larger files stay as they are
+_FEWEST = 2  # files that can become one
 _TARGETS_AT_ONCE = 8  # larger partitions are compacted piece by piece, side by side
 _ROUNDS = 3  # passes over partitions that others have changed meanwhile
 _THREADS = 4
@@ -65,6 +66,8 @@ class CompactionOptions:
             directories, and readers of Delta tables do not find adopted files.
         directories: Keys of directories: all files in them are rewritten, and no others; None to
             choose the files by size.
+        min_files: Number of small files from which on a partition is compacted, if files are
+            chosen by size.
         commit: Retry and lease settings of the commits.
 
     >>> MIB = 2**20
@@ -77,6 +80,7 @@ class CompactionOptions:
     commit_bytes: int = COMPACTION_COMMIT_BYTES
     is_gathering: bool = False
     directories: frozenset[str] | None = None
+    min_files: int = _FEWEST
     commit: CommitOptions = field(default_factory=CommitOptions)
 
     def __post_init__(self) -> None:
@@ -85,6 +89,10 @@ class CompactionOptions:
                 raise InvalidInputError(
                     f"{name} is {getattr(self, name)}.", hint="Give at least 1 byte."
                 )
+        if self.min_files < _FEWEST:
+            raise InvalidInputError(
+                f"min_files is {self.min_files}.", hint=f"Give at least {_FEWEST} files."
+            )
 
     @property
     def small_bytes(self) -> float:
@@ -307,6 +315,7 @@ def compact(
             if not again:
                 break
             state = read_own_head(store, name).state
+            options = replace(options, min_files=_FEWEST)  # such as the rests of pieces
             candidates = _find_units(store, state, constraint, options)
             units = [unit for unit in candidates if unit.key.partition in again]
         if state.descriptor.index:
@@ -373,7 +382,7 @@ def _find_units(
         if size < options.small_bytes or options.gathers:
             sizes[file.label] = size
             small.setdefault(file_partition(file), []).append(file)
-    fewest = 1 if options.gathers else 2
+    fewest = 1 if options.gathers else options.min_files
     groups = [tuple(files) for files in small.values() if len(files) >= fewest]
     if options.is_gathering and options.directories is None:
         groups = [files for files in groups if not _is_gathered(store, files)]

@@ -1,0 +1,79 @@
+"""The verb init, which prints a first declaration of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
+from lakebed.cli.archive_verbs import INDEX_VARIABLE
+from lakebed.cli.output import Output
+from lakebed.cli.shared_options import storage_option, verb
+from lakebed.pipeline.drafting import draft_of_archive, draft_of_files
+
+
+@verb("init", example="lakebed init in/*.csv --into lake/sales > sales.toml")
+@click.argument("places", nargs=-1, required=True, metavar="FOLDER|FILE|ARCHIVE...")
+@click.option(
+    "--into", metavar="DATASET", help="The dataset, as LOCATION/NAME.  [default: lake/NAME]"
+)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(FILE_FORMATS),
+    help="Format of the raw files.  [default: by suffix; required for an archive]",
+)
+@click.option("--what", help="The place is an archive: look at its files of this kind.")
+@click.option("--where", help="With --what: only files of this place or machine.")
+@click.option(
+    "--index",
+    envvar=INDEX_VARIABLE,
+    metavar="URL",
+    help=f"With --what: index of the archive.  [env: {INDEX_VARIABLE}]",
+)
+@click.option("--delimiter", default=",", show_default=True, help="Delimiter between CSV cells.")
+@storage_option
+def init(
+    output: Output,
+    *,
+    places: Sequence[str],
+    into: str | None,
+    file_format: FileFormat | None,
+    what: str | None,
+    where: str | None,
+    index: str | None,
+    delimiter: str,
+    storage_options: Mapping[str, str],
+) -> None:
+    """Print a pipeline for raw files, to start from.
+
+    It looks at some of the files, infers their schema, and prints a TOML file with comments for
+    `lakebed run`. Paths in it are as they are given, relative to the folder that it is saved in.
+    Nothing is written.
+    """
+    context = click.get_current_context()
+    csv = CsvOptions(delimiter=delimiter)
+    with output.progress("Looking at files"):
+        if what is None:
+            if where is not None:
+                message = "Give --where with --what."
+                raise click.UsageError(message, context)
+            draft = draft_of_files(
+                places, into=into, format=file_format, csv=csv, storage_options=storage_options
+            )
+        else:
+            if file_format is None or len(places) != 1:
+                message = "With --what name one archive, and give --format, too."
+                raise click.UsageError(message, context)
+            draft = draft_of_archive(
+                places[0],
+                what=what,
+                format=file_format,
+                where=where,
+                index=index,
+                into=into,
+                csv=csv,
+                storage_options=storage_options,
+            )
+    click.echo(draft, nl=False)

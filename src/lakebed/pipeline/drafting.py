@@ -1,0 +1,232 @@
+"""A first declaration for raw files, with comments, made by looking at some of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+import tempfile
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakebed.archive import ArchiveRecord, open_archive
+from lakebed.arrow.reading.files import CsvOptions, FileFormat, find_files
+from lakebed.arrow.reading.inference import infer_schema
+from lakebed.common.shown import counted, human_size
+from lakebed.errors import InvalidInputError, RecordNotFoundError
+from lakebed.model.avro import schema_to_avro
+from lakebed.model.names import MAX_DATASET_NAME_LENGTH, check_dataset_name
+from lakebed.model.schema import Kind, Primitive, Schema
+
+_MOST_FILES = 20  # that are looked at
+_RECENT = dt.timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """Raw files that were looked at.
+
+    Attributes:
+        source: Lines of the table `[source]`.
+        window: Lines of the table `[ingest]`, for an archive.
+        format: Format of the files.
+        schema: Schema that their rows fit.
+        looked_at: The files, in words.
+    """
+
+    source: Sequence[str]
+    window: Sequence[str]
+    format: FileFormat
+    schema: Schema
+    looked_at: str
+
+
+def draft_of_files(
+    paths: Sequence[str],
+    *,
+    into: str | None = None,
+    format: FileFormat | None = None,  # noqa: A002 - the word of the option
+    csv: CsvOptions | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> str:
+    """Return a declaration for raw files of folders or stores.
+
+    Raises:
+        InvalidInputError: There is no such file, or the format is unknown.
+
+    Cost:
+        One stat of each file, or a LIST for each URL; the first rows of up to 20 files.
+    """
+    found, files = find_files(paths, format, storage_options=storage_options)
+    chosen = [files[len(files) * n // _MOST_FILES] for n in range(_MOST_FILES)]
+    locations = list(dict.fromkeys(one.location for one in chosen))
+    schema = infer_schema(
+        locations, found, csv=csv, unfit="skip", name="row", storage_options=storage_options
+    )
+    options = csv or CsvOptions()
+    source = [
+        f"paths = {_text(paths[0])}" if len(paths) == 1 else f"paths = {_texts(paths)}",
+        f"format = {_text(found)}",
+    ]
+    if options.delimiter != ",":
+        source.append(f"csv.delimiter = {_text(options.delimiter)}")
+    size = human_size(sum(one.size_bytes for one in files))
+    looked_at = f"{counted(len(locations), 'file')} of {len(files):,}, {size}"
+    return _drafted(
+        _Found(source=source, window=(), format=found, schema=schema, looked_at=looked_at),
+        into or f"lake/{_name_of(paths[0])}",
+    )
+
+
+def draft_of_archive(
+    storage: str,
+    *,
+    what: str,
+    format: FileFormat,  # noqa: A002 - the word of the option
+    where: str | None = None,
+    index: str | None = None,
+    into: str | None = None,
+    csv: CsvOptions | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> str:
+    """Return a declaration for raw files of an archive.
+
+    Raises:
+        RecordNotFoundError: The archive has no such file.
+
+    Cost:
+        The query of the index, and the newest files, up to 20.
+    """
+    archive = open_archive(storage, index=index, storage_options=storage_options)
+    now = dt.datetime.now(dt.UTC)
+    records: deque[ArchiveRecord] = deque(maxlen=_MOST_FILES)
+    for start in (now - _RECENT, 0):
+        if not records:
+            records.extend(archive.list(what, where=where, start=start, end=now))
+    if not records:
+        raise RecordNotFoundError(
+            f"The archive {storage} has no file of {what!r}.",
+            hint="Give --what as it was pushed, and --where, or leave that out.",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for number, record in enumerate(records):
+            name = record.path.rpartition("/")[2]
+            path = Path(folder, f"{number:03d}-{name}"[:200])
+            path.write_bytes(archive.open_record(record).read())
+            paths.append(path)
+        schema = infer_schema(paths, format, csv=csv, unfit="skip", name="row")
+    source = [f"storage = {_text(storage)}", f"what = {_text(what)}", f"format = {_text(format)}"]
+    if where is not None:
+        source.append(f"where = {_text(where)}")
+    if index is not None:
+        source.append(f"index = {_text(index)}")
+    day = min(record.start for record in records).astimezone(dt.UTC).date()
+    window = [
+        '# The files of a time; end is now. A window such as "-7d" keeps each search short.',
+        f"start = {day}",
+        '# Whether a file replaces an earlier one: by "path", by "span", or never ("id").',
+        '# supersede = "path"',
+    ]
+    looked_at = f"the newest {counted(len(records), 'file')}"
+    return _drafted(
+        _Found(source=source, window=window, format=format, schema=schema, looked_at=looked_at),
+        into or f"lake/{_name_of(what)}",
+    )
+
+
+def _drafted(found: _Found, into: str) -> str:
+    name = into.rstrip("/").rpartition("/")[2]
+    check_dataset_name(name)
+    schema = json.dumps(schema_to_avro(found.schema), indent=2, ensure_ascii=False)
+    literal = f"'''\n{schema}\n'''" if "'''" not in schema else _text(schema)
+    lines = [
+        f"# A pipeline for raw files of {found.format}, drafted by looking at {found.looked_at}.",
+        "# Plan it:  lakebed run FILE --dry-run      Keys for editors:  lakebed run --schema",
+        "",
+        "[source]",
+        *found.source,
+        "",
+        "[dataset]",
+        f"into = {_text(into)}",
+        "# Used once, to create the dataset. Every field may be null; correct types now. A text that",
+        '# holds dates can be {"type": "int", "logicalType": "date"}, one that holds times',
+        '# {"type": "long", "logicalType": "timestamp-micros"}.',
+        f"schema = {literal}",
+        *_partitions(found.schema),
+        "",
+        "[ingest]",
+        *found.window,
+        '# A field that the dataset lacks: "reject" the line, "ignore" the field, or "keep" it.',
+        'unknown = "reject"',
+        "# Keep a file back if more of it does not fit: a share of its lines, or a number from 2 on.",
+        "# max_rejects = 0.1",
+        "",
+        "# Merge the small files of a partition when it has so many.",
+        "[layout]",
+        "min_files = 8",
+        "",
+        "# Show the dataset to other engines.",
+        "# [publish]",
+        "# delta = true",
+        "# iceberg = true",
+        f'# hive = "lake.{name}"',
+        "",
+        "# Delete what is too old, or not wanted.",
+        "# [retention]",
+        '# keep = "400d"',
+        "# delete_where = \"place = 'test'\"",
+        "",
+        "# Delete the files of versions that are older; until then each can be read and restored.",
+        "[cleanup]",
+        'older_than = "7d"',
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _partitions(schema: Schema) -> list[str]:
+    """Return the lines that partition by the first field with a time, if there is one."""
+    times = {
+        field.name: field.type.kind
+        for field in schema
+        if isinstance(field.type, Primitive)
+        and field.type.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+    }
+    if not times:
+        return [
+            "# No field is a date or a time. With one, partitions by day make queries of some days",
+            '# quick, and retention cheap: partition_by = "date(FIELD)"',
+        ]
+    first, *others = times
+    of_others = f" Other fields with a time: {', '.join(others)}." if others else ""
+    call = _quoted(first) if times[first] is Kind.DATE else f"date({_quoted(first)})"
+    return [f"# A directory for each day.{of_others}", f"partition_by = {_text(call)}"]
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a field as text of partition functions."""
+    is_plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+    return name if is_plain else "`" + name.replace("`", "``") + "`"
+
+
+def _text(value: str) -> str:
+    """Return a text for TOML, whose escapes are those of JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _texts(values: Sequence[str]) -> str:
+    return "[" + ", ".join(map(_text, values)) + "]"
+
+
+def _name_of(path: str) -> str:
+    """Return a name for the dataset: that of a folder, or the beginning of that of a file."""
+    parts = [part for part in os.fspath(path).split("/") if part and not set(part) & set("*?[")]
+    name = re.sub(r"[^A-Za-z0-9+_-]+", "_", parts[-1].partition(".")[0]).strip("_") if parts else ""
+    if not name:
+        raise InvalidInputError(
+            f"{path!r} gives no name for the dataset.", hint="Give --into LOCATION/NAME."
+        )
+    return name[:MAX_DATASET_NAME_LENGTH]

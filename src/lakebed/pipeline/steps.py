@@ -1,0 +1,438 @@
+"""The steps of a pipeline: each can be repeated at any time, and finds nothing to do if it is done."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from lakebed.commit import Commit
+from lakebed.common.progress import NO_PROGRESS, OnProgress
+from lakebed.common.shown import counted, human_size
+from lakebed.dataset import Dataset, session_of
+from lakebed.errors import (
+    DatasetNotFoundError,
+    LakebedError,
+    NotPublishedError,
+)
+from lakebed.model import publishing
+from lakebed.model.predicate import TRUE, Predicate
+from lakebed.model.publishing import PublicationTarget
+from lakebed.pipeline.following import may_pass
+from lakebed.pipeline.ingest import Ingest
+from lakebed.pipeline.pipeline_report import StepName, StepReport, StepStatus
+from lakebed.pipeline.retention import conditions_of, cutoff_of
+from lakebed.pipeline.upkeep_rules import CleanupRule, LayoutRule, PublishRule, RetentionRule
+from lakebed.repository import Repository
+from lakebed.state import file_table
+from lakebed.state.after import NotPublished, wants_publication
+from lakebed.state.reader import read_head
+from lakebed.state.state import State
+from lakebed.store.base import Store
+from lakebed.store.dry_run import DryRunStore
+from lakebed.work.cleanup import KEYS_PER_REQUEST, CleanupReport
+from lakebed.work.compaction import compact
+from lakebed.work.ingest.due import LeftOut
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 6
+_FIRST_WAIT_S = 0.2  # after a lost race or a failure of the store, then twice as long each time
+_BY_ANOTHER = "another run did it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """The outcome of a step that did not fail.
+
+    Attributes:
+        status: As `StepReport`.
+        summary: As `StepReport`.
+        facts: As `StepReport`.
+        result: As `StepReport`.
+    """
+
+    status: StepStatus
+    summary: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+    result: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The pipeline that steps work for, and the circumstances of the run.
+
+    Attributes:
+        ingest: The ingest; it names the dataset, too.
+        layout: The rule of the step `compact`; None to leave it out.
+        publish: The rule of the step `publish`.
+        retention: The rule of the step `retain`.
+        cleanup: The rule of the step `cleanup`.
+        store: The store of the repository; a dry run may have one of its own.
+        name: Name of the dataset.
+        is_dry_run: True to change nothing.
+        spark: Session whose tasks do the work; None for this process.
+        on_progress: Callback for progress.
+        now: The moment from which ages count.
+    """
+
+    ingest: Ingest
+    layout: LayoutRule | None
+    publish: PublishRule | None
+    retention: RetentionRule | None
+    cleanup: CleanupRule | None
+    store: Store
+    name: str
+    is_dry_run: bool = False
+    spark: SparkSession | Literal[True] | None = None
+    on_progress: OnProgress = NO_PROGRESS
+    now: dt.datetime
+
+    @property
+    def metastore(self) -> Any:
+        """The metastore of Hive tables; None for that of the running session."""
+        from lakebed.tables.automatic import METASTORE
+
+        named = None if self.publish is None else self.publish.metastore
+        return named or os.environ.get(METASTORE)
+
+    def dataset(self) -> Dataset:
+        """Open the dataset."""
+        return Repository(self.store).open(self.name)
+
+    def targets(self, state: State) -> tuple[PublicationTarget, ...]:
+        """Return the tables to publish to: the declared ones, and those of the properties."""
+        declared = () if self.publish is None else self.publish.targets()
+        titles = {target.title for target in declared}
+        properties = publishing.targets(state.descriptor.properties)
+        return (*declared, *(one for one in properties if one.title not in titles))
+
+
+def run_step(step: StepName, setting: Setting) -> StepReport:
+    """Run a step; try again after a lost race or a failure of the store that may pass.
+
+    Errors of Lakebed end in the report.
+    """
+    began = time.monotonic()
+    attempt = 1
+    while True:
+        try:
+            outcome = _STEPS[step](setting)
+        except LakebedError as exc:
+            if may_pass(exc) and attempt < _TRIES and not setting.is_dry_run:
+                wait_s = _FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)
+                _log.warning("step %s is tried again in %.1f s: %s", step, wait_s, exc.message)
+                time.sleep(wait_s)
+                attempt += 1
+                continue
+            return StepReport(
+                step=step,
+                status="failed",
+                summary=exc.message,
+                attempts=attempt,
+                duration_s=time.monotonic() - began,
+                error=exc,
+            )
+        summary = outcome.summary
+        if attempt > 1 and outcome.status == "nothing":
+            summary = f"{summary}: {_BY_ANOTHER}"
+        return StepReport(
+            step=step,
+            status=outcome.status,
+            summary=summary,
+            facts=outcome.facts,
+            attempts=attempt,
+            duration_s=time.monotonic() - began,
+            result=outcome.result,
+        )
+
+
+def _ingest(setting: Setting) -> StepOutcome:
+    if setting.is_dry_run:
+        return _planned_ingest(setting)
+    report = setting.ingest.run(setting.spark, on_progress=setting.on_progress)
+    left_out = _left_out(report.left_out)
+    words = [counted(report.file_count, "file"), counted(report.row_count, "row")]
+    if report.replaced_count:
+        words.append(f"{report.replaced_count:,} replaced")
+    if report.rejected_count:
+        words.append(counted(report.rejected_count, "reject"))
+    if report.kept_back:
+        words.append(f"{len(report.kept_back):,} kept back")
+    status: StepStatus = "done" if report.file_count or report.schema_changes else "nothing"
+    if report.kept_back:
+        status = "attention"
+    return StepOutcome(
+        status=status,
+        summary=", ".join(words) if status != "nothing" else "no new file",
+        facts={**report.to_record(), "left_out": left_out},
+        result=report,
+    )
+
+
+def _planned_ingest(setting: Setting) -> StepOutcome:
+    check = setting.ingest.check()
+    kept_back = sum(one.is_kept_back for one in check.left_out)
+    file_count = len(check.new) + len(check.changed)
+    words = [f"{counted(file_count, 'file')} of {human_size(check.size_bytes)}"]
+    if check.creates_dataset:
+        words.append("creates the dataset")
+    if kept_back:
+        words.append(f"{kept_back:,} kept back")
+    return StepOutcome(
+        status="attention" if kept_back else "done" if file_count else "nothing",
+        summary=", ".join(words) if file_count or kept_back else "no new file",
+        facts={
+            "format": check.format,
+            "new_count": len(check.new),
+            "changed_count": len(check.changed),
+            "unchanged_count": check.unchanged_count,
+            "kept_back_count": kept_back,
+            "size_bytes": check.size_bytes,
+            "request_count": file_count or None,  # to read the files; those of the commit are few
+            "creates_dataset": check.creates_dataset,
+            "new": list(check.new),
+            "changed": list(check.changed),
+            "left_out": _left_out(check.left_out),
+        },
+        result=check,
+    )
+
+
+def _left_out(left_out: Sequence[LeftOut]) -> list[dict[str, object]]:
+    return [
+        {
+            "location": one.location,
+            "why": one.why,
+            "detail": one.detail,
+            "is_kept_back": one.is_kept_back,
+        }
+        for one in left_out
+    ]
+
+
+def _retain(setting: Setting) -> StepOutcome:
+    rule = setting.retention
+    assert rule is not None
+    dataset = setting.dataset()
+    conditions = conditions_of(
+        rule, dataset.descriptor, setting.now, lambda text: dataset.where(text).constraint
+    )
+    commits = {name: _deleted(setting, dataset, one) for name, one in conditions.items()}
+    done = [found for found in commits.values() if found is not None]
+    row_count = sum(commit.deleted_row_count or 0 for commit, _ in done)
+    file_count = sum(len(commit.files_removed) for commit, _ in done)
+    size_bytes = sum(size for _, size in done)
+    partitions = {path for commit, _ in done for path in commit.replaced_partitions}
+    written = setting.store.written if isinstance(setting.store, DryRunStore) else None
+    facts: dict[str, object] = {
+        "cutoff": cutoff_of(conditions["keep"]) if "keep" in conditions else None,
+        "conditions": {name: str(one) for name, one in conditions.items()},
+        "row_count": row_count,
+        "partition_count": len(partitions),
+        "file_count": file_count,
+        "written_file_count": sum(len(commit.files_added) for commit, _ in done),
+        "size_bytes": size_bytes,
+        "request_count": len(written) if written else None,
+        "protection_count": len(dataset.protections.list()),
+        "version": done[-1][0].version if done else None,
+    }
+    if not done:
+        return StepOutcome(status="nothing", summary="no row is past the retention", facts=facts)
+    return StepOutcome(
+        status="done",
+        summary=f"{counted(row_count, 'row')} in {counted(len(partitions), 'partition')}, "
+        f"{counted(file_count, 'file')} of {human_size(size_bytes)}",
+        facts=facts,
+        result=tuple(commit for commit, _ in done),
+    )
+
+
+def _deleted(setting: Setting, dataset: Dataset, condition: Predicate) -> tuple[Commit, int] | None:
+    """Delete the rows of a condition; return the commit, and the size of the removed files."""
+    state = read_head(setting.store, setting.name).state
+    commit = dataset.delete(condition)
+    if commit is None:
+        return None
+    counts = file_table.read_counts(setting.store, state.lists.files)
+    sizes = {state.layout.key(label): counts[label][1] for label in state.labels if label in counts}
+    return commit, sum(sizes.get(key, 0) for key in commit.files_removed)
+
+
+def _compact(setting: Setting) -> StepOutcome:
+    rule = setting.layout
+    assert rule is not None
+    report = compact(
+        setting.store,
+        setting.name,
+        TRUE,
+        rule.options(),
+        spark=None if setting.is_dry_run else session_of(setting.spark),
+        is_dry_run=setting.is_dry_run,
+        on_progress=setting.on_progress,
+    )
+    facts: dict[str, object] = {
+        "partition_count": len({one.path for one in report.partitions}),
+        "files_before": report.files_before,
+        "files_after": report.files_after,
+        "bytes_before": report.bytes_before,
+        "bytes_after": report.bytes_after,
+        "row_count": report.row_count,
+        # Each small file is read, and each new one written and read back.
+        "request_count": report.files_before + 2 * report.files_after
+        if setting.is_dry_run
+        else None,
+        "skipped": list(report.skipped),
+        "version": report.commits[-1].version if report.commits else None,
+    }
+    if not report.partitions:
+        summary = "no partition is due"
+        if report.skipped:
+            summary = f"{counted(len(report.skipped), 'partition')} left to other writers"
+        return StepOutcome(status="nothing", summary=summary, facts=facts, result=report)
+    return StepOutcome(
+        status="done",
+        summary=f"{counted(report.files_before, 'file')} to {report.files_after:,} in "
+        f"{counted(len({one.path for one in report.partitions}), 'partition')}",
+        facts=facts,
+        result=report,
+    )
+
+
+def _publish(setting: Setting) -> StepOutcome:
+    # Imported here, since it loads all formats of tables.
+    from lakebed.tables import automatic
+
+    state = read_head(setting.store, setting.name).state
+    targets = setting.targets(state)
+    done = automatic.publish_to(
+        setting.store, setting.name, targets, setting.metastore, is_dry_run=setting.is_dry_run
+    )
+    tables = [
+        {
+            "kind": one.kind,
+            "table": one.table,
+            "version": one.version,
+            "created": one.created,
+            "added_count": one.added_count,
+            "removed_count": one.removed_count,
+            "was_in_step": one.was_in_step,
+        }
+        for one in done.done
+    ]
+    facts: dict[str, object] = {
+        "tables": tables,
+        "failures": [{"table": one.table, "reason": one.reason} for one in done.failures],
+    }
+    if done.failures:
+        raise _not_published(done.failures)
+    changed = [one for one in done.done if not one.was_in_step]
+    if len(done.done) == len(targets) and not changed:
+        return StepOutcome(
+            status="nothing",
+            summary=f"{counted(len(targets), 'table')} in step",
+            facts=facts,
+            result=done.done,
+        )
+    summary = ", ".join(
+        f"{one.kind} +{one.added_count:,} -{one.removed_count:,}" for one in changed
+    )
+    return StepOutcome(
+        status="done",
+        summary=summary or counted(len(targets), "table"),
+        facts=facts,
+        result=done.done,
+    )
+
+
+def _not_published(failures: Sequence[NotPublished]) -> NotPublishedError:
+    first, *others = failures
+    error = NotPublishedError(
+        f"{first.dataset!r} is not published to {first.table}: {first.reason}",
+        hint=f"{first.hint} The next run publishes again.".strip(),
+    )
+    for other in others:
+        error.add_note(f"{other.dataset!r} is not published to {other} either.")
+    return error
+
+
+def _cleanup(setting: Setting) -> StepOutcome:
+    rule = setting.cleanup
+    assert rule is not None
+    reports = [_cleaned(setting, setting.dataset(), rule, of_tables=True)]
+    quarantine = _find_quarantine(setting)
+    if quarantine is not None:
+        reports.append(_cleaned(setting, quarantine, rule, of_tables=False))
+    object_count = sum(len(report.files) for report in reports)
+    size_bytes = sum(report.size_bytes for report in reports)
+    facts: dict[str, object] = {
+        "object_count": object_count,
+        "size_bytes": size_bytes,
+        "reasons": reports[0].counts,
+        "kept": dict(reports[0].kept_counts),
+        "horizon": reports[0].horizon,
+        "quarantine_object_count": len(reports[1].files) if len(reports) > 1 else 0,
+        "request_count": -(-object_count // KEYS_PER_REQUEST) if setting.is_dry_run else None,
+        "version": reports[0].version,
+    }
+    if not object_count:
+        return StepOutcome(
+            status="nothing", summary="no dead file", facts=facts, result=tuple(reports)
+        )
+    return StepOutcome(
+        status="done",
+        summary=f"{counted(object_count, 'object')} of {human_size(size_bytes)}",
+        facts=facts,
+        result=tuple(reports),
+    )
+
+
+def _cleaned(
+    setting: Setting, dataset: Dataset, rule: CleanupRule, *, of_tables: bool
+) -> CleanupReport:
+    published_ = rule.published if of_tables else "noted"
+    return dataset.cleanup(
+        rule.older_than,
+        setting.is_dry_run,
+        metastore=setting.metastore if published_ == "ask" else None,
+        published=published_,
+        spark=None if setting.is_dry_run else setting.spark,
+        on_progress=setting.on_progress,
+    )
+
+
+def _find_quarantine(setting: Setting) -> Dataset | None:
+    """Return the dataset of rejects, if there is one: its old versions need a cleanup, too."""
+    try:
+        return Repository(setting.store).open(setting.ingest.quarantine_name)
+    except DatasetNotFoundError:
+        return None
+
+
+def publishes(setting: Setting) -> bool:
+    """Return whether a pipeline publishes: by its own rule, or by properties of the dataset."""
+    if setting.publish is not None:
+        return bool(setting.publish.targets())
+    try:
+        state = read_head(setting.store, setting.name).state
+    except DatasetNotFoundError:
+        create = setting.ingest.create
+        return create is not None and bool(publishing.targets(create.properties))
+    return wants_publication(state) and bool(setting.targets(state))
+
+
+_STEPS: Mapping[StepName, Callable[[Setting], StepOutcome]] = {
+    "ingest": _ingest,
+    "retain": _retain,
+    "compact": _compact,
+    "publish": _publish,
+    "cleanup": _cleanup,
+}

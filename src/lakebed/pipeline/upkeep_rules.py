@@ -1,0 +1,230 @@
+"""The rules of the steps after an ingest: layout, publication, retention, cleanup."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from lakebed.common.given import check_given, given_names
+from lakebed.errors import InvalidInputError
+from lakebed.model.locations import refuse_credentials
+from lakebed.model.names import nearest
+from lakebed.model.publishing import PublicationTarget, TableKind
+from lakebed.work.cleanup import parse_age
+from lakebed.work.compaction import CompactionOptions
+from lakebed.work.defaults import TARGET_BYTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DUE_FILES = 8
+
+TableSettings = Mapping[str, str]
+
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = re.compile(r"([0-9]{1,15})\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_OPTIONS: Mapping[TableKind, tuple[str, ...]] = {
+    "hive": ("table", "mode", "root"),
+    "iceberg": ("catalog", "table", "root"),
+}
+
+
+def parse_size(size: str | int) -> int:
+    """Return the bytes of a size such as `128MB`, which is 128 * 1024 * 1024.
+
+    Raises:
+        InvalidInputError: It has another form.
+
+    >>> parse_size("128MB") == parse_size("128 MiB") == 128 * 2**20
+    True
+    """
+    match = _SIZE.fullmatch(str(size).strip())
+    if match is None or isinstance(size, bool):
+        raise InvalidInputError(
+            f"{size!r} is not a size.", hint="Write 128MB, which is 128 * 1024 * 1024 bytes."
+        )
+    factor: int = 1024 ** _UNITS[match[2].lower()]
+    return int(match[1]) * factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutRule:
+    """The rule by which a pipeline compacts.
+
+    Attributes:
+        target_bytes: Size of the new files; files of at least half of it stay as they are.
+        min_files: Number of small files from which on a partition is compacted. A smaller number
+            rewrites the same rows more often.
+        sort_by: Fields to sort the rows of the new files by.
+        gather: Keep the files of a partition alone in one directory, as Hive tables need it. A
+            pipeline that publishes to Hive does so by itself; give it for other readers of whole
+            directories.
+
+    >>> LayoutRule(min_files=20).target_bytes == 128 * 2**20
+    True
+    """
+
+    target_bytes: int = TARGET_BYTES
+    min_files: int = DUE_FILES
+    sort_by: tuple[str, ...] = ()
+    gather: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sort_by", given_names("sort_by", self.sort_by))
+        self.options()
+
+    def options(self) -> CompactionOptions:
+        """Return the settings of a compaction."""
+        return CompactionOptions(
+            target_bytes=self.target_bytes,
+            sort_by=self.sort_by,
+            is_gathering=self.gather,
+            min_files=self.min_files,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishRule:
+    """The tables that a pipeline publishes to.
+
+    Attributes:
+        delta: Publish to a Delta table beside the data.
+        iceberg: Publish to an Iceberg table beside the data; or its `catalog`, `table` and `root`.
+        hive: Name of a Hive table, as `database.table`; or its `table`, `mode` and `root`.
+        metastore: The metastore of the Hive table: `thrift://host:port`, a directory for Spark's
+            embedded one, or a Spark session. None for `LAKEBED_METASTORE`, else the active session.
+
+    >>> rule = PublishRule(delta=True, hive="lake.flights")
+    >>> [target.title for target in rule.targets()]
+    ['delta', 'hive lake.flights']
+    """
+
+    delta: bool = False
+    iceberg: bool | TableSettings = False
+    hive: str | TableSettings | None = None
+    metastore: str | os.PathLike[str] | SparkSession | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.metastore, str):
+            refuse_credentials(self.metastore)
+        check_given("delta", self.delta, bool, "Give True or False.", or_none=False)
+        check_given(
+            "iceberg",
+            self.iceberg,
+            (bool, Mapping),
+            "Give True, or a mapping with catalog and table.",
+            or_none=False,
+        )
+        check_given("hive", self.hive, (str, Mapping), "Give the table as database.table.")
+        for target in self.targets():
+            _check_options(target)
+
+    def targets(self) -> tuple[PublicationTarget, ...]:
+        """Return the tables, in the order of publication."""
+        found: list[PublicationTarget] = []
+        if self.delta:
+            found.append(PublicationTarget(kind="delta", options={}))
+        if self.iceberg is not False:
+            options = {} if self.iceberg is True else dict(self.iceberg)
+            found.append(PublicationTarget(kind="iceberg", options=options))
+        if self.hive is not None:
+            options = {"table": self.hive} if isinstance(self.hive, str) else dict(self.hive)
+            found.append(PublicationTarget(kind="hive", options=options))
+        return tuple(found)
+
+
+def _check_options(target: PublicationTarget) -> None:
+    known = _OPTIONS.get(target.kind, ())
+    for name in target.options:
+        if name not in known:
+            raise InvalidInputError(
+                f"A table of {target.kind} has no {name!r}.",
+                hint=nearest(name, known) or f"Known are: {', '.join(known)}.",
+            )
+    table, catalog = target.options.get("table"), target.options.get("catalog")
+    if target.kind == "hive" and table is None:
+        raise InvalidInputError(
+            "The name of the Hive table is missing.", hint="Give table, as database.table."
+        )
+    if target.kind == "iceberg" and (table is None) != (catalog is None):
+        raise InvalidInputError(
+            f"Only {'table' if catalog is None else 'catalog'} of the Iceberg table is given.",
+            hint="Give catalog and table for a table of a catalog, or neither for one beside the "
+            "data.",
+        )
+    target.check()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRule:
+    """The rows that a pipeline deletes; older versions keep them until a cleanup.
+
+    Attributes:
+        keep: Keep partitions for this long after their time, such as `400d`; a partition goes when
+            all of its time is longer ago.
+        by: The field, or partition field, with that time; None for the one that the dataset is
+            partitioned by.
+        delete_where: Condition in SQL; the rows that meet it are deleted. It may use `now()` and
+            intervals.
+
+    >>> RetentionRule(keep="400d").keep_for.days
+    400
+    """
+
+    keep: str | dt.timedelta | None = None
+    by: str | None = None
+    delete_where: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.keep is None and self.delete_where is None:
+            raise InvalidInputError(
+                "The retention has neither keep nor delete_where.",
+                hint='Give keep = "400d", or a condition.',
+            )
+        if self.keep is None and self.by is not None:
+            raise InvalidInputError(
+                f"The retention has by = {self.by!r}, but no keep.", hint='Give keep = "400d", too.'
+            )
+        check_given("by", self.by, str, "Give the name of a field.")
+        check_given("delete_where", self.delete_where, str, "Give a condition in SQL.")
+        if self.delete_where is not None and not self.delete_where.strip():
+            raise InvalidInputError(
+                "delete_where is empty.", hint="Give a condition in SQL, or leave it out."
+            )
+        if self.keep is not None and not self.keep_for:
+            raise InvalidInputError(
+                "keep is 0, which would delete everything.", hint='Give an age, such as "400d".'
+            )
+
+    @property
+    def keep_for(self) -> dt.timedelta:
+        """The age from which on a partition goes; 0 if `keep` is not given."""
+        return dt.timedelta() if self.keep is None else parse_age(self.keep)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupRule:
+    """The rule by which a pipeline deletes dead files.
+
+    Attributes:
+        older_than: Time for which files stay after the commit that removed them, as for
+            `Dataset.cleanup`.
+        published: `ask` or `noted`, as for `Dataset.cleanup`.
+
+    >>> CleanupRule(older_than="30d").published
+    'ask'
+    """
+
+    older_than: str | dt.timedelta = "7d"
+    published: Literal["ask", "noted"] = "ask"
+
+    def __post_init__(self) -> None:
+        parse_age(self.older_than)
+        if self.published not in ("ask", "noted"):
+            raise InvalidInputError(
+                f"published is {self.published!r}.", hint="Give 'ask' or 'noted'."
+            )
