@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from lakebed.groups.source_group import SourceGroup
     from lakebed.groups.staged_group import StagedGroup
     from lakebed.model.publishing import Mode
-    from lakebed.plots import Plots
     from lakebed.state.after import NotPublished
     from lakebed.state.published import OldMetadata
     from lakebed.store.base import ObjectInfo, Store
@@ -296,26 +295,10 @@ class Dataset(View):
 
     @property
     def inspect(self) -> InspectGroup:
-        """Facts as records: `inspect.partitions()`, `inspect.schemas()`, `inspect.publications()`."""
+        """Facts as records and charts: `inspect.partitions()`, `inspect.schemas()`, `inspect.plot`."""
         from lakebed.groups.inspect_group import InspectGroup
 
         return InspectGroup(self)
-
-    @property
-    def plot(self) -> Plots:
-        """Plots by matplotlib: `plot.file_sizes()`, `plot.partitions()`, `plot.commits()`.
-
-        Each takes `ax=` and returns the Axes that it drew on.
-
-        Raises:
-            MissingDependencyError: matplotlib is not installed; raised when a plot is drawn.
-
-        Cost:
-            As `files`; for commits as `history`.
-        """
-        from lakebed.plots import Plots
-
-        return Plots(self.files, self.history)
 
     def batches(self) -> Items[Batch]:
         """Return all batches: committed ones, oldest first, then staged ones.
