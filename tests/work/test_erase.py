@@ -1,0 +1,479 @@
+"""Erasure: planted keys leave every version, and nothing else changes."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from planted import MARK, found_in, key
+
+import lakebed
+from lakebed import Dataset, DatasetDescriptor
+from lakebed.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    VersionNotFoundError,
+)
+from lakebed.repository import Repository
+from lakebed.store.base import Store
+from lakebed.testing.stores import DelegatingStore
+
+SCHEMA = pa.schema(
+    [("day", pa.string()), ("user", pa.string()), ("n", pa.int64()), ("note", pa.string())]
+)
+DAYS = 4
+
+
+def rows_of(number: int, users: list[str]) -> list[dict[str, Any]]:
+    return [
+        {"day": f"d{number % DAYS}", "user": user, "n": 100 * number + at, "note": f"of {user}"}
+        for at, user in enumerate(users)
+    ]
+
+
+def others(dataset: Dataset, columns: list[str] | None = None) -> collections.Counter[str]:
+    """Return the rows of a version that are not of a planted key."""
+    rows = dataset.arrow(columns).to_pylist()
+    return collections.Counter(str(row) for row in rows if MARK not in str(row))
+
+
+def versions_of(dataset: Dataset) -> dict[int, collections.Counter[str]]:
+    columns = [*dataset.schema.names, "batch_id"]
+    found = {}
+    for version in range(dataset.version + 1):
+        try:
+            state = dataset.at(version=version)
+        except VersionNotFoundError:
+            continue
+        found[version] = others(
+            state, [name for name in columns if name in (*state.schema.names, "batch_id")]
+        )
+    return found
+
+
+PLANTED = [key(number) for number in range(100)]
+
+
+def busy(lake: Repository, name: str = "visits", **options: Any) -> Dataset:
+    """Return a dataset of many versions, made by many verbs, with planted keys in most of them."""
+    descriptor = DatasetDescriptor(schema=SCHEMA, partition_by="day", index=["user"], **options)
+    visits = lake.create(name, descriptor)
+    for number in range(12):
+        users = [f"u{number}", "bob", *PLANTED[number * 8 : number * 8 + 8]]
+        visits.append(rows_of(number, users), run=f"r{number}")
+    visits.delete(f"user = '{PLANTED[1]}'")
+    visits.rerun(rows_of(3, ["bob", PLANTED[99]]), run="r3")
+    visits.where("user = 'bob'").update_rows({"n": "n + 1"})
+    visits.merge([{"day": "d1", "user": PLANTED[8], "n": -1, "note": "merged"}], on=["day", "user"])
+    visits.overwrite(rows_of(2, ["bob", "cyd", PLANTED[98]]))
+    visits.compact()
+    visits.rollback(version=13)
+    visits.compact(metadata=True)
+    return visits
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Repository:
+    return lakebed.open_repository(str(tmp_path / "lake"))
+
+
+def test_planted_keys_leave_every_version_and_every_byte(lake: Repository, tmp_path: Path) -> None:
+    visits = busy(lake)
+    before = versions_of(visits)
+    assert len(found_in(tmp_path / "lake")) > 50
+
+    done = visits.erase({"user": PLANTED}, reason="request 17", grace="0s")
+
+    assert done.is_finished, done.left
+    assert found_in(tmp_path / "lake") == []
+    after = versions_of(visits)
+    assert {version: after[version] for version in before} == before
+    assert all(
+        not visits.at(version=v).where({"x": 1} and "contains(user, 'Zq7x')").count() for v in after
+    )
+    assert visits.check(deep=True).is_ok
+    assert [place.place for place in done.places][:2] == ["current version", "older versions"]
+    assert all(place.row_count and place.rewritten for place in done.places[:2])
+
+
+def test_second_call_finds_nothing_and_changes_no_version(lake: Repository) -> None:
+    visits = busy(lake)
+    visits.erase({"user": PLANTED}, reason="request 17", grace="0s")
+    version = visits.version
+
+    again = visits.erase({"user": PLANTED}, reason="request 17", grace="0s")
+
+    assert again.is_finished
+    assert again.versions == ()
+    assert visits.version == version
+    assert all(place.is_clean for place in again.places)
+
+
+def test_dry_run_counts_the_same_rows_and_writes_nothing(lake: Repository, tmp_path: Path) -> None:
+    visits = busy(lake)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    planned = visits.erase({"user": PLANTED}, reason="request", dry_run=True)
+
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+    assert planned.places == done.places[: len(planned.places)]
+    assert planned.is_dry_run
+    assert planned.erasure_id == ""
+
+
+def test_rows_of_runs_and_batches_stay_with_them(lake: Repository) -> None:
+    visits = busy(lake)
+    runs = {batch.batch_id: (batch.run, batch.is_live) for batch in visits.batches()}
+
+    visits.erase({"user": PLANTED}, reason="request", grace="0s")
+
+    assert {batch.batch_id: (batch.run, batch.is_live) for batch in visits.batches()} == runs
+    visits.rerun([], run="r5")
+    assert not any("u5" in row for row in others(visits))
+
+
+def test_index_still_finds_the_other_rows(lake: Repository) -> None:
+    visits = busy(lake)
+
+    visits.erase({"user": PLANTED}, reason="request", grace="0s")
+
+    chosen = visits.where("user = 'u5'").plan()
+    assert len(chosen.files) == 1
+    assert chosen.explain().dropped_by_index
+    assert all(
+        index.problem == "" if hasattr(index, "problem") else True
+        for index in visits.indices.list()
+    )
+
+
+def test_partition_by_the_key_leaves_no_name_behind(lake: Repository, tmp_path: Path) -> None:
+    visits = lake.create(
+        "visits", DatasetDescriptor(schema=SCHEMA, partition_by=["user", "day"], index=["n"])
+    )
+    first = visits.append(rows_of(1, ["bob", *PLANTED[:5]]), run="first")
+    visits.append(rows_of(2, ["bob", *PLANTED[:3]]))
+    visits.overwrite(rows_of(2, [PLANTED[0]]))
+    visits.cleanup("0s", dry_run=False)  # its log names directories
+    visits.append(rows_of(3, ["cyd", PLANTED[4]]))
+    before = versions_of(visits)
+
+    done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+
+    assert done.is_finished, done.left
+    assert found_in(tmp_path / "lake") == []
+    after = versions_of(visits)
+    assert {version: after[version] for version in before} == before
+    assert not list((tmp_path / "lake").rglob(f"*{MARK}*"))
+    assert first.batch_id in {batch.batch_id for batch in visits.batches()}
+    assert visits.check(deep=True).is_ok
+
+
+@pytest.mark.parametrize("data_format", ["avro", "parquet"])
+def test_files_of_older_schemas_are_rewritten_in_their_own(
+    lake: Repository, tmp_path: Path, data_format: str
+) -> None:
+    schema = pa.schema([("user", pa.string()), ("n", pa.int32()), ("old", pa.string())])
+    visits = lake.create("visits", DatasetDescriptor(schema=schema, format=data_format))
+    visits.append([{"user": user, "n": 1, "old": user} for user in ("bob", key(1))])
+    wider = pa.schema([("user", pa.string()), ("n", pa.int64()), ("more", pa.int64())])
+    visits.evolve(lambda d: DatasetDescriptor(schema=wider, format=data_format))
+    visits.append([{"user": user, "n": 2**40, "more": 2} for user in ("bob", key(1))])
+    before = versions_of(visits)
+
+    done = visits.erase({"user": key(1)}, reason="request", grace="0s")
+
+    assert done.is_finished, done.left
+    assert found_in(tmp_path) == []
+    after = versions_of(visits)
+    assert {version: after[version] for version in before} == before
+    assert visits.at(version=1).arrow().to_pylist() == [{"user": "bob", "n": 1, "old": "bob"}]
+    assert visits.check(deep=True).is_ok
+
+
+def test_grace_keeps_old_files_for_readers_and_says_so(lake: Repository, tmp_path: Path) -> None:
+    visits = busy(lake)
+    reader = visits.at(version=5).plan()
+
+    done = visits.erase({"user": PLANTED}, reason="request", grace="1h")
+
+    assert not done.is_finished
+    assert {one.place for one in done.left} >= {"old data files", "statistics, history and indices"}
+    assert all(one.until is not None for one in done.left)
+    assert MARK in str(pa.table(reader).to_pylist()), "a plan of before reads its files"
+    assert MARK not in str(visits.at(version=5).arrow().to_pylist())
+    assert found_in(tmp_path / "lake")
+    again = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+    assert again.is_finished, again.left
+    assert found_in(tmp_path / "lake") == []
+
+
+def test_protected_version_is_named_and_nothing_happens(lake: Repository, tmp_path: Path) -> None:
+    visits = busy(lake)
+    visits.protections.add(version=5, reason="annual report")
+    version = visits.version
+    planned = visits.erase({"user": PLANTED}, reason="request", dry_run=True)
+    assert [one.place for one in planned.left] == ["protections"]
+
+    with pytest.raises(InvalidInputError, match=r"version 5 \(annual report\)") as caught:
+        visits.erase({"user": PLANTED}, reason="request", grace="0s")
+
+    assert "--include-protected" in caught.value.hint
+    assert visits.version == version
+    before = versions_of(visits)
+    done = visits.erase({"user": PLANTED}, reason="request", grace="0s", include_protected=True)
+    assert done.is_finished, done.left
+    assert found_in(tmp_path / "lake") == []
+    assert {v: rows for v, rows in versions_of(visits).items() if v in before} == before
+    assert [one.target for one in visits.protections.list()] == ["version 5"]
+
+
+def test_certificate_names_no_value_and_is_stored(lake: Repository, tmp_path: Path) -> None:
+    visits = busy(lake)
+
+    done = visits.erase({"user": PLANTED[:2]}, reason="request 17", grace="0s")
+
+    (stored,) = (tmp_path / "lake" / "visits" / "erasures").iterdir()
+    document = json.loads(stored.read_text())
+    assert MARK not in stored.read_text()
+    assert document["reason"] == "request 17"
+    assert document["is_finished"] is True
+    assert document["by"] == done.by != ""
+    assert stored.stem == done.erasure_id
+    assert done.is_of(visits.where(f"user IN ('{PLANTED[0]}', '{PLANTED[1]}')"))
+    assert not done.is_of(visits.where(f"user = '{PLANTED[0]}'"))
+
+
+def test_bad_input_is_refused(lake: Repository) -> None:
+    visits = busy(lake)
+
+    with pytest.raises(InvalidInputError, match="needs a reason"):
+        visits.erase({"user": "bob"}, reason=" ")
+    with pytest.raises(InvalidInputError, match="reason names a value"):
+        visits.erase({"user": PLANTED[0]}, reason=f"{PLANTED[0]} asked")
+    with pytest.raises(InvalidInputError, match="No key"):
+        visits.erase({}, reason="request")
+    with pytest.raises(InvalidInputError, match="differ in length"):
+        visits.erase({"user": ["a", "b"], "n": [1]}, reason="request")
+    with pytest.raises(InvalidInputError, match="without a condition"):
+        visits.erase(None, reason="request")
+    with pytest.raises(InvalidInputError, match="not a view of"):
+        visits.erase(
+            lake.create("other", DatasetDescriptor(schema=SCHEMA)).where("n=1"), reason="r"
+        )
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.table({"user": [PLANTED[9], PLANTED[10]], "day": ["d1", "d1"]}),
+        {"user": [PLANTED[9], PLANTED[10]], "day": "d1"},
+        f"user IN ('{PLANTED[9]}', '{PLANTED[10]}') AND day = 'd1'",
+    ],
+)
+def test_keys_can_be_given_in_several_forms(lake: Repository, keys: Any) -> None:
+    visits = busy(lake)
+
+    planned = visits.erase(keys, reason="request", dry_run=True)
+
+    assert planned.row_count == 2
+    assert planned.places[1].row_count > 0
+
+
+class _Killed(BaseException):
+    """The process is dead."""
+
+
+class MortalStore(DelegatingStore):
+    """A store whose process dies at one of its writes, before or after the write."""
+
+    def __init__(self, inner: Store, *, at: int, after: bool) -> None:
+        super().__init__(inner)
+        self._left, self._after, self.is_dead = at, after, False
+
+    def _live(self, write: Callable[[], Any]) -> Any:
+        if self.is_dead:
+            raise _Killed
+        self._left -= 1
+        if self._left < 0:
+            self.is_dead = True
+            if self._after:
+                write()
+            raise _Killed
+        return write()
+
+    def _create(self, key: str, data: memoryview) -> str:
+        return self._live(lambda: super(MortalStore, self)._create(key, data))
+
+    def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        return self._live(lambda: super(MortalStore, self)._replace(key, data, if_match=if_match))
+
+    def _put(self, key: str, data: memoryview) -> None:
+        return self._live(lambda: super(MortalStore, self)._put(key, data))
+
+    def _put_stream(self, key: str, pieces: Iterator[memoryview], *args: Any, **more: Any) -> Any:
+        return self._live(lambda: super(MortalStore, self)._put_stream(key, pieces, *args, **more))
+
+    def _delete(self, keys: Any) -> None:
+        return self._live(lambda: super(MortalStore, self)._delete(keys))
+
+    def _delete_if_match(self, key: str, etag: str) -> bool:
+        return self._live(lambda: super(MortalStore, self)._delete_if_match(key, etag))
+
+
+def small(lake: Repository) -> Dataset:
+    visits = lake.create(
+        "visits", DatasetDescriptor(schema=SCHEMA, partition_by="day", index=["user"])
+    )
+    for number in range(4):
+        visits.append(rows_of(number % 2, ["bob", PLANTED[number]]), run=f"r{number}")
+    for number in range(2):
+        visits.append(rows_of(1, [f"eve{number}", PLANTED[5]]))
+    visits.delete("user = 'bob' AND day = 'd0'")
+    return visits
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_kill_at_each_write_and_call_again(tmp_path: Path, *, after: bool) -> None:
+    import shutil
+
+    template = tmp_path / "template"
+    visits = small(lakebed.open_repository(str(template)))
+    before = versions_of(visits)
+    for at in range(1000):
+        root = tmp_path / f"copy-{at}"
+        shutil.copytree(template, root)
+        lake = lakebed.open_repository(str(root))
+        mortal = MortalStore(lake.store, at=at, after=after)
+        with contextlib.suppress(_Killed):
+            Repository(mortal).open("visits").erase({"user": PLANTED}, reason="request", grace="0s")
+        visits = lake.open("visits")
+        now = versions_of(visits)
+        assert {version: now[version] for version in before} == before, at
+        done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+        assert done.is_finished, (at, done.left)
+        assert found_in(root) == [], at
+        now = versions_of(visits)
+        assert {version: now[version] for version in before} == before, at
+        assert visits.check(deep=True).is_ok
+        shutil.rmtree(root)
+        if not mortal.is_dead:
+            break
+    assert at > 10
+
+
+def test_writers_that_began_before_an_erasure(lake: Repository) -> None:
+    visits = small(lake)
+    with_base = lake.open("visits")
+    base = with_base.version
+    visits.erase({"user": PLANTED}, reason="request", grace="0s")
+
+    with pytest.raises(CommitConflictError):
+        with_base.overwrite(rows_of(1, ["cyd"]), base=base)
+    with_base.append(rows_of(1, ["cyd"]))
+    assert others(visits)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda visits: visits.compact(),
+        lambda visits: visits.merge(
+            rows_of(1, ["bob", "new"]), on=["user", "day"], matched="update"
+        ),
+        lambda visits: visits.delete("user = 'bob'"),
+        lambda visits: visits.rollback(version=2),
+        lambda visits: visits.append(rows_of(1, ["new"])),
+        lambda visits: visits.compact(metadata=True),
+        lambda visits: visits.cleanup("0s", dry_run=False),
+        lambda visits: visits.indices.build("n"),
+    ],
+    ids=["compact", "merge", "delete", "rollback", "append", "metadata", "cleanup", "index"],
+)
+def test_erasure_in_the_middle_of_another_write(
+    tmp_path: Path, write: Callable[[Dataset], Any]
+) -> None:
+    """The erasure commits right before the head of the other writer would."""
+    lake = lakebed.open_repository(str(tmp_path / "lake"))
+    visits = small(lake)
+
+    class Interrupting(DelegatingStore):
+        is_done = False
+
+        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+            if not self.is_done and "by-dataset-metadata" in key:
+                self.is_done = True
+                visits.erase({"user": PLANTED}, reason="request", grace="0s")
+            return super()._replace(key, data, if_match=if_match)
+
+    interrupting = Interrupting(lake.store)
+    with contextlib.suppress(CommitConflictError, VersionNotFoundError, ObjectNotFoundError):
+        write(Repository(interrupting).open("visits"))
+
+    assert interrupting.is_done
+    assert all(
+        MARK not in str(visits.at(version=v).arrow().to_pylist()) for v in versions_of(visits)
+    )
+    done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+    assert done.is_finished, done.left
+    assert found_in(tmp_path / "lake") == []
+    assert visits.check(deep=True).is_ok
+
+
+def test_another_write_in_the_middle_of_an_erasure(tmp_path: Path) -> None:
+    """Each other writer commits right before the head of the erasure would."""
+    writes: list[Callable[[Dataset], Any]] = [
+        lambda visits: visits.append(rows_of(1, ["new", PLANTED[50]])),
+        lambda visits: visits.rollback(version=4),
+        lambda visits: visits.compact(),
+        lambda visits: visits.cleanup("0s", dry_run=False),
+        lambda visits: visits.compact(metadata=True),
+    ]
+    lake = lakebed.open_repository(str(tmp_path / "lake"))
+    visits = small(lake)
+
+    class Interrupting(DelegatingStore):
+        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+            if writes and "by-dataset-metadata" in key:
+                writes.pop(0)(visits)
+            return super()._replace(key, data, if_match=if_match)
+
+    done = (
+        Repository(Interrupting(lake.store))
+        .open("visits")
+        .erase({"user": PLANTED}, reason="request", grace="0s")
+    )
+
+    assert writes == []
+    assert done.is_finished, done.left
+    assert found_in(tmp_path / "lake") == []
+    assert visits.check(deep=True).is_ok
+
+
+def test_files_of_a_writer_at_work_are_named(lake: Repository, tmp_path: Path) -> None:
+    visits = small(lake)
+    from lakebed.arrow.kernel import KernelWriter
+    from lakebed.state.transaction import Transaction
+    from lakebed.work.writer import target_of
+
+    transaction = Transaction.begin(lake.store, "visits", "append")
+    writer = KernelWriter(lake.store, target_of(transaction, None))
+    writer.write(pa.RecordBatch.from_pylist(rows_of(1, [PLANTED[3]]), SCHEMA))
+    transaction.add(writer.finish())
+
+    done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+
+    assert not done.is_finished
+    (left,) = (one for one in done.left if one.place == "files of no version")
+    assert "reserved" in left.what
+    assert MARK not in left.what
+    transaction.abort()
+    assert visits.erase({"user": PLANTED}, reason="request", grace="0s").is_finished
+    assert found_in(tmp_path / "lake") == []
