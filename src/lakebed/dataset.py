@@ -44,6 +44,7 @@ from lakebed.work.defaults import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakebed.archive import Archive
     from lakebed.arrow.reading.files import FileFormat
     from lakebed.batches.changes import Changes
     from lakebed.batches.dataset_transaction import DatasetTransaction
@@ -942,6 +943,8 @@ class Dataset(View):
         reason: str,
         grace: str | dt.timedelta = GRACE,
         include_protected: bool = False,
+        archive: Archive | None = None,
+        raw_files: bool = True,
         dry_run: bool = False,
     ) -> Erasure:
         """Erase entities from every version, and delete the files that held them.
@@ -963,6 +966,9 @@ class Dataset(View):
                 With `0s` they are deleted at once, and queries that still read them fail.
             include_protected: Erase rows from protected versions and batches, too. Otherwise the
                 call is refused if one of them holds such rows.
+            archive: The archive of the raw files. Those that were read into the dataset are searched,
+                and written again without such rows. Without it they are named as left.
+            raw_files: False leaves raw files as they are, and does not name them.
             dry_run: Change nothing; count the rows and files of each place.
 
         Returns:
@@ -1003,8 +1009,10 @@ class Dataset(View):
                 includes_protected=include_protected,
                 is_dry_run=dry_run,
                 options=self._commit_options,
+                archive=archive,
+                with_raw_files=raw_files,
             ),
-            renew=functools.partial(erased_tables.renew, self._source.store, self.name),
+            renew=functools.partial(erased_tables.renew, self._source.store),
         )
 
     def _keyed(self, where: Any, parameters: Parameters | None) -> View:

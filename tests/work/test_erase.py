@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -287,7 +288,7 @@ def test_keys_can_be_given_in_several_forms(lake: Repository, keys: Any) -> None
     assert planned.places[1].row_count > 0
 
 
-class _Killed(BaseException):
+class _KilledError(BaseException):
     """The process is dead."""
 
 
@@ -300,13 +301,13 @@ class MortalStore(DelegatingStore):
 
     def _live(self, write: Callable[[], Any]) -> Any:
         if self.is_dead:
-            raise _Killed
+            raise _KilledError
         self._left -= 1
         if self._left < 0:
             self.is_dead = True
             if self._after:
                 write()
-            raise _Killed
+            raise _KilledError
         return write()
 
     def _create(self, key: str, data: memoryview) -> str:
@@ -340,20 +341,19 @@ def small(lake: Repository) -> Dataset:
     return visits
 
 
-@pytest.mark.parametrize("after", [False, True])
-def test_kill_at_each_write_and_call_again(tmp_path: Path, *, after: bool) -> None:
-    import shutil
-
-    template = tmp_path / "template"
-    visits = small(lakebed.open_repository(str(template)))
-    before = versions_of(visits)
+def killed_at_each_write(
+    template: Path, tmp_path: Path, *, after: bool, check: Callable[[Dataset], bool] | None = None
+) -> int:
+    """Kill an erasure at its first write, its second, …, and call it again each time."""
+    before = versions_of(lakebed.open_repository(str(template)).open("visits"))
     for at in range(1000):
-        root = tmp_path / f"copy-{at}"
+        root = tmp_path / f"copy-{at}-{after}"
         shutil.copytree(template, root)
         lake = lakebed.open_repository(str(root))
         mortal = MortalStore(lake.store, at=at, after=after)
-        with contextlib.suppress(_Killed):
-            Repository(mortal).open("visits").erase({"user": PLANTED}, reason="request", grace="0s")
+        dying = Repository(mortal).open("visits")
+        with contextlib.suppress(_KilledError):
+            dying.erase({"user": PLANTED}, reason="request", grace="0s")
         visits = lake.open("visits")
         now = versions_of(visits)
         assert {version: now[version] for version in before} == before, at
@@ -363,10 +363,20 @@ def test_kill_at_each_write_and_call_again(tmp_path: Path, *, after: bool) -> No
         now = versions_of(visits)
         assert {version: now[version] for version in before} == before, at
         assert visits.check(deep=True).is_ok
+        assert check is None or check(visits)
         shutil.rmtree(root)
         if not mortal.is_dead:
-            break
-    assert at > 10
+            return at
+    raise AssertionError
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("after", [False, True])
+def test_kill_at_each_write_and_call_again(tmp_path: Path, *, after: bool) -> None:
+    template = tmp_path / "template"
+    small(lakebed.open_repository(str(template)))
+
+    assert killed_at_each_write(template, tmp_path, after=after) > 10
 
 
 def test_writers_that_began_before_an_erasure(lake: Repository) -> None:
@@ -477,3 +487,108 @@ def test_files_of_a_writer_at_work_are_named(lake: Repository, tmp_path: Path) -
     transaction.abort()
     assert visits.erase({"user": PLANTED}, reason="request", grace="0s").is_finished
     assert found_in(tmp_path / "lake") == []
+
+
+def test_staged_batches_lose_the_rows_and_can_be_committed(
+    lake: Repository, tmp_path: Path
+) -> None:
+    visits = small(lake)
+    added = visits.staged.add(rows_of(0, ["sam", PLANTED[7]]))
+    rerun = visits.staged.add(rows_of(1, ["kim", PLANTED[8]]), "rerun", run="r1")
+    gone = visits.staged.add(rows_of(3, [PLANTED[9]]))
+    planned = visits.erase({"user": PLANTED}, reason="request", dry_run=True)
+    assert planned.places[2].row_count == 3
+
+    done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+
+    assert done.is_finished, done.left
+    assert done.places[:3] == planned.places[:3]
+    assert found_in(tmp_path / "lake") == []
+    waiting = {one.batch_id: one.rows.count() for one in visits.staged.list()}
+    assert waiting == {added.batch_id: 1, rerun.batch_id: 1, gone.batch_id: 0}
+    for batch_id in waiting:
+        visits.staged.open(batch_id).commit()
+    assert sum("sam" in row for row in others(visits)) == 1
+    assert sum("kim" in row for row in others(visits)) == 1
+    assert visits.check(deep=True).is_ok
+    assert visits.where("user = 'sam'").plan().explain().dropped_by_index
+
+
+def test_commit_of_a_staged_batch_that_began_before_is_refused(
+    lake: Repository, tmp_path: Path
+) -> None:
+    visits = small(lake)
+    batch = visits.staged.add(rows_of(0, ["sam", PLANTED[7]]))
+
+    class Interrupting(DelegatingStore):
+        is_done = False
+
+        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+            if not self.is_done and "by-dataset-metadata" in key:
+                self.is_done = True
+                visits.erase({"user": PLANTED}, reason="request", grace="0s")
+            return super()._replace(key, data, if_match=if_match)
+
+    other = Repository(Interrupting(lake.store)).open("visits").staged.open(batch.batch_id)
+    with pytest.raises(CommitConflictError, match="erase that made version"):
+        other.commit()
+
+    visits.staged.open(batch.batch_id).commit()
+    assert sum("sam" in row for row in others(visits)) == 1
+    assert found_in(tmp_path / "lake") == []
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_kill_while_a_staged_batch_is_rewritten(tmp_path: Path, *, after: bool) -> None:
+    template = tmp_path / "template"
+    visits = lakebed.open_repository(str(template)).create(
+        "visits", DatasetDescriptor(schema=SCHEMA, index=["user"])
+    )
+    visits.append(rows_of(0, ["bob"]))
+    batch_id = visits.staged.add(rows_of(0, ["sam", PLANTED[7]])).batch_id
+    killed_at_each_write(
+        template,
+        tmp_path,
+        after=after,
+        check=lambda visits: (
+            [one.batch_id for one in visits.staged.list()] == [batch_id]
+            and visits.staged.open(batch_id).rows.count() == 1
+        ),
+    )
+
+
+def with_quarantine(tmp_path: Path, lake: Repository) -> tuple[Dataset, Dataset]:
+    folder = tmp_path / "incoming"
+    folder.mkdir()
+    lines = [
+        {"user": "bob", "n": 1},
+        {"user": PLANTED[1], "n": 2},
+        {"user": PLANTED[2], "n": "x"},
+        {"user": "cyd", "n": "x"},
+        {"user": f"x{PLANTED[3]}", "n": "of another person, who is called nearly alike"},
+    ]
+    (folder / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    visits = lake.create(
+        "visits",
+        DatasetDescriptor(schema=pa.schema([("user", pa.string()), ("n", pa.int64())])),
+    )
+    visits.load(str(folder / "a.jsonl"), run="first")
+    return visits, lake.open("visits_quarantine")
+
+
+def test_quarantine_loses_the_lines(lake: Repository, tmp_path: Path) -> None:
+    visits, rejects = with_quarantine(tmp_path, lake)
+    rejects.compact(metadata=True)
+    assert rejects.count() == 3
+
+    done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+
+    assert done.is_finished, done.left
+    (place,) = (one for one in done.places if one.place == "quarantine visits_quarantine")
+    assert place.row_count == 1
+    assert rejects.count() == 2
+    assert sum("cyd" in (text or "") for text in rejects.arrow()["text"].to_pylist()) == 1
+    left = [one for one in found_in(tmp_path / "lake") if f"x{MARK}" not in one]
+    assert all("quarantine" in one for one in left), "only of the person with another name"
+    by_range = visits.erase("n > 1000", reason="request", grace="0s")
+    assert [one.place for one in by_range.left] == ["quarantine visits_quarantine"]

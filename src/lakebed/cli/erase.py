@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from lakebed.archive import open_archive
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import dry_run_option, split_address, storage_option, verb
 from lakebed.common.shown import counted
@@ -59,6 +60,16 @@ def _parse_age(
     is_flag=True,
     help="Erase rows from protected versions and batches, too.",
 )
+@click.option(
+    "--archive",
+    "archive_storage",
+    metavar="STORAGE",
+    help="The archive of the raw files, which are searched and rewritten.",
+)
+@click.option("--archive-index", metavar="URL", help="Its index, if it is not inside.")
+@click.option(
+    "--no-raw-files", is_flag=True, help="Leave raw files as they are, and do not name them."
+)
 @dry_run_option("Only count what would be erased.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @click.pass_context
@@ -73,6 +84,9 @@ def erase(
     reason: str,
     grace: dt.timedelta,
     include_protected: bool,
+    archive_storage: str | None,
+    archive_index: str | None,
+    no_raw_files: bool,
     is_dry_run: bool,
     is_sure: bool,
 ) -> None:
@@ -91,6 +105,11 @@ def erase(
         raise click.UsageError(message, context)
     location, name = split_address(target)
     dataset = open_repository(location, storage_options=storage_options).open(name)
+    archive = None
+    if archive_storage is not None:
+        archive = open_archive(
+            archive_storage, index=archive_index, storage_options=storage_options
+        )
     chosen: Any = where if keys is None else _read_keys(keys)
 
     def call(*, dry_run: bool) -> Erasure:
@@ -99,6 +118,8 @@ def erase(
             reason=reason,
             grace=grace,
             include_protected=include_protected,
+            archive=archive,
+            raw_files=not no_raw_files,
             dry_run=dry_run,
         )
 

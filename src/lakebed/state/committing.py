@@ -341,8 +341,8 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
         indices = index_files.kept_up(store, before, state, changes, own, written)
         state = replace(state, indices=indices)
     for change in changes:
-        if change.erases:
-            lists = lists_without(store, state, change.erases, change.erased_dimensions, written)
+        if change.erases or change.rewritten_sources:
+            lists = lists_without(store, state, change, written)
             state = replace(state, lists=lists)
             entries = [entry_without(entry, change.erases) for entry in entries]
     return _with_segments(store, state, [*entries, *own], written), entry

@@ -15,7 +15,7 @@ The pure part is in `lakebed.state.erased_files`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -29,13 +29,13 @@ from lakebed.index.segment import file_ids_of, open_segment
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import file_ids
 from lakebed.state import file_table, history, runs, sources
-from lakebed.state.erased_files import Erases, entry_without, replaced
+from lakebed.state.erased_files import entry_without, replaced
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists, Segments
 from lakebed.state.readable import kept_files
 from lakebed.state.runs import Runs
 from lakebed.state.sources import Sources
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, read_segment
 
@@ -68,26 +68,20 @@ class _Rewriting:
         return tuple(after)
 
 
-def lists_without(
-    store: Store,
-    state: State,
-    erases: Erases,
-    dimensions: Collection[str],
-    written: list[str],
-) -> Lists:
-    """Return the lists of a state without any trace of some files.
+def lists_without(store: Store, state: State, change: Change, written: list[str]) -> Lists:
+    """Return the lists of a state without any trace of the files that a change erases.
 
     Args:
         store: The store that holds the dataset.
         state: The state after the erasure, with the lists from before it.
-        erases: Files that are taken out, with those that take their place.
-        dimensions: Dimensions whose sample of values beyond a cap may name erased rows.
+        change: The change, with the files that it takes out, and rewritten raw files.
         written: Receives the key of each segment before it is written.
 
     Cost:
         One GET a segment, and one PUT for each that changes; of an index the segments that hold
         pairs of files outside of every readable version are read and written.
     """
+    erases, dimensions = change.erases, change.erased_dimensions
     rewriting = _Rewriting(store, state.name, written)
     lists = state.lists
     entries: list[Entry] = []
@@ -112,10 +106,9 @@ def lists_without(
 
     def changed_sources(part: StoredObject) -> tuple[Segment, bytes] | None:
         noted = sources.decode(part.data, part.key)
-        if erases.keys().isdisjoint(noted.runs):
+        after = _sources_without(noted, change)
+        if after is noted:
             return None
-        kept = {label: origins for label, origins in noted.runs.items() if label not in erases}
-        after: Sources = msgspec.structs.replace(noted, runs=kept)
         return sources.new_segment(state.name, after), sources.encode(after)
 
     lists = replace(
@@ -130,6 +123,24 @@ def lists_without(
         files=_facts_of(rewriting, lists.files, kept),
         postings=_postings_of(rewriting, state, lists, kept),
     )
+
+
+def _sources_without(noted: Sources, change: Change) -> Sources:
+    """Return the record of raw files after an erasure; the same object if nothing changes."""
+    rewritten, erases = change.rewritten_sources, change.erases
+    is_of_files = any(file.key in rewritten for file in noted.files)
+    if not is_of_files and erases.keys().isdisjoint(noted.runs):
+        return noted
+    files = tuple(
+        msgspec.structs.replace(
+            file, fingerprint=rewritten[file.key][0], size_bytes=rewritten[file.key][1]
+        )
+        if file.key in rewritten
+        else file
+        for file in noted.files
+    )
+    runs_left = {label: origins for label, origins in noted.runs.items() if label not in erases}
+    return msgspec.structs.replace(noted, files=files, runs=runs_left)
 
 
 def _facts_of(rewriting: _Rewriting, segments: Segments, kept: frozenset[str]) -> Segments:

@@ -156,6 +156,8 @@ class Erasure:
 
 CURRENT = "current version"
 OLDER = "older versions"
+STAGED = "staged batches"
+RAW = "raw files"
 
 
 def new_salt() -> str:

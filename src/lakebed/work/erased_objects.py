@@ -20,7 +20,6 @@ from lakebed.common.shown import counted
 from lakebed.errors import CorruptMetadataError, LakebedError, ObjectNotFoundError
 from lakebed.model.keys import batch_id_of
 from lakebed.model.layout import TABLE, Folder
-from lakebed.model.predicate import Predicate
 from lakebed.state import history, reservation
 from lakebed.state.erased_files import mark_of
 from lakebed.state.history import Entry
@@ -30,7 +29,7 @@ from lakebed.store.segments import MAX_DOCUMENT_BYTES, decompress
 from lakebed.work.certificate import ErasedPlace, LeftPlace
 from lakebed.work.cleanup import KEYS_PER_REQUEST
 from lakebed.work.defaults import CLOCK_SKEW
-from lakebed.work.erased_rows import Schemas, search, told_by_path
+from lakebed.work.erased_rows import Condition, Schemas, search, told_by_path
 from lakebed.work.inventory import (
     Inventory,
     Judge,
@@ -77,7 +76,7 @@ def shown(key: str) -> str:
 def delete_erased(
     store: Store,
     name: str,
-    predicate: Predicate,
+    condition: Condition,
     *,
     grace: dt.timedelta,
     is_held: bool = False,
@@ -87,7 +86,7 @@ def delete_erased(
     Args:
         store: The store that holds the dataset.
         name: Name of the dataset.
-        predicate: The condition, not bound to types.
+        condition: The condition on the rows.
         grace: Time for which objects stay after the commit that took them out.
         is_held: Whether published tables still name them.
 
@@ -96,14 +95,14 @@ def delete_erased(
     """
     inventory = take_inventory(store, name)
     now = dt.datetime.now(dt.UTC)
-    return _Deletion(store, inventory, predicate, grace, now, is_held=is_held).run()
+    return _Deletion(store, inventory, condition, grace, now, is_held=is_held).run()
 
 
 @dataclass(slots=True)
 class _Deletion:
     store: Store
     inventory: Inventory
-    predicate: Predicate
+    condition: Condition
     grace: dt.timedelta
     now: dt.datetime
     is_held: bool
@@ -265,7 +264,7 @@ class _Deletion:
         holding, readable = set(), set()
         for key, label in labels.items():
             try:
-                searched = search(self.store, schemas, self.predicate, [label])
+                searched = search(self.store, schemas, self.condition, [label])
             except LakebedError:
                 continue  # it does not fit the schema
             if not searched.unreadable:
@@ -343,7 +342,7 @@ class _Deletion:
                     )
                 )
                 continue
-            told = told_by_path(schemas, self.predicate, labels.values())
+            told = told_by_path(schemas, self.condition, labels.values())
             if not told:
                 continue
             document["files"] = [

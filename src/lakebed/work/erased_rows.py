@@ -7,7 +7,7 @@ name that other values had before, files of those schemas are searched with thei
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -39,10 +39,28 @@ from lakebed.state.history import Entry
 from lakebed.state.state import State, descriptor_from
 from lakebed.state.written import Written
 from lakebed.store.base import Store
+from lakebed.work.matched_lines import Lines
 
 _FILES_AT_ONCE = 8  # each holds a few row groups of the columns of the condition
 _WRITERS = 4
 _WHOLE = 2**50  # bytes; a file is not cut, however large
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """The condition on the rows to erase.
+
+    Attributes:
+        predicate: A condition on fields, not bound to types; TRUE in a dataset of rejects.
+        lines: The condition on texts, of a dataset of rejects; None for a dataset of rows.
+    """
+
+    predicate: Predicate
+    lines: Lines | None = None
+
+
+LINE_FIELDS = ("line", "text", "reason")
+"""Fields of a dataset of rejects that hold a line, or a part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,13 +178,13 @@ class Schemas:
         return state.lineage.number, current
 
 
-def search(store: Store, schemas: Schemas, predicate: Predicate, labels: Iterable[str]) -> Searched:
+def search(store: Store, schemas: Schemas, condition: Condition, labels: Iterable[str]) -> Searched:
     """Find the files that hold rows of a condition.
 
     Args:
         store: The store that holds the files.
         schemas: The schemas of the dataset.
-        predicate: The condition, not bound to types.
+        condition: The condition on the rows.
         labels: Labels of the files to search.
 
     Cost:
@@ -177,7 +195,7 @@ def search(store: Store, schemas: Schemas, predicate: Predicate, labels: Iterabl
     for label in labels:
         number = schema_number_of(label, newest=schemas.state.lineage.number)
         chosen = schemas.searching(
-            predicate, schemas.state.lineage.number if number is None else number
+            condition.predicate, schemas.state.lineage.number if number is None else number
         )
         groups.setdefault(chosen, []).append(label)
     counts = file_table.read_counts(store, schemas.state.lists.files)
@@ -186,7 +204,7 @@ def search(store: Store, schemas: Schemas, predicate: Predicate, labels: Iterabl
     for (number, bound), of_schema in groups.items():
         state = schemas.under(number, of_schema)
         chosen_files = plan(state, bound, requests=0, store=store).files
-        one = _Search(store, state.layout, bound, counts)
+        one = _Search(store, state.layout, bound, counts, condition.lines)
         for result in Threads(_FILES_AT_ONCE).map(one.inspect, chosen_files, _Inspected):
             if result.problem:
                 unreadable[result.key] = result.problem
@@ -208,6 +226,7 @@ class _Search:
     layout: Layout
     predicate: Predicate
     counts: Mapping[str, tuple[int, int]]
+    lines: Lines | None
 
     def inspect(self, file: DataFile) -> _Inspected:
         try:
@@ -218,17 +237,15 @@ class _Search:
     def _look(self, file: DataFile) -> FoundFile | None:
         rows, size = self.counts.get(file.label, (None, 0))
         alone = Scan(layout=self.layout, files=(replace(file, is_filtered=False),))
-        if not file.is_filtered:
+        if not file.is_filtered and self.lines is None:
             if rows is None:
                 rows = scan.count(self.store, alone)
             return FoundFile(
                 label=file.label, key=file.key, row_count=rows, size_bytes=size, mask=None
             )
-        types = self.layout.predicate_types
-        columns = roots_of(self.predicate, types)
-        chosen = RowFilter.of(self.predicate, types)
+        columns, mask_of = self._chooser()
         with scan.scan(self.store, alone, columns) as batches:
-            masks = [chosen.mask(batch) for batch in batches]
+            masks = [mask_of(batch) for batch in batches]
         mask = np.concatenate([np.zeros(0, np.bool_), *masks])
         count = int(np.count_nonzero(mask))
         if not count:
@@ -241,14 +258,25 @@ class _Search:
             mask=None if count == len(mask) else mask,
         )
 
+    def _chooser(self) -> tuple[tuple[str, ...], Callable[[pa.RecordBatch], np.ndarray]]:
+        """Return the columns that the condition needs, and its mask for rows with them."""
+        lines = self.lines
+        if lines is not None:
+            names = tuple(name for name in LINE_FIELDS if name in self.layout.descriptor.schema)
+            return names, lambda batch: lines.mask(batch.columns)
+        types = self.layout.predicate_types
+        return roots_of(self.predicate, types), RowFilter.of(self.predicate, types).mask
 
-def told_by_path(schemas: Schemas, predicate: Predicate, labels: Iterable[str]) -> frozenset[str]:
+
+def told_by_path(schemas: Schemas, condition: Condition, labels: Iterable[str]) -> frozenset[str]:
     """Return the labels all of whose rows meet a condition, by their directories alone.
 
     A label that does not fit the current schema is left out.
     """
+    if condition.lines is not None:
+        return frozenset()
     state, types = schemas.state, schemas.state.layout.predicate_types
-    bound = bind(predicate, types)
+    bound = bind(condition.predicate, types)
     told: set[str] = set()
     by_directory: dict[str, list[str]] = {}
     for label in labels:

@@ -9,15 +9,17 @@ to be taken out are deleted.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from lakebed.archive import Archive
 from lakebed.common.grouping import portions
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.model.key_rows import named_values
 from lakebed.model.partition import Dimension
-from lakebed.model.predicate import Predicate, bind, roots_of
+from lakebed.model.predicate import TRUE, Predicate, bind, roots_of
 from lakebed.state import file_table, history, published
 from lakebed.state import sources as source_list
 from lakebed.state.committing import CommitOptions
@@ -32,8 +34,17 @@ from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.work import certificate, erased_objects
-from lakebed.work.certificate import CURRENT, OLDER, ErasedPlace, Erasure, LeftPlace
+from lakebed.work.certificate import CURRENT, OLDER, STAGED, ErasedPlace, Erasure, LeftPlace
+from lakebed.work.erased_batches import (
+    StagedBatch,
+    StagedFiles,
+    erases_of,
+    find_staged,
+    rewrite_staged,
+)
+from lakebed.work.erased_raw_files import erase_raw, raw_files_of
 from lakebed.work.erased_rows import (
+    Condition,
     FoundFile,
     Rest,
     Schemas,
@@ -43,7 +54,9 @@ from lakebed.work.erased_rows import (
     write_rest,
 )
 from lakebed.work.indexing import write_index_files
+from lakebed.work.ingest.quarantine import quarantines_of
 from lakebed.work.inventory import read_history
+from lakebed.work.matched_lines import lines_of
 from lakebed.work.metadata_compaction import kept_labels
 
 _log = logging.getLogger(__name__)
@@ -65,6 +78,8 @@ class Request:
         includes_protected: Whether rows leave protected versions and batches, too.
         is_dry_run: Whether nothing is changed.
         options: Retry and lease settings of the commits.
+        archive: The archive of the raw files, if there is one.
+        with_raw_files: Whether raw files are searched, and named if that is not possible.
     """
 
     predicate: Predicate
@@ -74,10 +89,15 @@ class Request:
     includes_protected: bool = False
     is_dry_run: bool = False
     options: CommitOptions | None = None
+    archive: Archive | None = None
+    with_raw_files: bool = True
 
 
 Renew = Callable[[], Sequence[LeftPlace]]
 """Begins the logs of published tables again; returns the tables that hold on to old files."""
+
+RenewOf = Callable[[str], Sequence[LeftPlace]]
+"""Does so for the tables of a dataset."""
 
 
 @dataclass(slots=True)
@@ -107,34 +127,43 @@ class _Tally:
 
 @dataclass(slots=True)
 class _Job:
-    """The progress of one call."""
+    """The progress of one call in one dataset."""
 
     store: Store
     name: str
+    condition: Condition
     request: Request
     current: _Tally = field(default_factory=_Tally)
     older: _Tally = field(default_factory=_Tally)
+    staged: _Tally = field(default_factory=_Tally)
     versions: list[int] = field(default_factory=list)
     left: list[LeftPlace] = field(default_factory=list)
     examined: set[str] = field(default_factory=set)
+    # Files of staged batches whose manifests name others now, until a commit marks them.
+    unmarked: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Erase rows from all readable versions, until none is found."""
+        """Erase rows from all readable versions and staged batches, until none is found."""
         for rounds_left in reversed(range(_ROUNDS)):
             state, entries = read_history(self.store, self.name)
             schemas = Schemas(state, entries)
             searched = self._search(schemas)
-            told = self._told(schemas)
+            staged = find_staged(self.store, schemas, self.condition)
             if self.request.is_dry_run:
-                self._count(state, searched.found, [*searched.found])
+                self._count(state, searched.found)
+                self._count_staged(staged, staged.batches)
                 self.left += _held(state, entries, searched.found, self.store)
                 break
             _check_protected(state, entries, searched.found, self.request)
             _check_hive(self.store, self.name, searched.found)
-            if not searched.found and not told:
+            more = {
+                **dict.fromkeys(self._told(schemas), ()),
+                **self._rewrite_staged(schemas, staged),
+            }
+            if not searched.found and not more:
                 break
             try:
-                self._commit_all(schemas, searched, told)
+                self._commit_all(schemas, searched, more)
             except CommitConflictError:
                 if not rounds_left:
                     raise
@@ -146,70 +175,135 @@ class _Job:
         kept = kept_labels(self.store, state, notes) | frozenset(state.labels)
         new = sorted(kept - self.examined)
         live = frozenset(state.labels)
-        searched = search(self.store, schemas, self.request.predicate, new)
+        searched = search(self.store, schemas, self.condition, new)
         found = {one.label for one in searched.found}
         self.examined.update(label for label in new if label not in found)
         self.current.searched += sum(label in live for label in new)
         self.older.searched += sum(label not in live for label in new)
+        self._note_unreadable(searched.unreadable)
+        return searched
+
+    def _note_unreadable(self, keys: Iterable[str]) -> None:
         self.left += [
             LeftPlace(
-                place=CURRENT,
+                place="damaged files",
                 what=f"The data file {erased_objects.shown(key)} cannot be searched.",
                 remedy="Run check, restore the file or drop its partition, and erase again.",
             )
-            for key in searched.unreadable
+            for key in keys
         ]
-        return searched
 
     def _told(self, schemas: Schemas) -> frozenset[str]:
         """Return files of versions that were given up, whose directories alone name the rows."""
         ever = {label for entry in schemas.entries for label in (*entry.added, *entry.removed)}
-        return told_by_path(schemas, self.request.predicate, ever - self.examined)
+        return told_by_path(schemas, self.condition, ever - self.examined)
 
-    def _count(self, state: State, done: Sequence[FoundFile], found: Sequence[FoundFile]) -> None:
+    def _count(self, state: State, found: Sequence[FoundFile]) -> None:
         live = state.live.holding(frozenset(one.label for one in found))
-        self.current.add(one for one in done if one.label in live)
-        self.older.add(one for one in done if one.label not in live)
+        self.current.add(one for one in found if one.label in live)
+        self.older.add(one for one in found if one.label not in live)
 
-    def _commit_all(self, schemas: Schemas, searched: Searched, told: frozenset[str]) -> None:
+    def _count_staged(self, staged: StagedFiles, done: Iterable[StagedBatch]) -> None:
+        self.staged.searched = max(self.staged.searched, staged.searched)
+        for batch in done:
+            self.staged.add(batch.found)
+
+    def _rewrite_staged(self, schemas: Schemas, staged: StagedFiles) -> dict[str, tuple[str, ...]]:
+        """Rewrite staged batches, and return all files of such batches that no commit marks yet."""
+        self._note_unreadable(staged.unreadable)
+        self.unmarked.update((one.label, ()) for one in staged.orphans)
+        self._count_staged(staged, ())
+        for batch in staged.batches:
+            erases = rewrite_staged(self.store, schemas, batch)
+            if erases is not None:
+                self.unmarked.update(erases)
+                self._count_staged(staged, [batch])
+        return dict(self.unmarked)
+
+    def _commit_all(
+        self, schemas: Schemas, searched: Searched, more: Mapping[str, tuple[str, ...]]
+    ) -> None:
         """Commit the files of the current version at once, then the others, some at a time."""
         live = schemas.state.live.holding(frozenset(one.label for one in searched.found))
         now = [one for one in searched.found if one.label in live]
         before = [one for one in searched.found if one.label not in live]
         base = schemas
         for portion in ([now] if now or not before else []) + list(portions(before, COMMIT_BYTES)):
-            self._commit(base, portion, told)
-            told = frozenset()
+            self._commit(base, portion, more)
+            more = {}
+            self.unmarked.clear()
             state, entries = read_history(self.store, self.name)
             base = Schemas(state, entries)
 
-    def _commit(self, schemas: Schemas, found: Sequence[FoundFile], told: frozenset[str]) -> None:
+    def _commit(
+        self,
+        schemas: Schemas,
+        found: Sequence[FoundFile],
+        more: Mapping[str, tuple[str, ...]],
+    ) -> None:
         state, request = schemas.state, self.request
         with Transaction.on(self.store, state, OPERATION, options=request.options) as transaction:
             rest = write_rest(self.store, schemas, found)
             for written in rest.by_label.values():
                 for key in written.keys(state.layout):
                     transaction.note(key)
-            erases = {
-                one.label: rest.by_label[one.label].labels if one.label in rest.by_label else ()
-                for one in found
-            }
+            erases = erases_of(found, rest)
             live = state.live.holding(frozenset(erases))
             change = Change(
-                erases={**dict.fromkeys(told - erases.keys(), ()), **erases},
-                erased_dimensions=_dimensions(state, request.predicate),
+                erases={**more, **erases},
+                erased_dimensions=_dimensions(state, self.condition),
                 edits=_edits(transaction, rest),
                 deleted_row_count=sum(one.row_count for one in found if one.label in live),
             )
             committed = transaction.commit(change)
         self.versions.append(committed.entry.version)
-        self._count(state, found, found)
+        self._count(state, found)
         self.examined.update(label for labels in erases.values() for label in labels)
 
+    def note_rewritten(self, fingerprints: Mapping[tuple[str, str], tuple[str, int]]) -> None:
+        """Record that raw files were rewritten, so that no ingest reads them again."""
+        state = read_own_head(self.store, self.name).state
+        noted = source_list.read(self.store, state.lists.sources)
+        mine = {
+            file.key: fingerprints[file.file_id, file.fingerprint]
+            for file in noted.files
+            if file.file_id is not None and (file.file_id, file.fingerprint) in fingerprints
+        }
+        if not mine:
+            return
+        with Transaction.on(
+            self.store, state, OPERATION, options=self.request.options
+        ) as transaction:
+            committed = transaction.commit(Change(rewritten_sources=mine))
+        self.versions.append(committed.entry.version)
 
-def _dimensions(state: State, predicate: Predicate) -> frozenset[str]:
+    def finish(self, renew: Renew | None) -> erased_objects.Deleted:
+        """Write index files for other tools, begin published tables again, and delete old objects."""
+        state = read_own_head(self.store, self.name).state
+        if state.descriptor.index and self.versions:
+            written = write_index_files(self.store, self.name, self.request.options)
+            self.versions += [written.version] if written is not None else []
+        held = tuple(renew()) if renew is not None else ()
+        self.left += held
+        done = erased_objects.delete_erased(
+            self.store, self.name, self.condition, grace=self.request.grace, is_held=bool(held)
+        )
+        self.left += done.left
+        return done
+
+    @property
+    def places(self) -> tuple[ErasedPlace, ...]:
+        """The places where rows were found."""
+        return (
+            self.current.place(CURRENT),
+            self.older.place(OLDER),
+            self.staged.place(STAGED),
+        )
+
+
+def _dimensions(state: State, condition: Condition) -> frozenset[str]:
     types = state.layout.predicate_types
-    roots = set(roots_of(bind(predicate, types), types))
+    roots = set(roots_of(bind(condition.predicate, types), types))
     return frozenset(
         function.name
         for function in state.descriptor.partition_by
@@ -324,7 +418,7 @@ def _held(
     ]
 
 
-def erase(store: Store, name: str, request: Request, renew: Renew | None = None) -> Erasure:
+def erase(store: Store, name: str, request: Request, renew: RenewOf | None = None) -> Erasure:
     """Erase the rows of a condition; see `Dataset.erase`.
 
     Args:
@@ -335,22 +429,40 @@ def erase(store: Store, name: str, request: Request, renew: Renew | None = None)
     """
     began_at = dt.datetime.now(dt.UTC)
     _check_request(request)
-    job = _Job(store, name, request)
+    job = _Job(store, name, Condition(predicate=request.predicate), request)
     job.run()
+    places: list[ErasedPlace] = [*job.places]
+    left = job.left
     deleted = 0
-    objects: Sequence[ErasedPlace] = ()
-    if not request.is_dry_run:
-        state = read_own_head(store, name).state
-        if state.descriptor.index and job.versions:
-            written = write_index_files(store, name, request.options)
-            job.versions += [written.version] if written is not None else []
-        held = tuple(renew()) if renew is not None else ()
-        job.left += held
-        done = erased_objects.delete_erased(
-            store, name, request.predicate, grace=request.grace, is_held=bool(held)
+    rejects, missed = _rejects(store, name, request)
+    left += missed
+    for other in rejects:
+        other.run()
+        places.append(_joined(f"quarantine {other.name}", other.places))
+    if request.with_raw_files:
+        jobs = [job, *rejects]
+        raw = erase_raw(
+            raw_files_of(store, [one.name for one in jobs]),
+            request.archive,
+            request.predicate,
+            is_dry_run=request.is_dry_run,
         )
-        job.left += done.left
-        deleted, objects = done.deleted, done.places
+        places.append(raw.place)
+        left += raw.left
+        for one in jobs if raw.fingerprints else ():
+            one.note_rewritten(raw.fingerprints)
+    if not request.is_dry_run:
+        of_tables = functools.partial(renew, name) if renew is not None else None
+        done = job.finish(of_tables)
+        deleted += done.deleted
+        places += done.places
+        for other in rejects:
+            of_tables = functools.partial(renew, other.name) if renew is not None else None
+            after = other.finish(of_tables)
+            deleted += after.deleted
+            places.append(_joined(f"objects of {other.name}", after.places))
+    for other in rejects:
+        left += [replace(one, place=f"{one.place} of {other.name}") for one in other.left]
     state = read_own_head(store, name).state
     salt = certificate.new_salt()
     now = dt.datetime.now(dt.UTC)
@@ -367,8 +479,8 @@ def erase(store: Store, name: str, request: Request, renew: Renew | None = None)
         version=state.version,
         oldest_version=state.horizon,
         versions=tuple(job.versions),
-        places=(job.current.place(CURRENT), job.older.place(OLDER), *objects),
-        left=tuple(dict.fromkeys(job.left)),
+        places=tuple(places),
+        left=tuple(dict.fromkeys(left)),
         deleted=deleted,
     )
     if not request.is_dry_run:
@@ -381,6 +493,34 @@ def erase(store: Store, name: str, request: Request, renew: Renew | None = None)
             erasure.is_finished,
         )
     return erasure
+
+
+def _joined(name: str, places: Sequence[ErasedPlace]) -> ErasedPlace:
+    """Return several places as one."""
+    return ErasedPlace(
+        place=name,
+        searched=sum(one.searched for one in places),
+        row_count=sum(one.row_count for one in places),
+        rewritten=sum(one.rewritten for one in places),
+        removed=sum(one.removed for one in places),
+    )
+
+
+def _rejects(store: Store, name: str, request: Request) -> tuple[list[_Job], list[LeftPlace]]:
+    """Return the work on the datasets that hold rejects of a dataset."""
+    names = quarantines_of(store, name)
+    lines = lines_of(request.predicate)
+    if lines is not None:
+        condition = Condition(predicate=TRUE, lines=lines)
+        return [_Job(store, one, condition, request) for one in names], []
+    return [], [
+        LeftPlace(
+            place=f"quarantine {one}",
+            what="Its lines cannot be searched: the condition names no value by = or IN.",
+            remedy="Erase there by a condition on the field text, or give keys.",
+        )
+        for one in names
+    ]
 
 
 def _check_request(request: Request) -> None:
