@@ -9,7 +9,6 @@ to be taken out are deleted.
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -93,11 +92,12 @@ class Request:
     with_raw_files: bool = True
 
 
-Renew = Callable[[], Sequence[LeftPlace]]
-"""Begins the logs of published tables again; returns the tables that hold on to old files."""
+Renew = Callable[[str, int, dt.datetime], Sequence[LeftPlace]]
+"""Begins the logs of the published tables of a dataset again, if they are older than an erasure.
 
-RenewOf = Callable[[str], Sequence[LeftPlace]]
-"""Does so for the tables of a dataset."""
+Receives the dataset, and the version and the time of the erasure; returns the tables that hold on
+to old files.
+"""
 
 
 @dataclass(slots=True)
@@ -283,13 +283,21 @@ class _Job:
         if state.descriptor.index and self.versions:
             written = write_index_files(self.store, self.name, self.request.options)
             self.versions += [written.version] if written is not None else []
-        held = tuple(renew()) if renew is not None else ()
+        held = self._renewed(renew) if renew is not None else ()
         self.left += held
         done = erased_objects.delete_erased(
             self.store, self.name, self.condition, grace=self.request.grace, is_held=bool(held)
         )
         self.left += done.left
         return done
+
+    def _renewed(self, renew: Renew) -> tuple[LeftPlace, ...]:
+        _, entries = read_history(self.store, self.name)
+        last = next((entry for entry in reversed(entries) if entry.erased), None)
+        if last is None:
+            return ()
+        moment = history.landing_times(entries)[last.version]
+        return tuple(renew(self.name, last.version, moment))
 
     @property
     def places(self) -> tuple[ErasedPlace, ...]:
@@ -418,7 +426,7 @@ def _held(
     ]
 
 
-def erase(store: Store, name: str, request: Request, renew: RenewOf | None = None) -> Erasure:
+def erase(store: Store, name: str, request: Request, renew: Renew | None = None) -> Erasure:
     """Erase the rows of a condition; see `Dataset.erase`.
 
     Args:
@@ -452,13 +460,11 @@ def erase(store: Store, name: str, request: Request, renew: RenewOf | None = Non
         for one in jobs if raw.fingerprints else ():
             one.note_rewritten(raw.fingerprints)
     if not request.is_dry_run:
-        of_tables = functools.partial(renew, name) if renew is not None else None
-        done = job.finish(of_tables)
+        done = job.finish(renew)
         deleted += done.deleted
         places += done.places
         for other in rejects:
-            of_tables = functools.partial(renew, other.name) if renew is not None else None
-            after = other.finish(of_tables)
+            after = other.finish(renew)
             deleted += after.deleted
             places.append(_joined(f"objects of {other.name}", after.places))
     for other in rejects:
