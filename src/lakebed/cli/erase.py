@@ -163,7 +163,7 @@ def _show(output: Output, erasure: Erasure) -> None:
         until = "" if one.until is None else f" Until {one.until.isoformat(timespec='seconds')}."
         output.note(f"Left: {one.place}: {one.what} {one.remedy}{until}")
     rows = [
-        {**{name: getattr(place, name) for name in _COLUMNS[:-1]}, "left": ""}
+        {**{name: getattr(place, name) for name in _COLUMNS[:-1]}, "left": None}
         for place in erasure.places
     ]
     rows += [

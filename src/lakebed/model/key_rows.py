@@ -36,6 +36,8 @@ def condition_of(keys: Mapping[str, Any]) -> Predicate:
     "user IN ('ada', 'bob')"
     >>> str(condition_of({"user": ["ada", "bob"], "site": 1}))
     "(user = 'ada' AND site = 1) OR (user = 'bob' AND site = 1)"
+    >>> str(condition_of({"user": "ada"}))
+    "user = 'ada'"
     """
     columns = {name: _listed(value) for name, value in keys.items()}
     lengths = {len(values) for values in columns.values() if isinstance(values, Sequence)}
@@ -60,12 +62,9 @@ def condition_of(keys: Mapping[str, Any]) -> Predicate:
         (column,) = columns
         values = tuple(row[0][1] for row in distinct if row[0][1] is not None)
         has_null = len(values) < len(distinct)
-        return any_of(
-            [
-                *([Membership(column, values)] if values else []),
-                *([NullCheck(column)] if has_null else []),
-            ]
-        )
+        listed: list[Leaf] = [Membership(column, values)] if len(values) > 1 else []
+        single = [Comparison(column, Op.EQ, values[0])] if len(values) == 1 else []
+        return any_of([*listed, *single, *([NullCheck(column)] if has_null else [])])
     return any_of([all_of([_leaf(name, value) for name, value in row]) for row in distinct])
 
 

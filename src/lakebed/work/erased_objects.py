@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import urllib.parse
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -18,8 +19,10 @@ import zstandard
 
 from lakebed.common.shown import counted
 from lakebed.errors import CorruptMetadataError, LakebedError, ObjectNotFoundError
+from lakebed.model.key_rows import named_values
 from lakebed.model.keys import batch_id_of
 from lakebed.model.layout import TABLE, Folder
+from lakebed.model.values import format_value
 from lakebed.state import history, reservation
 from lakebed.state.erased_files import mark_of
 from lakebed.state.history import Entry
@@ -29,7 +32,13 @@ from lakebed.store.segments import MAX_DOCUMENT_BYTES, decompress
 from lakebed.work.certificate import ErasedPlace, LeftPlace
 from lakebed.work.cleanup import KEYS_PER_REQUEST
 from lakebed.work.defaults import CLOCK_SKEW
-from lakebed.work.erased_rows import Condition, Schemas, search, told_by_path
+from lakebed.work.erased_rows import (
+    Condition,
+    Schemas,
+    names_partitions,
+    search,
+    told_by_path,
+)
 from lakebed.work.inventory import (
     Inventory,
     Judge,
@@ -117,10 +126,10 @@ class _Deletion:
         strays = self._strays()
         segments = self._segments()
         self._note_writes()
-        batches = {batch_id_of(one.key.rpartition(".")[0]) for one in (*files, *strays)}
-        manifests = self._scrub_manifests({one for one in batches if one is not None})
+        manifests = self._scrub_manifests(self._batches_of([*files, *strays]))
         logs = self._scrub_logs()
-        doomed = [one.key for one in (*files, *strays, *segments)]
+        signals = self._named_signals()
+        doomed = [*(one.key for one in (*files, *strays, *segments)), *signals]
         for start in range(0, len(doomed), KEYS_PER_REQUEST):
             self.store.delete(doomed[start : start + KEYS_PER_REQUEST])
         return Deleted(
@@ -131,6 +140,7 @@ class _Deletion:
                 ErasedPlace(place="statistics, history and indices", removed=len(segments)),
                 ErasedPlace(place="records of batches", rewritten=manifests),
                 ErasedPlace(place="logs of cleanups", rewritten=logs),
+                ErasedPlace(place="ready signals", removed=len(signals)),
             ),
             left=tuple(self.left),
         )
@@ -294,6 +304,37 @@ class _Deletion:
                     "killed ones after a day.",
                 )
             )
+
+    def _batches_of(self, files: Iterable[ObjectInfo | JudgedFile]) -> set[int]:
+        """Return the batches whose manifests may name files that were taken out.
+
+        Directories of partitions name values, also of files that were deleted long ago. So all
+        manifests count if the condition is one on partitions.
+        """
+        if names_partitions(self.state, self.condition):
+            return set(reservation.listed(self.store, self.state.name))
+        ids = (batch_id_of(one.key.rpartition(".")[0]) for one in files)
+        return {one for one in ids if one is not None}
+
+    def _named_signals(self) -> list[str]:
+        """Return the ready signals of views that name an erased value."""
+        folder = f"{Folder.SIGNALS.of(self.state.name)}/"
+        named = {
+            (column, format_value(value))
+            for column, value in named_values(self.condition.predicate)
+        }
+        found = []
+        for info in self.inventory.objects if named else ():
+            if not info.key.startswith(folder):
+                continue
+            try:
+                document = msgspec.json.decode(self.store.get(info.key).data)
+                pairs = urllib.parse.parse_qsl(document["constraints"])
+            except (msgspec.MsgspecError, KeyError, TypeError, ObjectNotFoundError):
+                continue
+            if any((column, one) in named for column, text in pairs for one in text.split(",")):
+                found.append(info.key)
+        return found
 
     def _scrub_manifests(self, batches: Iterable[int]) -> int:
         """Take the files that will be deleted out of the manifests of their batches."""

@@ -26,13 +26,13 @@ class RawErasure:
     Attributes:
         place: What was searched and rewritten.
         left: What could not be.
-        fingerprints: The present hash and size of each rewritten file, by its id and the hash that
-            it had when it was read.
+        fingerprints: The present hash and size of each rewritten file, by the hash that it had when
+            it was read.
     """
 
     place: ErasedPlace
     left: tuple[LeftPlace, ...]
-    fingerprints: Mapping[tuple[str, str], tuple[str, int]]
+    fingerprints: Mapping[str, tuple[str, int]]
 
 
 def raw_files_of(store: Store, names: Iterable[str]) -> tuple[SourceFile, ...]:
@@ -88,16 +88,22 @@ class _Work:
         self._is_dry_run = is_dry_run
         self.searched = self.rows = self.rewritten = 0
         self.left: list[LeftPlace] = []
-        self.fingerprints: dict[tuple[str, str], tuple[str, int]] = {}
+        self.fingerprints: dict[str, tuple[str, int]] = {}
 
     def run(self, files: Sequence[SourceFile]) -> None:
         of_archive: dict[str, list[SourceFile]] = {}
+        root = None if self._archive is None else f"{self._archive.store.uri}/"
+        by_location = {file.location: file.file_id for file in files if file.file_id is not None}
         others: dict[str, None] = {}
         for file in files:
-            if file.file_id is None:
+            # The records of a quarantine have no ids.
+            file_id = file.file_id or by_location.get(file.location)
+            if file_id is None and root is not None and file.location.startswith(root):
+                file_id = file.location
+            if file_id is None:
                 others[file.location] = None
             else:
-                of_archive.setdefault(file.file_id, []).append(file)
+                of_archive.setdefault(file_id, []).append(file)
         if others:
             self._leave(
                 f"{counted(len(others), 'raw file')} outside of an archive, which are not searched.",
@@ -157,7 +163,7 @@ class _Work:
             if count:
                 record = replace_content(archive, record, rest, count)
             elif not is_in_step(archive, record):
-                record = archive.ingest(file_id)
+                record = archive.ingest(record.id)
         except InvalidInputError as error:
             self._leave(error.message, error.hint or "")
             return
@@ -168,4 +174,4 @@ class _Work:
         before = hashes_before(record)
         for file in known:
             if file.fingerprint in before and file.fingerprint != record.hash:
-                self.fingerprints[record.id, file.fingerprint] = (record.hash, record.size_bytes)
+                self.fingerprints[file.fingerprint] = (record.hash, record.size_bytes)

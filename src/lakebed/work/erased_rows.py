@@ -268,6 +268,18 @@ class _Search:
         return roots_of(self.predicate, types), RowFilter.of(self.predicate, types).mask
 
 
+def names_partitions(state: State, condition: Condition) -> bool:
+    """Return whether a condition is about a partition field, or a field that one is made of."""
+    if condition.lines is not None:
+        return False
+    types = state.layout.predicate_types
+    roots = set(roots_of(bind(condition.predicate, types), types))
+    return any(
+        not roots.isdisjoint({one.name, one.source.split(".")[0]})
+        for one in state.descriptor.partition_by
+    )
+
+
 def told_by_path(schemas: Schemas, condition: Condition, labels: Iterable[str]) -> frozenset[str]:
     """Return the labels all of whose rows meet a condition, by their directories alone.
 

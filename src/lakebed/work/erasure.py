@@ -260,14 +260,14 @@ class _Job:
         self._count(state, found)
         self.examined.update(label for labels in erases.values() for label in labels)
 
-    def note_rewritten(self, fingerprints: Mapping[tuple[str, str], tuple[str, int]]) -> None:
+    def note_rewritten(self, fingerprints: Mapping[str, tuple[str, int]]) -> None:
         """Record that raw files were rewritten, so that no ingest reads them again."""
         state = read_own_head(self.store, self.name).state
         noted = source_list.read(self.store, state.lists.sources)
         mine = {
-            file.key: fingerprints[file.file_id, file.fingerprint]
+            file.key: fingerprints[file.fingerprint]
             for file in noted.files
-            if file.file_id is not None and (file.file_id, file.fingerprint) in fingerprints
+            if file.fingerprint in fingerprints
         }
         if not mine:
             return

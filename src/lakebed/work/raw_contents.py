@@ -196,7 +196,8 @@ def _without_in_avro(data: bytes, test: RowTest) -> tuple[bytes, int]:
         error = MissingDependencyError.for_extra("fastavro", "avro", "Rewriting Avro")
         raise UnreadableRowsError(error.message) from exc
     try:
-        reader = fastavro.reader(UncompressedAvro(io.BytesIO(data)))
+        stream: Any = UncompressedAvro(io.BytesIO(data))
+        reader = fastavro.reader(stream)
         codec = fastavro.reader(io.BytesIO(data)).codec
         rows = list(reader)
     # It trusts the bytes, so that damaged ones can raise any exception.
