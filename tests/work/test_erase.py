@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import datetime as dt
 import json
+import os
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from planted import MARK, found_in, key
 
@@ -149,10 +155,6 @@ def test_index_still_finds_the_other_rows(lake: Repository) -> None:
     chosen = visits.where("user = 'u5'").plan()
     assert len(chosen.files) == 1
     assert chosen.explain().dropped_by_index
-    assert all(
-        index.problem == "" if hasattr(index, "problem") else True
-        for index in visits.indices.list()
-    )
 
 
 def test_partition_by_the_key_leaves_no_name_behind(lake: Repository, tmp_path: Path) -> None:
@@ -164,12 +166,15 @@ def test_partition_by_the_key_leaves_no_name_behind(lake: Repository, tmp_path: 
     visits.overwrite(rows_of(2, [PLANTED[0]]))
     visits.cleanup("0s", dry_run=False)  # its log names directories
     visits.append(rows_of(3, ["cyd", PLANTED[4]]))
+    visits.where(f"user = '{PLANTED[4]}'").kite.signal_ready()
+    visits.where("user = 'bob'").kite.signal_ready()
     before = versions_of(visits)
 
     done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
 
     assert done.is_finished, done.left
     assert found_in(tmp_path / "lake") == []
+    assert visits.where("user = 'bob'").kite.is_ready()
     after = versions_of(visits)
     assert {version: after[version] for version in before} == before
     assert not list((tmp_path / "lake").rglob(f"*{MARK}*"))
@@ -592,3 +597,143 @@ def test_quarantine_loses_the_lines(lake: Repository, tmp_path: Path) -> None:
     assert all("quarantine" in one for one in left), "only of the person with another name"
     by_range = visits.erase("n > 1000", reason="request", grace="0s")
     assert [one.place for one in by_range.left] == ["quarantine visits_quarantine"]
+
+
+READER = """
+import json, sys, time
+import lakebed
+from lakebed.errors import LakebedError
+
+root, versions = sys.argv[1], json.loads(sys.argv[2])
+lake = lakebed.open_repository(root)
+print("ready", flush=True)
+seen = {}
+while not sys.stdin in __import__("select").select([sys.stdin], [], [], 0)[0]:
+    for version in versions:
+        rows = lake.open("visits").at(version=version).arrow(["user", "n"]).to_pylist()
+        mine = sum(row["user"].startswith("Zq7x") for row in rows)
+        key = f"{version} {len(rows) - mine} {mine}"
+        seen[key] = seen.get(key, 0) + 1
+print(json.dumps(seen), flush=True)
+"""
+
+
+def counts_of(visits: Dataset, version: int) -> tuple[int, int]:
+    users = visits.at(version=version).arrow(["user"])["user"].to_pylist()
+    mine = sum(user.startswith(MARK) for user in users)
+    return len(users) - mine, mine
+
+
+@pytest.mark.thorough
+def test_reader_in_another_process_sees_the_old_rows_or_the_new(
+    lake: Repository, tmp_path: Path
+) -> None:
+    visits = busy(lake)
+    versions = [3, 9, visits.version]
+    before = {version: counts_of(visits, version) for version in versions}
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, str(tmp_path / "lake"), json.dumps(versions)],
+        env={**os.environ, "PYTHONPATH": str(Path(lakebed.__file__).parents[1])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "ready\n"
+
+    visits.erase({"user": PLANTED[:50]}, reason="request", grace="1h")
+    visits.erase({"user": PLANTED}, reason="request", grace="1h")
+
+    output, _ = reader.communicate("stop\n", timeout=120)
+    assert reader.returncode == 0
+    seen = {tuple(map(int, key.split())) for key in json.loads(output)}
+    assert {version for version, _, _ in seen} == set(versions)
+    for version, others_seen, planted_seen in seen:
+        assert others_seen == before[version][0], "never fewer other rows"
+        assert planted_seen in {before[version][1], 0} | set(range(before[version][1]))
+
+
+ERASER = """
+import sys
+import lakebed
+visits = lakebed.open_repository(sys.argv[1]).open("visits")
+print("ready", flush=True)
+visits.erase({"user": sys.argv[2:]}, reason="request", grace="0s")
+"""
+
+
+@pytest.mark.crash
+def test_killed_processes(tmp_path: Path) -> None:
+    lake = lakebed.open_repository(str(tmp_path / "lake"))
+    visits = busy(lake)
+    before = versions_of(visits)
+    for delay_s in (0.1, 0.3, 0.6, 1.0, 1.5):
+        process = subprocess.Popen(
+            [sys.executable, "-c", ERASER, str(tmp_path / "lake"), *PLANTED],
+            env={**os.environ, "PYTHONPATH": str(Path(lakebed.__file__).parents[1])},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(delay_s)
+        process.kill()
+        process.communicate()
+        now = versions_of(visits)
+        assert {version: now[version] for version in before} == before
+
+    done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+
+    assert all(one.place == "unfinished writes" for one in done.left)
+    lake.store.remove_leftovers("visits/", older_than=dt.timedelta())
+    assert visits.erase({"user": PLANTED}, reason="request", grace="0s").is_finished
+    assert found_in(tmp_path / "lake") == []
+    now = versions_of(visits)
+    assert {version: now[version] for version in before} == before
+    assert visits.check(deep=True).is_ok
+
+
+@pytest.mark.long
+def test_a_thousand_keys_over_fifty_versions(lake: Repository, tmp_path: Path) -> None:
+    keys = [key(number) for number in range(1000)]
+    visits = lake.create(
+        "visits", DatasetDescriptor(schema=SCHEMA, partition_by="day", index=["user"])
+    )
+    for number in range(50):
+        users = [*(f"u{n}" for n in range(200)), *keys[number * 20 : number * 20 + 20]]
+        visits.append(rows_of(number, users), run=f"r{number}")
+        if number % 10 == 9:
+            visits.compact()
+            visits.delete(f"n = {100 * number}")
+    visits.staged.add(rows_of(3, ["sam", *keys[:50]]))
+    before = versions_of(visits)
+
+    done = visits.erase(pa.table({"user": keys}), reason="request", grace="0s")
+
+    assert done.is_finished, done.left
+    assert found_in(tmp_path / "lake") == []
+    after = versions_of(visits)
+    assert {version: after[version] for version in before} == before
+    assert visits.check(deep=True).is_ok
+
+
+def test_adopted_files_are_rewritten_as_files_of_the_dataset(
+    lake: Repository, tmp_path: Path
+) -> None:
+    for day, users in {"d1": ["bob", key(1)], "d2": [key(2)]}.items():
+        folder = tmp_path / "lake" / "visits" / f"day={day}"
+        folder.mkdir(parents=True)
+        table = pa.Table.from_pylist([{"user": user, "n": 1} for user in users])
+        pq.write_table(table, folder / "rows.parquet")
+    visits = lake.adopt("visits", partition_by="day")
+    visits.append([{"day": "d1", "user": "cyd", "n": 2}])
+    before = versions_of(visits)
+
+    done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+
+    assert done.is_finished, done.left
+    assert found_in(tmp_path) == []
+    after = versions_of(visits)
+    assert {version: after[version] for version in before} == before
+    assert visits.history()[-1].deleted_row_count == 2
+    assert visits.check(deep=True).is_ok

@@ -458,8 +458,8 @@ class Change(Entry, frozen=True, kw_only=True):
     """The draft of a commit, independent of the state that it is applied to.
 
     It is an `Entry` whose facts the verb sets. `apply` derives the others from the state: the
-    fields `version`, `committed_at`, `removed`, `partitions`, `protected`, `unprotected` and
-    `descriptor` of a draft have no meaning. The fields that are declared here change the head.
+    fields `version`, `committed_at`, `removed`, `partitions`, `protected`, `unprotected`, `erased`
+    and `descriptor` of a draft have no meaning. The fields that are declared here change the head.
 
     Attributes:
         commit_id: Stable over retries; empty until the transaction sets it.

@@ -77,9 +77,10 @@ class Deleted:
 
 def shown(key: str) -> str:
     """Return a key for a certificate: without the directories of partitions, which hold values."""
-    dataset, folder, *rest = key.split("/")
-    inner = rest[-1:] if folder == TABLE and len(rest) > 1 else rest
-    return "/".join((dataset, folder, *(["…"] if len(inner) < len(rest) else []), *inner))
+    dataset, *inner, name = key.split("/")
+    if inner and inner[0] in frozenset(Folder):
+        return key
+    return "/".join((dataset, *(["…"] if inner else []), name))
 
 
 def delete_erased(
