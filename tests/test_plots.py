@@ -25,13 +25,13 @@ def dataset():
 
 
 def test_histogram_counts_each_file_once(dataset):
-    axes = dataset.plot.file_sizes()
+    axes = dataset.inspect.plot.file_sizes()
 
     assert sum(bar.get_height() for bar in axes.containers[0]) == len(dataset.files()) == 4
 
 
 def test_field_holds_the_bytes_of_each_partition_and_batch(dataset):
-    axes = dataset.plot.partitions()
+    axes = dataset.inspect.plot.partitions()
 
     (image,) = axes.images
     assert image.get_array().sum() == sum(file.size_bytes for file in dataset.files())
@@ -42,7 +42,7 @@ def test_field_holds_the_bytes_of_each_partition_and_batch(dataset):
 
 
 def test_commits_stand_on_the_lines_of_their_operations(dataset):
-    axes = dataset.plot.commits()
+    axes = dataset.inspect.plot.commits()
 
     counts = [len(points.get_offsets()) for points in axes.collections]
     assert counts == [1, 3, 1]
@@ -56,7 +56,7 @@ def test_commits_stand_on_the_lines_of_their_operations(dataset):
 
 def test_axes_say_what_they_measure_and_in_which_unit(dataset):
     sizes, field, commits = (
-        getattr(dataset.plot, name)() for name in ("file_sizes", "partitions", "commits")
+        getattr(dataset.inspect.plot, name)() for name in ("file_sizes", "partitions", "commits")
     )
 
     labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in (sizes, field, commits)]
@@ -75,7 +75,7 @@ def test_picture_reads_what_it_shows_and_no_more():
     schema = pa.schema([("n", pa.int64())])
     dataset = repository.create("d", lakebed.DatasetDescriptor(schema=schema))
     dataset.append([{"n": 1}])
-    pictures = dataset.plot
+    pictures = dataset.inspect.plot
     repository.store.delete([info.key for info in repository.store.list("d/history/")])
     PROCESS_CACHE.clear()
 
@@ -107,7 +107,7 @@ def test_dataset_without_files_can_be_drawn(name):
         "d", lakebed.DatasetDescriptor(schema=schema)
     )
 
-    axes = getattr(empty.plot, name)()
+    axes = getattr(empty.inspect.plot, name)()
 
     axes.figure.canvas.draw()
 
@@ -116,7 +116,7 @@ def test_matplotlib_that_is_missing_is_named_with_its_extra(dataset, monkeypatch
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
     with pytest.raises(MissingDependencyError) as caught:
-        dataset.plot.commits()
+        dataset.inspect.plot.commits()
 
     assert caught.value.extra == "plot"
     assert "lakebed[plot]" in caught.value.hint

@@ -75,6 +75,8 @@ class ChangedRows:
                 deleted=entry.deleted_row_count,
                 rewritten=added - entry.inserted_row_count - entry.updated_row_count,
             )
+        if entry.erased:
+            return cls(inserted=0, updated=0, deleted=entry.deleted_row_count)
         if entry.operation == "rollback":
             return cls._of_files(entry, removed)
         if removed is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lakebed import batches, work
 from lakebed.commit import Commit, File, files_of
@@ -32,17 +32,19 @@ from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles
 from lakebed.state.snapshot import Source
 from lakebed.state.state import Epoch, State
-from lakebed.tables import hive, iceberg
+from lakebed.tables import erased_tables, hive, iceberg
 from lakebed.view import Base, View, ViewCondition
 from lakebed.work.defaults import (
     CLOCK_SKEW,
     COMPACTION_COMMIT_BYTES,
+    GRACE,
     TARGET_BYTES,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakebed.archive import Archive
     from lakebed.arrow.reading.files import FileFormat
     from lakebed.batches.changes import Changes
     from lakebed.batches.dataset_transaction import DatasetTransaction
@@ -56,12 +58,12 @@ if TYPE_CHECKING:
     from lakebed.groups.source_group import SourceGroup
     from lakebed.groups.staged_group import StagedGroup
     from lakebed.model.publishing import Mode
-    from lakebed.plots import Plots
     from lakebed.state.after import NotPublished
     from lakebed.state.published import OldMetadata
     from lakebed.store.base import ObjectInfo, Store
     from lakebed.tables.outcome import Publication
     from lakebed.tables.targets import TargetName
+    from lakebed.work.certificate import Erasure
     from lakebed.work.check import CheckReport
     from lakebed.work.cleanup import CleanupReport
     from lakebed.work.compaction import CompactionReport
@@ -297,26 +299,10 @@ class Dataset(View):
 
     @property
     def inspect(self) -> InspectGroup:
-        """Facts as records: `inspect.partitions()`, `inspect.schemas()`, `inspect.publications()`."""
+        """Facts as records and charts: `inspect.partitions()`, `inspect.schemas()`, `inspect.plot`."""
         from lakebed.groups.inspect_group import InspectGroup
 
         return InspectGroup(self)
-
-    @property
-    def plot(self) -> Plots:
-        """Plots by matplotlib: `plot.file_sizes()`, `plot.partitions()`, `plot.commits()`.
-
-        Each takes `ax=` and returns the Axes that it drew on.
-
-        Raises:
-            MissingDependencyError: matplotlib is not installed; raised when a plot is drawn.
-
-        Cost:
-            As `files`; for commits as `history`.
-        """
-        from lakebed.plots import Plots
-
-        return Plots(self.files, self.history)
 
     def batches(self) -> Items[Batch]:
         """Return all batches: committed ones, oldest first, then staged ones.
@@ -964,6 +950,107 @@ class Dataset(View):
         self._check_own(view)
         doomed = self._refined_to(view.constraint)
         return doomed.delete(run=run, base=base, dry_run=dry_run)
+
+    def erase(
+        self,
+        where: View | ViewCondition | Mapping[str, Any],
+        parameters: Parameters | None = None,
+        *,
+        reason: str,
+        grace: str | dt.timedelta = GRACE,
+        include_protected: bool = False,
+        archive: Archive | None = None,
+        raw_files: bool = True,
+        dry_run: bool = False,
+    ) -> Erasure:
+        """Erase entities from every version, and delete the files that held them.
+
+        A person's rows leave the current version in one commit, and then all older versions that
+        can be read: files that held such rows are written again without them, and every version
+        names the new ones. Older versions stay, with all other rows. Statistics, indices, the
+        history, the records of runs and origins, published Delta and Iceberg tables, staged
+        batches, the quarantine and the raw files that the rows came from are cleared, too;
+        docs/erase.md lists every place. A call that was interrupted is repeated, and continues.
+
+        Args:
+            where: A condition, as for `where`; a view of this dataset; or keys: a mapping of columns
+                to a value or to a list of values, or an Arrow table of key columns.
+            parameters: Values for the parameters of a condition, as for `where`.
+            reason: Reason for the erasure, for the certificate; without the values themselves.
+            grace: Time for which old files stay for running readers, such as `1h`, or a timedelta.
+                While it lasts, the result names them as left; the same call deletes them later.
+                With `0s` they are deleted at once, and queries that still read them fail.
+            include_protected: Erase rows from protected versions and batches, too. Otherwise the
+                call is refused if one of them holds such rows.
+            archive: The archive of the raw files. Those that were read into the dataset are searched,
+                and written again without such rows. Without it they are named as left.
+            raw_files: False leaves raw files as they are, and does not name them.
+            dry_run: Change nothing; count the rows and files of each place.
+
+        Returns:
+            The certificate, which is also stored under `<dataset>/erasures`. `is_finished` is False
+            if something is left, and `left` names it.
+
+        Raises:
+            InvalidInputError: No condition, no key or no reason is given, or the reason names an
+                erased value; a protected version holds such rows; or a Hive table shows them.
+            PredicateError: The condition cannot be read.
+            CommitConflictError: Cleanups or other erasures kept committing meanwhile.
+            CommitUnknownError: The store stopped answering; erase again.
+
+        Cost:
+            The history, the file table and the indices, as for one query of all versions; of files
+            that may hold such rows, the columns of the condition; those that do, read once, written
+            once and read back. A commit for the current version, and one for each 8 GiB of older
+            files; each writes the changed segments of all lists again. Then the inventory of a
+            cleanup, and one delete request for each 1,000 objects.
+        """
+        self._check_writable()
+        view = where
+        if not isinstance(view, View):
+            view = self._keyed(where, parameters)
+        elif parameters is not None:
+            raise InvalidInputError(
+                f"Parameters are given beside {view!r}.", hint="Give them to `where`."
+            )
+        self._check_own(view)
+        return work.erasure.erase(
+            self._source.store,
+            self.name,
+            work.erasure.Request(
+                predicate=view.constraint,
+                reason=reason,
+                by=work.protection.caller(),
+                grace=work.cleanup.parse_age(grace),
+                includes_protected=include_protected,
+                is_dry_run=dry_run,
+                options=self._commit_options,
+                archive=archive,
+                with_raw_files=raw_files,
+            ),
+            renew=functools.partial(erased_tables.renew, self._source.store),
+        )
+
+    def _keyed(self, where: Any, parameters: Parameters | None) -> View:
+        """Return the view of a condition, or of rows of keys."""
+        from lakebed.model.key_rows import condition_of
+
+        if where is None:
+            raise InvalidInputError(
+                f"Cannot erase from {self.name!r} without a condition.",
+                hint="Give one, such as \"user = 'ada'\", or keys, such as {'user': 'ada'}.",
+            )
+        if not isinstance(where, Mapping):
+            if isinstance(where, str) or not hasattr(where, "__arrow_c_stream__"):
+                return self.where(where, parameters)
+            import pyarrow as pa
+
+            where = pa.table(where).to_pydict()
+        if parameters is not None:
+            raise InvalidInputError(
+                "Parameters are given beside keys.", hint="Only SQL text has parameters."
+            )
+        return self.where(condition_of(where))
 
     def cleanup(
         self,

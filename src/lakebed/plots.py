@@ -108,7 +108,7 @@ def commits(history: Sequence[Commit], ax: Axes | None = None) -> Axes:
 
 
 class Plots:
-    """The charts of one dataset, such as `dataset.plot.file_sizes()`.
+    """The charts of one dataset, such as `dataset.inspect.plot.file_sizes()`.
 
     Each method takes `ax=` and returns the Axes.
     """
@@ -116,7 +116,7 @@ class Plots:
     def __init__(
         self, files: Callable[[], Sequence[File]], history: Callable[[], Sequence[Commit]]
     ) -> None:
-        """Use `Dataset.plot` instead. Data is read when a chart is drawn."""
+        """Use `Dataset.inspect.plot` instead. Data is read when a chart is drawn."""
         self._files = files
         self._history = history
 

@@ -127,6 +127,13 @@ def of_merge(planned: Any, done: Any) -> None:
     assert [planned[name] for name in names] == [done[name] for name in names]
 
 
+def of_erased_rows(planned: Any, done: Any) -> None:
+    """What is found; what is deleted afterwards is only known then."""
+    places = {row["place"]: row for row in done}
+    assert sum(row["row_count"] for row in planned) == 1
+    assert all(places[row["place"]] == row for row in planned)
+
+
 @dataclass(frozen=True)
 class Case:
     """A verb, and what its dry run foretells.
@@ -237,6 +244,12 @@ CASES: Mapping[str, Case] = {
         of_rows,
         real="--yes",
         before=("delete {lake}/flights --where TRUE --yes",),
+    ),
+    "erase": Case(
+        "{lake}/flights --where flight=7 --reason request --grace 0s",
+        "Would erase 1 row in 1 file.",
+        of_erased_rows,
+        real="--yes",
     ),
     "protection add": Case(
         "{lake}/flights --version 1 --reason audit", "Would protect version 1 of file://{lake}/flights"

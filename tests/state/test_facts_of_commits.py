@@ -40,6 +40,7 @@ COMPUTED = {
     "protected",
     "unprotected",
     "descriptor",
+    "erased",
 }
 SET = sorted({*Entry.__struct_fields__} - COMPUTED)
 

@@ -147,6 +147,11 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "cleanup",
             "Delete dead files, after asking.",
         ),
+        "erase": Home(
+            "lakebed.cli.erase",
+            "erase",
+            "Remove rows from every version, and delete the files that held them.",
+        ),
         "protection": Home(
             "lakebed.cli.protection_verbs",
             "protection",

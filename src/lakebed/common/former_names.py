@@ -38,6 +38,7 @@ _OF_DATASET = {
     "holds": "sources.holds",
     "open_staged": "staged.open",
     "partitions": "inspect.partitions",
+    "plot": "inspect.plot",
     "promote": "dimensions.promote",
     "protect": "protections.add",
     "publications": "inspect.publications",

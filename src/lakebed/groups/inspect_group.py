@@ -1,4 +1,4 @@
-"""Facts of a dataset: its partitions, schemas and published tables."""
+"""Facts of a dataset: its partitions, schemas and published tables, and charts of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lakebed.state.state import descriptor_from
 
 if TYPE_CHECKING:
     from lakebed.model.declared import OnFailure
+    from lakebed.plots import Plots
     from lakebed.state.check_results import Verdict
     from lakebed.state.published import PublishedTable
 
@@ -43,7 +44,7 @@ class DeclaredCheck:
 
 
 class InspectGroup(DatasetGroup):
-    """Facts of a dataset, each as a list of records."""
+    """Facts of a dataset, each as a list of records, and charts."""
 
     _NAME = "inspect"
 
@@ -61,6 +62,22 @@ class InspectGroup(DatasetGroup):
             )
             for name, check in state.descriptor.checks.items()
         )
+
+    @property
+    def plot(self) -> Plots:
+        """Charts by matplotlib: `plot.file_sizes()`, `plot.partitions()`, `plot.commits()`.
+
+        Each takes `ax=` and returns the Axes that it drew on.
+
+        Raises:
+            MissingDependencyError: matplotlib is not installed; raised when a chart is drawn.
+
+        Cost:
+            As `Dataset.files`; for commits as `Dataset.history`.
+        """
+        from lakebed.plots import Plots
+
+        return Plots(self._dataset.files, self._dataset.history)
 
     def partitions(self) -> Items[Partition]:
         """Return the partitions that hold live files, ordered by path.

@@ -52,6 +52,7 @@ class Folder(StrEnum):
 
     BATCHES = "batches"  # reservations, and manifests of commits
     CLEANUPS = "cleanups"  # reports of deleted files
+    ERASURES = "erasures"  # certificates of erasures
     FILES = "files"  # the file table
     HISTORY = "history"
     HIVE = "hive"  # registered location of tables of a metastore; always empty

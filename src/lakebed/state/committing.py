@@ -38,6 +38,8 @@ from lakebed.state.after import NotPublished, judged
 from lakebed.state.check_results import unmet_after
 from lakebed.state.codec import to_document
 from lakebed.state.conflicts import Terms
+from lakebed.state.erased_files import entry_without
+from lakebed.state.erasing import lists_without
 from lakebed.state.head import encode_head
 from lakebed.state.history import Entry
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, Lists, Segments, column_of
@@ -344,6 +346,11 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
     if any(entry.added or entry.removed for entry in own):
         indices = index_files.kept_up(store, before, state, changes, own, written)
         state = replace(state, indices=indices)
+    for change in changes:
+        if change.erases or change.rewritten_sources:
+            lists = lists_without(store, state, change, written)
+            state = replace(state, lists=lists)
+            entries = [entry_without(entry, change.erases) for entry in entries]
     return _with_segments(store, state, [*entries, *own], written), entry
 
 

@@ -28,6 +28,7 @@ from lakebed.model.renaming import named_as
 from lakebed.state import history, runs
 from lakebed.state import runs as run_list
 from lakebed.state import sources as source_list
+from lakebed.state.erased_files import mark_of, marks_in
 from lakebed.state.history import Entry
 from lakebed.state.readable import check_readable, is_readable
 from lakebed.state.runs import Runs
@@ -37,6 +38,7 @@ from lakebed.state.scope import (
     RunFiles,
     Scope,
     Several,
+    TheseFiles,
     WholePartitions,
     WholeView,
 )
@@ -205,6 +207,7 @@ def check(
     later = after(since, base)
     _check_upkeep(base, now, change, later)
     _check_cleanup(base, now, change, later)
+    _check_erased(base, now, change, since, reads)
     _check_descriptor(base, now, change, later, reads)
     _check_progress(base, now, change, later)
     own = Read(state=base, scope=change.scope)
@@ -323,12 +326,52 @@ def _check_cleanup(base: State, now: State, change: Change, since: Sequence[Entr
 
     A cleanup commits the list of what it gives up, and then deletes it. It also deletes objects
     that no head names and no reservation holds, such as merged segments of a writer that was
-    suspended for days.
+    suspended for days. An erasure deletes such objects, too.
     """
-    cleanups = [entry for entry in since if entry.operation == "cleanup"]
+    cleanups = [entry for entry in since if entry.operation == "cleanup" or entry.erased]
     if cleanups and change.brings_unreserved:
         what = f"{named(cleanups[-1])}: it may have deleted objects that were written for this."
         raise _conflict(base, now, change.operation, what, "Do it again.")
+
+
+def _check_erased(
+    base: State, now: State, change: Change, since: Sequence[Entry], reads: Sequence[Read]
+) -> None:
+    """Check that an erasure has not taken out a file that a change would bring back, or has read.
+
+    A state that was read from the history since has other files than those that were read: there
+    the partitions decide.
+    """
+    if not any(entry.erased for entry in since):
+        return
+    own = Read(state=base, scope=change.scope)
+    brought = frozenset(change.erases or change.added)
+    for state, labels, scopes in (
+        (base, brought, ()),
+        *((read.state, _files_read(read), _parts(read.scope)) for read in (own, *reads)),
+    ):
+        later = [entry for entry in after(since, state) if entry.erased]
+        marks = marks_in(later)
+        partitions = {path for entry in later for path in entry.partitions}
+        if any(mark_of(base.layout.key(label)) in marks for label in labels) or any(
+            scope.covers(path) for scope in scopes for path in partitions
+        ):
+            what = f"{named(later[-1])}: it has erased rows of a file that this depends on."
+            raise _conflict(base, now, change.operation, what, _AGAIN, tuple(sorted(partitions)))
+
+
+def _files_read(read: Read) -> frozenset[str]:
+    """Return the files that a change removes or depends on."""
+    labels: set[str] = set()
+    for scope in _parts(read.scope):
+        if isinstance(scope, RewrittenFiles):
+            labels |= scope.needed
+        elif isinstance(scope, TheseFiles):
+            labels |= scope.labels
+        elif isinstance(scope, WholePartitions):
+            of_state = read.state.labels
+            labels.update(label for label in of_state if scope.covers(partition_of_label(label)))
+    return frozenset(labels)
 
 
 def _check_descriptor(

@@ -66,6 +66,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         stored_at: Time when the storage stored the entry, by the clock of the storage. The commit
             itself cannot know it: readers take it from the entry's own segment, and a merge
             records it.
+        erased: Marks of the files that an erasure has taken out of all versions; see
+            `lakebed.state.erasing`.
     """
 
     version: Annotated[int, msgspec.Meta(ge=0)]
@@ -92,6 +94,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checks: tuple[CheckOutcome, ...] = ()
     descriptor: dict[str, Any] | None = None
     stored_at: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
+    erased: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from lakebed.model.keys import FIRST_MOMENT, BatchId, partition_of_label
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import Lineage
 from lakebed.state.check_results import UnmetCheck, Verdict, not_checked, unmet_after
+from lakebed.state.erased_files import mark_of, replaced
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists
@@ -484,8 +485,8 @@ class Change(Entry, frozen=True, kw_only=True):
     """The draft of a commit, independent of the state that it is applied to.
 
     It is an `Entry` whose facts the verb sets. `apply` derives the others from the state: the
-    fields `version`, `committed_at`, `removed`, `partitions`, `protected`, `unprotected` and
-    `descriptor` of a draft have no meaning. The fields that are declared here change the head.
+    fields `version`, `committed_at`, `removed`, `partitions`, `protected`, `unprotected`, `erased`
+    and `descriptor` of a draft have no meaning. The fields that are declared here change the head.
 
     Attributes:
         commit_id: Stable over retries; empty until the transaction sets it.
@@ -506,6 +507,10 @@ class Change(Entry, frozen=True, kw_only=True):
         progress: Progress of the streaming query whose epoch is committed.
         lost_indices: Columns whose Kartothek index files are wrong.
         moves_to: Format that the head moves to; see `lakebed.state.handover`.
+        erases: Files that the commit takes out of all versions, each with the files that take its
+            place; see `lakebed.state.erasing`.
+        rewritten_sources: Fingerprint and size of raw files that were rewritten, by key.
+        erased_dimensions: Dimensions whose sample of values beyond a cap may name erased rows.
         earlier: Changes that make the versions right before it, by the same put.
         made_at: When another tool has made the version that an adoption takes over; None for now.
         leaves_unchecked: Whether checks that the new descriptor adds are not tested on the rows that
@@ -530,6 +535,9 @@ class Change(Entry, frozen=True, kw_only=True):
     progress: QueryProgress | None = None
     lost_indices: frozenset[str] = frozenset()
     moves_to: HeadFormat | None = None
+    erases: Mapping[str, tuple[str, ...]] = {}
+    rewritten_sources: Mapping[str, tuple[str, int]] = {}
+    erased_dimensions: frozenset[str] = frozenset()
     earlier: tuple[Change, ...] = ()
     made_at: dt.datetime | None = None
     leaves_unchecked: bool = False
@@ -560,8 +568,12 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
     removed = state.live.removed_by(change.scope)
     gone = frozenset(removed)
     kept = (label for label in state.labels if label not in gone) if gone else state.labels
-    labels = (*kept, *change.added)
-    touched = dict.fromkeys(partition_of_label(label) for label in (*removed, *change.added))
+    added = change.added
+    labels = (*kept, *added)
+    touched = dict.fromkeys(partition_of_label(label) for label in (*removed, *added))
+    if change.erases:
+        added, labels = (), replaced(state.labels, change.erases)
+        touched = _places_of(state.labels, change.erases)
     if change.made_at is not None:
         now = min(now, change.made_at)  # the clock of its writer may have been ahead
     committed_at = max(now, state.committed_at) if state.committed_at else now
@@ -573,10 +585,13 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         "protected": tuple(protection.target for protection in change.protect),
         "unprotected": tuple(protection.target for protection in change.unprotect),
         "descriptor": None,
+        "added": added,
+        "erased": tuple(sorted(mark_of(state.layout.key(label)) for label in change.erases)),
     }
     digest = digest_of(labels)
     # Only a complete index is named: those that other tools built do not cover our new files.
-    indices = {} if change.added or removed else _indices(state, change, digest)
+    is_changed = bool(change.added or removed or change.erases)
+    indices = {} if is_changed else _indices(state, change, digest)
     facts: dict[str, Any] = {name: fact.merged(state, change) for name, fact in HEAD_FACTS.items()}
     if change.new_descriptor is not None:
         lineage = state.lineage if change.new_lineage is None else change.new_lineage
@@ -600,6 +615,12 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         **facts,
     )
     return new, entry
+
+
+def _places_of(labels: Iterable[str], erases: Mapping[str, tuple[str, ...]]) -> dict[str, None]:
+    """Return the partitions of live files that an erasure replaces; an emptied one is not named."""
+    new = (one for label in labels if label in erases for one in erases[label])
+    return dict.fromkeys(map(partition_of_label, new))
 
 
 def _indices(state: State, change: Change, digest: str) -> dict[str, str]:

@@ -63,4 +63,6 @@ def find_since(
         entries = entries[1:]
     if [entry.version for entry in entries] != list(range(version + 1, state.version + 1)):
         return None  # the history does not reach back so far
+    if any(entry.erased for entry in entries):
+        return None  # files were exchanged in all versions, which no entry lists
     return Since(entries)

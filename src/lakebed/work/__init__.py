@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lakebed.work import compaction as compaction
     from lakebed.work import deletion as deletion
     from lakebed.work import epochs as epochs
+    from lakebed.work import erasure as erasure
     from lakebed.work import indexing as indexing
     from lakebed.work import metadata_compaction as metadata_compaction
     from lakebed.work import overwriting as overwriting
@@ -33,6 +34,7 @@ else:
             "compaction": "lakebed.work",
             "deletion": "lakebed.work",
             "epochs": "lakebed.work",
+            "erasure": "lakebed.work",
             "indexing": "lakebed.work",
             "metadata_compaction": "lakebed.work",
             "overwriting": "lakebed.work",

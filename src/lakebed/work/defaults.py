@@ -14,3 +14,4 @@ COMPACTION_COMMIT_BYTES = 64 * GIB  # of old files
 INDEX_COMMIT_BYTES = 4 * GIB  # of data files that are indexed
 
 CLOCK_SKEW = dt.timedelta(hours=1)
+GRACE = dt.timedelta(hours=1)  # for readers of files that an erasure took out

@@ -122,11 +122,15 @@ class Rules:
         now: Current time; aware, UTC.
         retention: Superseded files are kept for this long.
         clock_skew: Largest difference between the clocks of writers and of the storage.
+        settled_at: Time of an erasure, by the clock of the storage, after which readers may not need
+            segments from before it any more; None for none. A commit that wrote segments without a
+            reservation before it is refused, so that those which no head names are dead.
     """
 
     now: dt.datetime
     retention: dt.timedelta
     clock_skew: dt.timedelta
+    settled_at: dt.datetime | None = None
 
     @property
     def cutoff(self) -> dt.datetime:
@@ -180,6 +184,15 @@ class Reserved:
         most `_span` after its start. A negative span gives no bound.
         """
         return _EVER if self._span < dt.timedelta() else _before(self.modified_at, self._span)
+
+    def began_after(self, clock_skew: dt.timedelta) -> dt.datetime:
+        """Return the latest moment before which its writer has surely written nothing.
+
+        Args:
+            clock_skew: Largest difference between the clocks of writers and of the storage.
+        """
+        started = _EVER if self.record is None else _before(self.record.started_at, clock_skew)
+        return max(self.began_at, min(started, self.modified_at))
 
     def lease_is_over(self, rules: Rules) -> bool:
         """Return whether the writer may be considered dead.
@@ -339,8 +352,15 @@ class Judge:
             if self._state.may_commit(batch_id) or not self._is_expired(batch_id)
         ]
         self._staged_segments = frozenset(key for batch in living for key in batch.segments)
-        starts = (batch.began_at for batch in living if not batch.is_staged)
+        writing = [batch for batch in living if not batch.is_staged]
+        starts = (batch.began_at for batch in writing)
         self._oldest_start = _before(min(starts, default=rules.now), rules.clock_skew)
+        # Segments from before it, and that no head names, are not those of a writer at work.
+        self._settled_at = min(
+            (batch.began_after(rules.clock_skew) for batch in writing),
+            default=rules.settled_at or _EVER,
+        )
+        self._settled_at = min(self._settled_at, rules.settled_at or _EVER)
 
     @property
     def expired_batches(self) -> frozenset[int]:
@@ -392,7 +412,7 @@ class Judge:
             return self._judge_reservation(info, rest)
         if folder == Folder.STAGING:
             return self._judge_staged(info, rest.partition("/")[0])
-        if folder in (Folder.SIGNALS, Folder.PUBLISHED):
+        if folder in (Folder.SIGNALS, Folder.PUBLISHED, Folder.ERASURES):
             return _found(info, Reason.LIVE)
         if folder == Folder.ICEBERG:
             return self._judge_metadata(info)
@@ -544,6 +564,9 @@ class Judge:
         rules = self._rules
         if info.key in self._staged_segments:
             return _found(info, Reason.RESERVED, note="For a staged batch, whose commit names it.")
+        if info.modified_at < self._settled_at:
+            note = "An erasure has written another one in its place."
+            return _found(info, Reason.UNREFERENCED, since=info.modified_at, note=note)
         age = max(rules.retention, rules.longest_commit)
         if info.modified_at >= min(rules.now - age, self._oldest_start):
             return _found(info, Reason.YOUNG, note="A commit may still be about to name it.")

@@ -49,7 +49,7 @@ def protect(
                 hint="Give a later time, or leave it out to protect without an end.",
             )
     wanted = Protection(
-        reason=reason, by=_caller(), at=now, version=version, batch_id=batch_id, until=until
+        reason=reason, by=caller(), at=now, version=version, batch_id=batch_id, until=until
     )
     return _commit(store, dataset, "protect", wanted, options)
 
@@ -80,7 +80,8 @@ def _check_target(version: int | None, batch_id: int | None) -> None:
         )
 
 
-def _caller() -> str:
+def caller() -> str:
+    """Return the user and the host that this process runs as."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a container may have a user without a name

@@ -121,6 +121,26 @@ def unpublish(
         return is_there
 
 
+def published_with(store: Store, dataset: str) -> tuple[bool | None, str | None]:
+    """Return how the table beside the data was published: without `batch_id`, and with which root.
+
+    Both are None if there is no table that can be read; the root also if it is the usual one.
+    """
+    from lakebed.tables.iceberg.iceberg_schema import ROOT
+
+    home = _home(store, dataset, None, None, store.uri)
+    with closing(home):
+        try:
+            table = home.find("")
+        except CorruptMetadataError:
+            return None, None
+    if table is None:
+        return None, None
+    names = {part.name for part in table.metadata.spec().fields}
+    root = table.metadata.properties.get(ROOT)
+    return BATCH_ID not in names, None if root == root_of(store, None, s3="s3") else root
+
+
 def _is_own(store: Store, dataset: str, home: TableHome) -> bool:
     """Return whether there is a table, readable or not.
 

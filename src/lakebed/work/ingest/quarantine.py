@@ -29,6 +29,7 @@ from lakebed.common.shown import counted
 from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
+    LakebedError,
     ObjectExistsError,
     RejectsError,
 )
@@ -43,7 +44,7 @@ from lakebed.state import file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.creation import create, first_state
 from lakebed.state.head import HeadFormat
-from lakebed.state.reader import read_head
+from lakebed.state.reader import list_names, read_head
 from lakebed.state.scope import Nothing, Scope, TheseFiles
 from lakebed.state.sources import FileRefusal, SourceFile, Sources
 from lakebed.state.state import Change, State
@@ -83,6 +84,30 @@ _DESCRIPTOR = DatasetDescriptor(
 # Fields of earlier releases; such a dataset gets the other fields when rejects are set aside.
 _OLD_NAMES = ("run", *REJECTS.names, "loaded_at")
 _TEXT_LENGTH = 1_000  # of a line as text; the bytes are complete
+
+
+def quarantines_of(store: Store, dataset: str) -> tuple[str, ...]:
+    """Return the names of the datasets that hold rejects of a dataset.
+
+    Cost:
+        A LIST of the root, and the head of each dataset; of those with the fields of rejects, the
+        record of their raw files.
+    """
+    found = []
+    for name in list_names(store):
+        if name == dataset:
+            continue
+        try:
+            state = read_head(store, name).state
+        except LakebedError:
+            continue  # it is damaged, or being dropped
+        if not state.is_ours or not set(_OLD_NAMES) <= set(state.descriptor.schema.names):
+            continue
+        noted = source_list.read(store, state.lists.sources)
+        is_own = any(file.slot.startswith(f"{dataset}|") for file in noted.files)
+        if is_own or name == f"{dataset}{_SUFFIX}":
+            found.append(name)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,74 @@
+"""Files that an erasure takes out of all versions, and the files that take their place. No I/O.
+
+The history keeps a hash of the key of each file that was taken out. A commit that was computed
+before the erasure, and that would bring such a file back or has read it, is refused by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from lakebed.model.keys import partition_of_label
+from lakebed.state.history import Entry
+
+OPERATION = "erase"
+Erases = Mapping[str, tuple[str, ...]]
+"""Labels of the files that hold erased rows; each with the labels that take its place."""
+
+
+def mark_of(key: str) -> str:
+    """Return the mark of a file that was taken out, which does not show its partition.
+
+    >>> len(mark_of("visits/data/user=ada/batch_id=1/part-0a.parquet"))
+    32
+    """
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def marks_in(entries: Iterable[Entry]) -> frozenset[str]:
+    """Return the marks of all files that erasures have taken out."""
+    return frozenset(mark for entry in entries for mark in entry.erased)
+
+
+def replaced(labels: Iterable[str], erases: Erases) -> tuple[str, ...]:
+    """Return labels after an erasure, in their order.
+
+    >>> replaced(["a", "b", "c"], {"a": ("d",), "b": ()})
+    ('d', 'c')
+    """
+    return tuple(new for label in labels for new in erases.get(label, (label,)))
+
+
+def entry_without(entry: Entry, erases: Erases, dimensions: Collection[str] = ()) -> Entry:
+    """Return an entry of the history after an erasure; the same object if nothing changes.
+
+    Its counts stay: they state what the commit did then.
+
+    Args:
+        entry: The entry.
+        erases: Files that are taken out, with those that take their place.
+        dimensions: Dimensions whose sample of values beyond a cap may name erased rows.
+    """
+    named = (*entry.added, *entry.removed, *entry.carried)
+    caught = tuple(
+        msgspec.structs.replace(one, values=()) if one.dimension in dimensions else one
+        for one in entry.caught
+    )
+    if erases.keys().isdisjoint(named):
+        return entry if caught == entry.caught else msgspec.structs.replace(entry, caught=caught)
+    added, removed = replaced(entry.added, erases), replaced(entry.removed, erases)
+    left = {partition_of_label(label) for label in (*added, *removed)}
+    lost = {partition_of_label(label) for label in named} - left
+    return msgspec.structs.replace(
+        entry,
+        added=added,
+        removed=removed,
+        partitions=tuple(path for path in entry.partitions if path not in lost),
+        carried={
+            new: run for label, run in entry.carried.items() for new in replaced((label,), erases)
+        },
+        caught=caught,
+    )
