@@ -465,7 +465,7 @@ def test_keys_of_all_types(
 
 
 def test_many_keys_are_searched_for_by_their_bounds(lake: Repository, monkeypatch: Any) -> None:
-    monkeypatch.setattr("lakebed.work.judging._MOST_VALUES", 3)
+    monkeypatch.setattr("lakebed.work.judging.MOST_VALUES", 3)
     flights = created(lake, {"ids": checks.unique("id")}, index=("id",))
 
     def rows(*ids: int) -> list[dict[str, Any]]:

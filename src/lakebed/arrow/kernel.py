@@ -193,8 +193,9 @@ class KernelWriter:
         self._view = ViewCheck(target.constraint, target.descriptor) if is_narrow else None
         self._caps = CapKeeper(target.descriptor, target.admitted, writers=target.admitting_writers)
         self._numbers = PartitionNumbers()
-        self._checks = RowChecks.find(target.descriptor)
-        self._aside = RowsAside(store, target.dataset, target.batch_id)
+        # None without checks of rows.
+        self._checks = RowChecks.find(target.descriptor) if target.descriptor.checks else None
+        self._aside: RowsAside | None = None  # once a row goes there
         self._seen_count = 0
         carried = self._stored.append(pa.field(_SOURCE, pa.int32()))
         self._waiting = WaitingRows(carried if target.is_traced else self._stored)
@@ -251,6 +252,8 @@ class KernelWriter:
             assert checked.entities is not None  # it was judged
             rows = checked.entities.take(pa.array(judged.quarantined))
             first = self._seen_count - checked.rows.num_rows + 1
+            if self._aside is None:
+                self._aside = RowsAside(self._store, self._target.dataset, self._target.batch_id)
             self._aside.add(rows, judged.reasons, (judged.quarantined + first).tolist())
 
     def checked(
@@ -511,7 +514,8 @@ class KernelWriter:
             sources: Names of the sources, by their number, if the target is traced.
         """
         self.roll()
-        self._aside.flush()
+        if self._aside is not None:
+            self._aside.flush()
         return Written(
             facts=facts_table(self._done, self._descriptor.file_schema),
             postings=self._postings.finish(),
@@ -521,7 +525,7 @@ class KernelWriter:
                 for label, runs in self._runs.items()
             },
             checks=() if self._checks is None else self._checks.statuses(),
-            set_aside=tuple(self._aside.keys),
+            set_aside=() if self._aside is None else tuple(self._aside.keys),
         )
 
     def abort(self) -> None:
@@ -534,7 +538,9 @@ class KernelWriter:
         self._uploads.abort()
         self._postings.abort()
         keys = [self._target.key(label) for label in self._labels]
-        delete_or_leave(self._store, [*keys, *self._aside.keys])
+        if self._aside is not None:
+            keys += self._aside.keys
+        delete_or_leave(self._store, keys)
         self._labels.clear()
         self._done.clear()
         self._runs.clear()

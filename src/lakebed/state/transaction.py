@@ -438,7 +438,9 @@ class Transaction:
         Raises:
             ChecksFailedError: One does; the message has the check, the count and examples.
         """
-        require(self._base.name, self.written.checks)
+        results = self.written.checks
+        if results:
+            require(self._base.name, results)
 
     def _settle_checks(self) -> None:
         """Refuse rows that fail a declared check, and quarantine those that are set aside."""

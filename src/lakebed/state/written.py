@@ -109,12 +109,13 @@ def joined(parts: Sequence[Written]) -> Written:
     Args:
         parts: The results; at least one.
     """
+    results = [result for part in parts for result in part.checks]
     return Written(
         facts=pa.concat_tables([part.facts for part in parts]),
         postings=joined_postings([part.postings for part in parts]),
         caught=total(caught for part in parts for caught in part.caught),
         origins={label: origins for part in parts for label, origins in part.origins.items()},
         carried={label: run for part in parts for label, run in part.carried.items()},
-        checks=total_of_checks(result for part in parts for result in part.checks),
+        checks=total_of_checks(results) if results else (),
         set_aside=tuple(key for part in parts for key in part.set_aside),
     )

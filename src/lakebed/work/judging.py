@@ -75,7 +75,7 @@ from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
-_MOST_VALUES = 100_000  # of a key that are searched for one by one; of more, only the bounds
+MOST_VALUES = 100_000  # of a key that are searched for one by one; of more, only the bounds
 _WIDTH = 80  # characters of a value in an example
 # Operations whose rows come from outside, as one batch.
 _BATCHES = frozenset({"append", "load", "ingest", "overwrite", "rerun", "transaction"})
@@ -430,7 +430,7 @@ def _among(name: str, column: pa.ChunkedArray) -> Predicate:
     parts: list[Predicate] = [NullCheck(name)] if values.null_count else []
     values = values.drop_null()
     try:
-        if len(values) <= _MOST_VALUES:
+        if len(values) <= MOST_VALUES:
             listed: list[Any] = values.to_pylist()
             parts += [Membership(name, tuple(listed))] if listed else []
         else:
