@@ -875,10 +875,14 @@ def test_a_wrong_declaration_is_refused_before_anything_runs(
 
 
 def test_near_keys_are_suggested(tmp_path) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        Ingest.from_toml(TOML.replace('format = "json"', 'formt = "json"'))
+    (tmp_path / "events.avsc").write_text(json.dumps(AVSC))
+    path = tmp_path / "events.toml"
+    path.write_text(TOML.replace("compression", "compresion"))
 
-    assert "'format'" in caught.value.hint
+    with pytest.raises(InvalidInputError) as caught:
+        Ingest.from_toml(path)
+
+    assert "'compression'" in caught.value.hint
 
 
 def test_a_missing_declaration_is_named(tmp_path) -> None:

@@ -26,6 +26,7 @@ from lakebed.errors import (
 )
 from lakebed.pipeline.pipeline_report import STEPS
 from lakebed.pipeline.retention import find_time
+from lakebed.state.after import NotPublished
 
 
 @pytest.fixture
@@ -512,3 +513,25 @@ def test_a_wrong_rule_is_refused_by_name(make: Callable[[], object], said: str) 
 
     assert said in caught.value.message
     assert caught.value.hint
+
+
+def test_a_table_beside_the_data_is_published_to_again_after_a_race(
+    sales: Sales, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakebed.tables import automatic
+
+    pipeline = sales.declare()
+    sales.write_day("a", 1)
+    real, calls = automatic.publish_to, []
+
+    def publish_to(*given: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            failure = NotPublished(dataset="sales", table="delta", reason="Others published.")
+            return automatic.PublishedTo(done=(), failures=(failure,))
+        return real(*given, **named)
+
+    monkeypatch.setattr(automatic, "publish_to", publish_to)
+
+    assert pipeline.run()["publish"].status == "done"
+    assert len(calls) == 2

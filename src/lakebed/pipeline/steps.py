@@ -42,10 +42,13 @@ from lakebed.work.ingest.due import LeftOut
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakebed.tables.automatic import PublishedTo
+
 _log = logging.getLogger(__name__)
 
 _TRIES = 6
 _FIRST_WAIT_S = 0.2  # after a lost race or a failure of the store, then twice as long each time
+_PUBLICATIONS = 3
 _BY_ANOTHER = "another run did it"
 
 
@@ -308,14 +311,9 @@ def _compact(setting: Setting) -> StepOutcome:
 
 
 def _publish(setting: Setting) -> StepOutcome:
-    # Imported here, since it loads all formats of tables.
-    from lakebed.tables import automatic
-
     state = read_head(setting.store, setting.name).state
     targets = setting.targets(state)
-    done = automatic.publish_to(
-        setting.store, setting.name, targets, setting.metastore, is_dry_run=setting.is_dry_run
-    )
+    done = _published_to(setting, targets)
     tables = [
         {
             "kind": one.kind,
@@ -351,6 +349,25 @@ def _publish(setting: Setting) -> StepOutcome:
         facts=facts,
         result=done.done,
     )
+
+
+def _published_to(setting: Setting, targets: Sequence[PublicationTarget]) -> PublishedTo:
+    """Publish to tables; try again if other publishers may have been in the way.
+
+    A Hive table is not tried again: a metastore that does not answer has taken its time already.
+    """
+    # Imported here, since it loads all formats of tables.
+    from lakebed.tables.automatic import publish_to
+
+    for tries_left in reversed(range(_PUBLICATIONS)):
+        done = publish_to(
+            setting.store, setting.name, targets, setting.metastore, is_dry_run=setting.is_dry_run
+        )
+        of_hive = any(one.table.startswith("hive") for one in done.failures)
+        if not done.failures or of_hive or setting.is_dry_run or not tries_left:
+            return done
+        time.sleep(_FIRST_WAIT_S * random.uniform(0.5, 1))
+    raise AssertionError  # the last round returned
 
 
 def _not_published(failures: Sequence[NotPublished]) -> NotPublishedError:
