@@ -1001,7 +1001,7 @@ class Dataset(View):
         return work.erasure.erase(
             self._source.store,
             self.name,
-            work.erasure.Request(
+            work.erasure.ErasureRequest(
                 predicate=view.constraint,
                 reason=reason,
                 by=work.protection.caller(),
