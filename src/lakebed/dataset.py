@@ -96,6 +96,7 @@ class Dataset(View):
         "cleanup",
         "compact",
         "dimensions",
+        "erase",
         "evolve",
         "load",
         "publish",
