@@ -141,12 +141,14 @@ class _Job:
     examined: set[str] = field(default_factory=set)
     # Files of staged batches whose manifests name others now, until a commit marks them.
     unmarked: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    had_index_files: bool = False
 
     def run(self) -> None:
         """Erase rows from all readable versions and staged batches, until none is found."""
         for rounds_left in reversed(range(_ROUNDS)):
             state, entries = read_history(self.store, self.name)
             schemas = Schemas(state, entries)
+            self.had_index_files |= bool(state.indices)
             searched = self._search(schemas)
             staged = find_staged(self.store, schemas, self.condition)
             if self.request.is_dry_run:
@@ -279,8 +281,7 @@ class _Job:
 
     def finish(self, renew: Renew | None) -> erased_objects.Deleted:
         """Write index files for other tools, begin published tables again, and delete old objects."""
-        state = read_own_head(self.store, self.name).state
-        if state.descriptor.index and self.versions:
+        if self.had_index_files and self.versions:
             written = write_index_files(self.store, self.name, self.request.options)
             self.versions += [written.version] if written is not None else []
         held = self._renewed(renew) if renew is not None else ()
