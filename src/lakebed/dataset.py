@@ -96,6 +96,7 @@ class Dataset(View):
         "cleanup",
         "compact",
         "dimensions",
+        "erase",
         "evolve",
         "load",
         "publish",
@@ -1017,7 +1018,7 @@ class Dataset(View):
         return work.erasure.erase(
             self._source.store,
             self.name,
-            work.erasure.Request(
+            work.erasure.ErasureRequest(
                 predicate=view.constraint,
                 reason=reason,
                 by=work.protection.caller(),

@@ -35,7 +35,6 @@ FOREIGN = {
         "--files",
         "--spec",
         "--option",
-        "--recursive",
     ),
 }
 

@@ -90,7 +90,7 @@ def erase(
     is_dry_run: bool,
     is_sure: bool,
 ) -> None:
-    """Remove rows from every version, and delete the files that held them.
+    """Remove rows from all versions, for good.
 
     The rows leave the current version, all older versions, staged batches, the quarantine,
     statistics, indices, published Delta and Iceberg tables, and the raw files that they came from.

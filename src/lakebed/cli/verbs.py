@@ -150,7 +150,7 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "erase": Home(
             "lakebed.cli.erase",
             "erase",
-            "Remove rows from every version, and delete the files that held them.",
+            "Remove rows from all versions, for good.",
         ),
         "protection": Home(
             "lakebed.cli.protection_verbs",

@@ -24,7 +24,7 @@ _KINDS: tuple[_Kind, ...] = ("delta", "iceberg")
 
 
 class _Republication(msgspec.Struct, frozen=True, kw_only=True):
-    """What a table is published with again.
+    """The options with which a table is published again.
 
     Attributes:
         hide_batch_id: Whether an Iceberg table has no column `batch_id`.

@@ -1,7 +1,7 @@
 """Certificates of erasures: what was searched, rewritten and deleted, and what could not be.
 
-They name no erased value. The condition is recorded as a hash, together with the salt that whoever
-knows the condition needs to compare it.
+They name no erased value. The condition is recorded as a hash with a salt: it can be compared with a
+condition that is known.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LeftPlace:
 
     Attributes:
         place: Name of the place.
-        what: What is left there, without an erased value.
+        what: Description of the rest, without an erased value.
         remedy: How to clear it.
         until: Time from which the same call can clear it; None if another action is needed.
     """
@@ -94,7 +94,7 @@ class Erasure:
         oldest_version: The oldest version that can be read, apart from protected ones.
         versions: Versions that the erasure made.
         places: The places that were searched.
-        left: What could not be cleared.
+        left: Places that could not be cleared.
         deleted: Number of deleted objects.
     """
 

@@ -32,7 +32,14 @@ from lakebed.state.state import State
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 from lakebed.work import staging
-from lakebed.work.erased_rows import Condition, FoundFile, Rest, Schemas, search, write_rest
+from lakebed.work.erased_rows import (
+    ErasureCondition,
+    HoldingFile,
+    Rest,
+    Schemas,
+    search,
+    write_rest,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +52,7 @@ class StagedBatch:
     """
 
     record: BatchRecord
-    found: tuple[FoundFile, ...]
+    found: tuple[HoldingFile, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +69,11 @@ class StagedFiles:
 
     searched: int = 0
     batches: tuple[StagedBatch, ...] = ()
-    orphans: tuple[FoundFile, ...] = ()
+    orphans: tuple[HoldingFile, ...] = ()
     unreadable: tuple[str, ...] = ()
 
 
-def find_staged(store: Store, schemas: Schemas, condition: Condition) -> StagedFiles:
+def find_staged(store: Store, schemas: Schemas, condition: ErasureCondition) -> StagedFiles:
     """Search the files of staged batches.
 
     Cost:
@@ -137,7 +144,7 @@ def rewrite_staged(
     return erases
 
 
-def erases_of(found: Sequence[FoundFile], rest: Rest) -> dict[str, tuple[str, ...]]:
+def erases_of(found: Sequence[HoldingFile], rest: Rest) -> dict[str, tuple[str, ...]]:
     """Return the labels that take the place of each file."""
     return {
         one.label: rest.by_label[one.label].labels if one.label in rest.by_label else ()
@@ -150,7 +157,7 @@ def _without(
     state: State,
     record: BatchRecord,
     staged: Staging,
-    found: Sequence[FoundFile],
+    found: Sequence[HoldingFile],
     rest: Rest,
     written: list[str],
 ) -> BatchRecord:

@@ -33,7 +33,7 @@ from lakebed.work.certificate import ErasedPlace, LeftPlace
 from lakebed.work.cleanup import KEYS_PER_REQUEST
 from lakebed.work.defaults import CLOCK_SKEW
 from lakebed.work.erased_rows import (
-    Condition,
+    ErasureCondition,
     Schemas,
     names_partitions,
     search,
@@ -66,8 +66,8 @@ class Deleted:
 
     Attributes:
         deleted: Number of deleted objects.
-        places: What was done in each place.
-        left: What could not be deleted yet.
+        places: Counts of each place.
+        left: Objects that could not be deleted yet.
     """
 
     deleted: int
@@ -86,7 +86,7 @@ def shown(key: str) -> str:
 def delete_erased(
     store: Store,
     name: str,
-    condition: Condition,
+    condition: ErasureCondition,
     *,
     grace: dt.timedelta,
     is_held: bool = False,
@@ -112,7 +112,7 @@ def delete_erased(
 class _Deletion:
     store: Store
     inventory: Inventory
-    condition: Condition
+    condition: ErasureCondition
     grace: dt.timedelta
     now: dt.datetime
     is_held: bool

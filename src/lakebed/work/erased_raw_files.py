@@ -24,8 +24,8 @@ class RawErasure:
     """The result of an erasure in raw files.
 
     Attributes:
-        place: What was searched and rewritten.
-        left: What could not be.
+        place: Counts of the files.
+        left: Files that could not be searched or rewritten.
         fingerprints: The present hash and size of each rewritten file, by the hash that it had when
             it was read.
     """

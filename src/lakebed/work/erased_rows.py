@@ -47,7 +47,7 @@ _WHOLE = 2**50  # bytes; a file is not cut, however large
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class ErasureCondition:
     """The condition on the rows to erase.
 
     Attributes:
@@ -64,7 +64,7 @@ LINE_FIELDS = ("line", "text", "reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundFile:
+class HoldingFile:
     """A data file that holds rows to erase.
 
     Attributes:
@@ -96,7 +96,7 @@ class Searched:
         unreadable: The reason, by key, for each file that cannot be searched.
     """
 
-    found: tuple[FoundFile, ...]
+    found: tuple[HoldingFile, ...]
     unreadable: Mapping[str, str]
 
 
@@ -178,7 +178,9 @@ class Schemas:
         return state.lineage.number, current
 
 
-def search(store: Store, schemas: Schemas, condition: Condition, labels: Iterable[str]) -> Searched:
+def search(
+    store: Store, schemas: Schemas, condition: ErasureCondition, labels: Iterable[str]
+) -> Searched:
     """Find the files that hold rows of a condition.
 
     Args:
@@ -199,7 +201,7 @@ def search(store: Store, schemas: Schemas, condition: Condition, labels: Iterabl
         )
         groups.setdefault(chosen, []).append(label)
     counts = file_table.read_counts(store, schemas.state.lists.files)
-    found: list[FoundFile] = []
+    found: list[HoldingFile] = []
     unreadable: dict[str, str] = {}
     for (number, bound), of_schema in groups.items():
         state = schemas.under(number, of_schema)
@@ -216,7 +218,7 @@ def search(store: Store, schemas: Schemas, condition: Condition, labels: Iterabl
 @dataclass(frozen=True, slots=True)
 class _Inspected:
     key: str
-    found: FoundFile | None = None
+    found: HoldingFile | None = None
     problem: str = ""
 
 
@@ -234,13 +236,13 @@ class _Search:
         except CorruptMetadataError as exc:
             return _Inspected(file.key, problem=exc.message)
 
-    def _look(self, file: DataFile) -> FoundFile | None:
+    def _look(self, file: DataFile) -> HoldingFile | None:
         rows, size = self.counts.get(file.label, (None, 0))
         alone = Scan(layout=self.layout, files=(replace(file, is_filtered=False),))
         if not file.is_filtered and self.lines is None:
             if rows is None:
                 rows = scan.count(self.store, alone)
-            return FoundFile(
+            return HoldingFile(
                 label=file.label, key=file.key, row_count=rows, size_bytes=size, mask=None
             )
         columns, mask_of = self._chooser()
@@ -250,7 +252,7 @@ class _Search:
         count = int(np.count_nonzero(mask))
         if not count:
             return None
-        return FoundFile(
+        return HoldingFile(
             label=file.label,
             key=file.key,
             row_count=count,
@@ -268,7 +270,7 @@ class _Search:
         return roots_of(self.predicate, types), RowFilter.of(self.predicate, types).mask
 
 
-def names_partitions(state: State, condition: Condition) -> bool:
+def names_partitions(state: State, condition: ErasureCondition) -> bool:
     """Return whether a condition is about a partition field, or a field that one is made of."""
     if condition.lines is not None:
         return False
@@ -280,7 +282,9 @@ def names_partitions(state: State, condition: Condition) -> bool:
     )
 
 
-def told_by_path(schemas: Schemas, condition: Condition, labels: Iterable[str]) -> frozenset[str]:
+def told_by_path(
+    schemas: Schemas, condition: ErasureCondition, labels: Iterable[str]
+) -> frozenset[str]:
     """Return the labels all of whose rows meet a condition, by their directories alone.
 
     A label that does not fit the current schema is left out.
@@ -320,7 +324,7 @@ class Rest:
     """The files that were written for the remaining rows of some files.
 
     Attributes:
-        by_label: What was written in the place of each file, by its label.
+        by_label: The new files in the place of each file, by its label.
         numbers: The schema of each of these.
     """
 
@@ -328,7 +332,7 @@ class Rest:
     numbers: Mapping[str, int] = field(default_factory=dict)
 
 
-def write_rest(store: Store, schemas: Schemas, found: Sequence[FoundFile]) -> Rest:
+def write_rest(store: Store, schemas: Schemas, found: Sequence[HoldingFile]) -> Rest:
     """Write the remaining rows of files, each to a file of the same batch, partition and schema.
 
     New files are read back, and compared with the rows that were kept.
@@ -360,7 +364,7 @@ def write_rest(store: Store, schemas: Schemas, found: Sequence[FoundFile]) -> Re
     workers = Threads(min(_WRITERS, os.cpu_count() or 1, len(partly)))
     memory_bytes = workers.share_of(WriteOptions().memory_bytes)
 
-    def rest_of(one: FoundFile) -> Written:
+    def rest_of(one: HoldingFile) -> Written:
         assert one.mask is not None  # others have no remaining row
         number = numbers[one.label]
         layout = schemas.layout(number)

@@ -43,8 +43,8 @@ from lakebed.work.erased_batches import (
 )
 from lakebed.work.erased_raw_files import erase_raw, raw_files_of
 from lakebed.work.erased_rows import (
-    Condition,
-    FoundFile,
+    ErasureCondition,
+    HoldingFile,
     Rest,
     Schemas,
     Searched,
@@ -66,7 +66,7 @@ COMMIT_BYTES = 8 * 2**30  # of files that one commit replaces; a kill loses no m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ErasureRequest:
     """An erasure that was asked for.
 
     Attributes:
@@ -109,7 +109,7 @@ class _Tally:
     rewritten: int = 0
     removed: int = 0
 
-    def add(self, found: Iterable[FoundFile]) -> None:
+    def add(self, found: Iterable[HoldingFile]) -> None:
         for one in found:
             self.rows += one.row_count
             self.rewritten += not one.is_whole
@@ -131,8 +131,8 @@ class _Job:
 
     store: Store
     name: str
-    condition: Condition
-    request: Request
+    condition: ErasureCondition
+    request: ErasureRequest
     current: _Tally = field(default_factory=_Tally)
     older: _Tally = field(default_factory=_Tally)
     staged: _Tally = field(default_factory=_Tally)
@@ -141,12 +141,14 @@ class _Job:
     examined: set[str] = field(default_factory=set)
     # Files of staged batches whose manifests name others now, until a commit marks them.
     unmarked: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    had_index_files: bool = False
 
     def run(self) -> None:
         """Erase rows from all readable versions and staged batches, until none is found."""
         for rounds_left in reversed(range(_ROUNDS)):
             state, entries = read_history(self.store, self.name)
             schemas = Schemas(state, entries)
+            self.had_index_files |= bool(state.indices)
             searched = self._search(schemas)
             staged = find_staged(self.store, schemas, self.condition)
             if self.request.is_dry_run:
@@ -198,7 +200,7 @@ class _Job:
         ever = {label for entry in schemas.entries for label in (*entry.added, *entry.removed)}
         return told_by_path(schemas, self.condition, ever - self.examined)
 
-    def _count(self, state: State, found: Sequence[FoundFile]) -> None:
+    def _count(self, state: State, found: Sequence[HoldingFile]) -> None:
         live = state.live.holding(frozenset(one.label for one in found))
         self.current.add(one for one in found if one.label in live)
         self.older.add(one for one in found if one.label not in live)
@@ -238,7 +240,7 @@ class _Job:
     def _commit(
         self,
         schemas: Schemas,
-        found: Sequence[FoundFile],
+        found: Sequence[HoldingFile],
         more: Mapping[str, tuple[str, ...]],
     ) -> None:
         state, request = schemas.state, self.request
@@ -279,8 +281,7 @@ class _Job:
 
     def finish(self, renew: Renew | None) -> erased_objects.Deleted:
         """Write index files for other tools, begin published tables again, and delete old objects."""
-        state = read_own_head(self.store, self.name).state
-        if state.descriptor.index and self.versions:
+        if self.had_index_files and self.versions:
             written = write_index_files(self.store, self.name, self.request.options)
             self.versions += [written.version] if written is not None else []
         held = self._renewed(renew) if renew is not None else ()
@@ -309,7 +310,7 @@ class _Job:
         )
 
 
-def _dimensions(state: State, condition: Condition) -> frozenset[str]:
+def _dimensions(state: State, condition: ErasureCondition) -> frozenset[str]:
     types = state.layout.predicate_types
     roots = set(roots_of(bind(condition.predicate, types), types))
     return frozenset(
@@ -367,7 +368,7 @@ def _protected_labels(state: State, entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def _protections_on(
-    state: State, entries: Sequence[Entry], found: Sequence[FoundFile]
+    state: State, entries: Sequence[Entry], found: Sequence[HoldingFile]
 ) -> tuple[str, ...]:
     if not state.protections:
         return ()
@@ -376,7 +377,7 @@ def _protections_on(
 
 
 def _check_protected(
-    state: State, entries: Sequence[Entry], found: Sequence[FoundFile], request: Request
+    state: State, entries: Sequence[Entry], found: Sequence[HoldingFile], request: ErasureRequest
 ) -> None:
     held = () if request.includes_protected else _protections_on(state, entries, found)
     if held:
@@ -393,7 +394,7 @@ def _hive_tables(store: Store, name: str) -> tuple[str, ...]:
     return tuple(note.table for note in notes if note.kind == "hive" and note.versions)
 
 
-def _check_hive(store: Store, name: str, found: Sequence[FoundFile]) -> None:
+def _check_hive(store: Store, name: str, found: Sequence[HoldingFile]) -> None:
     tables = _hive_tables(store, name) if found else ()
     if tables:
         raise InvalidInputError(
@@ -404,7 +405,7 @@ def _check_hive(store: Store, name: str, found: Sequence[FoundFile]) -> None:
 
 
 def _held(
-    state: State, entries: Sequence[Entry], found: Sequence[FoundFile], store: Store
+    state: State, entries: Sequence[Entry], found: Sequence[HoldingFile], store: Store
 ) -> list[LeftPlace]:
     """Return what a dry run knows to refuse the call."""
     held = [
@@ -426,7 +427,7 @@ def _held(
     ]
 
 
-def erase(store: Store, name: str, request: Request, renew: Renew | None = None) -> Erasure:
+def erase(store: Store, name: str, request: ErasureRequest, renew: Renew | None = None) -> Erasure:
     """Erase the rows of a condition; see `Dataset.erase`.
 
     Args:
@@ -437,7 +438,7 @@ def erase(store: Store, name: str, request: Request, renew: Renew | None = None)
     """
     began_at = dt.datetime.now(dt.UTC)
     _check_request(request)
-    job = _Job(store, name, Condition(predicate=request.predicate), request)
+    job = _Job(store, name, ErasureCondition(predicate=request.predicate), request)
     job.run()
     places: list[ErasedPlace] = [*job.places]
     left = job.left
@@ -512,12 +513,14 @@ def _joined(name: str, places: Sequence[ErasedPlace]) -> ErasedPlace:
     )
 
 
-def _rejects(store: Store, name: str, request: Request) -> tuple[list[_Job], list[LeftPlace]]:
+def _rejects(
+    store: Store, name: str, request: ErasureRequest
+) -> tuple[list[_Job], list[LeftPlace]]:
     """Return the work on the datasets that hold rejects of a dataset."""
     names = quarantines_of(store, name)
     lines = lines_of(request.predicate)
     if lines is not None:
-        condition = Condition(predicate=TRUE, lines=lines)
+        condition = ErasureCondition(predicate=TRUE, lines=lines)
         return [_Job(store, one, condition, request) for one in names], []
     return [], [
         LeftPlace(
@@ -529,7 +532,7 @@ def _rejects(store: Store, name: str, request: Request) -> tuple[list[_Job], lis
     ]
 
 
-def _check_request(request: Request) -> None:
+def _check_request(request: ErasureRequest) -> None:
     if not request.reason.strip():
         raise InvalidInputError(
             "An erasure needs a reason.", hint="Name the request or the rule that asks for it."
@@ -542,4 +545,4 @@ def _check_request(request: Request) -> None:
         )
 
 
-__all__ = ["Erasure", "Renew", "Request", "erase"]
+__all__ = ["Erasure", "ErasureRequest", "Renew", "erase"]
