@@ -46,7 +46,7 @@ _COMPARISONS = frozenset({"golden", "interop", "kite", "telemetry"})
 
 # What asks a server that the tests start waits for it most of the time.
 _SERVERS = frozenset({"s3_application", "server"})
-_PLAYED = frozenset({"s3", "dynamodb", "s3-dynamodb"})  # as parameters of fixtures
+_PLAYED = frozenset({"glue", "s3", "dynamodb", "s3-dynamodb"})  # as parameters of fixtures
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
