@@ -55,6 +55,12 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return True if is_helper else None
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores: that of Spark mostly waits for its JVM."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep on one worker the tests that share what is dear to start, and mark those of a tier."""
