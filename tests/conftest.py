@@ -46,13 +46,19 @@ _COMPARISONS = frozenset({"golden", "interop", "kite", "telemetry"})
 
 # What asks a server that the tests start waits for it most of the time.
 _SERVERS = frozenset({"s3_application", "server"})
-_PLAYED = frozenset({"s3", "dynamodb", "s3-dynamodb"})  # as parameters of fixtures
+_PLAYED = frozenset({"glue", "s3", "dynamodb", "s3-dynamodb"})  # as parameters of fixtures
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Look for doctests in test files only: a worker script may need packages of its own."""
     is_helper = collection_path.suffix == ".py" and not collection_path.name.startswith("test_")
     return True if is_helper else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores: that of Spark mostly waits for its JVM."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups

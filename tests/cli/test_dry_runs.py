@@ -385,7 +385,8 @@ def place(cli, flights, pings, write, tmp_path: Path) -> Place:
 
 def contents(root: Path) -> dict[str, bytes | None]:
     """Return every file and directory under a root, with its bytes."""
-    gc.collect()  # closes the index of an archive, so that its log is part of its file
+    if (root / "raw").exists():
+        gc.collect()  # closes the index of an archive, so that its log is part of its file
     return {
         str(path.relative_to(root)): path.read_bytes() if path.is_file() else None
         for path in sorted(root.rglob("*"))

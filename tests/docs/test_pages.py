@@ -95,7 +95,7 @@ def _parameters() -> list[Any]:
             page,
             id=page_name(page),
             marks=[pytest.mark.spark] * _needs_spark(page)
-            + [pytest.mark.thorough] * _starts_processes(page),
+            + [pytest.mark.thorough] * (_needs_spark(page) or _starts_processes(page)),
         )
         for page in PAGES
     ]

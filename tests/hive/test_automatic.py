@@ -12,7 +12,7 @@ import lakebed
 from lakebed.errors import InvalidInputError
 from lakebed.work.commits import CommitStream
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from table_doors import EVERY_TYPE, EVERY_VALUE
 
 import lakebed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 PARTITIONS = [f"2013-01-{n:02}" for n in range(1, 7)]
 

@@ -18,7 +18,7 @@ from lakebed.errors import (
     InvalidNameError,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 USERS = DatasetDescriptor(
     schema=pa.schema([("user_id", pa.int64()), ("name", pa.string())]),

@@ -17,7 +17,7 @@ from lakebed.state import published
 from lakebed.tables.hive.jvm import JvmCatalog
 from lakebed.tables.hive.metastore import Metastore
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 @pytest.fixture(params=["jvm", "sql"])

@@ -74,6 +74,7 @@ def clean_up(dataset, **options) -> Counter:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_partition_that_was_moved_by_hand_keeps_its_files(spark, way, days, table):
     first = fill(days, "a", "b")
     days.publish("hive", spark, table=table)
@@ -95,6 +96,7 @@ def test_partition_that_was_moved_by_hand_keeps_its_files(spark, way, days, tabl
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_session_that_runs_is_asked_if_none_is_named(spark, days, table):
     first = fill(days, "a")
     days.publish("hive", spark, table=table)
@@ -108,6 +110,7 @@ def test_session_that_runs_is_asked_if_none_is_named(spark, days, table):
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_leftovers_that_a_partition_was_pointed_to_by_hand_stay(spark, days, table):
     """As an operator does who finishes by hand what a job has begun."""
     from lakebed.state.committing import CommitOptions
@@ -136,6 +139,7 @@ def test_leftovers_that_a_partition_was_pointed_to_by_hand_stay(spark, days, tab
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["partitions", "batches"])
 def test_table_shows_the_same_through_rollback_compaction_and_cleanup(spark, days, table, mode):
     fill(days, "a", "b")
@@ -160,6 +164,7 @@ def test_table_shows_the_same_through_rollback_compaction_and_cleanup(spark, day
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_table_without_partitions_that_was_moved_by_hand_keeps_its_files(spark, lake, table):
     import pyarrow as pa
 
@@ -177,6 +182,7 @@ def test_table_without_partitions_that_was_moved_by_hand_keeps_its_files(spark, 
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_metastore_without_the_table_is_refused_until_it_is_unpublished(spark, days, table):
     fill(days, "a")
     days.publish("hive", spark, table=table)
@@ -192,6 +198,7 @@ def test_metastore_without_the_table_is_refused_until_it_is_unpublished(spark, d
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_table_of_that_name_which_shows_something_else_is_no_answer(spark, days, table):
     fill(days, "a")
     days.publish("hive", spark, table=table)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from raw_days import Days, Sent
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(3600)]
 
 STEPS = 12
 GAINED, LOST, KEPT = 4, 8, 9  # steps at which files gain `gust`, lose `flag`, gain `snow`

@@ -23,7 +23,7 @@ from lakebed.spark.task_results import results, table_to_bytes
 from lakebed.spark.tasks import ROWS_A_MESSAGE, TaskAnswer, balanced, gathering_task, placing_task
 from lakebed.store import open_store
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 NOON = dt.datetime(2013, 6, 1, 12, tzinfo=dt.UTC)
 SCHEMA = pa.schema(

@@ -145,7 +145,9 @@ PREDICATES = [
 ]
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize(
+    "zone", [pytest.param("UTC", marks=pytest.mark.thorough), "America/New_York"]
+)
 def test_predicates_select_the_same_rows_locally_and_in_spark(spark, everything, zone):
     everything.append(table(20))
     everything.append(pa.Table.from_pylist(rows(40)[20:], schema=SCHEMA))

@@ -14,7 +14,7 @@ import lakebed
 from lakebed.dataset import Dataset
 from lakebed.errors import SchemaMismatchError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("s", pa.string()), ("x", pa.float64())])
 NAMES = ("b", "a", "text", "x")

@@ -8,7 +8,7 @@ from stream_rows import DESCRIPTOR, numbers_of, run
 
 import lakebed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 limits = pytest.mark.since_spark("4.2", "sources are not told of limits")
 gathers = pytest.mark.classic("functions of a test are not known to the server")
 

@@ -25,7 +25,7 @@ from lakebed.spark.through_arrow import reading_task
 from lakebed.state import file_table
 from lakebed.state.reader import read_head
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 PREPARED = () if os.environ.get("LAKEBED_TEST_SPARK") == "connect" else ("prepared",)
 NATIVE = ("paths", *PREPARED)
