@@ -188,6 +188,9 @@ def test_versions_are_compared_alike(tmp_path: Path, seed: int) -> None:
         assert sorted(other.files_removed) == sorted(one.files_removed)
         assert other.partitions == one.partitions
         assert as_set(other.rows()) == as_set(one.rows())
+        changes = (dataset.changes(first, last) for dataset in (pair.document, pair.tree))
+        expected, found = (as_set(each.arrow()) for each in changes)
+        assert found == expected
 
 
 @pytest.mark.parametrize("seed", range(cases(3)))
@@ -204,6 +207,19 @@ def test_schema_may_change(tmp_path: Path, seed: int) -> None:
         assert as_set(older.arrow()) == as_set(expected.arrow())
     extra = [one.where("extra is null").count() for one in (pair.document, pair.tree)]
     assert extra[0] == extra[1] > 0
+
+
+def test_index_is_used_alike(tmp_path: Path) -> None:
+    def build(dataset: Dataset, rng: random.Random) -> None:
+        dataset.indices.build("id")
+
+    pair = pair_of(tmp_path / "x", 2, commits=8, change=build)
+
+    for text in ("id = 7", "id in (1, 2, 3)", "id = 7 and day = '2013-01-02'", "id = 999"):
+        expected, found = (one.where(text).plan() for one in (pair.document, pair.tree))
+        assert {file.label for file in found.files} == {file.label for file in expected.files}
+        assert found.account.indices == expected.account.indices
+        assert as_set(pair.tree.where(text).arrow()) == as_set(pair.document.where(text).arrow())
 
 
 # What is read

@@ -87,11 +87,17 @@ class _Ranges:
         return self._combined(predicate)
 
     def _may(self, leaf: Leaf) -> np.ndarray:
-        position = list(self._order.types).index(leaf.column)
-        none = ""
-        lows = [ref.low[position] if ref.low else none for ref in self._refs]
-        highs = [ref.high[position] if ref.high else none for ref in self._refs]
-        nulls = [ref.nulls[position] if ref.nulls else 0 for ref in self._refs]
+        names = list(self._order.types)
+        position, unknown = names.index(leaf.column), ("", "", 0)
+        ranges = [
+            (ref.low[position], ref.high[position], ref.nulls[position])
+            if len(ref.low) == len(names)
+            else unknown
+            for ref in self._refs
+        ]
+        lows = [low for low, _, _ in ranges]
+        highs = [high for _, high, _ in ranges]
+        nulls = [count for _, _, count in ranges]
         bounds = self._order.bounds(leaf.column, lows, highs, nulls)
         return evidence_of(leaf, bounds, self._files, self._order.types[leaf.column]).may
 
