@@ -7,7 +7,7 @@ import pickle
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -227,9 +227,9 @@ def test_index_is_used_alike(tmp_path: Path) -> None:
 REQUESTS_OF_HEAD = 2  # one for a JSON head, which does not exist
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Pair:
-    """A dataset of a day a commit, all of which are in leaves."""
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """A dataset of a day a commit, nearly all of which are in leaves."""
 
     def by_day(dataset: Dataset, rng: random.Random) -> None:
         for day in DAYS:
@@ -237,13 +237,20 @@ def pair(tmp_path: Path) -> Pair:
                 dataset.append(rows(rng, 5, [day]))
 
     return pair_of(
-        tmp_path / "x",
+        tmp_path_factory.mktemp("grown"),
         1,
         commits=0,
         sizes=Sizes(leaf=6, buffer=8, inline=6, fanout=100),
         folds=lambda version, _: version % 8 == 0,
         change=by_day,
     )
+
+
+@pytest.fixture
+def pair(grown: Pair, tmp_path: Path) -> Pair:
+    """The same, with a copy of the tree that a test may change."""
+    shutil.copytree(store_of(grown.tree).local_path("d").parent, tmp_path / "tree")
+    return replace(grown, tree=lakebed.open_repository(tmp_path / "tree").open("d"))
 
 
 def counted(pair: Pair) -> tuple[Dataset, CountingStore]:
