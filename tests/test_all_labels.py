@@ -31,7 +31,7 @@ ALL_LABELS = {
     "state/conflicts.py": 8,
     "state/past.py": 2,
     "state/readable.py": 1,
-    "state/reader.py": 4,
+    "state/reader.py": 2,
     "state/snapshot.py": 2,
     "state/state.py": 4,
     "tables/delta/to_delta.py": 4,

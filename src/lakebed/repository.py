@@ -42,7 +42,7 @@ from lakebed.state.metadata_provider import MetadataProvider, reporting_provider
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import check_holds_none, list_repository, read_head
 from lakebed.state.snapshot import Source
-from lakebed.state.state import State
+from lakebed.state.state import State, refuse_tree
 from lakebed.store import Store, open_store
 from lakebed.tables import hive, trees
 from lakebed.tables.giving_up import (
@@ -807,6 +807,7 @@ class Repository(RefusesFormerNames):
 
     def _drop(self, name: str) -> None:
         head = read_head(self._store, name)
+        refuse_tree(head.state)
         held = [info.key for info in self._store.list(f"{name}/")]
         if not head.state.version:
             # After a failed adoption, the files that it found do not belong to the dataset.

@@ -141,7 +141,7 @@ def test_totals_of_partitions_do_not_depend_on_the_order_of_the_labels() -> None
     store = store_of(dataset)
     state = read_head(store, "d").state
     expected = partition_totals(store, state)
-    mixed = dataclasses.replace(state, labels=tuple(sorted(state.labels, key=lambda x: x[::-1])))
+    mixed = state.with_labels(sorted(state.labels, key=lambda x: x[::-1]))
 
     assert partition_totals(store, mixed) == expected
     assert [one.file_count for one in expected] == [3, 3, 3]

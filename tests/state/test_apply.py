@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import itertools
 import math
@@ -184,7 +183,7 @@ def test_adopting_what_others_did_leads_to_what_they_left(
     known = history.replay([create, *entries], state.version).labels
     kept = [label for number, label in enumerate(known) if number not in lost]
     theirs = [f"p=z/batch_id=1/{number:032x}" for number in range(added)]
-    changed = dataclasses.replace(state, labels=(*kept, *theirs))
+    changed = state.with_labels((*kept, *theirs))
 
     entry = adopt(changed, known, START, "f")
 

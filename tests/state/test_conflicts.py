@@ -156,7 +156,7 @@ def test_promotion_does_not_bring_back_what_came_and_went(undo: str) -> None:
 def change_as_another_tool(store: Store, labels: Callable[[tuple[str, ...]], Any]) -> None:
     """Change the files of a head and nothing else, as plateau does."""
     head = read_head(store, "d")
-    changed = replace(head.state, labels=tuple(labels(head.state.labels)))
+    changed = head.state.with_labels(labels(head.state.labels))
     data = encode_head(to_document(changed), head.state.head_format)
     store.replace(head.key, data, if_match=head.etag)
 
@@ -251,7 +251,7 @@ OURS, THEIRS, MORE = "p=a/batch_id=1/one", "p=a/batch_id=2/two", "p=a/batch_id=3
 def state_with(*labels: str, version: int = 2) -> State:
     store = new_store()
     new_dataset(store)
-    return replace(read_head(store, "d").state, labels=labels, version=version)
+    return replace(read_head(store, "d").state.with_labels(labels), version=version)
 
 
 def entry(operation: str, *, added: tuple[str, ...] = (), removed: tuple[str, ...] = ()) -> Entry:
@@ -269,7 +269,9 @@ def entry(operation: str, *, added: tuple[str, ...] = (), removed: tuple[str, ..
 def conflict_of(
     base: State, *labels: str, since: Entry | None = None, scope: Scope | None = None
 ) -> CommitConflictError | None:
-    now = replace(base, labels=labels, version=base.version if since is None else since.version)
+    now = replace(
+        base.with_labels(labels), version=base.version if since is None else since.version
+    )
     change = Change(
         operation="overwrite",
         commit_id="mine",

@@ -178,7 +178,7 @@ def test_what_another_tool_has_changed_is_found_by_the_labels(data: st.DataObjec
     states, entries = data.draw(histories())
     first = data.draw(st.integers(0, len(entries)))
     theirs = "p=b/part-theirs"
-    now = dataclasses.replace(states[-1], labels=(*states[-1].labels, theirs))
+    now = states[-1].with_labels((*states[-1].labels, theirs))
 
     found = outcome(states[first], now, ThesePartitions(frozenset({"p=b"})), entries[first:])
 

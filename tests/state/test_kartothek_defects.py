@@ -24,8 +24,9 @@ from lakebed import by
 from lakebed.errors import CommitConflictError, CorruptMetadataError, DatasetNotFoundError
 from lakebed.state.codec import to_document
 from lakebed.state.head import encode_head
+from lakebed.state.live import digest_of
 from lakebed.state.reader import read_head
-from lakebed.state.state import State, digest_of
+from lakebed.state.state import State
 from lakebed.store import Store
 from lakebed.store.posix import PosixStore
 
@@ -114,7 +115,7 @@ def test_b2_no_reader_sees_a_torn_head(tmp_path: Path) -> None:
 def bytes_of(state: State, version: int) -> bytes:
     """Return a head of 30,000 files, of which none need exist."""
     labels = tuple(f"p={number}/batch_id={version}/part-0" for number in range(30_000))
-    big = dataclasses.replace(state, labels=labels, version=version, digest=digest_of(labels))
+    big = dataclasses.replace(state.with_labels(labels), version=version, digest=digest_of(labels))
     return encode_head(to_document(big), big.head_format)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -274,7 +274,7 @@ def _files_of(store: Store, state: State, labels: tuple[str, ...]) -> dict[str, 
     """Return files by label; all are read with the schema of one state."""
     if not labels:
         return {}
-    chosen = plan(replace(state, labels=labels), TRUE, requests=0, store=store)
+    chosen = plan(state.with_labels(labels), TRUE, requests=0, store=store)
     return {file.label: file for file in chosen.files}
 
 

@@ -236,9 +236,8 @@ class DatasetTransaction(View):
         target = self._narrow_target(started)
         # The cap of a dimension includes values that this transaction has written.
         written = tuple(label for write in self._writes for label in write.written.labels)
-        return replace(
-            target, admitted=admitted_values(replace(state, labels=(*state.labels, *written)))
-        )
+        known = state.with_labels((*state.labels, *written))
+        return replace(target, admitted=admitted_values(known))
 
     def _add(self, data: object, scope: Scope | None) -> None:
         """Write rows, and delete them again if they must not replace that scope."""

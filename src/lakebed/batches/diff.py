@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -302,5 +302,5 @@ def _by_partition(
 
 def view_of_files(store: Store, state: State, labels: tuple[str, ...]) -> View:
     """Return the rows of some data files of a state, as a pinned view."""
-    narrowed = replace(state, labels=labels)
+    narrowed = state.with_labels(labels)
     return View(Source(store, state.name, Snapshot(narrowed, 0)))

@@ -166,7 +166,7 @@ class Staged(Generic[_D]):
             return View(self._pinned_to(head).at_batch_alone(self.batch_id))
         applied = self._as_if_committed(head)
         labels = tuple(file.label for file in self._record.files or ())
-        alone = replace(applied.state, labels=labels)
+        alone = applied.state.with_labels(labels)
         return View(self._pinned_to(Snapshot(alone, applied.requests)))
 
     def _as_if_committed(self, head: Snapshot) -> Snapshot:

@@ -8,7 +8,7 @@ each micro-batch. A position never changes its meaning, so each row is delivered
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -220,7 +220,7 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # its bases 
         brought = {label: delivery for delivery in between for label in delivery.labels}
         if not brought:
             return []
-        state, store = replace(commits.state, labels=tuple(brought)), self._opened.store
+        state, store = commits.state.with_labels(brought), self._opened.store
         constraint = bind(self._opened.view.constraint, state.layout.predicate_types)
         planned = plan(state, constraint, requests=0, store=None if constraint == TRUE else store)
         fields = [field for field in self._schema if field.name not in CHANGE_COLUMNS.names]

@@ -58,8 +58,10 @@ class Folder(StrEnum):
     HIVE = "hive"  # registered location of tables of a metastore; always empty
     ICEBERG = "iceberg"  # metadata that makes the data files an Iceberg table
     INDICES = "indices"  # Kartothek's index files
+    LEAVES = "leaves"  # the files of a dataset whose head is a tree
     POSTINGS = "postings"  # the inverted indices
     PUBLISHED = "published"  # state of tables of other formats
+    ROOTS = "roots"  # copies of heads that are trees, by version
     RUNS = "runs"  # batches by run
     SIGNALS = "signals"  # views that are ready
     SOURCES = "sources"  # raw files that were ingested

@@ -12,6 +12,7 @@ from lakebed.model.keys import split_label
 from lakebed.plan.paths import Paths
 from lakebed.state import file_table
 from lakebed.state.state import State
+from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.store.base import Store
 
 
@@ -43,11 +44,13 @@ def partition_totals(store: Store, state: State) -> list[PartitionTotals]:
         CorruptMetadataError: A directory of the head does not fit the schema.
 
     Cost:
-        One GET a segment of the file table, eight at a time; none for those that the process has
-        read before. Time and memory for the labels and two numbers of each file.
+        One GET a segment of the file table, eight at a time; of a tree one GET of a range for each
+        leaf, or two. None for those that the process has read before. Time and memory for the labels and two numbers of each file.
     """
     if not state.live.count:
         return []
+    if isinstance(state.live, TreeFiles):
+        return _of_tree(state.live)
     facts = file_table.find(store, state.lists.files, Paths(state).labels, {})
     paths, numbers = _partitions(state)
     columns = {"partition": numbers, "rows": facts.row_count, "bytes": facts.size_bytes}
@@ -69,6 +72,19 @@ def partition_totals(store: Store, state: State) -> list[PartitionTotals]:
         ),
         key=lambda one: one.path,
     )
+
+
+def _of_tree(tree: TreeFiles) -> list[PartitionTotals]:
+    totals = [
+        PartitionTotals(
+            path=one.path,
+            file_count=one.files,
+            row_count=None if one.unknown else one.rows,
+            size_bytes=None if one.unknown else one.bytes,
+        )
+        for one in tree.partitions()
+    ]
+    return sorted(totals, key=lambda one: one.path)
 
 
 def _partitions(state: State) -> tuple[list[str], np.ndarray]:

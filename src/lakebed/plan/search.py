@@ -17,6 +17,7 @@ from lakebed.model.keys import file_ids, schema_number_of, split_label
 from lakebed.model.lineage import simplify
 from lakebed.model.predicate import (
     FALSE,
+    TRUE,
     And,
     Leaf,
     Or,
@@ -27,11 +28,13 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan import indices
+from lakebed.plan.leaves import narrowed
 from lakebed.plan.paths import Paths
 from lakebed.plan.plan import Account, DataFile, Scan, ScanPlan
 from lakebed.plan.statistics import Evidence, evidence_of
 from lakebed.state import file_table
 from lakebed.state.state import State
+from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
@@ -75,7 +78,7 @@ def plan(
         layout=state.layout,
         files=search.files(),
         residual=search.residual(),
-        file_table=state.lists.files,
+        file_table=search.file_table,
         state=state,
         predicate=predicate,
         requests=requests + search.requests,
@@ -111,13 +114,17 @@ def count_known_rows(state: State, predicate: Predicate, store: Store) -> tuple[
         As `plan`, and one GET for each segment of the file table, which is not read if that would
         be more work than opening the files. A file whose rows are known gets no object.
     """
+    if predicate == TRUE and isinstance(state.live, TreeFiles):
+        row_count = state.live.row_count
+        if row_count is not None:
+            return row_count, Scan(layout=state.layout, files=(), residual=None, file_table=())
     search = _search(state, predicate, store)
     known = search.take_known_rows(store)
     remaining = Scan(
         layout=state.layout,
         files=search.files(),
         residual=search.residual(),
-        file_table=state.lists.files,
+        file_table=search.file_table,
     )
     return known, remaining
 
@@ -135,8 +142,10 @@ class Search:
             state: The state to plan from.
             predicate: A bound predicate.
         """
-        self._state = state
         self._conditions = conjuncts(predicate)
+        few = narrowed(state, _partition_questions(state, self._conditions))
+        self._whole, self._left_out = state, few.left_out
+        self._state = state = few.state
         self._paths = Paths(state)
         # Both by the name of the field; a head has them by that of the column in data files.
         names = state.layout.field_names((*state.lists.postings, *state.indices))
@@ -150,13 +159,18 @@ class Search:
         }
         self._groups: list[_Group] = []
         self._live_count = state.live.count
-        self._dropped = {"partition": 0, "schema": 0, "statistics": 0, "index": 0}
+        self._dropped = {"partition": few.left_out, "schema": 0, "statistics": 0, "index": 0}
         self._statistics_segments = 0
         self._indices: dict[str, int] = {}
         self._index_files: dict[str, IndexFile | None] = {}
         self._ignored: dict[str, None] = {}
         self._asked: set[Leaf] = set()
-        self.requests = 0
+        self.requests = few.requests
+
+    @property
+    def file_table(self) -> tuple[Segment, ...]:
+        """The segments that may have facts of the remaining files."""
+        return self._state.lists.files
 
     def ask_partitions(self) -> None:
         """Drop the files whose directory, or whose schema, rules out a match."""
@@ -308,6 +322,8 @@ class Search:
         candidates = _own(np.concatenate(ids_of))
 
         def all_ids() -> np.ndarray:
+            if self._left_out:
+                return _own(file_ids(self._whole.labels))
             is_all = self._file_count == self._live_count
             return candidates if is_all else _own(file_ids(self._paths.labels))
 
@@ -503,6 +519,15 @@ def _question_for(state: State, conditions: tuple[Predicate, ...], number: int |
         # The predicate itself may be impossible: then the files count as dropped by partition.
         is_impossible=all_of(known) == FALSE != all_of(conditions),
     )
+
+
+def _partition_questions(state: State, conditions: tuple[Predicate, ...]) -> tuple[Predicate, ...]:
+    """Return the predicates on partition fields that are true where rows of some schema may match."""
+    if not state.is_tree:
+        return ()
+    numbers = (*range(1, state.lineage.number + 1), None)
+    questions = (_question_for(state, conditions, number) for number in numbers)
+    return tuple(one.permissive for one in questions if not one.is_impossible)
 
 
 def _project(state: State, predicate: Predicate, *, strict: bool) -> Predicate:

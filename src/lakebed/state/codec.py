@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,20 +14,26 @@ from lakebed.errors import CorruptMetadataError, FormatError, UnsupportedVersion
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import check_under
 from lakebed.model.layout import Layout, postings_folder
+from lakebed.state import history
 from lakebed.state.head import (
+    HEAD_ENTRY,
     METADATA_VERSION,
+    TREE,
+    TREE_VERSION,
     HeadDocument,
     HeadFormat,
     encode_partitions,
     labels_of,
 )
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
+from lakebed.state.live import Listed, Live
 from lakebed.state.state import HEAD_FACTS, HeadFact, State, describe, read_descriptor
 from lakebed.store.segments import Segment
 
 FORMAT_VERSION = 5  # of the objects that Lakebed itself writes
 # Earlier releases would write rows past the declared checks.
 _FORMAT_WITH_CHECKS = 5
+_FORMAT_OF_TREES = 4
 # Earlier releases would look for the column of a renamed field under the name of the field, in this
 # version or in an older one, and read null.
 _FORMAT_WITH_RENAMES = 4
@@ -50,6 +57,8 @@ _NUMBER = re.compile(r"[0-9]{1,18}")  # always below 2**63
 
 def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
     """Return the head of a dataset of ours, with or without its list of files."""
+    if state.is_tree:
+        return _tree_document(state)
     return HeadDocument(
         dataset_metadata_version=METADATA_VERSION,
         dataset_uuid=state.name,
@@ -73,6 +82,25 @@ def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
         else None,
         partition_keys=list(state.layout.partition_keys),
     )
+
+
+def _tree_document(state: State) -> HeadDocument:
+    """Return the head of a dataset whose head is a tree."""
+    from lakebed.state.tree import tree_root as root
+    from lakebed.state.tree.tree_files import TreeFiles
+
+    assert isinstance(state.live, TreeFiles)
+    # The files, their facts and the newer history are in the tree.
+    older = [one for one in state.lists.history if not isinstance(one, history.OtherEntries)]
+    lists = replace(state.lists, files=(), history=tuple(older))
+    document = to_document(replace(state, live=Listed(()), lists=lists))
+    document.dataset_metadata_version = TREE_VERSION
+    document.metadata |= {
+        f"{_PREFIX}format_version": str(_FORMAT_OF_TREES),
+        HEAD_ENTRY: TREE,
+    }
+    document.tree = root.encode(state.live.root)
+    return document
 
 
 def _list_entries(lists: Lists) -> dict[str, str]:
@@ -161,7 +189,12 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
     name = document.dataset_uuid
     descriptor, lineage = read_descriptor(ours.text("descriptor"), key)
     layout = Layout.of_ours(name, descriptor, lineage)
-    labels = labels_of(document, layout.naming, key)
+    lists = _read_lists(ours, descriptor, name)
+    live: Live
+    if document.dataset_metadata_version == TREE_VERSION:
+        live, lists = _read_tree(document, layout, lists, key)
+    else:
+        live = Listed(labels_of(document, layout.naming, key))
     keys = tuple(document.partition_keys or ())
     if keys != layout.partition_keys:
         raise CorruptMetadataError(
@@ -172,18 +205,41 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
     return State(
         layout=layout,
         head_format=head_format,
-        labels=labels,
+        live=live,
         created_at=str(document.metadata.get(_CREATED, "")),
         version=ours.number("version"),
         commit_id=ours.text("commit"),
         committed_at=ours.time("committed_at"),
         last_batch_id=ours.number("batch"),
-        lists=_read_lists(ours, descriptor, name),
+        lists=lists,
         digest=ours.text("digest"),
         annotations=annotations_of(document),
         indices={k: v for k, v in (document.indices or {}).items() if isinstance(v, str)},
         **_read_facts(ours, head_format),
     )
+
+
+def _read_tree(
+    document: HeadDocument, layout: Layout, lists: Lists, key: str
+) -> tuple[Live, Lists]:
+    """Return the files of a tree, and the lists with those that are in it."""
+    # Most datasets have no tree: opening them must not import Parquet.
+    from lakebed.state.tree import find
+    from lakebed.state.tree.directory_order import DirectoryOrder
+    from lakebed.state.tree.tree_files import TreeFiles
+    from lakebed.state.tree.tree_root import decode
+
+    root = decode(document.tree or b"", key)
+    stated = _Entries(document.metadata, key).number("version")
+    if root.version != stated:
+        raise CorruptMetadataError(
+            f"Head {key!r} is of version {stated}, and its tree of version {root.version}.",
+            hint="Restore the object from a copy; no data file was touched.",
+        )
+    live = TreeFiles(root, DirectoryOrder(layout.partition_types), find.NoLeaves())
+    name = layout.name
+    facts = find.facts_of(root, root.refs, live.order, name)
+    return live, replace(lists, files=facts, history=(*lists.history, *find.history_of(root, name)))
 
 
 def _read_facts(ours: _Entries, head_format: HeadFormat) -> dict[str, Any]:

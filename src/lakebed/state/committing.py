@@ -47,7 +47,7 @@ from lakebed.state.moving import remove_or_leave, settled
 from lakebed.state.reader import Head, read_head, remember
 from lakebed.state.reservation import LEASE
 from lakebed.state.scope import RunFiles, Scope
-from lakebed.state.state import Change, State, adopt, apply
+from lakebed.state.state import Change, State, adopt, apply, refuse_tree
 from lakebed.store.base import Store, StoredObject, delete_or_leave
 from lakebed.store.segments import EncodedSegment, Segment, compact, due_end
 
@@ -159,6 +159,7 @@ def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swa
             head = read_head(store, base.name)
             if not head.is_settled:
                 head = settled(store, head)
+            refuse_tree(head.state)
             version = head.state.version
             since = _entries_since(store, terms, head, swaps)
             own = next((entry for entry in since if entry.commit_id == commit_id), None)

@@ -31,9 +31,10 @@ from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
+from lakebed.state.live import Listed, digest_of
 from lakebed.state.moving import read_settled_head, remove_leftover
 from lakebed.state.reader import Head, dataset_hint, read_head
-from lakebed.state.state import CREATION, State, describe, digest_of
+from lakebed.state.state import CREATION, State, describe
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -63,7 +64,7 @@ def first_state(
     return State(
         layout=Layout.of_ours(name, without_stored_names(descriptor), lineage),
         head_format=head_format,
-        labels=(),
+        live=Listed(()),
         created_at=now.isoformat(),
         commit_id=uuid.uuid4().hex,
         committed_at=now if committed_at is None else min(now, committed_at),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -123,6 +124,20 @@ def decode(data: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Ta
     return table
 
 
+def check_facts(schema: pa.Schema) -> None:
+    """Check the columns of facts that are kept without labels and counts.
+
+    Raises:
+        ValueError: A column is missing or of another type.
+    """
+    if "checksum" not in schema.names or schema.field("checksum").type != pa.string():
+        message = "it has no column checksum (string)"
+        raise ValueError(message)
+    if _STATS in schema.names and not _is_stats(schema.field(_STATS).type):
+        message = f"{_STATS!r} is not a struct of columns"
+        raise ValueError(message)
+
+
 def _is_stats(data_type: pa.DataType) -> bool:
     return pa.types.is_struct(data_type) and all(
         pa.types.is_struct(field.type) for field in data_type
@@ -148,11 +163,16 @@ def encode_joined(tables: Sequence[pa.Table]) -> bytes:
     a column that one of the segments lacks is null there.
     """
     try:
-        schemas = [table.schema for table in tables]
-        wanted = reduce(_wider, (pa.struct(list(schema)) for schema in schemas))
-        return encode(pa.concat_tables([_in_form(table, wanted) for table in tables]))
+        return encode(joined(tables))
     except (pa.ArrowException, ValueError) as exc:
         raise _unreadable("file table segments", exc) from exc
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return several tables of facts as one; see `encode_joined`."""
+    schemas = [table.schema for table in tables]
+    wanted = reduce(_wider, (pa.struct(list(schema)) for schema in schemas))
+    return pa.concat_tables([_in_form(table, wanted) for table in tables])
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -202,6 +222,20 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 def new_segment(dataset: str, facts: pa.Table) -> Segment | None:
     """Return a new segment for the facts of one commit; None if there are none."""
     return Segment.new(folder(dataset), facts.num_rows, SUFFIX) if facts.num_rows else None
+
+
+class OtherFacts(Segment, ABC):
+    """A segment that is not an object of Parquet, such as a leaf of a tree."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def read(self, store: Store, names: Sequence[str]) -> tuple[pa.Table, int]:
+        """Return some columns as a segment has them, and the number of requests that it took.
+
+        Raises:
+            CorruptMetadataError: They cannot be read.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,6 +352,9 @@ def _readable(
     def read(segment: Segment) -> tuple[pa.Table | CorruptMetadataError, int]:
         requests = 1
         try:
+            if isinstance(segment, OtherFacts):
+                table, requests = segment.read(store, names)
+                return shaped(table), requests
             data, requests = _read(store, segment.key)
             return shaped(decode(data, segment.key, names)), requests
         except CorruptMetadataError as exc:

@@ -24,6 +24,9 @@ from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX, Naming
 from lakebed.store.segments import decompress
 
 METADATA_VERSION = 4  # of the Kartothek specification
+# Of a head that is a tree: neither earlier releases nor other tools read or write such a dataset.
+TREE_VERSION = 5
+HEAD_ENTRY, TREE = "lakebed.head", "tree"
 MAX_HEAD_BYTES = 2**30  # decompressed; a head of a million files takes a fifth of that
 
 _MISSING = msgspec.Raw(b"")
@@ -72,6 +75,7 @@ class HeadDocument(msgspec.Struct, kw_only=True):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     partitions: Partitions | None = None
     partition_keys: list[str] | None = None
+    tree: bytes | None = None
 
 
 class _Written(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -83,6 +87,7 @@ class _Written(msgspec.Struct, omit_defaults=True, kw_only=True):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     partitions: msgspec.Raw = _MISSING
     partition_keys: list[str] | None = None
+    tree: msgspec.Raw = _MISSING
 
 
 class _VersionOnly(msgspec.Struct):
@@ -102,6 +107,7 @@ def encode_head(document: HeadDocument, head_format: HeadFormat) -> bytes:
             if partitions is None
             else msgspec.Raw(partitions.encode_as(head_format)),
             partition_keys=document.partition_keys,
+            tree=_MISSING if document.tree is None else msgspec.Raw(document.tree),
         ),
         head_format,
     )
@@ -132,7 +138,8 @@ def decode_head(data: bytes, head_format: HeadFormat, key: str) -> HeadDocument:
             f"Head {key!r} cannot be read: {exc}.",
             hint="Restore the object from a copy; no data file was touched.",
         ) from exc
-    _check_version(written.dataset_metadata_version, key)
+    is_tree = head_format is HeadFormat.MSGPACK and written.metadata.get(HEAD_ENTRY) == TREE
+    _check_version(written.dataset_metadata_version, key, is_tree=is_tree)
     partitions = bytes(written.partitions)
     return HeadDocument(
         dataset_metadata_version=written.dataset_metadata_version,
@@ -143,6 +150,7 @@ def decode_head(data: bytes, head_format: HeadFormat, key: str) -> HeadDocument:
         if partitions and partitions not in _NULL
         else None,
         partition_keys=written.partition_keys,
+        tree=bytes(written.tree) if is_tree else None,
     )
 
 
@@ -166,8 +174,8 @@ def _find_version(payload: bytes, head_format: HeadFormat) -> int:
         return METADATA_VERSION
 
 
-def _check_version(version: int, key: str) -> None:
-    if version != METADATA_VERSION:
+def _check_version(version: int, key: str, *, is_tree: bool = False) -> None:
+    if version != (TREE_VERSION if is_tree else METADATA_VERSION):
         raise UnsupportedVersionError(
             f"Head {key!r} has dataset_metadata_version {version}; "
             f"this release reads {METADATA_VERSION}.",
@@ -222,7 +230,7 @@ def labels_of(document: HeadDocument, naming: Naming, key: str) -> tuple[str, ..
     if partitions is None:
         return ()
     labels = tuple(_decode_partitions(partitions, dict[str, _Skipped], key))
-    if _are_sound(labels) and _is_encoding(partitions, labels, naming):
+    if are_sound(labels) and _is_encoding(partitions, labels, naming):
         return labels
     return checked_labels(
         _decode_partitions(partitions, dict[str, PartitionEntry], key), naming, key
@@ -240,7 +248,7 @@ def checked_labels(
                 hint="Lakebed reads datasets of one table; split it with kartothek.",
             )
         wanted = naming.key(label)
-        if entry.files.get(naming.table) != wanted or not _are_sound([label, wanted]):
+        if entry.files.get(naming.table) != wanted or not are_sound([label, wanted]):
             raise CorruptMetadataError(
                 f"Head {key!r}, label {label!r} refers to {next(iter(entry.files.items()), None)}.",
                 hint=f"It must refer to {wanted}, in table {naming.table!r}.",
@@ -258,7 +266,7 @@ def _decode_partitions(partitions: Partitions, kind: type[_T], key: str) -> _T:
         ) from exc
 
 
-def _are_sound(labels: Sequence[str]) -> bool:
+def are_sound(labels: Sequence[str]) -> bool:
     """Return whether all labels are relative paths; two dots within a partition value are fine."""
     padded = f"/{'/'.join(labels)}/"
     # Two searches are enough for labels without a dot at the start of a component.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import datetime as dt
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -106,6 +107,20 @@ class PastState:
     entry: Entry
 
 
+class OtherEntries(Segment, ABC):
+    """A segment that is not an object of the usual form, such as the last commits in a root."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def read(self, store: Store) -> tuple[Entry, ...]:
+        """Return the entries, oldest first.
+
+        Raises:
+            CorruptMetadataError: They cannot be read.
+        """
+
+
 def weight_of(entries: Iterable[Entry]) -> int:
     """Return the weight of a segment: the number of its entries and of the labels in them."""
     return sum(1 + len(entry.added) + len(entry.removed) + len(entry.carried) for entry in entries)
@@ -192,7 +207,10 @@ def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple
     """
     parts: list[tuple[Entry, ...]] = []
     for segment in reversed(segments):
-        entries = _entries_in(read_segment(store, segment, "History", _LOSS))
+        if isinstance(segment, OtherEntries):
+            entries = segment.read(store)
+        else:
+            entries = _entries_in(read_segment(store, segment, "History", _LOSS))
         parts.append(tuple(entry for entry in entries if entry.version > after))
         if entries and entries[0].version <= after + 1:
             break

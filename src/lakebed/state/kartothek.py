@@ -34,6 +34,7 @@ from lakebed.state.head import (
     checked_labels,
     read_entries,
 )
+from lakebed.state.live import Listed
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
@@ -88,7 +89,7 @@ def read_foreign(
             is_ours=False,
         ),
         head_format=head_format,
-        labels=labels,
+        live=Listed(labels),
         created_at=creation_time_of(document),
         annotations=annotations_of(document),
         indices={k: v for k, v in (document.indices or {}).items() if isinstance(v, str)},

@@ -121,8 +121,10 @@ class Lists:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of all segments."""
-        return tuple(segment.key for _, segments in self.items() for segment in segments)
+        """The keys of all segments that are objects."""
+        return tuple(
+            segment.key for _, segments in self.items() for segment in segments if segment.key
+        )
 
     def additions(self) -> tuple[Edit, ...]:
         """Return the edits that add all segments to other lists."""

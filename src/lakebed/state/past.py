@@ -42,14 +42,13 @@ def base_as_of(
     if not is_foreign and version < state.version:
         since = history.read(store, state.lists.history, after=version)
         if all(entry.descriptor is None for entry in since):
-            return replace(state, labels=_labels_before(state, since), version=version)
+            return replace(state.with_labels(_labels_before(state, since)), version=version)
     past = history.replay(history.read(store, state.lists.history), version)
     descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(state.name))
     removed = frozenset(foreign_removed)
     labels = [label for label in past.labels if label not in removed]
-    return replace(
-        state.as_of(descriptor, lineage), labels=(*labels, *foreign_added), version=version
-    )
+    older = state.as_of(descriptor, lineage).with_labels((*labels, *foreign_added))
+    return replace(older, version=version)
 
 
 def _labels_before(state: State, since: Sequence[Entry]) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from lakebed.state.state import (
     State,
     claim_of,
     is_one_dataset,
+    refuse_tree,
 )
 from lakebed.store.base import Store, location_exists
 from lakebed.store.cache import PROCESS_CACHE
@@ -288,14 +289,14 @@ def remember(store: Store, key: str, etag: str, state: State) -> None:
 
 
 def _hold(store: Store, head: _Found, state: State) -> None:
-    head.document.partitions = None  # the state holds them as labels
+    head.document.partitions = head.document.tree = None  # the state has the files
     name = ("head", store.cache_name, head.key)
     PROCESS_CACHE.hold(name, head, size_bytes=_memory_of(state))
 
 
 def _memory_of(state: State) -> int:
-    """Return the approximate size of a state in bytes; it refers to each label twice."""
-    return sum(map(len, state.labels)) + 65 * len(state.labels) + 10_000
+    """Return the approximate size of a state in bytes."""
+    return state.live.memory_bytes + 10_000
 
 
 def _head(store: Store, head: _Found, table: str, *, requests: int) -> Head:
@@ -305,6 +306,10 @@ def _head(store: Store, head: _Found, table: str, *, requests: int) -> Head:
         requests += 1
     elif table not in ("", state.layout.table):
         raise kartothek.no_such_table(state.name, table, (state.layout.table,))
+    elif state.is_tree:
+        from lakebed.state.tree.find import stored
+
+        state = stored(store, state)
     return Head(key=head.key, etag=head.etag, state=state, requests=requests)
 
 
@@ -369,6 +374,21 @@ def _contradict(low: State, high: State) -> bool:
 
 def read_own_head(store: Store, dataset: str) -> Head:
     """Read the head of a dataset that Lakebed created, to commit to it.
+
+    Raises:
+        DatasetNotFoundError: The dataset does not exist.
+        ReadOnlyError: Another tool created the dataset, or its head is a tree.
+
+    Cost:
+        As `read_head`.
+    """
+    head = read_lakebed_head(store, dataset)
+    refuse_tree(head.state)
+    return head
+
+
+def read_lakebed_head(store: Store, dataset: str) -> Head:
+    """Read the head of a dataset that Lakebed created, to read what only such datasets have.
 
     Raises:
         DatasetNotFoundError: The dataset does not exist.

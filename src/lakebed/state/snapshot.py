@@ -11,8 +11,9 @@ from lakebed.errors import CommitConflictError, VersionNotFoundError
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import Predicate
 from lakebed.state import history
+from lakebed.state.live import Listed
 from lakebed.state.metadata_provider import MetadataProvider
-from lakebed.state.readable import check_readable, kept_files, protected_batches
+from lakebed.state.readable import check_readable, is_readable, kept_files, protected_batches
 from lakebed.state.reader import read_head
 from lakebed.state.state import State, descriptor_from
 from lakebed.store.base import Store
@@ -115,6 +116,11 @@ class Source:
             )
         if version == state.version and not state.is_changed_by_others:
             return Source(self.store, self.name, snapshot)
+        older = self._past_of_tree(snapshot, version)
+        if older is not None:
+            if not is_readable(state, version):
+                check_readable(state, history.read(self.store, state.lists.history), version)
+            return older
         entries = history.read(self.store, state.lists.history)
         past = history.replay(entries, version)
         check_readable(state, entries, version)
@@ -137,9 +143,7 @@ class Source:
         snapshot = self.load()
         state = snapshot.state
         if version != state.version or state.is_changed_by_others:
-            entries = history.read(self.store, state.lists.history)
-            past = history.replay(entries, version)
-            state = self._past_source(snapshot, past, past.labels).load().state
+            state = self._older(snapshot, version).load().state
         if commit_id not in (None, state.commit_id):
             raise CommitConflictError(
                 f"Version {version} of {self.name!r} was made by commit {state.commit_id}, and "
@@ -188,6 +192,36 @@ class Source:
         past = history.replay(entries, entry.version)
         return self._past_source(snapshot, past, entry.added)
 
+    def _older(self, snapshot: Snapshot, version: int) -> Source:
+        """Return a source of one version, even if its files are no longer kept."""
+        older = self._past_of_tree(snapshot, version)
+        if older is not None:
+            return older
+        entries = history.read(self.store, snapshot.state.lists.history)
+        past = history.replay(entries, version)
+        return self._past_source(snapshot, past, past.labels)
+
+    def _past_of_tree(self, snapshot: Snapshot, version: int) -> Source | None:
+        """Return a source of one version of a tree; None if the history alone has it."""
+        state = snapshot.state
+        if not state.is_tree or version > state.version:
+            return None
+        from lakebed.state.tree.older_version import read_past
+
+        past = read_past(self.store, state, version)
+        if past is None:
+            return None
+        older = dataclasses.replace(
+            state.as_of(past.descriptor, past.lineage),
+            live=past.live,
+            lists=dataclasses.replace(state.lists, files=past.facts),
+            version=version,
+            commit_id=past.commit_id,
+            committed_at=past.committed_at,
+        )
+        requests = snapshot.requests + past.requests
+        return Source(self.store, self.name, Snapshot(older, requests))
+
     def _past_source(
         self, snapshot: Snapshot, past: history.PastState, labels: tuple[str, ...]
     ) -> Source:
@@ -195,7 +229,7 @@ class Source:
         descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(self.name))
         older = dataclasses.replace(
             state.as_of(descriptor, lineage),
-            labels=labels,
+            live=Listed(labels),
             version=past.entry.version,
             commit_id=past.entry.commit_id,
             committed_at=past.entry.committed_at,

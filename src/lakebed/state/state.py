@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 
 from lakebed.common.given import check_given
-from lakebed.errors import CorruptMetadataError, InvalidInputError, LakebedError
+from lakebed.errors import (
+    CorruptMetadataError,
+    InvalidInputError,
+    LakebedError,
+    ReadOnlyError,
+)
 from lakebed.model.descriptor import DatasetDescriptor, new_checks
 from lakebed.model.keys import FIRST_MOMENT, BatchId, partition_of_label
 from lakebed.model.layout import Layout
@@ -28,6 +32,7 @@ from lakebed.state.erased_files import mark_of, replaced
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.lists import Edit, Lists
+from lakebed.state.live import Listed, Live, digest_of
 from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
 
@@ -276,66 +281,6 @@ def _merged_move(state: State, change: Change) -> HeadFormat | None:
     return None if change.moves_to is state.head_format else change.moves_to
 
 
-class Live(Protocol):
-    """The live files of a state."""
-
-    @property
-    def count(self) -> int:
-        """Number of the files."""
-
-    def pieces(self) -> Iterator[Sequence[str]]:
-        """Yield the labels of all files piece by piece, in the order of the state."""
-
-    def of(self, partitions: Collection[str]) -> tuple[str, ...]:
-        """Return the labels of the files in some partitions, in the order of the state."""
-
-    def holding(self, labels: Collection[str]) -> frozenset[str]:
-        """Return those of some labels whose files are live."""
-
-    def removed_by(self, scope: Scope) -> tuple[str, ...]:
-        """Return the labels of the files that a commit of a scope removes, in the order of the state."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The live files of a state that lists them all.
-
-    Attributes:
-        labels: Labels of the files.
-
-    >>> live = Listed(("p=a/batch_id=1/x", "p=b/batch_id=1/y"))
-    >>> live.count, live.of({"p=b"}), live.holding(["p=a/batch_id=1/x", "p=c/batch_id=1/z"])
-    (2, ('p=b/batch_id=1/y',), frozenset({'p=a/batch_id=1/x'}))
-    """
-
-    labels: tuple[str, ...]
-
-    @property
-    def count(self) -> int:
-        """Number of the files."""
-        return len(self.labels)
-
-    def pieces(self) -> Iterator[Sequence[str]]:
-        """Yield the labels of all files, in one piece."""
-        if self.labels:
-            yield self.labels
-
-    def of(self, partitions: Collection[str]) -> tuple[str, ...]:
-        """Return the labels of the files in some partitions."""
-        return tuple(label for label in self.labels if partition_of_label(label) in partitions)
-
-    def holding(self, labels: Collection[str]) -> frozenset[str]:
-        """Return those of some labels whose files are live."""
-        wanted = labels if isinstance(labels, frozenset) else frozenset(labels)
-        return frozenset(filter(wanted.__contains__, self.labels)) if wanted else wanted
-
-    def removed_by(self, scope: Scope) -> tuple[str, ...]:
-        """Return the labels of the files that a commit of a scope removes."""
-        # An append need not iterate over a million files.
-        is_append = isinstance(scope, Nothing)
-        return () if is_append else tuple(filter(scope.removes, self.labels))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """A dataset after a commit.
@@ -343,7 +288,7 @@ class State:
     Attributes:
         layout: Descriptor of the dataset, and all that is needed to find and read its data files.
         head_format: Format of the head.
-        labels: Labels of the live data files.
+        live: The live data files.
         created_at: Time of creation as stored in the head, set once.
         version: 0 at creation, incremented by each commit.
         commit_id: Id of the commit that made this version; empty in a dataset of another tool.
@@ -369,7 +314,7 @@ class State:
 
     layout: Layout
     head_format: HeadFormat
-    labels: tuple[str, ...]
+    live: Live
     created_at: str
     version: int = 0
     commit_id: str = ""
@@ -427,8 +372,10 @@ class State:
         Cost:
             A hash over all labels the first time; about 0.1 s for a million.
         """
+        if self.is_tree:
+            return False  # other tools cannot write to it
         if self._memo.digest is None:
-            self._memo.digest = digest_of(self.labels)
+            self._memo.digest = self.live.digest
         return self.is_ours and self.digest != self._memo.digest
 
     def standing_of_checks(self) -> dict[str, Verdict]:
@@ -461,9 +408,22 @@ class State:
         return (*self.lists.keys, *self.indices.values())
 
     @property
-    def live(self) -> Live:
-        """The live files, for callers that do not need all labels."""
-        return Listed(self.labels)
+    def is_tree(self) -> bool:
+        """True if the head is a tree: its leaves list the files."""
+        return self.live.is_tree
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of all live data files.
+
+        Cost:
+            All leaves of a tree; nothing for another state. Most callers need only `live`.
+        """
+        return self.live.labels
+
+    def with_labels(self, labels: Iterable[str]) -> State:
+        """Return the same state with other live files."""
+        return replace(self, live=Listed(tuple(labels)))
 
     def directories(self) -> Mapping[str, Sequence[str]]:
         """Return the labels by directory, in order of first appearance.
@@ -565,6 +525,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         change: The change, already checked for conflicts.
         now: The current time, aware; the time of the last commit is used if that is later.
     """
+    refuse_tree(state)
     removed = state.live.removed_by(change.scope)
     gone = frozenset(removed)
     kept = (label for label in state.labels if label not in gone) if gone else state.labels
@@ -600,7 +561,7 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
     entry = Entry(**{name: getattr(change, name) for name in Entry.__struct_fields__} | computed)
     new = replace(
         state,
-        labels=labels,
+        live=Listed(labels),
         version=entry.version,
         commit_id=change.commit_id,
         committed_at=committed_at,
@@ -672,11 +633,6 @@ def _by_directory(labels: tuple[str, ...]) -> dict[str, list[str]]:
     return groups
 
 
-def digest_of(labels: tuple[str, ...]) -> str:
-    """Return a digest of the labels in their order."""
-    return hashlib.blake2b("\n".join(labels).encode(), digest_size=16).hexdigest()
-
-
 def new_labels(before: Sequence[str], after: Sequence[str]) -> frozenset[str]:
     """Return the labels of a later state that an earlier one lacks.
 
@@ -692,6 +648,20 @@ def new_labels(before: Sequence[str], after: Sequence[str]) -> frozenset[str]:
         if position < len(after) and after[position] == label:
             position += 1
     return frozenset(after[position:])
+
+
+def refuse_tree(state: State) -> None:
+    """Refuse to write to a dataset whose head is a tree.
+
+    Raises:
+        ReadOnlyError: It is one.
+    """
+    if state.is_tree:
+        raise ReadOnlyError(
+            f"The head of dataset {state.name!r} is a tree, which this release reads and does not "
+            "write.",
+            hint="Write with a release that commits to trees, or copy the rows to a new dataset.",
+        )
 
 
 def is_one_dataset(one: State, other: State) -> bool:

@@ -28,9 +28,10 @@ from lakebed.state.creation import with_history
 from lakebed.state.head import encode_head
 from lakebed.state.index_files import put_index_file
 from lakebed.state.lists import Lists
+from lakebed.state.live import Listed, digest_of
 from lakebed.state.reader import Head, read_head
 from lakebed.state.reservation import LEASE
-from lakebed.state.state import Change, State, digest_of
+from lakebed.state.state import Change, State
 from lakebed.store.base import Store, delete_or_leave
 
 _OPERATION = "adopt"
@@ -97,7 +98,7 @@ def _first(head: Head, descriptor: DatasetDescriptor) -> State:
     return State(
         layout=Layout.of_ours(foreign.name, descriptor),
         head_format=foreign.head_format,
-        labels=(),
+        live=Listed(()),
         created_at=foreign.created_at,
         commit_id=uuid.uuid4().hex,
         committed_at=dt.datetime.now(dt.UTC),

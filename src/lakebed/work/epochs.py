@@ -346,7 +346,7 @@ def _counts(files: Iterable[ManifestFile]) -> Counter[str]:
 
 def _digest(store: Store, base: State, files: Sequence[ManifestFile]) -> RowDigest:
     """Return the digest of the rows of some files, with their partitions."""
-    chosen = plan(replace(base, labels=tuple(file.label for file in files)), TRUE, requests=0)
+    chosen = plan(base.with_labels(file.label for file in files), TRUE, requests=0)
     names = [name for name in base.layout.column_types if name != BATCH_ID]
     digest = RowDigest()
     with scan.scan(store, chosen, names) as batches:

@@ -83,7 +83,9 @@ def find_staged(store: Store, schemas: Schemas, condition: ErasureCondition) -> 
     records = staging.find_all(store, schemas.state, schemas.entries)
     if not records:
         return StagedFiles()
-    batches, searched, unreadable = [], 0, []
+    batches: list[StagedBatch] = []
+    searched = 0
+    unreadable: list[str] = []
     named: set[str] = set()
     for record in records:
         labels = [file.label for file in record.files or ()]

@@ -130,7 +130,9 @@ class _Deletion:
         manifests = self._scrub_manifests(self._batches_of([*files, *strays]))
         logs = self._scrub_logs()
         signals = self._named_signals()
-        doomed = [*(one.key for one in (*files, *strays, *segments)), *signals]
+        doomed = [one.key for one in files]
+        doomed += [one.key for one in strays]
+        doomed += [*(one.key for one in segments), *signals]
         for start in range(0, len(doomed), KEYS_PER_REQUEST):
             self.store.delete(doomed[start : start + KEYS_PER_REQUEST])
         return Deleted(

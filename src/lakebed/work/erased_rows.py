@@ -159,7 +159,7 @@ class Schemas:
     def under(self, number: int, labels: Iterable[str]) -> State:
         """Return a state of some files under a schema, to plan reads of them."""
         layout = self.layout(number)
-        return replace(self.state, layout=layout, labels=tuple(labels), indices={})
+        return replace(self.state.with_labels(labels), layout=layout, indices={})
 
     def searching(self, predicate: Predicate, number: int) -> tuple[int, Predicate]:
         """Return the schema to search files of a schema with, and the condition under it.
@@ -298,7 +298,7 @@ def told_by_path(
     for label in labels:
         by_directory.setdefault(label.rpartition("/")[0], []).append(label)
     for of_directory in by_directory.values():
-        one = replace(state, labels=(of_directory[0],), indices={})
+        one = replace(state.with_labels((of_directory[0],)), indices={})
         try:
             files = plan(one, bound, requests=0).files
         except LakebedError:

@@ -244,7 +244,7 @@ class _Judging:
         if self.store.is_dry_run:
             # The files of rows that Spark would write are only counted.
             labels = tuple(label for label in labels if self._is_there(label))
-        return replace(self.state, labels=labels)
+        return self.state.with_labels(labels)
 
     def _is_there(self, label: str) -> bool:
         try:
@@ -260,7 +260,7 @@ class _Judging:
         if not removed:
             return self.state
         labels = tuple(label for label in self.state.labels if label not in removed)
-        return replace(self.state, labels=labels)
+        return self.state.with_labels(labels)
 
     def _count_out_of_bounds(self, check: RowCount) -> _Failure | None:
         count = _new_rows_of(self.change)
@@ -391,7 +391,7 @@ def _shared_keys(store: Store, check: Unique, new: State, others: State | None) 
         chosen = plan(others, where, requests=0, store=store)
         if chosen.files:
             labels = tuple(file.label for file in chosen.files)
-            known = _keys_in(store, replace(others, labels=labels), columns, where)
+            known = _keys_in(store, others.with_labels(labels), columns, where)
             shared = _in_both(own, known, columns)
             alone = shared.filter(pc.equal(shared["count_all"], 1))
             count += alone.num_rows
@@ -462,7 +462,7 @@ def _missing_references(store: Store, check: Reference, new: State) -> _Failure 
     where = bind(_among(check.target, own[check.column]), types)
     chosen = plan(other, where, requests=0, store=store)
     labels = tuple(file.label for file in chosen.files)
-    known = _keys_in(store, replace(other, labels=labels), [check.target], where)[check.target]
+    known = _keys_in(store, other.with_labels(labels), [check.target], where)[check.target]
     try:
         values = known.cast(own[check.column].type)
     except pa.ArrowException as exc:

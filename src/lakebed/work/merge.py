@@ -620,7 +620,7 @@ class _Merge:
             target_of(transaction, self._options),
             constraint=matcher.rules.constraint,
             provided=self._target.provided(base),
-            admitted=admitted_values(replace(base, labels=labels)),
+            admitted=admitted_values(base.with_labels(labels)),
         )
 
     def _insert(

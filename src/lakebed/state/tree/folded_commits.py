@@ -1,0 +1,53 @@
+"""The codec of a segment of the history of a tree: the commits that a fold took out of the buffer.
+
+Unlike a segment of other datasets it also holds the facts of the files, so that an older version is
+read as the current one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import zstandard
+
+from lakebed.errors import CorruptMetadataError
+from lakebed.state.tree.tree_root import MOST_BYTES, Buffered, HistoryRef, check_buffered
+from lakebed.store.segments import decompress
+
+
+def encode(buffer: Sequence[Buffered]) -> bytes:
+    """Return the bytes of a segment."""
+    compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
+    return compressor.compress(msgspec.msgpack.encode(buffer))
+
+
+def decode(data: bytes, segment: HistoryRef, key: str) -> tuple[Buffered, ...]:
+    """Read a segment.
+
+    Args:
+        data: The stored bytes.
+        segment: The segment, as the root names it.
+        key: Its key, for errors.
+
+    Raises:
+        CorruptMetadataError: It is damaged, malformed, or another one.
+    """
+    try:
+        raw = decompress(data, MOST_BYTES)
+        buffer = msgspec.msgpack.decode(raw, type=tuple[Buffered, ...])
+        check_buffered(buffer, segment.first, segment.last)
+    except (
+        zstandard.ZstdError,
+        msgspec.MsgspecError,
+        MemoryError,
+        RecursionError,
+        ValueError,
+        OverflowError,
+    ) as exc:
+        raise CorruptMetadataError(
+            f"History {key!r} cannot be read: {exc}.",
+            hint="The current version is not affected; older versions and the check for conflicts "
+            "are.",
+        ) from exc
+    return buffer
