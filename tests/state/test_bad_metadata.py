@@ -129,10 +129,10 @@ def test_a_newer_version_that_differs_in_everything_else(head_format: HeadFormat
 
 @both_formats
 def test_a_newer_format_of_ours(head_format: HeadFormat) -> None:
-    newer = {"lakebed.format_version": "5"}
+    newer = {"lakebed.format_version": "6"}
     store = spoil(head_format, lambda head: head["metadata"].update(newer))
 
-    error = assert_refused(store, error=UnsupportedVersionError, match=r"format_version 5\b")
+    error = assert_refused(store, error=UnsupportedVersionError, match=r"format_version 6\b")
 
     assert "Upgrade" in error.hint
 
