@@ -32,7 +32,7 @@ from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles
 from lakebed.state.snapshot import Source
 from lakebed.state.state import Epoch, State
-from lakebed.tables import erased_tables, hive, iceberg
+from lakebed.tables import hive, iceberg
 from lakebed.view import Base, View, ViewCondition
 from lakebed.work.defaults import (
     CLOCK_SKEW,
@@ -1006,6 +1006,8 @@ class Dataset(View):
             files; each writes the changed segments of all lists again. Then the inventory of a
             cleanup, and one delete request for each 1,000 objects.
         """
+        from lakebed.tables import erased_tables
+
         self._check_writable()
         view = where
         if not isinstance(view, View):

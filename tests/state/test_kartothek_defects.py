@@ -24,9 +24,8 @@ from lakebed import by
 from lakebed.errors import CommitConflictError, CorruptMetadataError, DatasetNotFoundError
 from lakebed.state.codec import to_document
 from lakebed.state.head import encode_head
-from lakebed.state.live import digest_of
 from lakebed.state.reader import read_head
-from lakebed.state.state import State
+from lakebed.state.state import State, digest_of
 from lakebed.store import Store
 from lakebed.store.posix import PosixStore
 

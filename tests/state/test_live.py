@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.model.keys import partition_of_label
-from lakebed.state.live import Listed
 from lakebed.state.scope import Nothing, RewrittenFiles, RunFiles, Scope, ThesePartitions
+from lakebed.state.state import Listed
 
 PARTITIONS = ["p=a", "p=b", "p=c/q=1"]
 labels = st.builds(

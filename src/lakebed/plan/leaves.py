@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from lakebed.model.predicate import And, Leaf, Or, Predicate, leaves
 from lakebed.plan.statistics import evidence_of
-from lakebed.state.live import Listed
-from lakebed.state.state import State
+from lakebed.state.state import Listed, State
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.find import StoredLeaves, facts_of
 from lakebed.state.tree.tree_files import TreeFiles

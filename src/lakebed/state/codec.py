@@ -26,8 +26,7 @@ from lakebed.state.head import (
     labels_of,
 )
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
-from lakebed.state.live import Listed, Live
-from lakebed.state.state import HEAD_FACTS, HeadFact, State, describe, read_descriptor
+from lakebed.state.state import HEAD_FACTS, HeadFact, Listed, Live, State, describe, read_descriptor
 from lakebed.store.segments import Segment
 
 FORMAT_VERSION = 5  # of the objects that Lakebed itself writes

@@ -31,10 +31,9 @@ from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
-from lakebed.state.live import Listed, digest_of
 from lakebed.state.moving import read_settled_head, remove_leftover
 from lakebed.state.reader import Head, dataset_hint, read_head
-from lakebed.state.state import CREATION, State, describe
+from lakebed.state.state import CREATION, Listed, State, describe, digest_of
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 

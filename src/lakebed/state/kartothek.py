@@ -34,8 +34,7 @@ from lakebed.state.head import (
     checked_labels,
     read_entries,
 )
-from lakebed.state.live import Listed
-from lakebed.state.state import State
+from lakebed.state.state import Listed, State
 from lakebed.store.base import Store
 
 

@@ -11,11 +11,10 @@ from lakebed.errors import CommitConflictError, VersionNotFoundError
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import Predicate
 from lakebed.state import history
-from lakebed.state.live import Listed
 from lakebed.state.metadata_provider import MetadataProvider
 from lakebed.state.readable import check_readable, is_readable, kept_files, protected_batches
 from lakebed.state.reader import read_head
-from lakebed.state.state import State, descriptor_from
+from lakebed.state.state import Listed, State, descriptor_from
 from lakebed.store.base import Store
 
 

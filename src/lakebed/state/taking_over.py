@@ -28,10 +28,9 @@ from lakebed.state.creation import with_history
 from lakebed.state.head import encode_head
 from lakebed.state.index_files import put_index_file
 from lakebed.state.lists import Lists
-from lakebed.state.live import Listed, digest_of
 from lakebed.state.reader import Head, read_head
 from lakebed.state.reservation import LEASE
-from lakebed.state.state import Change, State
+from lakebed.state.state import Change, Listed, State, digest_of
 from lakebed.store.base import Store, delete_or_leave
 
 _OPERATION = "adopt"

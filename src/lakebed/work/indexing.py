@@ -60,9 +60,8 @@ from lakebed.state.committing import CommitOptions, Committed
 from lakebed.state.history import Entry
 from lakebed.state.index_files import put_index_file, text_type
 from lakebed.state.lists import Edit, Lists, Segments, postings_of
-from lakebed.state.live import digest_of
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import Change, State
+from lakebed.state.state import Change, State, digest_of
 from lakebed.state.transaction import Transaction
 from lakebed.state.updates import update
 from lakebed.store.at_once import at_once

@@ -28,9 +28,8 @@ from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.state.head import HeadDocument, decode_head
 from lakebed.state.index_files import text_type
-from lakebed.state.live import digest_of
 from lakebed.state.reader import Head, read_head
-from lakebed.state.state import State
+from lakebed.state.state import State, digest_of
 from lakebed.store.base import Store
 from lakebed.work.adoption import OWN_FOLDERS, Adoption, label_of, proven
 from lakebed.work.batch_directories import AdoptedBatch, FoundFile
