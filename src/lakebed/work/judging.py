@@ -165,7 +165,7 @@ class _Judging:
         lineage = self.change.new_lineage or self.state.lineage
         later = self.state.as_of(self.descriptor, lineage)
         for name, check in new.items():
-            if check.is_of_batch or not self.state.labels:
+            if check.is_of_batch or not self.state.live.count:
                 continue
             if self.change.leaves_unchecked:
                 tested.append(not_checked(name, check))
@@ -337,7 +337,7 @@ def _read(
     store: Store, state: State, columns: Sequence[str], where: Predicate = TRUE
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of the rows of a state; its file table may lack new files."""
-    if not state.labels:
+    if not state.live.count:
         return
     chosen = plan(state, where, requests=0)
     with scan.scan(store, chosen, columns) as batches:
