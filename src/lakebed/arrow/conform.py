@@ -76,7 +76,7 @@ def check_shapes(
             raise unknown_field(
                 name,
                 f"Unknown column {name!r} in the data.",
-                _hint_for(name, schema),
+                f"{_hint_for(name, schema)} {adding(name)}",
             )
     known = derived.union(*shapes)
     for function in functions if shapes else ():
@@ -104,6 +104,14 @@ def _hint_for(name: str, schema: Schema) -> str:
     return (
         nearest(name, schema.names)
         or f"Drop it, or evolve the schema; fields are: {', '.join(schema.names)}."
+    )
+
+
+def adding(name: str) -> str:
+    """Return the call that adds a column to a dataset, as a part of a hint."""
+    return (
+        f"To add the column, with its type: evolve(lambda d: d.add_field({name!r}, 'string')); on "
+        f"the command line: lakebed schema add DATASET {name} string."
     )
 
 

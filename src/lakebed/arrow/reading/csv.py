@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from lakebed.arrow.conform import Conformer, check_columns, unknown_field
+from lakebed.arrow.conform import Conformer, adding, check_columns, unknown_field
 from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import (
     Chunk,
@@ -238,7 +238,7 @@ class _CsvParser:
         ignored = values_of((name, table.column(name)) for name in self._others)
         if ignored.row_count and self._unknown == "keep":
             name = min(ignored.fields)
-            hint = "Rename it, or evolve the schema."
+            hint = f"Rename it. {adding(name)}"
             raise unknown_field(name, f"Unknown column {name!r} in the data.", hint)
         return rows, ignored
 
