@@ -309,7 +309,7 @@ def infer(
 
     FILES are CSV, JSON lines, submissions, Avro or Parquet, or directories of them. The result is
     an Avro schema; a table shows its fields. Mixed CSV columns are text; incompatible JSON types are
-    an error.
+    an error. Lines that are not rows do not count, and a note gives their number.
     """
     fields = infer_schema(
         inputs.locations, inputs.format, rows=rows, require=require, csv=inputs.csv, name=name
