@@ -374,8 +374,8 @@ class Dataset(View):
         `on` names the key by which both are matched.
 
         ```
-        for batch in flights.changes(3, 5, on="id").record_batches():
-            ...
+        for row in flights.changes(3, 5, on="id"):
+            print(row["_version"], row["_change"], row["id"])
         ```
 
         Args:

@@ -195,3 +195,26 @@ def test_leftovers_of_a_drop_that_was_interrupted_do_not_prevent_a_new_dataset(l
     (tmp_path / "lake" / "o.by-dataset-metadata.json").unlink()
 
     assert lake.create("o", ROWS.schema).count() == 0
+
+
+def test_check_reports_that_the_log_of_an_adopted_table_has_grown(lake, tmp_path):
+    path = tmp_path / "lake" / "o"
+    put_delta(path)
+    orders = lake.adopt("o", delta=True)
+    orders.append(ROWS)
+    assert orders.check().is_ok
+
+    write_deltalake(path, ROWS, mode="append")
+
+    (problem,) = orders.check().problems
+    assert problem.key == "o/_delta_log/00000000000000000001.json"
+    assert "table of Delta that was adopted" in problem.what
+    assert "VACUUM" in problem.remedy
+
+
+def test_check_of_a_published_dataset_finds_no_adopted_table(lake):
+    lake.write("o", ROWS)
+    lake["o"].publish("delta")
+    lake["o"].publish("iceberg")
+
+    assert lake["o"].check().is_ok

@@ -100,3 +100,29 @@ def test_command_line_shows_the_note(lake, tmp_path):
 
     assert done.exit_code == 0, done.stderr
     assert "has rows already" in done.stderr
+
+
+def test_compaction_of_files_of_many_runs_reports_why_it_merges_none(lake, tmp_path):
+    for hour in range(24):
+        lake.write("o", [{"day": 1, "n": hour}], partition_by="day", run=f"hour {hour}")
+
+    for report in (lake["o"].compact(dry_run=True), lake["o"].compact()):
+        assert report.commits == ()
+        (note,) = report.notes
+        assert note.startswith("24 small files belong to 24 runs and stay apart")
+
+    done = CliRunner().invoke(main, ["compact", f"{tmp_path}/o", "--dry-run"])
+    assert "24 small files belong to 24 runs and stay apart" in done.stderr
+    day = lake["o"].where("day = 1")
+    day.overwrite(day.arrow(), run="day 1, closed")
+    assert (lake["o"].count(), len(lake["o"].files())) == (24, 1)
+    assert lake["o"].compact().notes == ()
+
+
+def test_compaction_that_merges_the_files_of_a_run_has_no_notes(lake):
+    for n in range(3):
+        lake.write("o", [{"day": 1, "n": n}], partition_by="day")
+
+    report = lake["o"].compact()
+
+    assert (report.files_after, report.notes) == (1, ())

@@ -76,7 +76,7 @@ def check_shapes(
             raise unknown_field(
                 name,
                 f"Unknown column {name!r} in the data.",
-                f"{_hint_for(name, schema)} {adding(name)}",
+                _hint_for(name, schema),
             )
     known = derived.union(*shapes)
     for function in functions if shapes else ():
@@ -101,10 +101,8 @@ def _hint_for(name: str, schema: Schema) -> str:
     renamed = schema.find_stored(name)
     if renamed is not None:
         return f"The field was renamed to {renamed.name!r}: rename the column."
-    return (
-        nearest(name, schema.names)
-        or f"Drop it, or evolve the schema; fields are: {', '.join(schema.names)}."
-    )
+    known = nearest(name, schema.names) or f"Fields are: {', '.join(schema.names)}."
+    return f"{known} {adding(name)}"
 
 
 def adding(name: str) -> str:
