@@ -567,6 +567,12 @@ class Repository(RefusesFormerNames):
         return open_store(uri, storage_options=self._storage_options)
 
     def _check_adoptable(self, name: str, *, is_kartothek: bool) -> None:
+        location, _, last = str(name).rstrip("/").rpartition("/")
+        if location:
+            raise InvalidNameError(
+                f"{str(name)!r} is a path, and adopt takes the name of a directory in {self.uri}.",
+                hint=f"Open the directory above it: open_repository({location!r}).adopt({last!r}, …).",
+            )
         check_dataset_name(name)
         existing = self._find(name)
         if existing is not None and not existing._source.load().state.is_ours:
@@ -597,8 +603,9 @@ class Repository(RefusesFormerNames):
         if if_exists == "error":
             raise DatasetExistsError(
                 f"Dataset {existing.name!r} exists in {self.uri}.",
-                hint="Open it, choose another name, or let `create` open the existing dataset: "
-                "if_exists or --if-exists, open.",
+                hint=f"Open it: repository.open({existing.name!r}); choose another name; or let "
+                f"create open it: create({existing.name!r}, …, if_exists='open'), on the command line "
+                "--if-exists open.",
             )
         if existing.descriptor != with_stored_names(descriptor, existing.descriptor):
             raise DatasetExistsError(
