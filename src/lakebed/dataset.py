@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -361,8 +361,8 @@ class Dataset(View):
         `on` names the key by which both are matched.
 
         ```
-        for batch in flights.changes(3, 5, on="id").record_batches():
-            ...
+        for row in flights.changes(3, 5, on="id"):
+            print(row["_version"], row["_change"], row["id"])
         ```
 
         Args:
@@ -613,6 +613,7 @@ class Dataset(View):
         descriptor: DatasetDescriptor | Callable[[DatasetDescriptor], DatasetDescriptor],
         *,
         base: Base | None = None,
+        drop: Iterable[str] | str = (),
         existing: Literal["tested", "unchecked"] = "tested",
         dry_run: bool = False,
     ) -> Commit:
@@ -626,6 +627,8 @@ class Dataset(View):
         was made from; if another writer has updated the dataset since, that is a conflict.
 
         ```
+        flights.evolve(lambda old: old.add_field("note", "string"))
+        flights.evolve(lambda old: old.drop_field("note"))
         flights.evolve(lambda old: dataclasses.replace(old, compression="snappy"))
         flights.evolve(lambda old: old.rename_field("carrier", "airline"))
         snapshot = flights.snapshot()
@@ -637,6 +640,8 @@ class Dataset(View):
                 called several times; or, with `base`, the new descriptor itself.
             base: The version that the descriptor was made from, or a snapshot, plan or commit of
                 it. With a function, another update since then is a conflict.
+            drop: Fields to remove that a function leaves out by returning a schema without them;
+                those that `drop_field` has removed need not be named.
             existing: `tested` refuses new checks that existing rows fail; `unchecked` does not read
                 these rows, and records the checks as not checked. See docs/checks.md.
             dry_run: Write nothing; return the commit that would be made.
@@ -648,8 +653,8 @@ class Dataset(View):
             SchemaMismatchError: Data of a current or former schema could not be read as before;
                 nothing has changed. The message names the field and the reason.
             PartitionSpecError: The partitions differ; nothing has changed.
-            InvalidInputError: The format differs, or a descriptor is given without `base`; nothing
-                has changed.
+            InvalidInputError: The format differs; or a descriptor is given without `base`; or a
+                function without `base` leaves fields out that are not named; nothing has changed.
             ChecksFailedError: Existing rows fail a new check; nothing has changed.
             CommitConflictError: Another writer has updated the dataset since the base, or
                 repeatedly; nothing has changed.
@@ -668,7 +673,9 @@ class Dataset(View):
                 f"existing is {existing!r}.", hint="Give 'tested' or 'unchecked'."
             )
         if dry_run:
-            return self._dry_run(lambda dry: dry.evolve(descriptor, base=base, existing=existing))
+            return self._dry_run(
+                lambda dry: dry.evolve(descriptor, base=base, drop=drop, existing=existing)
+            )
         self._check_writable()
         store = self._source.store
         made_from = self._base_of(base)
@@ -686,6 +693,7 @@ class Dataset(View):
             edit,
             self._commit_options,
             made_from=made_from,
+            drop=given_names("drop", drop),
             leaves_unchecked=existing == "unchecked",
         )
         schema_file.put_or_leave(store, self.name, done.descriptor)

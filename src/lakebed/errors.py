@@ -214,11 +214,14 @@ class DatasetNotFoundError(NotFoundError):
     Attributes:
         within: Names of the datasets in the repository at this path, if there is one.
         is_in_dataset: True if the location that was opened as a repository is itself a dataset.
+        table: Format of the table that is in the directory of this name, such as `Delta`; empty if
+            there is none.
     """
 
     code = ErrorCode.DATASET_NOT_FOUND
     within: tuple[str, ...] = ()
     is_in_dataset: bool = False
+    table: str = ""
 
 
 class VersionNotFoundError(NotFoundError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lakebed import sql, work
 from lakebed.commit import Commit
+from lakebed.common import advice
 from lakebed.common.former_names import RefusesFormerNames
 from lakebed.common.given import check_given, given_names
 from lakebed.common.html import facts_to_html
@@ -27,7 +28,7 @@ from lakebed.errors import (
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, BatchIds
-from lakebed.model.layout import Folder, is_own_key, schema_key
+from lakebed.model.layout import Folder, schema_key
 from lakebed.model.lineage import Lineage
 from lakebed.model.names import check_dataset_name
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
@@ -36,7 +37,7 @@ from lakebed.model.renaming import with_stored_names, without_stored_names
 from lakebed.model.table_signs import TableFormat
 from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.state import history, reservation, schema_file
-from lakebed.state.creation import create, first_state, is_of_a_namesake
+from lakebed.state.creation import check_place, create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
 from lakebed.state.metadata_provider import MetadataProvider, reporting_provider_errors
 from lakebed.state.moving import remove_heads
@@ -159,16 +160,16 @@ class Repository(RefusesFormerNames):
             SchemaMismatchError: The schema is not of a known form.
             InvalidInputError: No schema is given, and there is no provider to load it from; or a
                 descriptor is given together with `partition_by`, `index` or `properties`; or a
-                property has an invalid value; or the name belongs to a repository with datasets,
-                or the location is itself a dataset.
+                property has an invalid value; or the directory of this name is a repository with
+                datasets, or a table of Delta, Iceberg or Hudi; or the location is itself a dataset.
             DatasetNotFoundError: Another process has dropped the dataset at the same moment.
             CommitUnknownError: The store did not report whether the dataset was created.
             MetadataProviderError: The dataset was created, but the repository's own provider
                 failed.
 
         Cost:
-            Three PUTs, two conditional PUTs, and up to ten GETs; before the first write of a process
-            to an object store one request more, see `Store.check_writable`.
+            Three PUTs, two conditional PUTs, up to ten GETs and five LISTs; before the first write of
+            a process to an object store one request more, see `Store.check_writable`.
         """
         check_dataset_name(name)
         options = {"partition_by": partition_by, "index": index, "properties": properties}
@@ -183,6 +184,8 @@ class Repository(RefusesFormerNames):
         head_format: Literal["json", "msgpack.zstd"],
         committed_at: dt.datetime | None,
         lineage: Lineage | None = None,
+        *,
+        is_adoption: bool = False,
     ) -> Dataset:
         """Create a dataset; `committed_at` is the time of its version 0, None for now."""
         if if_exists not in ("error", "open"):
@@ -196,6 +199,7 @@ class Repository(RefusesFormerNames):
                 lambda: first_state(
                     name, descriptor, format_, committed_at=committed_at, lineage=lineage
                 ),
+                is_adoption=is_adoption,
             )
         except ObjectExistsError:
             return self._existing(self.open(name), descriptor, if_exists)
@@ -255,7 +259,8 @@ class Repository(RefusesFormerNames):
 
         Raises:
             InvalidInputError: The dataset has other partitions, or lacks an index; or the schema
-                cannot be inferred, as there are no rows.
+                cannot be inferred, as there are no rows; or the directory of this name is a table of
+                Delta, Iceberg or Hudi.
             InvalidNameError: The name, or that of a column, is not legal.
             SchemaMismatchError: The rows do not fit the dataset; or the schema cannot be inferred.
             DatasetExistsError: Another writer has just created it with another descriptor.
@@ -273,8 +278,11 @@ class Repository(RefusesFormerNames):
         [{'flight': 2, 'carrier': 'B6'}]
         """
         check_dataset_name(name)
-        existing = self._find(name)
-        if existing is not None:
+        try:
+            existing = self.open(name)
+        except DatasetNotFoundError as missing:
+            check_place(self._store, name, missing)  # before any row is read
+        else:
             _check_layout(existing, partition_by, index)
             return existing.append(data) if run is None else existing.rerun(data, run)
         from lakebed.arrow.entities import described
@@ -449,7 +457,13 @@ class Repository(RefusesFormerNames):
         # An earlier adoption may have failed after this step.
         first_at = min((version.made_at for version in adoption.versions), default=None)
         created = self._create(
-            name, adoption.descriptor, "open", head_format, first_at, adoption.lineage
+            name,
+            adoption.descriptor,
+            "open",
+            head_format,
+            first_at,
+            adoption.lineage,
+            is_adoption=True,
         )
         if first_at is not None:
             self._check_begins(created, first_at)
@@ -553,6 +567,12 @@ class Repository(RefusesFormerNames):
         return open_store(uri, storage_options=self._storage_options)
 
     def _check_adoptable(self, name: str, *, is_kartothek: bool) -> None:
+        location, _, last = str(name).rstrip("/").rpartition("/")
+        if location:
+            raise InvalidNameError(
+                f"{str(name)!r} is a path, and adopt takes the name of a directory in {self.uri}.",
+                hint=f"Open the directory above it: open_repository({location!r}).adopt({last!r}, …).",
+            )
         check_dataset_name(name)
         existing = self._find(name)
         if existing is not None and not existing._source.load().state.is_ours:
@@ -583,8 +603,9 @@ class Repository(RefusesFormerNames):
         if if_exists == "error":
             raise DatasetExistsError(
                 f"Dataset {existing.name!r} exists in {self.uri}.",
-                hint="Open it, choose another name, or let `create` open the existing dataset: "
-                "if_exists or --if-exists, open.",
+                hint=f"Open it: repository.open({existing.name!r}); choose another name; or let "
+                f"create open it: create({existing.name!r}, …, if_exists='open'), on the command line "
+                "--if-exists open.",
             )
         if existing.descriptor != with_stored_names(descriptor, existing.descriptor):
             raise DatasetExistsError(
@@ -767,7 +788,8 @@ class Repository(RefusesFormerNames):
     def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
         """Delete a dataset with all its data and history.
 
-        The head is deleted first, so a crash leaves garbage and never a broken dataset. Objects
+        Adopted files are deleted too. Files of other programs in its directory, and the log of a table
+        that was adopted, stay: a warning names them. The head is deleted first, so a crash leaves garbage and never a broken dataset. Objects
         that appear after that, such as a new dataset of the same name, are not touched. Commits
         made during the drop are dropped too.
 
@@ -777,6 +799,9 @@ class Repository(RefusesFormerNames):
 
         Returns:
             Whether there was something to drop.
+
+        Warns:
+            LakebedWarning: Files that are not of the dataset remain in its directory.
 
         Raises:
             DatasetNotFoundError: There is no dataset of this name, or another process has just
@@ -790,7 +815,7 @@ class Repository(RefusesFormerNames):
 
         Cost:
             A LIST of the dataset and one of its reservations, four reads of the head, and one bulk
-            delete for each thousand objects.
+            delete for each thousand objects; the history, if there are files of other programs.
         """
         check_dataset_name(name)
         if if_missing not in ("error", "ignore"):
@@ -808,11 +833,10 @@ class Repository(RefusesFormerNames):
     def _drop(self, name: str) -> None:
         head = read_head(self._store, name)
         refuse_tree(head.state)
-        held = [info.key for info in self._store.list(f"{name}/")]
-        if not head.state.version:
-            # After a failed adoption, the files that it found do not belong to the dataset.
-            held = [key for key in held if is_own_key(key)]
-        check_holds_none(self._store, name, held)
+        listed = [info.key for info in self._store.list(f"{name}/")]
+        check_holds_none(self._store, name, listed)
+        held = work.owned.own_keys(self._store, head.state, listed)
+        others = sorted({*listed} - {*held})
         # Reservations are listed after the files that they are for: a listing takes time.
         held += [reservation.key_of(name, one) for one in reservation.listed(self._store, name)]
         last = remove_heads(self._store, head)
@@ -827,6 +851,9 @@ class Repository(RefusesFormerNames):
         if self._provider is not None:
             with reporting_provider_errors(name, "dropped", "Delete it from the provider."):
                 self._provider.delete(name)
+        # After a failed adoption the files that it found are expected to stay.
+        if others and last.version:
+            advice.warn(work.owned.remaining(self._store, name, others))
 
     def _delete_rest(self, held: Iterable[str], last: State) -> None:
         """Delete the remaining objects of a dataset whose head is deleted."""

@@ -414,7 +414,8 @@ class View(Readable):
                 pyarrow Table, RecordBatch or RecordBatchReader, a pandas or Polars DataFrame, a
                 relation of DuckDB, a view, or any other object with `__arrow_c_stream__`; or an
                 iterable of dicts, dataclass instances or other objects with fields.
-            run: Name of the run, for the history.
+            run: Name of the run. If it has rows already, these stay, and `notes` of the commit and a
+                warning name the remedy: `rerun` replaces them.
             if_not_empty: `error` refuses the append if the view holds an entity or has been
                 signalled ready, for a job that must not run twice; also if another commit fills
                 one of its partitions meanwhile.

@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed import CsvOptions, DatasetDescriptor, infer_schema
-from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
+from lakebed.errors import (
+    InvalidInputError,
+    InvalidNameError,
+    LakebedWarning,
+    SchemaMismatchError,
+)
 
 
 @pytest.fixture
@@ -306,3 +311,51 @@ def without_nulls(value):
         case list():
             return [without_nulls(one) for one in value]
     return value
+
+
+MISFITS = {
+    "a.csv": "a,b\n1,2\n3\n4,5\n6,7,8\n9,9\n",
+    "a.jsonl": '{"a": 1, "b": 2}\n{"a"\n{"a": 4, "b": 5}\n[6]\n{"a": 9, "b": 9}\n',
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_lines_that_are_not_rows_are_left_out_and_reported(write, name) -> None:
+    path = write(name, MISFITS[name])
+
+    with pytest.warns(LakebedWarning, match=r"2 lines of 5 are not rows.*--quarantine") as caught:
+        schema = infer_schema(path)
+
+    assert [(field.name, str(field.type)) for field in schema] == [("a", "long"), ("b", "long")]
+    assert name in str(caught[0].message)
+    assert infer_schema(path, unfit="skip") == schema
+    with pytest.raises(InvalidInputError, match=r"(Line|line) [23]"):
+        infer_schema(path, unfit="error")
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_lines_that_are_mostly_not_rows_are_an_error(write, name) -> None:
+    bad = MISFITS[name].splitlines()[2 if name == "a.csv" else 1]
+
+    with pytest.raises(InvalidInputError, match=name):
+        infer_schema(write(name, MISFITS[name] + f"{bad}\n"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["1", "2", "3", "x"], "long"),
+        (["1", "2.5", "3", "x"], "double"),
+        (["1", "2", "x", "y"], "string"),
+        (["x", "y", "z", "1"], "string"),
+        (["2013-01-01", "2013-01-02T00:00:00", "2013-01-03", "soon"], "timestamp"),
+        (["true", "false", "true", "maybe"], "boolean"),
+        (["1", "1", "1", "007"], "long"),
+    ],
+)
+def test_values_of_csv_vote_for_the_type_where_misfits_are_set_aside(write, cells, kind) -> None:
+    path = write("a.csv", "a,b\n" + "".join(f"{cell},0\n" for cell in cells))
+
+    assert str(infer_schema(path, unfit="skip").get("a").type) == kind
+    mixed = str(infer_schema(path).get("a").type)
+    assert mixed == "string"

@@ -341,3 +341,16 @@ def check(
         left = Counter(key for key, _, _ in of("delete").elements())
         came = Counter(key for key, _, _ in of("insert").elements())
         assert not left & came
+
+
+def test_changes_are_iterated_row_by_row(dataset: Dataset) -> None:
+    dataset.append([row(1), row(2)])
+    dataset.where("id = 2").update_rows({"v": "v + 1"})
+
+    changes = dataset.changes(0, on="id")
+
+    assert list(changes) == changes.arrow().to_pylist()
+    assert [(one["id"], one["_change"]) for one in changes][-2:] == [
+        (2, "update_before"),
+        (2, "update_after"),
+    ]

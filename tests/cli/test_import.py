@@ -489,3 +489,12 @@ def test_an_import_that_fails_for_fields_that_the_dataset_lacks_names_the_option
     assert (error["code"], "--unknown keep" in error["hint"]) == ("rejects", True)
     cli("import", f"{lake.uri}/numbers", path, "--unknown", "keep")
     assert lake.open("numbers").schema.names == ("n", "note")
+
+
+def test_import_with_quarantine_takes_the_type_of_most_values(cli, lake, write) -> None:
+    rows = write("rows.csv", "id,n\n1,10\n2,x\n3,30\n4\n5,50\n")
+
+    cli("import", f"{lake.uri}/o", rows, "--quarantine")
+
+    assert sorted(lake["o"].arrow()["n"].to_pylist()) == [10, 30, 50]
+    assert lake["o_quarantine"].count() == 2

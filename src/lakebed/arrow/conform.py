@@ -101,9 +101,15 @@ def _hint_for(name: str, schema: Schema) -> str:
     renamed = schema.find_stored(name)
     if renamed is not None:
         return f"The field was renamed to {renamed.name!r}: rename the column."
+    known = nearest(name, schema.names) or f"Fields are: {', '.join(schema.names)}."
+    return f"{known} {adding(name)}"
+
+
+def adding(name: str) -> str:
+    """Return the call that adds a column to a dataset, as a part of a hint."""
     return (
-        nearest(name, schema.names)
-        or f"Drop it, or evolve the schema; fields are: {', '.join(schema.names)}."
+        f"To add the column, with its type: evolve(lambda d: d.add_field({name!r}, 'string')); on "
+        f"the command line: lakebed schema add DATASET {name} string."
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -144,6 +144,11 @@ class Changes:
         from lakebed.spark.session import get_session
 
         return changes_frame(get_session(spark), self._changes, self._steps)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the changed rows, as dicts; as `record_batches`."""
+        for batch in self.record_batches():
+            yield from batch.to_pylist()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the changes as an Arrow stream, for consumers such as Polars and DuckDB."""

@@ -144,6 +144,8 @@ def _note_report(output: Output, report: CompactionReport) -> None:
         if report.partitions
         else "No partition has small files to merge."
     )
+    for note in report.notes:
+        output.note(note)
     for path in report.skipped:
         output.note(f"Skipped {path or report.dataset}: other writers kept changing it.")
 

@@ -44,7 +44,9 @@ from lakebed.model.totals import known_total
 from lakebed.repository import Repository, open_repository
 from lakebed.state import published
 from lakebed.state.head import HeadFormat
+from lakebed.state.reader import read_head
 from lakebed.store.dry_run import DryRunStore
+from lakebed.work import owned
 
 _TREE_COLUMNS = ("partition", "files", "rows", "bytes", "size")
 
@@ -426,7 +428,7 @@ def drop(
         output.rows(_DROPPED_COLUMNS, ())
         return
     dataset = repository.open(name)
-    objects = _objects_of(repository, name)
+    objects, others = _objects_of(repository, dataset)
     total = f"{counted(len(objects), 'object')} of {counted(sum(objects.values()), 'byte')}"
     for _, note in published.read_each(repository.store, name):
         if isinstance(note, published.Shown):
@@ -436,6 +438,8 @@ def drop(
             )
     if is_dry_run:
         output.note(f"Would delete {total} of {dataset.uri}.")
+        if others:
+            output.note(owned.remaining(repository.store, name, others, is_planned=True))
     else:
         if not is_sure:
             click.confirm(f"Delete {total} of {dataset.uri}?", abort=True, err=True)
@@ -447,13 +451,15 @@ def drop(
     )
 
 
-def _objects_of(repository: Repository, name: str) -> dict[str, int]:
-    """Return the keys and sizes of everything that belongs to a dataset."""
-    store = repository.store
+def _objects_of(repository: Repository, dataset: Dataset) -> tuple[dict[str, int], list[str]]:
+    """Return the keys and sizes of all that belongs to a dataset, and other keys beside them."""
+    store, name = repository.store, dataset.name
     heads = {head_format.key(name) for head_format in HeadFormat}
     sizes = {info.key: info.size_bytes for info in store.list(recursive=False) if info.key in heads}
-    sizes.update((info.key, info.size_bytes) for info in store.list(f"{name}/"))
-    return sizes
+    listed = {info.key: info.size_bytes for info in store.list(f"{name}/")}
+    own = owned.own_keys(store, read_head(store, name).state, listed)
+    sizes.update((key, listed[key]) for key in own)
+    return sizes, sorted(listed.keys() - {*own})
 
 
 def _tree_rows(name: str, partitions: Sequence[Partition]) -> Iterator[dict[str, object]]:

@@ -161,7 +161,11 @@ def _rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
     """Read the rows of files with all their columns; known fields get the dataset's types."""
     known = dataset.schema
     given = infer_schema(
-        [Path(location) for location in inputs.locations], inputs.format, rows=0, csv=inputs.csv
+        [Path(location) for location in inputs.locations],
+        inputs.format,
+        rows=0,
+        csv=inputs.csv,
+        unfit="error",
     )
     fields = [known.find(field.name) or field for field in given]
     descriptor = DatasetDescriptor(schema=Schema(fields=tuple(fields), name=known.name))

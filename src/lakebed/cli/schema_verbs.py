@@ -32,6 +32,7 @@ from lakebed.model.avro import schema_to_avro
 from lakebed.model.declared import ON_FAILURE, check_from_table
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import changes
+from lakebed.model.field_edits import read_default, read_type
 from lakebed.model.names import split_names
 from lakebed.model.renaming import with_stored_names
 from lakebed.model.schema import MISSING, Schema, dotted_types
@@ -184,8 +185,8 @@ def _check_complete(old: Schema, new: Schema) -> None:
     if removed:
         raise InvalidInputError(
             f"The schema lacks {shown(', '.join(removed))}, which the dataset has.",
-            hint="Add the fields; or, to remove them, give --base VERSION, the version that the "
-            "schema was made from, as `lakebed show` prints it.",
+            hint="Add the fields; or, to remove them, use `lakebed schema drop`, or give --base "
+            "VERSION, the version that the schema was made from, as `lakebed show` prints it.",
         )
 
 
@@ -208,6 +209,68 @@ def rename(
         output.note(f"Would change schema: {old} renamed to {new}.")
     if old == new:
         output.note(f"The field of {dataset.uri} has this name already.")
+    show_commit(output, commit)
+
+
+@verb("add", example="lakebed schema add lake/flights note string")
+@takes_dataset
+@click.argument("field")
+@click.argument("type_text", metavar="TYPE")
+@click.option("--default", "default_text", help="Value of rows that lack the field.")
+@click.option("--not-null", "is_required", is_flag=True, help="No null; needs --default.")
+@click.option("--doc", default="", help="Comment on the field.")
+@dry_run_option("Only check, and show what would change.")
+def add(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    field: str,
+    type_text: str,
+    default_text: str | None,
+    is_required: bool,
+    doc: str,
+    is_dry_run: bool,
+) -> None:
+    """Add a field; no data file is rewritten.
+
+    TYPE is boolean, int, long, float, double, string, bytes, date, timestamp, timestamp_ntz,
+    'decimal(10, 2)', or a type of Avro as JSON. Rows that lack the field have null, or the default.
+    """
+    kind = read_type(type_text)
+    default = MISSING if default_text is None else read_default(default_text, kind)
+    dataset = repository.open(name)
+    commit = dataset.evolve(
+        lambda known: known.add_field(
+            field, kind, nullable=not is_required, default=default, doc=doc
+        ),
+        dry_run=is_dry_run,
+    )
+    if is_dry_run:
+        output.note(f"Would change schema: +{field}: {kind}.")
+    show_commit(output, commit)
+
+
+@verb("drop", example="lakebed schema drop lake/flights note")
+@takes_dataset
+@click.argument("fields", metavar="FIELD...", nargs=-1, required=True)
+@dry_run_option("Only check, and show what would change.")
+def drop(
+    output: Output, *, repository: Repository, name: str, fields: tuple[str, ...], is_dry_run: bool
+) -> None:
+    """Remove fields and their indices; no data file is rewritten.
+
+    Versions before show the fields as they were.
+    """
+
+    def without(known: DatasetDescriptor) -> DatasetDescriptor:
+        for field in fields:
+            known = known.drop_field(field)
+        return known
+
+    commit = repository.open(name).evolve(without, dry_run=is_dry_run)
+    if is_dry_run:
+        output.note(f"Would change schema: {', '.join(f'-{field}' for field in fields)}.")
     show_commit(output, commit)
 
 
@@ -246,7 +309,7 @@ def infer(
 
     FILES are CSV, JSON lines, submissions, Avro or Parquet, or directories of them. The result is
     an Avro schema; a table shows its fields. Mixed CSV columns are text; incompatible JSON types are
-    an error.
+    an error. Lines that are not rows do not count, and a note gives their number.
     """
     fields = infer_schema(
         inputs.locations, inputs.format, rows=rows, require=require, csv=inputs.csv, name=name
@@ -362,5 +425,5 @@ def drop_check(
     show_commit(output, commit)
 
 
-for _command in (show, infer, rename, update, checks_, add_check, drop_check):
+for _command in (show, infer, add, drop, rename, update, checks_, add_check, drop_check):
     schema.add_command(_command)

@@ -76,6 +76,20 @@ FORMER_CALLS: Mapping[str, str] = {
 """Former methods of a dataset that are groups of calls now: each, and what to call in its place."""
 
 
+# Words of Delta and Iceberg for calls that Lakebed has under another name.
+_WORDS_OF_OTHERS: Mapping[str, Mapping[str, str]] = {
+    "Dataset": {
+        "vacuum": "cleanup",
+        "expire_snapshots": "cleanup",
+        "remove_orphan_files": "cleanup",
+        "optimize": "compact",
+        "rewrite_data_files": "compact",
+        "restore": "rollback",
+        "detail": "inspect",
+    },
+}
+
+
 class RefusesFormerNames:
     """Base class of what had other names: an old one raises an error with the new one."""
 
@@ -95,6 +109,13 @@ class RefusesFormerNames:
                 new = FORMER_NAMES.get(base.__name__, {}).get(name)
                 if new is not None:
                     raise _renamed(f"{own.__name__}.{name}", f"{own.__name__}.{new}")
+            for base in own.__mro__:
+                known = _WORDS_OF_OTHERS.get(base.__name__, {}).get(name)
+                if known is not None:
+                    raise RenamedError(
+                        f"{own.__name__} has no {name!r}.",
+                        hint=f"Lakebed's word for it is `{known}`.",
+                    )
             message = f"{own.__name__!r} object has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
 

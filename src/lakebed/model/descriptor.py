@@ -16,7 +16,7 @@ from lakebed.common.given import check_given, given_names, read_given
 from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.shown import cut
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
-from lakebed.model import renaming
+from lakebed.model import field_edits, renaming
 from lakebed.model.arrow_types import find_arrow_schema, schema_from_arrow
 from lakebed.model.avro import check_avro_names, check_depth, schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import declared_fields, schema_from_dataclass
@@ -30,7 +30,16 @@ from lakebed.model.keys import BATCH_ID
 from lakebed.model.kite_forms import MAPPING, find_mapping, find_strategy
 from lakebed.model.names import MAX_COMPONENT_BYTES, check_encoded_length, nearest
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
-from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Type, dotted_types
+from lakebed.model.schema import (
+    MISSING,
+    Decimal,
+    Field,
+    Kind,
+    Primitive,
+    Schema,
+    Type,
+    dotted_types,
+)
 from lakebed.model.spark_types import schema_from_spark
 
 # Compressions of each format; the first is the default.
@@ -79,6 +88,8 @@ class DatasetDescriptor:
     index: tuple[str, ...]
     properties: Mapping[str, str]
     checks: Mapping[str, Check]
+    # Columns of fields that `drop_field` has removed, so that an update knows that this was meant.
+    dropped: frozenset[str] = dataclasses.field(init=False, compare=False)
 
     def __init__(
         self,
@@ -147,6 +158,7 @@ class DatasetDescriptor:
         set_field(self, "properties", {**kept, **(properties or {})})
         check_given("checks", checks, Mapping, "Give a dict that maps names to checks.")
         set_field(self, "checks", dict(checks or {}))
+        set_field(self, "dropped", frozenset())
         self.check()
 
     def __repr__(self) -> str:
@@ -190,6 +202,7 @@ class DatasetDescriptor:
             "index": (),
             "properties": {},
             "checks": {},
+            "dropped": frozenset(),
         }
         for name, value in values.items():
             object.__setattr__(described, name, value)
@@ -347,7 +360,81 @@ class DatasetDescriptor:
         >>> descriptor.rename_field("n", "number").schema.names
         ('number',)
         """
-        return renaming.with_field_renamed(self, old, new)
+        return self._keeping(renaming.with_field_renamed(self, old, new))
+
+    def add_field(
+        self,
+        name: str,
+        type: object,  # noqa: A002 - the word of a schema
+        *,
+        nullable: bool = True,
+        default: object = MISSING,
+        doc: str = "",
+    ) -> DatasetDescriptor:
+        """Return the descriptor with another field at the end of its schema, for `Dataset.evolve`.
+
+        No data file is rewritten: rows that lack the field have its default, or null.
+
+        ```
+        flights.evolve(lambda descriptor: descriptor.add_field("note", "string"))
+        ```
+
+        Args:
+            name: Name of the new field.
+            type: Its type, as text such as `string`, `long`, `double`, `boolean`, `date`,
+                `timestamp` or `decimal(10, 2)`; or a type of pyarrow, or one of Avro.
+            nullable: Whether its values may be null. A field that is not nullable needs a default.
+            default: Value of rows that lack the field. Without it, they have null.
+            doc: Comment on the field.
+
+        Raises:
+            SchemaMismatchError: There is such a field, the type is unknown, or the default does not
+                fit the type.
+            InvalidInputError: The field would lie in a record.
+            InvalidNameError: The name is not legal.
+
+        >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
+        >>> descriptor.add_field("note", "string").schema
+        <Schema 'entity': n: long, note: string>
+        """
+        field = Field(
+            name=name,
+            type=field_edits.read_type(type),
+            nullable=nullable,
+            default=default,
+            doc=doc,
+        )
+        added = field_edits.with_added(self.schema, field)
+        return self._keeping(dataclasses.replace(self, schema=added))
+
+    def drop_field(self, name: str) -> DatasetDescriptor:
+        """Return the descriptor without a field and its index, for `Dataset.evolve`.
+
+        Data files keep the values, and versions before show them. A field of this name that is added
+        later is another one.
+
+        ```
+        flights.evolve(lambda descriptor: descriptor.drop_field("note"))
+        ```
+
+        Raises:
+            SchemaMismatchError: There is no such field, or no other one.
+            PartitionSpecError: A partition function reads it.
+            InvalidInputError: The field lies in a record, or a check names it.
+
+        >>> schema = pa.schema([("n", pa.int64()), ("note", pa.string())])
+        >>> DatasetDescriptor(schema=schema).drop_field("note").schema.names
+        ('n',)
+        """
+        left = field_edits.without(self.schema, name)
+        index = tuple(column for column in self.index if column != name)
+        dropped = dataclasses.replace(self, schema=left, index=index)
+        return self._keeping(dropped, self.schema.stored_name(name))
+
+    def _keeping(self, changed: DatasetDescriptor, *dropped: str) -> DatasetDescriptor:
+        """Return a changed descriptor that notes the dropped fields of this one, and more."""
+        object.__setattr__(changed, "dropped", self.dropped.union(dropped))
+        return changed
 
     def with_check(self, name: str, check: Check) -> DatasetDescriptor:
         """Return the descriptor with another declared check, for `Dataset.evolve`.
@@ -365,7 +452,8 @@ class DatasetDescriptor:
             SchemaMismatchError: It names an unknown column.
             PredicateError: Its condition cannot be parsed.
         """
-        return dataclasses.replace(self, checks={**self.checks, name: check})
+        checks = {**self.checks, name: check}
+        return self._keeping(dataclasses.replace(self, checks=checks))
 
     def without_check(self, name: str) -> DatasetDescriptor:
         """Return the descriptor without a declared check, for `Dataset.evolve`.
@@ -380,7 +468,7 @@ class DatasetDescriptor:
                 or f"Declared are: {', '.join(self.checks) or 'none'}.",
             )
         left = {known: check for known, check in self.checks.items() if known != name}
-        return dataclasses.replace(self, checks=left)
+        return self._keeping(dataclasses.replace(self, checks=left))
 
     @property
     def file_suffix(self) -> str:

@@ -76,6 +76,19 @@ class Folder(StrEnum):
         return "/".join((dataset, self, *inner))
 
 
+_FOLDERS = frozenset(Folder)
+_FOLDERS_OF_SEGMENTS = frozenset(
+    {
+        Folder.CLEANUPS,
+        Folder.FILES,
+        Folder.HISTORY,
+        Folder.POSTINGS,
+        Folder.RUNS,
+        Folder.SOURCES,
+    }
+)
+
+
 def is_data_key(key: str) -> bool:
     """Return whether a key is that of a data file, in the folder that Lakebed writes to.
 
@@ -128,15 +141,28 @@ def segment_key(folder: str, weight: int, name: str) -> str:
 def is_own_key(key: str) -> bool:
     """Return whether a key in the directory of a dataset has a form that Lakebed writes.
 
-    >>> is_own_key("flights/history/0001"), is_own_key("flights/dt=2013-01-01/000000_0")
+    >>> is_own_key("flights/hive/00"), is_own_key("flights/dt=2013-01-01/000000_0")
     (True, False)
+    >>> is_own_key("flights/history/0000000001-0123456789abcdef0123456789abcdef.first.json.zst")
+    True
+    >>> is_own_key("flights/history/part-00000.parquet"), is_own_key("flights/files/a.csv")
+    (False, False)
     """
     _, folder, *rest = key.split("/")
     if folder != TABLE:
-        return bool(rest) and folder in frozenset(Folder)
+        return bool(rest) and folder in _FOLDERS and _has_form_of(folder, rest)
     return rest[:1] in ([SCHEMA_FILE], [DELTA_LOG]) or is_own_name(
         key.rpartition("/")[2].partition(".")[0]
     )
+
+
+def _has_form_of(folder: str, rest: Sequence[str]) -> bool:
+    """Return whether the path of an object in a folder of a dataset has a form that is used there."""
+    if folder in _FOLDERS_OF_SEGMENTS:
+        return is_segment_name(rest[-1])
+    if folder in (Folder.BATCHES, Folder.STAGING):
+        return rest[0].partition(".")[0].isdecimal()
+    return folder != Folder.INDICES or rest[-1].endswith(INDEX_SUFFIX)
 
 
 def is_segment_name(name: str) -> bool:

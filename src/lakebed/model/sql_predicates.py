@@ -175,10 +175,12 @@ class _Given:
 
     def _mismatch(self) -> PredicateError:
         asked = self._text.count("?")
+        of_in = ' IN takes one parameter that is a list: ("id IN ?", [[1, 2, 3]]).'
         return PredicateError(
             f"{shown(self._text)} has {counted(asked, 'parameter')} of the form `?`, and "
             f"{len(self._in_order):,} were given.",
-            hint="Give a list with a value for each `?`.",
+            hint="Give a list with a value for each `?`."
+            + (of_in if " in ?" in self._text.lower() else ""),
         )
 
 

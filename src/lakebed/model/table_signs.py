@@ -19,6 +19,17 @@ class TableFormat(StrEnum):
     HUDI = "Hudi"
     LAKEBED = "Lakebed"
 
+    @property
+    def adopting(self) -> str:
+        """Arguments of `adopt` and the command line that take a table over; empty if none do."""
+        return _ADOPTING.get(self, "")
+
+
+_ADOPTING = {
+    TableFormat.DELTA: "adopt(…, delta=True), on the command line `lakebed adopt … --delta`",
+    TableFormat.ICEBERG: "adopt(…, iceberg=True), on the command line `lakebed adopt … --iceberg`",
+}
+
 
 def table_of(key: str) -> tuple[TableFormat, str] | None:
     """Return the table whose log holds a key, with its directory; None if it is not in a log.

@@ -18,6 +18,7 @@ from lakebed.commit import Commit
 from lakebed.common.given import FileNames, given_files
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.redaction import StorageOptions
+from lakebed.common.shown import shown
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetExistsError, DatasetNotFoundError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -163,6 +164,12 @@ class Ingest:
     commit: CommitOptions = field(default_factory=CommitOptions)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.source, FromFiles | FromArchive):
+            raise InvalidInputError(
+                f"source is {shown(self.source)}, which is not a source.",
+                hint="Give FromFiles(paths=…), with paths or patterns such as 'in/*.csv'; or "
+                "FromArchive.",
+            )
         refuse_credentials(self.into)
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
         checked_run(self.name)

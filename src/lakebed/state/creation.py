@@ -26,6 +26,7 @@ from lakebed.model.layout import Folder, Layout, segment_key
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition.repeating import warn_of_repetition
 from lakebed.model.renaming import without_stored_names
+from lakebed.model.table_signs import TableFormat
 from lakebed.state import history, schema_file
 from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
@@ -100,7 +101,9 @@ def _sign_of(state: State) -> str:
 _CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.0)  # before each put of a first head
 
 
-def create(store: Store, name: str, first: Callable[[], State]) -> State:
+def create(
+    store: Store, name: str, first: Callable[[], State], *, is_adoption: bool = False
+) -> State:
     """Create a dataset: its first head, put-if-absent, and the schema file for other tools.
 
     The schema file has the same key for every creator, and must exist before the head: other tools
@@ -114,6 +117,7 @@ def create(store: Store, name: str, first: Callable[[], State]) -> State:
         first: Callback that returns the state without history, at version 0. It is called once the
             name was found free, so that the time of creation, which distinguishes datasets of one
             name, is later than that of a dataset that was dropped.
+        is_adoption: True if a table in the directory of the dataset is being adopted.
 
     Returns:
         The state with its history.
@@ -123,8 +127,8 @@ def create(store: Store, name: str, first: Callable[[], State]) -> State:
 
     Raises:
         ObjectExistsError: The name is taken; nothing became visible.
-        InvalidInputError: The directory is a repository that holds datasets, or the store is the
-            directory of a dataset.
+        InvalidInputError: The directory is a repository that holds datasets, or a table of another
+            format, or the store is the directory of a dataset.
         PartitionSpecError: The descriptor comes from a dataset of another tool, and Lakebed cannot
             create such a dataset.
         ReadOnlyError: The store cannot swap, or its service does not isolate concurrent writers.
@@ -133,10 +137,10 @@ def create(store: Store, name: str, first: Callable[[], State]) -> State:
         CommitUnknownError: The store stopped answering; the dataset may or may not exist.
 
     Cost:
-        Three PUTs, two conditional PUTs, and up to ten GETs; before the first write of a process
+        Three PUTs, two conditional PUTs, up to ten GETs and five LISTs; before the first write of a process
         to an object store one request more, see `Store.check_writable`.
     """
-    _check_free(store, name)
+    _check_free(store, name, is_adoption=is_adoption)
     state = first()
     state.descriptor.check()
     warn_of_repetition(name, state.descriptor.partition_by, state.descriptor.schema)
@@ -152,26 +156,40 @@ def create(store: Store, name: str, first: Callable[[], State]) -> State:
     return created
 
 
-def _check_free(store: Store, name: str) -> None:
+def _check_free(store: Store, name: str, *, is_adoption: bool) -> None:
     try:
         read_head(store, name)
     except DatasetNotFoundError as missing:
-        check_place(store, name, missing)
+        check_place(store, name, missing, is_adoption=is_adoption)
         return
     raise ObjectExistsError(f"Dataset {name!r} exists.")
 
 
-def check_place(store: Store, name: str, missing: DatasetNotFoundError) -> None:
-    """Check that a new dataset neither contains other datasets nor lies inside one.
+def check_place(
+    store: Store, name: str, missing: DatasetNotFoundError, *, is_adoption: bool = False
+) -> None:
+    """Check that a new dataset contains no other dataset or table, and is not inside a dataset.
 
     Args:
         store: The store of the repository.
         name: Name of the new dataset.
         missing: The error that the lookup of the name raised.
+        is_adoption: True if a table in the directory is being adopted.
 
     Raises:
-        InvalidInputError: It does: a drop of the outer dataset would delete the inner ones.
+        InvalidInputError: It does: rows of the outer dataset would be mixed with those of the inner
+            one, and a drop of it might delete them.
     """
+    if missing.table and not is_adoption:
+        adopting = TableFormat(missing.table).adopting
+        other = f"choose another name: {store.uri}/{name} then stays as it is."
+        raise InvalidInputError(
+            f"Dataset {name!r} cannot be created in {store.uri}: {store.uri}/{name} is a table of "
+            f"{missing.table}, whose rows it would not show.",
+            hint=f"Make the table a dataset: {adopting}. Or {other}"
+            if adopting
+            else f"{other[0].upper()}{other[1:]}",
+        )
     if missing.within:
         inner = counted(len(missing.within), "dataset")
         raise InvalidInputError(

@@ -25,6 +25,7 @@ from lakebed.state.codec import (
     is_ours,
     to_document,
 )
+from lakebed.state.foreign_tables import tables_at
 from lakebed.state.head import HeadDocument, HeadFormat, decode_head
 from lakebed.state.state import (
     COMMITTED,
@@ -152,7 +153,7 @@ def not_found(store: Store, name: str) -> DatasetNotFoundError:
     """Return the error for a name that no dataset has.
 
     Cost:
-        A LIST of the root and one under the name; one more in an empty repository.
+        A LIST of the root and three under the name; one more in an empty repository.
     """
     known = list_names(store)
     within = list_names(store, f"{name}/")
@@ -170,11 +171,17 @@ def not_found(store: Store, name: str) -> DatasetNotFoundError:
         listed = "The repository is empty."
     else:
         listed = "The directory does not exist."
+    table = next((format_ for format_, _ in tables_at(store, name)), None)
+    if table is not None:
+        listed = f"{store.uri}/{name} is a table of {table}, which was not adopted."
+        if table.adopting:
+            listed += f" Make it a dataset: {table.adopting}."
     error = DatasetNotFoundError(
         f"Dataset {name!r} not found in {store.uri}.",
-        hint=("" if within else nearest(name, known)) or listed,
+        hint=("" if within or table else nearest(name, known)) or listed,
     )
     error.within, error.is_in_dataset = tuple(within), is_in_dataset
+    error.table = table or ""
     return error
 
 

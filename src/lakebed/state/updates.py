@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.evolution import check_update
+from lakebed.model.evolution import check_kept, check_update
 from lakebed.model.layout import Folder
 from lakebed.model.renaming import with_stored_names
 from lakebed.model.schema import Schema
@@ -49,6 +49,7 @@ def update(
     options: CommitOptions | None = None,
     *,
     made_from: State | None = None,
+    drop: Collection[str] = (),
     leaves_unchecked: bool = False,
 ) -> Update:
     """Change the descriptor of a dataset.
@@ -60,7 +61,8 @@ def update(
         options: Retry and lease settings of the commit.
         made_from: The state whose descriptor the new one was made from; any update since is a
             conflict. None for an edit that is valid for every descriptor, and so is applied again
-            after another update.
+            after another update. Such an edit must not leave fields out without naming them.
+        drop: Names of fields that the edit may leave out.
         leaves_unchecked: Whether checks that the edit declares are not tested on the rows that the
             dataset has.
 
@@ -82,7 +84,12 @@ def update(
                 f"Dataset {dataset!r} cannot become a {type(descriptor).__name__}.",
                 hint="Give a DatasetDescriptor, or a function that takes one and returns one.",
             )
+        dropped = {*descriptor.dropped, *_columns_of(drop, base.descriptor.schema)}
         descriptor = with_stored_names(descriptor, base.descriptor)
+        if made_from is None:
+            check_kept(base.descriptor.schema, descriptor.schema, dropped)
+        if descriptor.dropped:
+            descriptor = replace(descriptor)  # the note is for this update alone
         if descriptor == base.descriptor:
             last = history.read(store, base.lists.history, after=base.version - 1)[-1]
             return Update(entry=last, base=base, descriptor=descriptor)
@@ -119,3 +126,13 @@ def _schemas(entries: Sequence[Entry], dataset: str) -> dict[int, Schema]:
             descriptor, lineage = descriptor_from(entry.descriptor, Folder.HISTORY.of(dataset))
             schemas[lineage.number] = descriptor.schema
     return schemas
+
+
+def _columns_of(names: Iterable[str], schema: Schema) -> Iterator[str]:
+    """Yield the columns of fields that are to be dropped.
+
+    Raises:
+        SchemaMismatchError: There is no such field.
+    """
+    for name in names:
+        yield schema.get(name).stored_name

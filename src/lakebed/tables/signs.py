@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from lakebed.errors import InvalidInputError, LakebedError, ObjectNotFoundError
 from lakebed.model.keys import is_own_name
-from lakebed.model.layout import DELTA_LOG, JSON_SUFFIX, MSGPACK_SUFFIX, TABLE
-from lakebed.model.table_signs import (
-    HUDI_FOLDER,
-    ICEBERG_FILE,
-    ICEBERG_FOLDER,
-    TableFormat,
-    table_of,
-)
+from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX, TABLE
+from lakebed.model.table_signs import HUDI_FOLDER, TableFormat, table_of
+from lakebed.state.foreign_tables import tables_at
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
 
 _HEADS = (JSON_SUFFIX, MSGPACK_SUFFIX)
-_REMEDIES = {
-    "Delta": "adopt(…, delta=True), on the command line --delta",
-    "Iceberg": "adopt(…, iceberg=True), on the command line --iceberg",
-}
 
 OpenStore = Callable[[str], Store]
 
@@ -76,9 +66,8 @@ def _not_plain(home: str, sign: TableSign) -> InvalidInputError:
     parent, _, directory = sign.home.rpartition("/")
     is_elsewhere = sign.home != home
     place = f" {directory!r} in the repository {parent}" if is_elsewhere else ""
-    remedy = _REMEDIES.get(sign.format)
-    if remedy is not None:
-        hint = f"Take over the live files of the table{place}: {remedy}."
+    if sign.format.adopting:
+        hint = f"Take over the live files of the table{place}: {sign.format.adopting}."
     elif sign.format is TableFormat.LAKEBED:
         hint = f"Open{place or ' it'} instead; restore its head if that is missing."
     else:
@@ -129,14 +118,8 @@ def _inside(store: Store, name: str) -> Iterator[TableSign]:
 
 def _at(store: Store, uri: str, open_store: OpenStore) -> Iterator[TableSign]:
     """Yield the signs that a directory above that of a dataset is a table."""
-    for format_, folder, pattern in (
-        (TableFormat.DELTA, DELTA_LOG, re.compile(r".*\.(json|parquet)")),
-        (TableFormat.ICEBERG, ICEBERG_FOLDER, ICEBERG_FILE),
-    ):
-        for info in store.list(folder, recursive=False):
-            if pattern.fullmatch(info.key.rpartition("/")[2]):
-                yield TableSign(format=format_, home=uri, key=f"{uri}/{info.key}")
-                break
+    for format_, key in tables_at(store):
+        yield TableSign(format=format_, home=uri, key=f"{uri}/{key}")
     yield from _hidden(uri, None, open_store)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakebed.work import indexing as indexing
     from lakebed.work import metadata_compaction as metadata_compaction
     from lakebed.work import overwriting as overwriting
+    from lakebed.work import owned as owned
     from lakebed.work import promotion as promotion
     from lakebed.work import protection as protection
     from lakebed.work import rerouting as rerouting
@@ -38,6 +39,7 @@ else:
             "indexing": "lakebed.work",
             "metadata_compaction": "lakebed.work",
             "overwriting": "lakebed.work",
+            "owned": "lakebed.work",
             "promotion": "lakebed.work",
             "protection": "lakebed.work",
             "rerouting": "lakebed.work",

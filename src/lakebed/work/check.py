@@ -37,8 +37,9 @@ from lakebed.index import segment as index_segment
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout, schema_key
+from lakebed.model.table_signs import table_of
 from lakebed.spark.task_workers import workers_for
-from lakebed.state import file_table, kartothek, published, reservation, schema_file
+from lakebed.state import file_table, history, kartothek, published, reservation, schema_file
 from lakebed.state.committing import CODECS
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
@@ -265,6 +266,8 @@ class _Checker:
         if is_deep:
             sizes = {label: objects[self.state.layout.key(label)].size_bytes for label in present}
             findings += self._check_content(sizes, table, spark, on_progress)
+        if has_history:
+            findings += self._check_adopted_table(objects)
         if has_history and not of_notes:
             findings += self._note_others()
         return findings
@@ -578,6 +581,34 @@ class _Checker:
         return workers_for(
             spark, self._store, threads=REQUESTS_AT_ONCE, purpose=f"{purpose} {self.state.name}"
         )
+
+    def _check_adopted_table(self, objects: Mapping[str, ObjectInfo]) -> Iterator[Finding]:
+        """Yield a finding if the log of the table that was adopted has grown since."""
+        home = self.state.name
+        logs = [
+            (found[0], info)
+            for info in objects.values()
+            if (found := table_of(info.key)) is not None and found[1] == home
+        ]
+        if not logs:
+            return
+        entries = history.read(self._store, self.state.lists.history)
+        adopted = next((entry for entry in entries if entry.operation == "adopt"), None)
+        if adopted is None:
+            return
+        moment = adopted.stored_at or adopted.committed_at
+        later = [(title, info) for title, info in logs if info.modified_at > moment]
+        if later:
+            title, info = max(later, key=lambda one: one[1].modified_at)
+            yield Finding(
+                severity=Severity.WARNING,
+                key=info.key,
+                what=f"The table of {title} that was adopted at {moment.isoformat()} was written to "
+                f"since, last at {info.modified_at.isoformat()}: the dataset lacks these changes.",
+                remedy="Stop the writers of the table, and its VACUUM or expiry, which would delete "
+                "files of the dataset. Append the later rows, or write a copy of the table under "
+                "another name.",
+            )
 
     def _note_others(self) -> Iterator[Finding]:
         """Yield notes on objects that no version needs; `cleanup` reports more about them."""

@@ -144,6 +144,9 @@ class CompactionReport:
         partitions: The rewritten partitions, in order of path. A large partition is compacted in
             pieces; it appears again if small files that the pieces left were joined afterwards.
         skipped: Paths of partitions that others kept changing.
+        apart_count: Number of small files that were not merged with others of their partition, as
+            they belong to other runs.
+        apart_run_count: Number of these runs; rows without a run count as one.
 
     >>> import pyarrow as pa
     >>> from lakebed import DatasetDescriptor, open_repository
@@ -162,6 +165,23 @@ class CompactionReport:
     commits: tuple[Commit, ...] = ()
     partitions: tuple[CompactedPartition, ...] = ()
     skipped: tuple[str, ...] = ()
+    apart_count: int = 0
+    apart_run_count: int = 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Reasons why small files remain, as sentences."""
+        if not self.apart_count:
+            return ()
+        belong = (
+            "belongs to a run of its own and stays"
+            if self.apart_count == 1
+            else (f"belong to {counted(self.apart_run_count, 'run')} and stay")
+        )
+        return (
+            f"{counted(self.apart_count, 'small file')} {belong} apart, so that a rerun finds its "
+            "rows. To merge the runs of a partition that is complete, overwrite it with its own rows.",
+        )
 
     @property
     def files_before(self) -> int:
@@ -212,6 +232,7 @@ class CompactionReport:
                 "partitions": shortened([each.path or "(all)" for each in self.partitions])
                 or "none",
                 "skipped": shortened(self.skipped) or "none",
+                **({"stay apart": " ".join(self.notes)} if self.notes else {}),
             },
         )
 
@@ -274,13 +295,20 @@ def compact(
     """Compact the partitions that may hold entities of a view; see `Dataset.compact`."""
     state = read_own_head(store, name).state
     _check_order(state, options.sort_by)
-    units = _find_units(store, state, constraint, options)
+    apart = _Apart()
+    units = _find_units(store, state, constraint, options, apart)
     if is_dry_run:
         planned = (
             unit.compacted(-(-unit.size_bytes // options.target_bytes) or 1, None, unit.row_count)
             for unit in units
         )
-        return CompactionReport(dataset=name, is_dry_run=True, partitions=tuple(planned))
+        return CompactionReport(
+            dataset=name,
+            is_dry_run=True,
+            partitions=tuple(planned),
+            apart_count=apart.file_count,
+            apart_run_count=len(apart.runs),
+        )
     commits: list[Commit] = []
     done: list[CompactedPartition] = []
     lost: list[_Unit] = []
@@ -327,6 +355,8 @@ def compact(
         commits=tuple(commits),
         partitions=tuple(sorted(done, key=lambda partition: (partition.path, partition.run or ""))),
         skipped=tuple(sorted({unit.key.partition for unit in lost})),
+        apart_count=apart.file_count,
+        apart_run_count=len(apart.runs),
     )
 
 
@@ -363,10 +393,27 @@ def _check_order(state: State, sort_by: Sequence[str]) -> None:
             )
 
 
+@dataclass(slots=True)
+class _Apart:
+    """Small files that are alone of their run in a partition.
+
+    Attributes:
+        file_count: Their number.
+        runs: Their runs, None for rows without a run.
+    """
+
+    file_count: int = 0
+    runs: set[str | None] = field(default_factory=set)
+
+
 def _find_units(
-    store: Store, state: State, constraint: Predicate, options: CompactionOptions
+    store: Store,
+    state: State,
+    constraint: Predicate,
+    options: CompactionOptions,
+    apart: _Apart | None = None,
 ) -> list[_Unit]:
-    """Return the files to compact, in order of path."""
+    """Return the files to compact, in order of path; `apart` receives those that stay apart."""
     chosen = plan(state, bind(constraint, state.layout.predicate_types), requests=0)
     wanted = {file_partition(file) for file in chosen.files}
     counts = file_table.read_counts(store, state.lists.files)
@@ -393,6 +440,9 @@ def _find_units(
     for (run, has_origins), divided in divide(groups, known_runs, noted).items():
         for files in divided:
             if len(files) < fewest:
+                if apart is not None:
+                    apart.file_count += len(files)
+                    apart.runs.add(run)
                 continue
             key = _Key(file_partition(files[0]), run, has_origins)
             for piece in _pieces(files, sizes, _TARGETS_AT_ONCE * options.target_bytes):

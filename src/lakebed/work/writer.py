@@ -30,8 +30,9 @@ from lakebed.state.conflicts import Read
 from lakebed.state.creation import create
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
+from lakebed.state.runs import Runs
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, WholeView
-from lakebed.state.state import Change, State
+from lakebed.state.state import Change, State, epoch_of
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
@@ -146,9 +147,11 @@ def write_first(
 
 
 def notes_of_run(store: Store, base: State, scope: Scope, entry: Entry) -> tuple[str, ...]:
-    """Return a note if the first rerun of a run added its rows to rows of others; log it too.
+    """Return a note if rows of a run were added where they may have been meant to replace rows.
 
-    The commit stands: if the list of runs cannot be read, there is no note.
+    An append adds to earlier rows of its run. A rerun adds to rows of others, in its partitions, if
+    it is the first of its run, or if another commit has removed the earlier rows. The note is
+    logged, too. The commit stands: if the list of runs cannot be read, there is no note.
 
     Args:
         store: The store that holds the dataset.
@@ -157,39 +160,69 @@ def notes_of_run(store: Store, base: State, scope: Scope, entry: Entry) -> tuple
         entry: The entry of the commit.
 
     Cost:
-        For a rerun in partitions with other rows, the few objects of the list of runs; else
-        nothing.
+        For an append of a named run, and for a rerun in partitions with other rows, the few objects
+        of the list of runs; else nothing.
     """
-    if not isinstance(scope, RunFiles) or not scope.replaces:
+    if entry.operation == "append":
+        note = _note_of_append(store, base, entry)
+    elif isinstance(scope, RunFiles) and scope.replaces:
+        note = _note_of_rerun(store, base, scope.run, entry)
+    else:
+        note = ""
+    if not note:
         return ()
+    _log.warning("%s dataset=%s: %s", entry.operation, base.name, note)
+    return (note,)
+
+
+def _note_of_append(store: Store, base: State, entry: Entry) -> str:
+    """Return a note if the run of an append had rows before; an empty text otherwise."""
+    run = entry.run
+    if run is None or epoch_of(run) is not None or not base.lists.runs or not entry.added:
+        return ""
+    known = _known_runs(store, base)
+    if known is None or not known.files_of(run, base.labels):
+        return ""
+    return (
+        f"Run {run!r} has rows already; append adds to them. To replace them, use `rerun`, or "
+        "`write` with the name of the run."
+    )
+
+
+def _known_runs(store: Store, base: State) -> Runs | None:
+    try:
+        return runs.read(store, base.lists)
+    except LakebedError as exc:
+        _log.warning("cannot list the runs of a dataset dataset=%s: %s", base.name, exc)
+        return None
+
+
+def _note_of_rerun(store: Store, base: State, run: str, entry: Entry) -> str:
+    """Return a note if a rerun replaced nothing beside rows of others; an empty text otherwise."""
     removed, partitions = frozenset(entry.removed), frozenset(map(partition_of_label, entry.added))
     beside = [
         label
         for label in base.labels
         if label not in removed and partition_of_label(label) in partitions
     ]
-    if not beside:
-        return ()
-    try:
-        known = runs.read(store, base.lists)
-    except LakebedError as exc:
-        _log.warning("cannot list other runs next to a rerun dataset=%s: %s", base.name, exc)
-        return ()
-    if scope.run in known.batches.values():
-        return ()
+    known = _known_runs(store, base) if beside else None
+    if known is None:
+        return ""
+    is_new = run not in known.batches.values()
+    if not is_new and known.files_of(run, base.labels):
+        return ""
     others: dict[str, set[str]] = {}
     for label in beside:
-        run = known.of(label)
-        name = repr(run) if run else "no named run"
+        other = known.of(label)
+        name = repr(other) if other else "no named run"
         others.setdefault(name, set()).add(partition_of_label(label))
     shared = sorted(set().union(*others.values()))
-    note = (
-        f"The run {scope.run!r} is new: its rows were added to those of "
+    why = "is new" if is_new else "had no rows left, since another commit has removed them"
+    return (
+        f"The run {run!r} {why}: its rows were added to those of "
         f"{_listed(sorted(others))} in {_listed([name or 'the whole dataset' for name in shared])}. "
         "To replace these, rerun it with partitions=True, or --partitions."
     )
-    _log.warning("rerun dataset=%s: %s", base.name, note)
-    return (note,)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -7,13 +7,13 @@ import io
 import itertools
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from lakebed.arrow.conform import Conformer, check_columns, unknown_field
+from lakebed.arrow.conform import Conformer, adding, check_columns, unknown_field
 from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import (
     Chunk,
@@ -84,7 +84,7 @@ class CsvReader(FormatReader):
         unknown = [name for name in names if name not in self._descriptor.schema]
         lines = (record for record in records if unknown and not record.problem)
         while chunk := list(itertools.islice(lines, _ROWS_PER_CHUNK)):
-            table = cells_as_text(chunk, names, self._options, skips=True)
+            table = cells_as_text(chunk, names, self._options, on_misfit=lambda _: None)
             for name in unknown:
                 _note_cells(census, name, table.column(name))
         return census
@@ -128,7 +128,11 @@ def _note_cells(census: Census, name: str, cells: pa.ChunkedArray) -> None:
 
 
 def cells_as_text(
-    chunk: Sequence[Line], names: Sequence[str], options: CsvOptions, *, skips: bool
+    chunk: Sequence[Line],
+    names: Sequence[str],
+    options: CsvOptions,
+    *,
+    on_misfit: Callable[[SchemaMismatchError], object],
 ) -> pa.Table:
     """Read cells as text; null where typed reading takes them for null.
 
@@ -136,10 +140,8 @@ def cells_as_text(
         chunk: Records to read.
         names: Names of the columns.
         options: Notation of the file.
-        skips: True if records with another number of cells are skipped.
-
-    Raises:
-        SchemaMismatchError: A record has another number of cells, and none may be skipped.
+        on_misfit: Receives the error of each record that has another number of cells; unless it
+            raises the error, the record is left out.
     """
     texts = dict.fromkeys(names, pa.string())
     data = b"\n".join(line.data for line in chunk) + b"\n"
@@ -164,17 +166,15 @@ def cells_as_text(
     except pa.ArrowInvalid as exc:
         if len(chunk) > 1:
             halves = (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :])
-            tables = [cells_as_text(half, names, options, skips=skips) for half in halves]
-            if skips:
-                return pa.concat_tables(tables)
-        if skips:
-            return pa.schema(texts).empty_table()
+            tables = [cells_as_text(half, names, options, on_misfit=on_misfit) for half in halves]
+            return pa.concat_tables(tables)
         try:
             csv_cells(chunk[0].data, options)
             bad = bad_record(str(exc))
         except SchemaMismatchError as error:  # it is not text at all
             bad = error
-        raise SchemaMismatchError(f"Line {chunk[0].number}: {bad.message}", hint=bad.hint) from exc
+        on_misfit(SchemaMismatchError(f"Line {chunk[0].number}: {bad.message}", hint=bad.hint))
+        return pa.schema(texts).empty_table()
 
 
 def check_column_count(cells: tuple[str, ...], names: tuple[str, ...]) -> None:
@@ -238,7 +238,7 @@ class _CsvParser:
         ignored = values_of((name, table.column(name)) for name in self._others)
         if ignored.row_count and self._unknown == "keep":
             name = min(ignored.fields)
-            hint = "Rename it, or evolve the schema."
+            hint = f"Rename it. {adding(name)}"
             raise unknown_field(name, f"Unknown column {name!r} in the data.", hint)
         return rows, ignored
 

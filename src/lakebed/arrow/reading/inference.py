@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import decimal
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -28,9 +29,10 @@ from lakebed.arrow.reading.files import (
     reading,
 )
 from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
+from lakebed.common import advice
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
-from lakebed.common.shown import shown
-from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.common.shown import counted, shown
+from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.avro import MAX_DEPTH
 from lakebed.model.descriptor import DOCUMENT, UUID
@@ -50,7 +52,7 @@ def infer_schema(
     csv: CsvOptions | None = None,
     name: str = "entity",
     storage_options: Mapping[str, str] | None = None,
-    unfit: Literal["error", "skip"] = "error",
+    unfit: Literal["report", "error", "skip"] = "report",
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Schema:
     r"""Infer a schema that every inspected row fits, without loss.
@@ -70,15 +72,19 @@ def infer_schema(
         csv: Notation of CSV files.
         name: Name of the record, for Avro.
         storage_options: Options for the store of a URL.
-        unfit: Effect of a line that is not a row, or whose JSON conflicts with other lines: an
-            error, or it is skipped, as in an ingest that sets such lines aside. In the latter case
-            a field has the type that most lines give it.
+        unfit: Effect of a line that is not a row: `report` leaves it out, and warns of the number
+            of such lines; `error` refuses it; `skip` leaves it out, as an ingest does that sets such
+            lines aside. With `skip` a field has the type of most of its values, and the others are
+            left out too; otherwise it has one that holds all of them.
         on_progress: Receives the progress of the inspection.
+
+    Warns:
+        LakebedWarning: Lines were left out.
 
     Raises:
         InvalidNameError: A column has a name that no field may have; a legal one is suggested.
         SchemaMismatchError: Types of a field conflict, with both lines; a required field is
-            unknown or null; or a line is not a row.
+            unknown or null; or half of the lines or more are not rows, or, with `error`, one.
         InvalidInputError: A file cannot be read.
 
     Cost:
@@ -94,13 +100,24 @@ def infer_schema(
     """
     if rows < 0:
         raise InvalidInputError(f"Cannot look at {rows} rows.", hint="Give 0 for all.")
-    if unfit not in ("error", "skip"):
-        raise InvalidInputError(f"unfit is {shown(unfit)}.", hint="Give 'error' or 'skip'.")
+    if unfit not in ("report", "error", "skip"):
+        raise InvalidInputError(
+            f"unfit is {shown(unfit)}.", hint="Give 'report', 'error' or 'skip'."
+        )
     found, files = find_files(paths, format, storage_options=storage_options)
     tally = Tally(on_progress, "look at files", {file.location: file.size_bytes for file in files})
-    look = _Look(rows=rows or None, csv=csv or CsvOptions(), skips=unfit == "skip", tally=tally)
+    misfits = _Misfits(is_error=unfit == "error")
+    look = _Look(
+        rows=rows or None,
+        csv=csv or CsvOptions(),
+        skips=unfit == "skip",
+        misfits=misfits,
+        tally=tally,
+    )
     schema, nulls = _INFER[found](files, look)
     tally.finish()
+    if unfit == "report":
+        misfits.report()
     for required in require:
         if required not in schema:
             raise SchemaMismatchError(
@@ -126,14 +143,65 @@ class _Look:
     Attributes:
         rows: Number of rows of each file; None for all.
         csv: Notation of CSV files.
-        skips: True if lines that do not fit are skipped, instead of being an error.
+        skips: True if values vote for a type, and those of other types are skipped.
+        misfits: Receives lines that are not rows.
         tally: Receives the progress.
     """
 
     rows: int | None
     csv: CsvOptions
     skips: bool
+    misfits: _Misfits
     tally: Tally
+
+
+class _Misfits:
+    """Lines that are not rows.
+
+    Attributes:
+        is_error: True if the first one is an error.
+        first: Error of the first one, with its file; None without any.
+    """
+
+    def __init__(self, *, is_error: bool) -> None:
+        self.is_error = is_error
+        self._count = self._line_count = 0
+        self.first: InvalidInputError | None = None
+
+    def of(self, location: str) -> Callable[[InvalidInputError], None]:
+        """Return the function that takes the errors of a file."""
+
+        def add(error: InvalidInputError) -> None:
+            if self.is_error:
+                raise error
+            self._count += 1
+            if self.first is None:
+                text = error.message
+                place = "" if location in text else f"{location}: "
+                self.first = SchemaMismatchError(f"{place}{text}", hint=error.hint)
+
+        return add
+
+    def add_lines(self, count: int) -> None:
+        """Count lines, with and without misfits."""
+        self._line_count += count
+
+    def report(self) -> None:
+        """Warn of the lines that were left out.
+
+        Raises:
+            InvalidInputError: They are half of all lines or more: the error of the first one.
+        """
+        if self.first is None:
+            return
+        if 2 * self._count >= self._line_count:
+            raise self.first
+        counted_lines = f"{counted(self._count, 'line')} of {self._line_count:,}"
+        advice.warn(
+            f"{counted_lines} {'is not a row' if self._count == 1 else 'are not rows'}, and did not "
+            f"count. The first: {self.first.message} `lakebed import` refuses such files, and with "
+            "--quarantine sets such lines aside, as `load` and `ingest` do."
+        )
 
 
 class _Looking:
@@ -167,14 +235,16 @@ def _from_csv(files: Sequence[RawFile], look: _Look) -> _Inferred:
             names, records = _names_of(records, look.csv)
             for name in columns.keys() - set(names):
                 columns[name].note_null(f"{file.location} lacks it")
-            for chunk in _chunked(itertools.islice(records, look.rows), look):
-                table = cells_as_text(chunk, names, look.csv, skips=look.skips)
+            for chunk in _chunked(itertools.islice(records, look.rows), look, file.location):
+                table = cells_as_text(
+                    chunk, names, look.csv, on_misfit=look.misfits.of(file.location)
+                )
                 for name in names:
-                    column = columns.setdefault(name, _Column())
+                    column = columns.setdefault(name, _Column(votes=look.skips))
                     column.add(table.column(name), chunk, file.location)
                 looking.move()
             for name in names:
-                columns.setdefault(name, _Column())
+                columns.setdefault(name, _Column(votes=look.skips))
         looking.finish()
     nulls = {name: column.null_at for name, column in columns.items() if column.null_at}
     fields = (Field(name=name, type=Primitive(column.kind)) for name, column in columns.items())
@@ -196,21 +266,41 @@ def _names_of(
 
 def _whole(line: Line) -> Line:
     if line.problem:
-        raise SchemaMismatchError(f"Line {line.number}: {line.problem}", hint="Correct the file.")
+        raise _problem_of(line)
     return line
 
 
-def _chunked(lines: Iterable[Line], look: _Look) -> Iterator[list[Line]]:
-    whole = (line for line in lines if not line.problem) if look.skips else map(_whole, lines)
-    while chunk := list(itertools.islice(whole, _RECORDS_PER_CHUNK)):
-        yield chunk
+def _problem_of(line: Line) -> SchemaMismatchError:
+    return SchemaMismatchError(f"Line {line.number}: {line.problem}", hint="Correct the file.")
+
+
+def _chunked(lines: Iterable[Line], look: _Look, location: str) -> Iterator[list[Line]]:
+    add_misfit = look.misfits.of(location)
+    lines = iter(lines)
+    while chunk := list(itertools.islice(lines, _RECORDS_PER_CHUNK)):
+        look.misfits.add_lines(len(chunk))
+        for line in chunk:
+            if line.problem:
+                add_misfit(_problem_of(line))
+        whole = [line for line in chunk if not line.problem]
+        if whole:
+            yield whole
+
+
+# Types whose values go together in one column.
+_FAMILIES = ((Kind.LONG, Kind.DOUBLE), (Kind.DATE, Kind.TIMESTAMP), (Kind.BOOLEAN,))
 
 
 class _Column:
-    """Possible types of the texts in a column of CSV."""
+    """Possible types of the texts in a column of CSV.
 
-    def __init__(self) -> None:
-        self._kinds: set[Kind] = set()
+    Args:
+        votes: True if the type is that of most values; otherwise it holds all of them.
+    """
+
+    def __init__(self, *, votes: bool) -> None:
+        self._counts: Counter[Kind] = Counter()
+        self._votes = votes
         self._is_exact = True
         self.null_at = ""
 
@@ -221,9 +311,10 @@ class _Column:
             is_aligned = len(texts) == len(chunk)
             line = f", line {chunk[position].number}" if is_aligned else ""
             self.null_at = f"{location}{line}"
-        for text in texts.unique().drop_null().to_pylist():
+        values = texts.drop_null().value_counts()
+        for text, count in zip(*(part.to_pylist() for part in values.flatten()), strict=True):
             kind = kind_of_text(text)
-            self._kinds.add(kind)
+            self._counts[kind] += count
             if kind is Kind.LONG and abs(int(text)) > MAX_EXACT:
                 self._is_exact = False
 
@@ -232,11 +323,23 @@ class _Column:
 
     @property
     def kind(self) -> Kind:
-        if len(self._kinds) == 1:
-            return next(iter(self._kinds))
-        if self._kinds == {Kind.LONG, Kind.DOUBLE} and self._is_exact:
+        """The type of the column."""
+        common = self._common(frozenset(self._counts))
+        if common is not Kind.STRING or not self._votes:
+            return common
+        total = self._counts.total()
+        for family in _FAMILIES:
+            if 2 * sum(self._counts[kind] for kind in family) > total:
+                return self._common(frozenset(kind for kind in family if self._counts[kind]))
+        return Kind.STRING
+
+    def _common(self, kinds: frozenset[Kind]) -> Kind:
+        """Return the type that holds the values of all these types."""
+        if len(kinds) == 1:
+            return next(iter(kinds))
+        if kinds == {Kind.LONG, Kind.DOUBLE} and self._is_exact:
             return Kind.DOUBLE
-        if self._kinds == {Kind.DATE, Kind.TIMESTAMP}:
+        if kinds == {Kind.DATE, Kind.TIMESTAMP}:
             return Kind.TIMESTAMP
         return Kind.STRING
 
@@ -245,6 +348,8 @@ def _from_json(files: Sequence[RawFile], look: _Look) -> _Inferred:
     root = _Node()
     for file in files:
         _add_documents(root, file, look)
+    if not root.fields and not look.skips:
+        look.misfits.report()
     return _schema_of(root)
 
 
@@ -265,21 +370,27 @@ def _from_submissions(files: Sequence[RawFile], look: _Look) -> _Inferred:
 
 def _add_documents(root: _Node, file: RawFile, look: _Look, *, is_submission: bool = False) -> None:
     looking = _Looking(file, look.tally)
+    add_misfit = look.misfits.of(file.location)
     with reading(file.location):
         lines = itertools.islice(without_blanks(text_lines(looking.file)), look.rows)
         for number, line in enumerate(lines):
             if number % _RECORDS_PER_CHUNK == 0:
                 looking.move()
             place = f"{file.location}, line {line.number}"
+            look.misfits.add_lines(1)
             try:
                 data = _whole(line).data
                 with naming(f"Line {line.number}"):
                     document = decode_object(split_line(data)[1] if is_submission else data)
-                if look.skips:  # alone first: a line that does not fit must not count in part
+                if (
+                    not look.misfits.is_error
+                ):  # alone first: a line that does not fit must not count in part
                     _Node().add(document, "", place, depth=0)
-            except InvalidInputError:
-                if not look.skips:
+            except InvalidInputError as exc:
+                # Other lines have the name, too.
+                if isinstance(exc, InvalidNameError) and not look.skips:
                     raise
+                add_misfit(exc)
             else:
                 root.add(document, "", place, depth=0, votes=look.skips)
     looking.finish()
@@ -361,7 +472,8 @@ class _Node:
         elif self.kind != kind:
             raise SchemaMismatchError(
                 f"Field {path!r} is {self.kind} and {kind}: {self.place}; {place}.",
-                hint="Correct one of the lines, or leave the field out.",
+                hint="Correct one of the lines, or leave the field out. Or take the type of most "
+                "lines: `import --quarantine`, which sets the others aside; in Python unfit='skip'.",
             )
 
     def as_type(self) -> Type:
