@@ -53,11 +53,12 @@ ALL_LABELS = {
     "work/inventory.py": 1,
     "work/judging.py": 1,
     "work/merge.py": 5,
+    "work/owned.py": 1,
     "work/promotion.py": 2,
     "work/rerouting.py": 2,
     "work/rollback.py": 7,
     "work/staging.py": 1,
-    "work/writer.py": 1,
+    "work/writer.py": 3,
 }
 
 
