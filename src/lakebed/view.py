@@ -436,8 +436,8 @@ class View(Readable):
             CommitUnknownError: The store stopped answering; see the error.
 
         Cost:
-            Besides the data files: a read of the head, five small objects, and one Spark job
-            for a DataFrame. If properties ask for it, the dataset is published after the commit,
+            Besides the data files: a read of the head, five small objects, with `run` also the
+            list of runs, and one Spark job for a DataFrame. If properties ask for it, the dataset is published after the commit,
             and `Commit.not_published` lists failures: see docs/delta-iceberg.md. For a Hive table
             that is published this way, the touched partitions are also read and written.
         """

@@ -172,6 +172,10 @@ CASES: Mapping[str, Case] = {
     "schema update": Case(
         "{lake}/flights --property owner=web", "Would change property owner=web", of_record
     ),
+    "schema add": Case(
+        "{lake}/flights note string", "Would change schema: +note: string", of_record
+    ),
+    "schema drop": Case("{lake}/flights flight", "Would change schema: -flight", of_record),
     "schema rename": Case(
         "{lake}/flights flight number", "Would change schema: flight renamed to number", of_record
     ),
@@ -455,6 +459,8 @@ REFUSALS = {
     "create": ("{lake}/flights --schema {schema}", "dataset-exists"),
     "update": ("{lake}/flights --set nothing=1 --where TRUE", "schema-mismatch"),
     "schema update": ("{lake}/flights --schema {schema}", "partition-spec"),
+    "schema add": ("{lake}/flights flight long", "schema-mismatch"),
+    "schema drop": ("{lake}/flights nothing", "schema-mismatch"),
     "schema rename": ("{lake}/flights nothing number", "schema-mismatch"),
     "protection add": ("{lake}/flights --version 9 --reason audit", "version-not-found"),
     "protection remove": ("{lake}/flights --version 1", "version-not-found"),

@@ -67,6 +67,8 @@ CALLS = {
 OTHER_SHAPES = {
     "show --partitions": "{lake}/flights",
     "schema infer": "{csv}",
+    "schema add": "{lake}/flights note string",
+    "schema drop": "{lake}/flights flight",
     "schema rename": "{lake}/flights flight number",
     "schema show": "{lake}/flights --history",
     "schema update": "{lake}/flights --property owner=ops",

@@ -341,9 +341,15 @@ def test_adoption_that_fails_leaves_the_source_and_can_be_repeated(lake, delta, 
     assert numbers(lake["d"].at(version=3)) == of_delta(delta, 2)
 
 
-def test_empty_dataset_of_a_plain_adoption_is_not_given_an_older_history(lake, delta):
-    descriptor = lake.adopt("d", delta=True, dry_run=True).descriptor
-    lake.create("d", descriptor)
+def test_empty_dataset_of_a_plain_adoption_is_not_given_an_older_history(lake, delta, monkeypatch):
+    def fail(*_):
+        raise StorageError("The disk is full.", hint="")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lakebed.work.adoption.commit_adoption", fail)
+        with pytest.raises(StorageError):
+            lake.adopt("d", delta=True)
+    assert lake["d"].version == 0
 
     with pytest.raises(DatasetExistsError, match="after the first version of the table") as caught:
         lake.adopt("d", delta=True, history=True)

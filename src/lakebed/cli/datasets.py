@@ -46,7 +46,6 @@ from lakebed.state import published
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.store.dry_run import DryRunStore
-from lakebed.work import owned
 
 _TREE_COLUMNS = ("partition", "files", "rows", "bytes", "size")
 
@@ -439,6 +438,8 @@ def drop(
     if is_dry_run:
         output.note(f"Would delete {total} of {dataset.uri}.")
         if others:
+            from lakebed.work import owned
+
             output.note(owned.remaining(repository.store, name, others, is_planned=True))
     else:
         if not is_sure:
@@ -453,6 +454,8 @@ def drop(
 
 def _objects_of(repository: Repository, dataset: Dataset) -> tuple[dict[str, int], list[str]]:
     """Return the keys and sizes of all that belongs to a dataset, and other keys beside them."""
+    from lakebed.work import owned
+
     store, name = repository.store, dataset.name
     heads = {head_format.key(name) for head_format in HeadFormat}
     sizes = {info.key: info.size_bytes for info in store.list(recursive=False) if info.key in heads}

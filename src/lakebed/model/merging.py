@@ -326,7 +326,7 @@ def _check_named(rules: MergeRules, schema: Schema) -> None:
         raise SchemaMismatchError(
             f"Unknown column {name!r} in the data.",
             hint=nearest(name, schema.names)
-            or f"Drop it, add the field with `evolve` and `add_field`, or name source.{name} in a condition.",
+            or f"Drop it, add the field with `evolve`, or name source.{name} in a condition.",
         )
 
 
