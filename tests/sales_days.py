@@ -38,11 +38,13 @@ class Sales:
     Attributes:
         root: Folder of the raw files and of the lake.
         tables: Lines of the table `[publish]`.
+        checks: Lines of the table `[checks]`; None to leave it out.
         files: Rows of each raw file.
     """
 
     root: Path
     tables: str = "delta = true\niceberg = true\n"
+    checks: str | None = None
     files: dict[str, list[Row]] = field(default_factory=dict)
 
     @property
@@ -53,10 +55,12 @@ class Sales:
         """Write the declaration, and read it."""
         (self.root / "in").mkdir(parents=True, exist_ok=True)
         (self.root / "sale.avsc").write_text(json.dumps(SCHEMA))
+        checks = "" if self.checks is None else f"[checks]\n{self.checks}"
         self.file.write_text(
             '[source]\npaths = "in"\n'
             '[dataset]\ninto = "lake/sales"\nschema = "sale.avsc"\npartition_by = "day"\n'
             'storage_options.durable = "false"\n'
+            f"{checks}"
             "[layout]\nmin_files = 2\n"
             f"[publish]\n{self.tables}"
             f'[retention]\nkeep = "{KEEP_DAYS}d"\ndelete_where = "shop = \'test\'"\n'

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 import lakebed
-from lakebed import Pipeline
+from lakebed import Pipeline, checks
 from lakebed.errors import FormatError, InvalidInputError, LakebedError, NotFoundError
 from lakebed.pipeline.declaration import SCHEMA_FILE, schema_of_pipelines, schema_text
 from lakebed.pipeline.toml_lines import find_line, lines_of
@@ -42,6 +42,15 @@ schema = "sale.avsc"
 partition_by = "day"
 properties.owner = "ops"
 
+[checks]
+sane = "amount >= 0"
+ids = { unique = ["day", "shop"], of = "batch" }
+named = { not_null = ["shop"], on_failure = "quarantine" }
+volume = { row_count_within = 0.5, of_last = 3 }
+recent = { column = "day", within = "2d", on_failure = "warn" }
+some = { min_rows = 1, max_rows = 9 }
+shops = { reference = "shop -> shops.name" }
+
 [ingest]
 unknown = "keep"
 max_rejects = 0.1
@@ -57,6 +66,7 @@ delta = true
 iceberg = { catalog = "prod", table = "web.sales" }
 hive = "lake.sales"
 metastore = "warehouse"
+require_checks = true
 
 [retention]
 keep = "400d"
@@ -104,6 +114,15 @@ def mistakes(place: Path, text: str) -> list[str]:
 
 def test_a_file_declares_the_same_as_python(place: Path) -> None:
     declared = read(place, WHOLE)
+    declared_checks = {
+        "sane": checks.condition("amount >= 0"),
+        "ids": checks.unique("day", "shop", of="batch"),
+        "named": checks.not_null("shop", on_failure="quarantine"),
+        "volume": checks.row_count_within(0.5, of_last=3),
+        "recent": checks.fresh("day", within="2d", on_failure="warn"),
+        "some": checks.row_count(min=1, max=9),
+        "shops": checks.reference("shop", "shops.name"),
+    }
 
     assert declared == Pipeline(
         ingest=lakebed.Ingest(
@@ -112,7 +131,10 @@ def test_a_file_declares_the_same_as_python(place: Path) -> None:
             source=lakebed.FromFiles(paths=[f"{place}/in/*.csv"], may_be_empty=True),
             format="csv",
             create=lakebed.DatasetDescriptor(
-                schema=AVSC, partition_by="day", properties={"owner": "ops"}
+                schema=AVSC,
+                partition_by="day",
+                properties={"owner": "ops", "publish.require_checks": "true"},
+                checks=declared_checks,
             ),
             unknown="keep",
             max_rejects=0.1,
@@ -125,11 +147,13 @@ def test_a_file_declares_the_same_as_python(place: Path) -> None:
             iceberg={"catalog": "prod", "table": "web.sales"},
             hive="lake.sales",
             metastore=f"{place}/warehouse",
+            require_checks=True,
         ),
         retention=lakebed.RetentionRule(keep="400d", delete_where="shop = 'test'"),
         cleanup=lakebed.CleanupRule(older_than="30d", published="noted"),
+        checks=declared_checks,
     )
-    assert declared.steps == ("ingest", "retain", "compact", "publish", "cleanup")
+    assert declared.steps == ("checks", "ingest", "retain", "compact", "publish", "cleanup")
 
 
 def test_a_pipeline_may_have_an_ingest_alone(place: Path) -> None:
@@ -184,6 +208,15 @@ delete_where = ""
 [cleanup]
 older_than = 7
 [extra]
+[checks]
+sane = { rows = "amount >= 0", on_failure = "quarentine" }
+ids = { unqiue = ["id"] }
+"a b" = "amount >= 0"
+[checks.late]
+within = "2h"
+[checks.many]
+unique = "shop"
+on_failure = "reject"
 """
 
     found = mistakes(place, text)
@@ -203,6 +236,11 @@ older_than = 7
         "line 18, [retention] delete_where",
         "line 20, [cleanup] older_than",
         "line 21, extra",
+        "line 23, [checks] sane",
+        "line 24, [checks] ids",
+        "line 25, [checks] a b",
+        "line 26, [checks] late",
+        "line 28, [checks] many",
     ]
     assert "Did you mean 'name'?" in found[0]
     assert "Did you mean 'csv'?" in found[2]
@@ -210,15 +248,17 @@ older_than = 7
 
 def test_rules_are_checked_against_the_declared_dataset(place: Path) -> None:
     text = WHOLE.replace('sort_by = "shop"', 'sort_by = "shp"')
-    text = text.replace("shop = 'test'", "shp = 'test'")
+    text = text.replace("shop = 'test'", "shp = 'test'").replace('"amount >= 0"', '"amnt >= 0"')
 
     found = mistakes(place, text)
 
     assert [one.partition(":")[0] for one in found] == [
-        "line 24, [layout] sort_by",
-        "line 34, [retention] delete_where",
+        "line 17, [checks] sane",
+        "line 33, [layout] sort_by",
+        "line 44, [retention] delete_where",
     ]
-    assert all("shp" in one for one in found)
+    assert "amnt" in found[0]
+    assert all("shp" in one for one in found[1:])
 
 
 def test_rules_may_name_a_field_that_the_dataset_has_gained(place: Path) -> None:
@@ -230,7 +270,7 @@ def test_rules_may_name_a_field_that_the_dataset_has_gained(place: Path) -> None
 
     assert read(place, text).retention is not None
     (found,) = mistakes(place, text.replace("note =", "nte ="))
-    assert found.startswith("line 34, [retention] delete_where: ")
+    assert found.startswith("line 44, [retention] delete_where: ")
     assert "Did you mean 'note'?" in found or "nte" in found
 
 
@@ -381,6 +421,11 @@ BEYOND_A_SCHEMA = {
         *("ingest.max_rejects = 1.5", "ingest.quarantine = 'some text'"),
         *("layout.sort_by = 'some text'", "layout.sort_by = ['a']"),
         *("without publish.iceberg.catalog", "without publish.iceberg.table"),
+        *(f"checks.{name} = 'some text'" for name in ("sane", "ids", "named", "volume")),
+        *(f"checks.{name} = 'some text'" for name in ("recent", "some", "shops")),
+        *("checks.ids.unique = 'some text'", "checks.ids.unique = ['a']"),
+        *("checks.named.not_null = 'some text'", "checks.named.not_null = ['a']"),
+        "checks.recent.column = 'some text'",
         *("publish.hive = 'some text'", "retention.delete_where = 'some text'"),
     },
     OF_ARCHIVE: {

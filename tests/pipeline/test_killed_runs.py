@@ -65,6 +65,8 @@ def before_a_run_of_all_steps(root: Path) -> Sales:
     pipeline.run()
     sales.write_day("b", 1, 2, KEEP_DAYS + 3)
     sales.write_day("a", 1, 2, 3)  # in place of its earlier rows
+    sales.checks = 'sane = "amount >= 0"\n'
+    sales.declare()
     return sales
 
 
@@ -97,6 +99,7 @@ def assert_next_run_does_the_rest(sales: Sales) -> None:
     assert report.is_ok
     expected = sales.expected()
     assert sales.rows() == expected
+    assert set(sales.dataset().descriptor.checks) == set(pipeline.checks or ())
     assert rows_in(by_deltalake(sales.lake / "sales").to_pylist()) == expected
     assert rows_in(by_pyiceberg(sales.lake / "sales").to_pylist()) == expected
     *others, cleanup = pipeline.run().steps

@@ -54,7 +54,7 @@ def test_a_run_does_all_steps_and_a_second_one_finds_nothing_to_do(sales: Sales)
 
     report = pipeline.run()
 
-    assert [one.step for one in report.steps] == list(STEPS)
+    assert ["checks", *(one.step for one in report.steps)] == list(STEPS)
     assert statuses(report) == ["done", "done", "nothing", "done", "done"]
     assert (report.exit_code, report.is_ok) == (0, True)
     assert report["ingest"].facts["row_count"] == 20

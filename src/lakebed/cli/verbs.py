@@ -104,7 +104,7 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "run": Home(
             "lakebed.cli.run_verbs",
             "run",
-            "Ingest, retain, compact, publish and clean up, as declared.",
+            "Declare checks, ingest, retain, compact, publish and clean up, as declared.",
         ),
         "runs": Home("lakebed.cli.run_verbs", "runs", "List the last runs of pipelines."),
         "init": Home(

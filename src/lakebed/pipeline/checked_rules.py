@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lakebed.errors import LakebedError
+from lakebed.model.declared import Check
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Layout
 from lakebed.model.sql_predicates import parse_sql
@@ -12,7 +15,10 @@ from lakebed.pipeline.upkeep_rules import LayoutRule, RetentionRule
 
 
 def problems_of(
-    retention: RetentionRule | None, layout: LayoutRule | None, descriptor: DatasetDescriptor
+    retention: RetentionRule | None,
+    layout: LayoutRule | None,
+    checks: Mapping[str, Check] | None,
+    descriptor: DatasetDescriptor,
 ) -> dict[KeyPath, LakebedError]:
     """Return the reasons why rules do not fit a dataset, by the keys that declare them."""
     found: dict[KeyPath, LakebedError] = {}
@@ -32,4 +38,9 @@ def problems_of(
             descriptor.schema.get(name)
         except LakebedError as exc:
             found["layout", "sort_by"] = exc
+    for name, check in (checks or {}).items():
+        try:
+            check.check_declared(descriptor.schema)
+        except LakebedError as exc:
+            found["checks", name] = exc
     return found

@@ -23,11 +23,14 @@ import msgspec
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, without_parents
 from lakebed.common.given import read_given
 from lakebed.errors import FormatError, InvalidInputError, LakebedError, NotFoundError
+from lakebed.model.declared import Check, checks_from_table
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionStrategy
 from lakebed.pipeline.candidates import FromArchive, FromFiles, check_bound
+from lakebed.pipeline.check_rules import creating_with
+from lakebed.pipeline.check_tables import SCHEMA_OF_CHECKS
 from lakebed.pipeline.checked_rules import problems_of
 from lakebed.pipeline.ingest import Ingest
 from lakebed.pipeline.toml_lines import KeyPath, find_line, lines_of
@@ -189,6 +192,10 @@ class _Publish(_Table):
         str | None,
         _about("thrift://HOST:PORT, or a directory for Spark's embedded metastore."),
     ] = None
+    require_checks: Annotated[
+        bool | None,
+        _about("Do not publish versions whose rows may fail a check of the dataset."),
+    ] = None
 
 
 class _Retention(_Table):
@@ -225,6 +232,16 @@ class _Document(_Table, kw_only=True):
     ] = None
     source: Annotated[_Source, _about("The raw files.")]
     dataset: Annotated[_Dataset, _about("The dataset that they become.")]
+    checks: (
+        Annotated[
+            dict[str, Any],
+            _about(
+                "All checks of the dataset, by name: every write must pass them.",
+                **SCHEMA_OF_CHECKS,
+            ),
+        ]
+        | None
+    ) = None
     ingest: Annotated[_Ingest | None, _about("The rules by which they are read.")] = None
     layout: Annotated[_Layout | None, _about("The rule by which small files are merged.")] = None
     publish: Annotated[_Publish | None, _about("Tables of other formats.")] = None
@@ -232,8 +249,6 @@ class _Document(_Table, kw_only=True):
     cleanup: Annotated[_Cleanup | None, _about("The deletion of dead files.")] = None
 
 
-# Tables that a later release reads.
-_RESERVED = {"checks": "This release does not enforce declared checks: leave the table out."}
 # Keys of ingests as they were declared before there were pipelines, with their present places.
 _FORMER: Mapping[str, str] = {
     "into": "[dataset] into",
@@ -387,8 +402,6 @@ def _fill(
         inner = (*place, key)
         if key in fields:
             _fill_key(fields[key].type, value, inner, mistakes, values)
-        elif not place and key in _RESERVED:
-            mistakes.add(inner, f"the table {key!r} is unknown.", _RESERVED[key])
         elif not place and key in _FORMER:
             mistakes.add(inner, f"{key!r} is declared elsewhere now.", f"Write {_FORMER[key]}.")
         else:
@@ -432,21 +445,26 @@ class _Builder:
 
     def pipeline(self) -> dict[str, Any]:
         """Return the arguments of a pipeline; what is in them is whole if there is no mistake."""
-        layout, retention = self._layout(), self._retention()
+        layout, retention, publish = self._layout(), self._retention(), self._publish()
+        checks = self._checks()
         ingest = self._ingest()
         if ingest is not None and ingest.create is not None:
-            problems = problems_of(retention, layout, ingest.create)
+            problems = problems_of(retention, layout, checks, ingest.create)
             if problems:
                 # The dataset may have gained fields since its schema was declared.
                 with suppress(LakebedError):
-                    problems = problems_of(retention, layout, ingest.dataset().descriptor)
+                    present = ingest.dataset().descriptor
+                    problems = problems_of(retention, layout, checks, present)
             self.mistakes.found += problems.items()
+            is_required = None if publish is None else publish.require_checks
+            ingest = creating_with(ingest, checks, is_required=is_required)
         return {
             "ingest": ingest,
             "layout": layout,
-            "publish": self._publish(),
+            "publish": publish,
             "retention": retention,
             "cleanup": self._cleanup(),
+            "checks": checks,
         }
 
     def _resolved(self, path: str) -> str:
@@ -663,6 +681,19 @@ class _Builder:
         sort_by = (table.sort_by,) if isinstance(table.sort_by, str) else tuple(table.sort_by)
         return LayoutRule(**given, sort_by=sort_by, gather=table.gather)
 
+    def _checks(self) -> dict[str, Check] | None:
+        table = self.document.checks
+        if table is None:
+            return None
+        for name, one in table.items():
+            with self.mistakes.at("checks", name):
+                checks_from_table({name: one})
+        if self.mistakes.has("checks"):
+            return None
+        with self.mistakes.at("checks"):
+            return checks_from_table(table)
+        return None
+
     def _publish(self) -> PublishRule | None:
         table = self.document.publish
         if table is None:
@@ -680,6 +711,7 @@ class _Builder:
             given["metastore"] = self._resolved(table.metastore)
             with self.mistakes.at("publish", "metastore"):
                 PublishRule(metastore=given["metastore"])
+        given["require_checks"] = table.require_checks
         return None if self.mistakes.has("publish") else PublishRule(**given, hive=hive)
 
     def _retention(self) -> RetentionRule | None:

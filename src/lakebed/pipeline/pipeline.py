@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -21,8 +21,10 @@ from lakebed.errors import (
     LakebedError,
     ReadOnlyError,
 )
+from lakebed.model.declared import Check, check_form
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
+from lakebed.pipeline.check_rules import creating_with
 from lakebed.pipeline.checked_rules import problems_of
 from lakebed.pipeline.declaration import read_pipeline
 from lakebed.pipeline.ingest import Ingest
@@ -69,7 +71,7 @@ class RunAge:
 class Pipeline:
     r"""Everything about a dataset that has to be done again and again, in one declaration.
 
-    The steps, in order: `ingest` reads new raw files, `retain` deletes what is past the retention,
+    The steps, in order: `checks` declares checks of the dataset, `ingest` reads new raw files, `retain` deletes what is past the retention,
     `compact` merges the small files of partitions that have many, `publish` updates tables of other
     formats, `cleanup` deletes dead files. A step whose rule is None is left out. Each may be
     repeated at any time, and killed at any point: the next run goes on from the state of the
@@ -82,6 +84,8 @@ class Pipeline:
             published to as well.
         retention: The rows that are deleted.
         cleanup: The rule by which dead files are deleted, of the dataset and of its quarantine.
+        checks: All checks that the dataset declares, by name, as of `lakebed.checks`; none of them
+            if it is empty. None to leave the checks of the dataset as they are.
 
     Examples:
         >>> import lakebed, pyarrow as pa
@@ -110,6 +114,7 @@ class Pipeline:
     publish: PublishRule | None = None
     retention: RetentionRule | None = None
     cleanup: CleanupRule | None = None
+    checks: Mapping[str, Check] | None = None
 
     def __post_init__(self) -> None:
         check_given("ingest", self.ingest, Ingest, "Give an Ingest.", or_none=False)
@@ -121,6 +126,10 @@ class Pipeline:
         }
         for name, kind in rules.items():
             check_given(name, getattr(self, name), kind, f"Give a {kind.__name__}.")
+        check_given("checks", self.checks, Mapping, "Give a dict that maps names to checks.")
+        if self.checks is not None:
+            check_form(self.checks)
+            object.__setattr__(self, "checks", dict(self.checks))
 
     @classmethod
     def from_toml(cls, source: str | os.PathLike[str]) -> Self:
@@ -156,12 +165,18 @@ class Pipeline:
         `publish` also runs if properties of the dataset name tables.
         """
         rules = {
+            "checks": self.checks if self._is_required is None else self._is_required,
             "retain": self.retention,
             "compact": self.layout,
             "publish": self.publish,
             "cleanup": self.cleanup,
         }
         return tuple(step for step in STEPS if step == "ingest" or rules[step] is not None)
+
+    @property
+    def _is_required(self) -> bool | None:
+        """Whether publications wait for checks; None to leave that as it is."""
+        return None if self.publish is None else self.publish.require_checks
 
     def run(
         self,
@@ -178,7 +193,8 @@ class Pipeline:
 
         A step that loses a race against another writer, or meets a failure of the store that may
         pass, is tried again. A step that fails does not keep the later ones from running, except
-        that `cleanup` deletes nothing after a failure. The run is recorded in the log of the
+        that `ingest` reads nothing after a failure of `checks`, and `cleanup` deletes nothing after
+        any failure. The run is recorded in the log of the
         repository, unless it is a dry run.
 
         Args:
@@ -199,13 +215,14 @@ class Pipeline:
             LakebedError: A step failed, and `fail` is given.
 
         Cost:
-            That of the verbs `Ingest.run`, `Dataset.delete`, `compact`, `publish` and `cleanup`; a
+            That of the verbs `Dataset.evolve`, if checks differ, `Ingest.run`, `Dataset.delete`, `compact`, `publish` and `cleanup`; a
             read of the head for each step; two PUTs and a LIST of the log.
         """
         began_at, started = dt.datetime.now(dt.UTC), time.monotonic()
         store = self.ingest._store()
         setting = Setting(
-            ingest=self.ingest,
+            ingest=creating_with(self.ingest, self.checks, is_required=self._is_required),
+            checks=self.checks,
             layout=self.layout,
             publish=self.publish,
             retention=self.retention,
@@ -320,7 +337,7 @@ class Pipeline:
         self._check_rules(state.descriptor)
 
     def _check_rules(self, descriptor: DatasetDescriptor) -> None:
-        problems = problems_of(self.retention, self.layout, descriptor)
+        problems = problems_of(self.retention, self.layout, self.checks, descriptor)
         if not problems:
             return
         (_, first), *others = problems.items()
@@ -368,7 +385,10 @@ def _why_skipped(step: StepName, done: list[StepReport], setting: Setting) -> st
     if step == "cleanup" and failed is not None:
         return f"nothing is deleted after the failure of {failed}"
     if step == "ingest":
-        return None
+        is_unchecked = any(one.step == "checks" and one.error is not None for one in done)
+        return "the declared checks are not in force" if is_unchecked else None
+    if step == "checks" and setting.ingest.create is not None:
+        return None  # the ingest creates the dataset with them
     try:
         read_head(setting.store, setting.name)
     except DatasetNotFoundError:

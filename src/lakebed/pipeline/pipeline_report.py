@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from lakebed.common.html import facts_to_html
 from lakebed.errors import LakebedError
 
-StepName = Literal["ingest", "retain", "compact", "publish", "cleanup"]
+StepName = Literal["checks", "ingest", "retain", "compact", "publish", "cleanup"]
 STEPS: tuple[StepName, ...] = get_args(StepName)
 """The steps of a pipeline, in order."""
 

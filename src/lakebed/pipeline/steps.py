@@ -21,8 +21,10 @@ from lakebed.errors import (
     NotPublishedError,
 )
 from lakebed.model import publishing
+from lakebed.model.declared import Check
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.publishing import PublicationTarget
+from lakebed.pipeline.check_rules import with_checks
 from lakebed.pipeline.following import may_pass
 from lakebed.pipeline.ingest import Ingest
 from lakebed.pipeline.pipeline_report import StepName, StepReport, StepStatus
@@ -75,6 +77,7 @@ class Setting:
 
     Attributes:
         ingest: The ingest; it names the dataset, too.
+        checks: The checks of the step `checks`; None to leave those of the dataset.
         layout: The rule of the step `compact`; None to leave it out.
         publish: The rule of the step `publish`.
         retention: The rule of the step `retain`.
@@ -88,6 +91,7 @@ class Setting:
     """
 
     ingest: Ingest
+    checks: Mapping[str, Check] | None
     layout: LayoutRule | None
     publish: PublishRule | None
     retention: RetentionRule | None
@@ -158,6 +162,39 @@ def run_step(step: StepName, setting: Setting) -> StepReport:
         )
 
 
+def _checks(setting: Setting) -> StepOutcome:
+    is_required = None if setting.publish is None else setting.publish.require_checks
+    try:
+        dataset = setting.dataset()
+    except DatasetNotFoundError:
+        return StepOutcome(status="nothing", summary="ingest creates the dataset with them")
+    before = dataset.descriptor
+    wanted = with_checks(before, setting.checks, is_required=is_required)
+    changes = {
+        "added": [name for name in wanted.checks if name not in before.checks],
+        "changed": [
+            name for name, check in wanted.checks.items() if before.checks.get(name, check) != check
+        ],
+        "dropped": [name for name in before.checks if name not in wanted.checks],
+    }
+    words = [f"{len(names):,} {how}" for how, names in changes.items() if names]
+    if wanted.properties != before.properties:
+        words.append(f"publications {'wait' if is_required else 'do not wait'} for them")
+    facts: dict[str, object] = {"check_count": len(wanted.checks), **changes}
+    if not words:
+        summary = f"{counted(len(wanted.checks), 'check')} in force"
+        return StepOutcome(status="nothing", summary=summary, facts={**facts, "version": None})
+    commit = dataset.evolve(
+        lambda present: with_checks(present, setting.checks, is_required=is_required)
+    )
+    return StepOutcome(
+        status="done",
+        summary=", ".join(words),
+        facts={**facts, "version": commit.version},
+        result=commit,
+    )
+
+
 def _ingest(setting: Setting) -> StepOutcome:
     if setting.is_dry_run:
         return _planned_ingest(setting)
@@ -170,13 +207,21 @@ def _ingest(setting: Setting) -> StepOutcome:
         words.append(counted(report.rejected_count, "reject"))
     if report.kept_back:
         words.append(f"{len(report.kept_back):,} kept back")
+    results = () if report.commit is None else report.commit.checks
+    words += [str(one) for one in results if one.outcome != "passed"]
     status: StepStatus = "done" if report.file_count or report.schema_changes else "nothing"
     if report.kept_back:
         status = "attention"
     return StepOutcome(
         status=status,
         summary=", ".join(words) if status != "nothing" else "no new file",
-        facts={**report.to_record(), "left_out": left_out},
+        facts={
+            **report.to_record(),
+            "left_out": left_out,
+            "checks": [
+                {"name": one.name, "outcome": one.outcome, "count": one.count} for one in results
+            ],
+        },
         result=report,
     )
 
@@ -447,6 +492,7 @@ def publishes(setting: Setting) -> bool:
 
 
 _STEPS: Mapping[StepName, Callable[[Setting], StepOutcome]] = {
+    "checks": _checks,
     "ingest": _ingest,
     "retain": _retain,
     "compact": _compact,

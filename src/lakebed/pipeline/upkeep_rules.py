@@ -97,6 +97,9 @@ class PublishRule:
         hive: Name of a Hive table, as `database.table`; or its `table`, `mode` and `root`.
         metastore: The metastore of the Hive table: `thrift://host:port`, a directory for Spark's
             embedded one, or a Spark session. None for `LAKEBED_METASTORE`, else the active session.
+        require_checks: Whether versions whose rows may fail a declared check are not published, as
+            the property `publish.require_checks` of the dataset has it: the step `checks` sets that.
+            None to leave the property as it is.
 
     >>> rule = PublishRule(delta=True, hive="lake.flights")
     >>> [target.title for target in rule.targets()]
@@ -107,6 +110,7 @@ class PublishRule:
     iceberg: bool | TableSettings = False
     hive: str | TableSettings | None = None
     metastore: str | os.PathLike[str] | SparkSession | None = None
+    require_checks: bool | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.metastore, str):
@@ -119,6 +123,7 @@ class PublishRule:
             "Give True, or a mapping with catalog and table.",
             or_none=False,
         )
+        check_given("require_checks", self.require_checks, bool, "Give True or False.")
         check_given("hive", self.hive, (str, Mapping), "Give the table as database.table.")
         for target in self.targets():
             _check_options(target)
