@@ -257,7 +257,7 @@ def _check_of_batch(check: Check) -> None:
     if check.of == "dataset":
         raise InvalidInputError(
             f"The check {check} cannot be declared of the dataset.",
-            hint="Leave `of` out: each write checks its rows, and so all rows are checked.",
+            hint="Leave out of: each write checks its rows, and so all rows are checked.",
         )
 
 

@@ -62,7 +62,7 @@ def without(schema: Schema, name: str) -> Schema:
     if name not in schema and name in dotted_types(schema):
         raise InvalidInputError(
             f"{name!r} lies in a record, and only top-level fields can be dropped so.",
-            hint="Evolve the dataset with the complete schema, with `base` or --base.",
+            hint="Evolve the dataset with the complete schema, with a base, as base= or --base.",
         )
     schema.get(name)
     kept = tuple(field for field in schema if field.name != name)

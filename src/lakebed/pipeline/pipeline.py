@@ -175,7 +175,7 @@ class Pipeline:
 
     @property
     def _is_required(self) -> bool | None:
-        """Whether publications wait for checks; None to leave that as it is."""
+        """True if publications wait for checks; None to leave that as it is."""
         return None if self.publish is None else self.publish.require_checks
 
     def run(

@@ -183,6 +183,6 @@ def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Ro
         raise CorruptMetadataError(
             f"A fold of version {folded.root.version} changes the files of version {now.version}: "
             f"{root.totals}, and not {now.totals}.",
-            hint="Nothing was committed. Restore a copy of the head from the folder `roots`.",
+            hint="Nothing was committed. Restore a copy of the head from the folder roots.",
         )
     return root

@@ -313,7 +313,7 @@ class Root:
                 f"The root of version {self.version} does not balance: it states {self.totals}, "
                 f"and its parts have {found}.",
                 hint="The head was damaged, or another program wrote it. Restore a copy of it: each "
-                "fold leaves one in the folder `roots`.",
+                "fold leaves one in the folder roots.",
             )
 
     def after(
@@ -484,7 +484,7 @@ def decode(data: bytes, key: str) -> Root:
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as exc:
         raise CorruptMetadataError(
             f"Head {key!r} cannot be read: {exc}, in tree.",
-            hint="Restore the object from a copy: each fold leaves one in the folder `roots`.",
+            hint="Restore the object from a copy: each fold leaves one in the folder roots.",
         ) from exc
     return Root(
         version=stored.version,
