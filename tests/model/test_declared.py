@@ -126,7 +126,7 @@ def test_name_of_another_dataset_is_checked() -> None:
         (checks.condition("delay >"), PredicateError, "cannot be used"),
         (checks.condition("nothing > 1"), PredicateError, "nothing"),
         (checks.condition("batch_id > 1"), PredicateError, "batch_id"),
-        (checks.condition("delay > 0", of="dataset"), InvalidInputError, "Leave `of` out"),
+        (checks.condition("delay > 0", of="dataset"), InvalidInputError, "Leave out of"),
         (checks.not_null("delai"), SchemaMismatchError, "unknown column: 'delai'"),
         (checks.unique("spot"), InvalidInputError, "cannot be a key"),
         (checks.unique("spot.x"), InvalidInputError, "cannot be a key"),
