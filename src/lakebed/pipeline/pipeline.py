@@ -194,8 +194,7 @@ class Pipeline:
         A step that loses a race against another writer, or meets a failure of the store that may
         pass, is tried again. A step that fails does not keep the later ones from running, except
         that `ingest` reads nothing after a failure of `checks`, and `cleanup` deletes nothing after
-        any failure. The run is recorded in the log of the
-        repository, unless it is a dry run.
+        any failure. The run is recorded in the log of the repository, unless it is a dry run.
 
         Args:
             only: Run only these steps.
@@ -215,8 +214,9 @@ class Pipeline:
             LakebedError: A step failed, and `fail` is given.
 
         Cost:
-            That of the verbs `Dataset.evolve`, if checks differ, `Ingest.run`, `Dataset.delete`, `compact`, `publish` and `cleanup`; a
-            read of the head for each step; two PUTs and a LIST of the log.
+            That of the verbs `Dataset.evolve`, if checks differ, `Ingest.run`, `Dataset.delete`,
+            `compact`, `publish` and `cleanup`; a read of the head for each step; two PUTs and a
+            LIST of the log.
         """
         began_at, started = dt.datetime.now(dt.UTC), time.monotonic()
         store = self.ingest._store()
