@@ -95,17 +95,16 @@ def _load(dataset: Dataset, rows: Rows, path: Path) -> object:
 
 
 def _ingest(dataset: Dataset, rows: Rows, path: Path) -> object:
-    settings = {
-        "name": "daily",
-        "into": dataset.uri.removeprefix("file://"),
-        "format": "json",
-        "max_rejects": 1,
-        "quarantine": "flights_quarantine",
+    tables = {
+        "source": {"paths": [str(_lines(path, rows))], "format": "json"},
+        "dataset": {"into": dataset.uri.removeprefix("file://")},
+        "ingest": {"max_rejects": 1, "quarantine": "flights_quarantine"},
     }
-    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
-    paths = json.dumps([str(_lines(path, rows))])
+    lines = ['name = "daily"']
+    for table, settings in tables.items():
+        lines += [f"[{table}]", *(f"{key} = {json.dumps(one)}" for key, one in settings.items())]
     file = path / "daily.toml"
-    file.write_text("\n".join([*lines, "[files]", f"paths = {paths}"]))
+    file.write_text("\n".join(lines))
     return lakebed.Ingest.from_toml(file).run()
 
 
