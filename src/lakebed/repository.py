@@ -603,9 +603,8 @@ class Repository(RefusesFormerNames):
         if if_exists == "error":
             raise DatasetExistsError(
                 f"Dataset {existing.name!r} exists in {self.uri}.",
-                hint=f"Open it: repository.open({existing.name!r}); choose another name; or let "
-                f"create open it: create({existing.name!r}, …, if_exists='open'), on the command line "
-                "--if-exists open.",
+                hint="Open it, choose another name, or let create open it: give it if_exists, on the "
+                "command line --if-exists, with the value 'open'.",
             )
         if existing.descriptor != with_stored_names(descriptor, existing.descriptor):
             raise DatasetExistsError(

@@ -19,7 +19,7 @@ READING = frozenset(
     {
         "query", "sql", "explain", "files", "show", "history", "list", "schema show", "batches",
         "diff", "changes", "staged list", "sources", "index show", "protection list", "archive list",
-        "archive latest", "archive cat", "completion", "runs", "init",
+        "archive latest", "archive cat", "completion", "runs", "init", "schema checks",
     }
 )  # fmt: skip
 # Verbs that write, but have no dry run, and why.
@@ -178,6 +178,15 @@ CASES: Mapping[str, Case] = {
     "schema drop": Case("{lake}/flights flight", "Would change schema: -flight", of_record),
     "schema rename": Case(
         "{lake}/flights flight number", "Would change schema: flight renamed to number", of_record
+    ),
+    "schema add-check": Case(
+        "{lake}/flights known --not-null time_hour", "Would declare known: not_null", of_record
+    ),
+    "schema drop-check": Case(
+        "{lake}/flights known",
+        "Would remove the check known",
+        of_record,
+        before=("schema add-check {lake}/flights known --not-null time_hour",),
     ),
     "drop": Case("{lake}/flights", "Would delete", of_rows, real="--yes"),
     "rerun": Case(

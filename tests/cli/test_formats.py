@@ -63,6 +63,9 @@ CALLS = {
     "archive": "init --storage {lake}/raw",
     "doctor": "{lake}",
     "report": "{lake} --file {csv}.html",
+    "run": "{pipeline}",
+    "runs": "{lake}",
+    "erase": "{lake}/flights --where flight=7 --reason request --grace 0s --yes",
 }
 OTHER_SHAPES = {
     "show --partitions": "{lake}/flights",
@@ -153,7 +156,8 @@ def needs_spark(verb: str) -> bool:
 
 
 def test_every_verb_and_every_format_is_checked() -> None:
-    others = {"completion", "serve"}  # what a shell reads, and pages, have one form
+    # What a shell reads, pages, and the draft of a pipeline have one form.
+    others = {"completion", "init", "serve"}
     assert set(CALLS) == set(main.list_commands(None)) - others
     assert set(CHECKS) == {str(one) for one in OutputFormat}
 
@@ -192,6 +196,11 @@ def test_result_is_valid(cli, address, write, request, verb: str, call: str, out
     if "{lake}/lines" in call:
         lines = write("lines.tsv", 'a1\t{"channel": "beta"}\n')
         cli("import", f"{places['lake']}/lines", lines, "--partition-by", "channel")
+    if "{pipeline}" in call:
+        text = (
+            f'[source]\npaths = "{places["rows"]}"\n[dataset]\ninto = "{places["lake"]}/flights"\n'
+        )
+        places["pipeline"] = write("flights.toml", text)
     if "{staged}" in call:
         rows = [{"time_hour": dt.datetime(2013, 1, 3, tzinfo=dt.UTC), "flight": 1}]
         waiting = request.getfixturevalue("flights").staged.add(rows)

@@ -52,6 +52,8 @@ def sample(form: Any) -> Any:
         return sample(parts[0])
     if origin in (typing.Union, types.UnionType):
         return sample(parts[0])
+    if origin is typing.Literal:
+        return parts[-1]
     if origin is tuple:
         return (sample(parts[0]),)
     if origin is dict:

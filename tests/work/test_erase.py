@@ -586,7 +586,7 @@ def test_quarantine_loses_the_lines(lake: Repository, tmp_path: Path) -> None:
     rejects.compact(metadata=True)
     assert rejects.count() == 3
 
-    done = visits.erase({"user": PLANTED}, reason="request", grace="0s")
+    done = visits.erase({"user": PLANTED}, reason="request", grace="0s", raw_files=False)
 
     assert done.is_finished, done.left
     (place,) = (one for one in done.places if one.place == "quarantine visits_quarantine")
@@ -595,7 +595,7 @@ def test_quarantine_loses_the_lines(lake: Repository, tmp_path: Path) -> None:
     assert sum("cyd" in (text or "") for text in rejects.arrow()["text"].to_pylist()) == 1
     left = [one for one in found_in(tmp_path / "lake") if f"x{MARK}" not in one]
     assert all("quarantine" in one for one in left), "only of the person with another name"
-    by_range = visits.erase("n > 1000", reason="request", grace="0s")
+    by_range = visits.erase("n > 1000", reason="request", grace="0s", raw_files=False)
     assert [one.place for one in by_range.left] == ["quarantine visits_quarantine"]
 
 

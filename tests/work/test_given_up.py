@@ -17,7 +17,7 @@ from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry, replay
 from lakebed.state.protections import Protection
 from lakebed.state.readable import is_readable, kept_files
-from lakebed.state.state import Change, State, apply
+from lakebed.state.state import Change, Listed, State, apply
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 IDS = range(1, 12)
@@ -104,7 +104,7 @@ def test_kept_are_the_files_of_each_version_that_can_be_read_and_of_protected_ba
     state = replace(
         first_state("d", DESCRIPTOR, HeadFormat.JSON),
         version=len(entries) - 1,
-        labels=replay(entries, len(entries) - 1).labels,
+        live=Listed(replay(entries, len(entries) - 1).labels),
         horizon=horizon,
         protections=tuple(protections),
     )
@@ -133,7 +133,7 @@ def test_history_is_read_as_often_for_many_protections_as_for_one() -> None:
         state = replace(
             first_state("d", DESCRIPTOR, HeadFormat.JSON),
             version=59,
-            labels=("a",),
+            live=Listed(("a",)),
             horizon=59,
             protections=tuple(
                 Protection(reason="x", by="y", at=NOW, version=one) for one in range(count)

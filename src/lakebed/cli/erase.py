@@ -13,6 +13,7 @@ from lakebed.archive import open_archive
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import dry_run_option, split_address, storage_option, verb
 from lakebed.common.shown import counted
+from lakebed.model.layout import Folder
 from lakebed.repository import open_repository
 from lakebed.work.certificate import EXIT_CODE, Erasure
 from lakebed.work.cleanup import parse_age
@@ -137,7 +138,9 @@ def erase(
         )
     with output.progress("Erasing"):
         done = call(dry_run=False)
-    output.note(f"Erased {_total(done)}. Certificate: {name}/erasures/{done.erasure_id}.json")
+    output.note(
+        f"Erased {_total(done)}. Certificate: {name}/{Folder.ERASURES}/{done.erasure_id}.json"
+    )
     _show(output, done)
     if not done.is_finished:
         context.exit(EXIT_CODE)

@@ -74,7 +74,7 @@ class Check:
     def _own_table(self) -> dict[str, Any]:
         raise InvalidInputError(
             f"The check {self} cannot be declared with a dataset: it is a function.",
-            hint="Declare a condition, or give the function to commit(checks=[…]).",
+            hint="Declare a condition, or give the function to the commit of a staged batch, as one of its checks.",
         )
 
     def check_declared(self, schema: Schema) -> None:
@@ -348,7 +348,7 @@ def check_form(checks: Mapping[str, Check]) -> None:
             raise InvalidInputError(
                 f"Check {name!r}, {check}, cannot {check.on_failure} rows: it is not a condition on "
                 "single rows.",
-                hint="Give on_failure='refuse' or 'warn'.",
+                hint="Choose 'refuse' or 'warn' as its on_failure.",
             )
         if isinstance(check, Condition) and len(check.sql) > _MOST_CHARACTERS:
             raise InvalidInputError(

@@ -167,8 +167,7 @@ class Ingest:
         if not isinstance(self.source, FromFiles | FromArchive):
             raise InvalidInputError(
                 f"source is {shown(self.source)}, which is not a source.",
-                hint="Give FromFiles(paths=…), with paths or patterns such as 'in/*.csv'; or "
-                "FromArchive.",
+                hint="Give FromFiles, with paths or patterns such as 'in/*.csv'; or FromArchive.",
             )
         refuse_credentials(self.into)
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))

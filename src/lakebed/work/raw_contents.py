@@ -114,7 +114,7 @@ def without_rows(data: bytes, test: RowTest) -> tuple[bytes, int]:
     """Return a raw file without the rows to erase, and their number; the same bytes if it is zero.
 
     Raises:
-        UnreadableRowsError: The file cannot be divided into rows.
+        ValueError: The file cannot be divided into rows.
     """
     for magic, unpack, pack in _PACKED:
         if data.startswith(magic):

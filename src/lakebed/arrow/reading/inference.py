@@ -473,7 +473,7 @@ class _Node:
             raise SchemaMismatchError(
                 f"Field {path!r} is {self.kind} and {kind}: {self.place}; {place}.",
                 hint="Correct one of the lines, or leave the field out. Or take the type of most "
-                "lines: `import --quarantine`, which sets the others aside; in Python unfit='skip'.",
+                "lines: `import --quarantine`, which sets the others aside; in Python it is the value 'skip' of unfit.",
             )
 
     def as_type(self) -> Type:
