@@ -39,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("archiv list", "Did you mean 'archive'?"),
         ("append a.csv lake/events", "The dataset comes first: lakebed append lake/events a.csv"),
         ("append lake/evnts a.csv", "Did you mean 'events'?"),
-        ("create lake/events --like a.csv", "--if-exists, open"),
+        ("create lake/events --like a.csv", "--if-exists, with the value 'open'"),
         ("create lake/x --like a.csv --partition-by regio", "Did you mean 'region'?"),
         ("query lake/events --format csv", "In Lakebed it is --output."),
         ("query lake/events -o out.csv", "'out.csv' is a file; give a format: -o csv > out.csv"),
