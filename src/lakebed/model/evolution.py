@@ -83,33 +83,20 @@ def check_update(
         check_schema(schema_named_as(schema, new.schema), new.schema, number)
 
 
-def check_kept(old: Schema, new: Schema, dropped: Collection[str]) -> None:
-    """Check that a new schema has all top-level fields of the current one, except dropped ones.
+def fields_left_out(old: Schema, new: Schema, dropped: Collection[str]) -> tuple[str, ...]:
+    """Return the top-level fields of the current schema that a new one lacks, except dropped ones.
 
     Args:
         old: The current schema.
         new: The new schema, with stored names.
         dropped: Columns of the fields that may be missing.
-
-    Raises:
-        InvalidInputError: The new schema lacks others: it may have been made without them, or
-            before another writer has added them.
     """
     kept = {field.stored_name for field in new}
-    missing = [
+    return tuple(
         field.name
         for field in old
         if field.stored_name not in kept and field.stored_name not in dropped
-    ]
-    if missing:
-        named = ", ".join(map(repr, missing))
-        raise InvalidInputError(
-            f"The new schema lacks {named}, which the dataset has.",
-            hint=f"Add the {'field' if len(missing) == 1 else 'fields'}. Or, to remove "
-            f"{'it' if len(missing) == 1 else 'them'}: evolve(lambda d: d.drop_field({missing[0]!r}"
-            f")), or evolve(…, drop={missing!r}); on the command line: lakebed schema drop DATASET "
-            f"{missing[0]}.",
-        )
+    )
 
 
 def _check_batch_ids(old: DatasetDescriptor, new: DatasetDescriptor) -> None:

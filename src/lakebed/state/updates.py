@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.evolution import check_kept, check_update
+from lakebed.model.evolution import check_update, fields_left_out
 from lakebed.model.layout import Folder
 from lakebed.model.renaming import with_stored_names
 from lakebed.model.schema import Schema
@@ -18,6 +19,8 @@ from lakebed.state.reader import read_own_head
 from lakebed.state.state import Change, State, descriptor_from
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
+
+_log = logging.getLogger(__name__)
 
 _UPDATES = 5  # attempts to apply an edit to a descriptor that others have just changed
 
@@ -87,7 +90,13 @@ def update(
         dropped = {*descriptor.dropped, *_columns_of(drop, base.descriptor.schema)}
         descriptor = with_stored_names(descriptor, base.descriptor)
         if made_from is None:
-            check_kept(base.descriptor.schema, descriptor.schema, dropped)
+            left_out = fields_left_out(base.descriptor.schema, descriptor.schema, dropped)
+            if left_out:
+                _log.warning(
+                    "an update drops fields that it does not name dataset=%s fields=%s",
+                    dataset,
+                    left_out,
+                )
         if descriptor.dropped:
             descriptor = replace(descriptor)  # the note is for this update alone
         if descriptor == base.descriptor:
