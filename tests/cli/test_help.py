@@ -54,7 +54,8 @@ def test_every_example_parses(verb: str) -> None:
     example = shlex.split(COMMANDS[verb].epilog.splitlines()[-1])
 
     assert example[: 1 + len(verb.split())] == ["lakebed", *verb.split()]
-    COMMANDS[verb].make_context(verb, example[1 + len(verb.split()) :])
+    arguments = example[1 + len(verb.split()) :]
+    COMMANDS[verb].make_context(verb, arguments, **main.context_settings)
 
 
 def test_short_help_option_works_everywhere(cli) -> None:

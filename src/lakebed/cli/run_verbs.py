@@ -85,7 +85,7 @@ def run(
     max_age: str | None,
     is_schema: bool,
 ) -> None:
-    """Declare checks, ingest, retain, compact, publish and clean up, as declared.
+    """Do the due steps of a pipeline, from ingest to cleanup.
 
     FILE is a TOML file that declares a pipeline: the raw files, the dataset, and the rules of each
     step. A step without a rule is left out. Run it as often as new files may arrive: each step only

@@ -104,7 +104,7 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "run": Home(
             "lakebed.cli.run_verbs",
             "run",
-            "Declare checks, ingest, retain, compact, publish and clean up, as declared.",
+            "Do the due steps of a pipeline, from ingest to cleanup.",
         ),
         "runs": Home("lakebed.cli.run_verbs", "runs", "List the last runs of pipelines."),
         "init": Home(
