@@ -84,7 +84,8 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "show": "describe list get print history log",
         "infer": "guess detect",
         "rename": "rename-column rename-field mv",
-        "update": "evolve alter set change add add-column",
+        "add": "add-column add-field",
+        "update": "evolve alter set change",
     },
 }
 
