@@ -153,6 +153,11 @@ STRATEGIES: dict[str, tuple[Any, str | None, str]] = {
     "date and hour": ("date(at) as dt, hour(at)", None, "2020-02-29T13:00:00"),
     "text of a day": ("date_format(at, 'yyyy-MM-dd') as dt", None, "2020-02-29T00:00:00"),
     "text of a month": ("date_format(at, 'yyyyMM') as dt", None, "2020-02-01T00:00:00"),
+    "text of a month with words": (
+        "date_format(at, '''dt=''yyyyMM') as dt",
+        None,
+        "2020-02-01T00:00:00",
+    ),
     "local": ("date(wall) as dt", None, "2020-02-29T00:00:00"),
     "seconds": ("date(seconds, unit=s) as dt", None, "1582934400"),
     "one of two": ("date(at) as dt, day", "day", "2020-02-29"),

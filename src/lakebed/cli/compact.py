@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
@@ -10,7 +9,9 @@ import click
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import takes_dataset, verb
 from lakebed.common.shown import counted, human_size
+from lakebed.errors import InvalidInputError
 from lakebed.model.dimensions import DimensionSchema
+from lakebed.pipeline.upkeep_rules import parse_size
 from lakebed.repository import Repository
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
@@ -18,8 +19,6 @@ from lakebed.state.reader import read_head
 from lakebed.work.compaction import CompactionReport
 from lakebed.work.defaults import TARGET_BYTES
 
-_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _HEADS = {"json": HeadFormat.JSON, "msgpack": HeadFormat.MSGPACK}
 _COMPACT_COLUMNS = (
     "what",
@@ -37,14 +36,13 @@ _MOVE_COLUMNS = ("from", "to", "row_count")
 def _parse_size(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> int | None:
-    match = _SIZE.fullmatch(value.strip()) if value is not None else None
-    if match is None:
-        if value is None:
-            return None
+    if value is None:
+        return None
+    try:
+        return parse_size(value)
+    except InvalidInputError as exc:
         message = f"{value!r} is not a size; write 128MB, which is 128 * 1024 * 1024 bytes."
-        raise click.BadParameter(message, context, parameter)
-    size: int = int(match[1]) * 1024 ** _UNITS[match[2].lower()]
-    return size
+        raise click.BadParameter(message, context, parameter) from exc
 
 
 @verb("compact", example="lakebed compact lake/flights --target-size 128MB --dry-run")

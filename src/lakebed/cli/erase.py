@@ -21,14 +21,6 @@ from lakebed.work.cleanup import parse_age
 _COLUMNS = ("place", "searched", "row_count", "rewritten", "removed", "left")
 
 
-def _parse_age(
-    context: click.Context,  # noqa: ARG001 - click's signature
-    parameter: click.Parameter,  # noqa: ARG001
-    value: str,
-) -> dt.timedelta:
-    return parse_age(value)
-
-
 @verb(
     "erase",
     example="lakebed erase lake/visits --where \"user = 'ada'\" --reason 'request 17' --dry-run",
@@ -53,7 +45,7 @@ def _parse_age(
     metavar="AGE",
     default="1h",
     show_default=True,
-    callback=_parse_age,
+    callback=lambda _, __, value: parse_age(value),
     help="Keep old files this long for running readers: a number and s, m, h, d or w.",
 )
 @click.option(
@@ -139,7 +131,7 @@ def erase(
     with output.progress("Erasing"):
         done = call(dry_run=False)
     output.note(
-        f"Erased {_total(done)}. Certificate: {name}/{Folder.ERASURES}/{done.erasure_id}.json"
+        f"Erased {_total(done)}. Certificate: {Folder.ERASURES.of(name, done.erasure_id)}.json"
     )
     _show(output, done)
     if not done.is_finished:

@@ -166,7 +166,7 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
         "compression": descriptor.compression,
         "index": list(descriptor.index),
         "properties": dict(descriptor.properties),
-        "checks": check_records(dataset),
+        "checks": check_records(dataset) if descriptor.checks else [],
         "file_count": len(files),
         "row_count": known_total([file.row_count for file in files]),
         "size_bytes": known_total([file.size_bytes for file in files]),

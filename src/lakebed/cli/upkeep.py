@@ -19,14 +19,6 @@ _FILE_COLUMNS = ("key", "size_bytes", "reason", "version", "since", "note")
 _FINDING_COLUMNS = ("severity", "key", "what", "remedy", "is_repaired")
 
 
-def _parse_age(
-    context: click.Context,  # noqa: ARG001 - click's signature
-    parameter: click.Parameter,  # noqa: ARG001
-    value: str,
-) -> dt.timedelta:
-    return parse_age(value)
-
-
 def _refuse_delete(
     context: click.Context,
     parameter: click.Parameter,  # noqa: ARG001 - click's signature
@@ -48,7 +40,7 @@ def _refuse_delete(
     metavar="AGE",
     default="7d",
     show_default=True,
-    callback=_parse_age,
+    callback=lambda _, __, value: parse_age(value),
     help="Keep files this long after the commit that removed them: a number and s, m, h, d or w.",
 )
 @click.option(

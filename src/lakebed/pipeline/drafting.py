@@ -19,6 +19,7 @@ from lakebed.common.shown import counted, human_size
 from lakebed.errors import InvalidInputError, RecordNotFoundError
 from lakebed.model.avro import schema_to_avro
 from lakebed.model.names import MAX_DATASET_NAME_LENGTH, check_dataset_name
+from lakebed.model.partition.function import field_text
 from lakebed.model.schema import Kind, Primitive, Schema
 
 _MOST_FILES = 20  # that are looked at
@@ -207,14 +208,8 @@ def _partitions(schema: Schema) -> list[str]:
         ]
     first, *others = times
     of_others = f" Other fields with a time: {', '.join(others)}." if others else ""
-    call = _quoted(first) if times[first] is Kind.DATE else f"date({_quoted(first)})"
+    call = field_text(first) if times[first] is Kind.DATE else f"date({field_text(first)})"
     return [f"# A directory for each day.{of_others}", f"partition_by = {_text(call)}"]
-
-
-def _quoted(name: str) -> str:
-    """Return the name of a field as text of partition functions."""
-    is_plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
-    return name if is_plain else "`" + name.replace("`", "``") + "`"
 
 
 def _text(value: str) -> str:

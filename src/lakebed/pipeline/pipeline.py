@@ -71,9 +71,9 @@ class RunAge:
 class Pipeline:
     r"""Everything about a dataset that has to be done again and again, in one declaration.
 
-    The steps, in order: `checks` declares checks of the dataset, `ingest` reads new raw files, `retain` deletes what is past the retention,
-    `compact` merges the small files of partitions that have many, `publish` updates tables of other
-    formats, `cleanup` deletes dead files. A step whose rule is None is left out. Each may be
+    The steps, in order: `checks` declares checks of the dataset, `ingest` reads new raw files,
+    `retain` deletes what is past the retention, `compact` merges the small files of partitions that
+    have many, `publish` updates tables of other formats, `cleanup` deletes dead files. A step whose rule is None is left out. Each may be
     repeated at any time, and killed at any point: the next run goes on from the state of the
     dataset. Several runs at once are safe.
 

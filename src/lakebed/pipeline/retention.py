@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
 from lakebed.model.partition import CalendarPart, Date, DateFormat, Identity, PartitionFunction
-from lakebed.model.partition.calendar import CALENDAR_UNITS, EPOCH_UNITS, TimeFunction
+from lakebed.model.partition.calendar import CALENDAR_UNITS, TimeFunction, as_source
 from lakebed.model.predicate import Comparison, Op, Predicate, sql_literal
 from lakebed.model.schema import Kind, Primitive, Type, dotted_types
-from lakebed.model.values import TIMES, Scalar
+from lakebed.model.values import TIMES
 from lakebed.pipeline.upkeep_rules import RetentionRule
 
-_NUMBERS = frozenset({Kind.INT, Kind.LONG})
-_MONTH, _DAY = 2, 3
-# Letters of a date format, each with the number of calendar parts that it stands for.
-_LETTERS: Mapping[str, int] = {"M": _MONTH, "d": _DAY, "D": _DAY, "H": 4, "m": 5}
+_DAY = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +42,7 @@ class PartitionTime:
         firsts = {"month": 1, "day": 1, "hour": 0, "minute": 0, "second": 0, "microsecond": 0}
         finer = list(firsts)[self.parts - 1 :]
         floor = begin.replace(**{name: firsts[name] for name in finer})  # type: ignore[arg-type]  # no zone
-        return Comparison(self.source, Op.LT, self._value(floor))
-
-    def _value(self, moment: dt.datetime) -> Scalar:
-        if self.kind is Kind.DATE:
-            return moment.date()
-        if self.kind is Kind.TIMESTAMP_NTZ:
-            return moment.replace(tzinfo=None)
-        if self.kind in _NUMBERS:
-            return int(moment.timestamp()) * EPOCH_UNITS[self.unit]
-        return moment
+        return Comparison(self.source, Op.LT, as_source(floor, Primitive(self.kind), self.unit))
 
 
 def find_time(descriptor: DatasetDescriptor, by: str | None) -> PartitionTime:
@@ -128,8 +116,7 @@ def _parts_of(functions: list[PartitionFunction]) -> int:
             # Hours may divide the days of a date, too.
             parts = max(parts, _DAY + ("hour" in present) * (1 + ("minute" in present)))
         elif isinstance(function, DateFormat):
-            letters = [_LETTERS[letter] for letter in function.format if letter in _LETTERS]
-            parts = max(parts, max(letters, default=1))
+            parts = max(parts, function.part_count)
         elif isinstance(function, Identity):
             parts = max(parts, _DAY)
     return parts or _DAY  # without a year the partitions repeat, and rows are deleted

@@ -13,11 +13,8 @@ checked, and an entry that cannot be read is reported as such.
 from __future__ import annotations
 
 import datetime as dt
-import getpass
 import logging
-import os
 import re
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -32,6 +29,7 @@ from lakebed.model.names import is_dataset_name
 from lakebed.pipeline.pipeline_report import PipelineReport
 from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
+from lakebed.work.protection import caller
 
 _log = logging.getLogger(__name__)
 
@@ -198,7 +196,7 @@ class RunLog:
             dataset=self.dataset,
             run_id=run_id,
             began_at=began_at,
-            by=_caller(),
+            by=caller(),
         )
 
     def _write(
@@ -254,6 +252,8 @@ def read_runs(
     folder = FOLDER if dataset is None else f"{FOLDER}/{dataset}"
     groups: dict[tuple[str, str, str], dict[str, ObjectInfo]] = {}
     wanted = None if pipeline is None else encode_path({"run": pipeline})
+    if dataset is not None and wanted is not None:
+        folder = f"{folder}/{wanted}"
     for info in store.list(f"{folder}/"):
         of_dataset, of_pipeline = _place_of(info.key)
         if not is_dataset_name(of_dataset) or wanted not in (None, of_pipeline):
@@ -362,11 +362,3 @@ def _first(items: Sequence[object]) -> Sequence[object]:
 
 def _cut(text: str, length: int = 2_000) -> str:
     return redacted(text if len(text) <= length else f"{text[: length - 1]}…")
-
-
-def _caller() -> str:
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a container may have a user without a name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"

@@ -30,6 +30,16 @@ _EPOCH = dt.date(1970, 1, 1)
 _NUMBERS = frozenset({Kind.INT, Kind.LONG})
 
 
+def as_source(moment: dt.datetime, source: Type, unit: str) -> Scalar:
+    """Return a moment as a value of a source: a day, a time, or a number of a unit."""
+    kind = kind_of(source)
+    if kind is Kind.DATE:
+        return moment.date()
+    if kind in TIMES:
+        return moment if kind is Kind.TIMESTAMP else moment.replace(tzinfo=None)
+    return int(moment.timestamp()) * EPOCH_UNITS[unit]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeFunction(PartitionFunction, ABC):
     """A function of a time: a date, a timestamp, or a number that counts from 1970 on.

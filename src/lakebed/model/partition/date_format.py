@@ -97,6 +97,12 @@ class DateFormat(TimeFunction):
         """The calendar parts below the finest field."""
         return CALENDAR_UNITS[self._rank() :]
 
+    @property
+    def part_count(self) -> int:
+        """Number of calendar parts down to that of the finest letter; 1 for a year alone."""
+        ranks = (_RANKS.get(field.letter, 1) for field in self._fields())
+        return max((rank for rank in ranks if rank <= len(CALENDAR_UNITS)), default=1)
+
     def result_type(self, source: Type) -> Type:
         """Return string."""
         self.check_unit(source)

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakebed.common.advice import warn
-from lakebed.model.partition.calendar import EPOCH_UNITS, TimeFunction
-from lakebed.model.partition.function import Identity, PartitionFunction, field_text, kind_of
+from lakebed.model.partition.calendar import TimeFunction, as_source
+from lakebed.model.partition.function import Identity, PartitionFunction, field_text
 from lakebed.model.partition.provided import Provided
 from lakebed.model.partition.strategy import PartitionStrategy
 from lakebed.model.schema import Kind, Primitive, Schema, Type
-from lakebed.model.values import TIMES, Scalar
+from lakebed.model.values import Scalar
 
 # Early enough for 32-bit milliseconds, and on a day that every month has.
 _FIRST = dt.datetime(1970, 1, 5, 3, 4, 5, tzinfo=dt.UTC)
@@ -122,7 +122,7 @@ def _find_period(
     unit = next(f.unit for f in functions if isinstance(f, TimeFunction))
 
     def partition(after: dt.timedelta) -> tuple[Scalar, ...] | None:
-        value = _as_source(_FIRST + after, source, unit)
+        value = as_source(_FIRST + after, source, unit)
         if not all(function.accepts(value, source) for function in functions):
             return None
         return tuple(function.value(value, source) for function in functions)
@@ -138,15 +138,6 @@ def _find_period(
             if after > least and partition(after) == first and not (has_date and after >= _DAY):
                 return period, least
     return None
-
-
-def _as_source(moment: dt.datetime, source: Type, unit: str) -> Scalar:
-    kind = kind_of(source)
-    if kind is Kind.DATE:
-        return moment.date()
-    if kind in TIMES:
-        return moment if kind is Kind.TIMESTAMP else moment.replace(tzinfo=None)
-    return int(moment.timestamp()) * EPOCH_UNITS[unit]
 
 
 def _remedy(functions: Sequence[PartitionFunction], least: dt.timedelta) -> str:
