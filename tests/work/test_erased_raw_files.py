@@ -19,6 +19,7 @@ import zstandard
 from planted import MARK, found_in, key
 
 import lakebed
+from lakebed.arrow.reading.files import codec_of, uncompressed
 from lakebed.model.key_rows import condition_of
 from lakebed.model.predicate import Comparison, Op
 from lakebed.store.base import Store
@@ -103,6 +104,46 @@ def test_rows_leave_and_others_stay(write: Any, pack: Any, unpack: Any) -> None:
     assert rows_in(unpack(rest)) == KEPT
     assert MARK.encode() not in unpack(rest)
     assert without_rows(rest, TEST) == (rest, 0)
+
+
+def lz4(data: bytes) -> bytes:
+    return pa.compress(data, codec="lz4", asbytes=True)
+
+
+def all_frames(data: bytes) -> bytes:
+    codec = codec_of(data)
+    assert codec is not None
+    with uncompressed(pa.BufferReader(data), codec) as stream:
+        return stream.read()
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [gzip.compress, bz2.compress, lzma.compress, zstandard.compress, lz4],
+    ids=["gzip", "bz2", "xz", "zstd", "lz4"],
+)
+def test_rows_of_all_frames_are_searched_and_kept(pack: Any) -> None:
+    first, second = json_lines(ROWS[:3]), json_lines(ROWS[3:])
+
+    rest, count = without_rows(pack(first) + pack(second), TEST)
+
+    assert count == 2
+    assert rows_in(all_frames(rest)) == KEPT
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+def test_truncated_file_is_named(pack: Any) -> None:
+    with pytest.raises(UnreadableRowsError, match="cannot be unpacked"):
+        without_rows(pack(json_lines(ROWS))[:-9], TEST)
+
+
+def test_other_separators_of_unicode_are_part_of_a_row() -> None:
+    rows = [{**row, "note": f"a{separator}b"} for separator in "\x85\u2028\x0c" for row in ROWS]
+
+    rest, count = without_rows(csv_text(rows), TEST)
+
+    assert count == 6
+    assert rows_in(rest) == [row for row in rows if MARK not in row["user"]]
 
 
 def test_lines_without_fields_are_judged_by_their_words() -> None:

@@ -13,8 +13,9 @@ import gzip
 import io
 import json
 import lzma
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from lakebed.arrow.avro_blocks import UncompressedAvro
+from lakebed.arrow.reading.files import codec_of, uncompressed
 from lakebed.errors import MissingDependencyError
 from lakebed.model.predicate import And, Comparison, Membership, Op, Or, Predicate
 from lakebed.model.values import Scalar, format_value
@@ -30,8 +32,20 @@ from lakebed.work.matched_lines import Lines, lines_of
 
 MAX_BYTES = 2**31
 """Raw files that unpack to more are not rewritten: they are held in memory."""
+_PIECE_BYTES = 4 * 2**20
+_PACK: Mapping[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: gzip.compress(data, mtime=0),
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
+    "lz4": lambda data: pa.compress(data, codec="lz4", asbytes=True),
+}
 _DELIMITERS = ",;\t|"
 _JSON_STARTS = (b"{", b"[")
+
+
+_Truth = Callable[[Mapping[str, Any], bytes], bool | None]
+"""Decides a condition for a row and its text."""
 
 
 class UnreadableRowsError(ValueError):
@@ -63,37 +77,60 @@ class RowTest:
             row: The row by field.
             raw: The row as text, in which values of missing fields are looked for.
         """
-        return _truth(self.predicate, row, raw) is True
+        return self._truth(row, raw) is True
+
+    @cached_property
+    def _truth(self) -> _Truth:
+        return _truth_of(self.predicate)
 
 
-def _truth(predicate: Predicate, row: Mapping[str, Any], raw: bytes) -> bool | None:
-    """Return whether a condition is true of a row; None if it cannot be decided."""
+def _truth_of(predicate: Predicate) -> _Truth:
+    """Return what decides whether a condition is true of a row; None if it cannot be decided."""
     match predicate:
         case Comparison(column, Op.EQ, value):
-            return _holds(column, (value,), row, raw)
+            return _holds(column, (value,))
         case Membership(column, values, negated=False):
-            return _holds(column, values, row, raw)
+            return _holds(column, values)
         case And(parts):
-            truths = [_truth(part, row, raw) for part in parts]
-            return False if False in truths else True if True in truths else None
+            of_and = [_truth_of(part) for part in parts]
+
+            def is_all(row: Mapping[str, Any], raw: bytes) -> bool | None:
+                truths = [one(row, raw) for one in of_and]
+                return False if False in truths else True if True in truths else None
+
+            return is_all
         case Or(parts):
-            truths = [_truth(part, row, raw) for part in parts]
-            return True if True in truths else None if None in truths else False
-    return None
+            of_or = [_truth_of(part) for part in parts]
+
+            def is_any(row: Mapping[str, Any], raw: bytes) -> bool | None:
+                truths = [one(row, raw) for one in of_or]
+                return True if True in truths else None if None in truths else False
+
+            return is_any
+    return _undecided
 
 
-def _holds(
-    column: str, values: tuple[Scalar, ...], row: Mapping[str, Any], raw: bytes
-) -> bool | None:
+def _undecided(row: Mapping[str, Any], raw: bytes) -> None:
+    """Return None, for a condition that no raw file can decide."""
+
+
+def _holds(column: str, values: tuple[Scalar, ...]) -> _Truth:
     if any(isinstance(value, dt.date) for value in values):
-        return None  # raw files write times in many ways
-    found = _field(row, column)
-    if found is _MISSING:
-        lines = lines_of(Membership(column, values))
-        return lines is not None and lines.match(raw)
-    if found is None:
-        return False
-    return found in values or str(found) in {format_value(value) for value in values}
+        return _undecided  # raw files write times in many ways
+    forms = frozenset(map(format_value, values))
+    known = frozenset(values)
+    lines = lines_of(Membership(column, values))
+
+    def holds(row: Mapping[str, Any], raw: bytes) -> bool | None:
+        found = _field(row, column)
+        if found is _MISSING:
+            return lines is not None and lines.match(raw)
+        if found is None:
+            return False
+        is_known = found in known if isinstance(found, Hashable) else False
+        return is_known or str(found) in forms
+
+    return holds
 
 
 _MISSING = object()
@@ -116,14 +153,14 @@ def without_rows(data: bytes, test: RowTest) -> tuple[bytes, int]:
     Raises:
         ValueError: The file cannot be divided into rows.
     """
-    for magic, unpack, pack in _PACKED:
-        if data.startswith(magic):
-            try:
-                inner = unpack(data)
-            except (OSError, EOFError, ValueError, lzma.LZMAError, zstandard.ZstdError) as exc:
-                raise UnreadableRowsError(f"it cannot be unpacked: {exc}") from exc
-            rest, count = without_rows(inner, test)
-            return (pack(rest), count) if count else (data, 0)
+    codec = codec_of(data)
+    if codec is not None:
+        try:
+            inner = _unpacked(data, codec)
+        except (OSError, EOFError, ValueError, lzma.LZMAError, pa.ArrowException) as exc:
+            raise UnreadableRowsError(f"it cannot be unpacked: {exc}") from exc
+        rest, count = without_rows(inner, test)
+        return (_PACK[codec](rest), count) if count else (data, 0)
     if len(data) > MAX_BYTES:
         raise UnreadableRowsError(f"it has {len(data):,} bytes, and is rewritten in memory")
     if data.startswith(b"PAR1"):
@@ -135,32 +172,15 @@ def without_rows(data: bytes, test: RowTest) -> tuple[bytes, int]:
     return _without_in_text(data, test)
 
 
-def _limited(unpack: Callable[[io.BytesIO], io.BufferedIOBase]) -> Callable[[bytes], bytes]:
-    def unpacked(data: bytes) -> bytes:
-        with unpack(io.BytesIO(data)) as stream:
-            content = stream.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            message = f"it unpacks to more than {MAX_BYTES:,} bytes"
-            raise ValueError(message)
-        return content
-
-    return unpacked
-
-
-_PACKED: tuple[tuple[bytes, Callable[[bytes], bytes], Callable[[bytes], bytes]], ...] = (
-    (
-        b"\x1f\x8b",
-        _limited(lambda f: gzip.GzipFile(fileobj=f)),
-        lambda d: gzip.compress(d, mtime=0),
-    ),
-    (b"BZh", _limited(bz2.BZ2File), bz2.compress),
-    (b"\xfd7zXZ\x00", _limited(lzma.LZMAFile), lzma.compress),
-    (
-        b"\x28\xb5\x2f\xfd",
-        _limited(lambda f: zstandard.ZstdDecompressor().stream_reader(f)),  # type: ignore[arg-type,return-value]
-        zstandard.ZstdCompressor().compress,
-    ),
-)
+def _unpacked(data: bytes, codec: str) -> bytes:
+    content = io.BytesIO()
+    with uncompressed(pa.BufferReader(data), codec) as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            content.write(piece)
+            if content.tell() > MAX_BYTES:
+                message = f"it unpacks to more than {MAX_BYTES:,} bytes"
+                raise ValueError(message)
+    return content.getvalue()
 
 
 def _without_in_parquet(data: bytes, test: RowTest) -> tuple[bytes, int]:
@@ -281,7 +301,8 @@ def _columns_of(predicate: Predicate) -> frozenset[str]:
 
 
 def _without_in_csv(data: bytes, test: RowTest, delimiter: str) -> tuple[bytes, int]:
-    lines = data.decode(errors="surrogateescape").splitlines(keepends=True)
+    # As the reader of CSV divides it: other separators of Unicode are part of a cell.
+    lines = list(io.StringIO(data.decode(errors="surrogateescape"), newline=""))
     reader = csv.reader(iter(lines), delimiter=delimiter)
     names: list[str] = []
     kept, count, start = [], 0, 0

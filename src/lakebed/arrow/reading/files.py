@@ -156,7 +156,7 @@ class RawFile:
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Open the uncompressed bytes."""
-        with self.open_raw() as raw, _uncompressed(raw, self.codec) as stream:
+        with self.open_raw() as raw, uncompressed(raw, self.codec) as stream:
             if self.watch is not None:
                 self.watch.raw = raw
             yield stream
@@ -230,9 +230,7 @@ class StoredFile(RawFile):
         if self.codec is not None:
             return self
         with self.open_raw() as raw:
-            head = raw.read(_MAGIC_BYTES)
-        by_magic = _CODEC_OF_MAGIC.items()
-        codec = next((codec for magic, codec in by_magic if head.startswith(magic)), None)
+            codec = codec_of(raw.read(_MAGIC_BYTES))
         return self if codec is None else replace(self, content_codec=codec)
 
 
@@ -245,7 +243,13 @@ def _codec_of(path: str) -> str | None:
     return _CODEC_OF_SUFFIX.get(PurePosixPath(path.lower()).suffix)
 
 
-def _uncompressed(raw: pa.NativeFile, codec: str | None) -> Any:
+def codec_of(head: bytes) -> str | None:
+    """Return the codec of a compressed file by its first bytes; None for another file."""
+    return next((codec for magic, codec in _CODEC_OF_MAGIC.items() if head.startswith(magic)), None)
+
+
+def uncompressed(raw: pa.NativeFile, codec: str | None) -> Any:
+    """Return a file as a stream of its uncompressed bytes, of all its frames."""
     if codec is None:
         return raw
     if codec in MANY_STREAM_CODECS:
