@@ -100,6 +100,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"a": {"row_count_within": 0.5, "of_last": 0}}, "of_last is 0"),
     ({"a": {"row_count_within": 0.5, "of_last": 10**6}}, "of_last is 1000000"),
     ({"a": {"column": "ts", "within": "2 parsecs"}}, "within is '2 parsecs'"),
+    ({"a": {"column": "ts", "within": "999999999w"}}, "within is '999999999w'"),
     ({"a": {"within": "2h"}}, "column is None"),
     ({"1a": {"rows": "x > 1"}}, "'1a' is not a valid name"),
     ({"a b": {"rows": "x > 1"}}, "'a b' is not a valid name"),
@@ -113,6 +114,14 @@ WRONG: list[tuple[Any, str]] = [
 def test_wrong_table_is_refused_by_name(table: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         checks.from_table(table)
+
+
+@pytest.mark.parametrize(
+    "within", [dt.timedelta(milliseconds=500), dt.timedelta(seconds=10**9 + 1)]
+)
+def test_age_that_cannot_be_stored_is_refused(within: dt.timedelta) -> None:
+    with pytest.raises(InvalidInputError, match="within is"):
+        checks.fresh("ts", within=within)
 
 
 def test_name_of_another_dataset_is_checked() -> None:

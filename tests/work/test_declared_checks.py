@@ -369,6 +369,18 @@ def test_renamed_field_keeps_its_checks(lake: Repository) -> None:
         )
 
 
+def test_rollback_to_a_renamed_field_brings_its_failing_rows_back(lake: Repository) -> None:
+    flights = created(lake, {"sane": checks.condition(SANE, on_failure="warn")})
+    flights.append(BAD)
+    renamed = flights.evolve(lambda old: old.rename_field("delay", "late"))
+    flights.overwrite([{"id": 9, "late": 0, "carrier": "UA"}])
+    assert [one.outcome for one in flights.inspect.checks()] == ["passed"]
+
+    flights.rollback(version=renamed.version)
+
+    assert [one.outcome for one in flights.inspect.checks()] == ["not checked"]
+
+
 def test_publication_requires_checks(lake: Repository) -> None:
     flights = created(
         lake,

@@ -366,7 +366,7 @@ def parse_within(text: object) -> dt.timedelta:
     """Read a duration such as `90m` or `2h`, or take a timedelta.
 
     Raises:
-        InvalidInputError: It has another form, or is not positive.
+        InvalidInputError: It has another form, is not positive, or cannot be stored as such a text.
 
     >>> parse_within("2h")
     datetime.timedelta(seconds=7200)
@@ -374,8 +374,16 @@ def parse_within(text: object) -> dt.timedelta:
     given = text
     if isinstance(text, str):
         match = _AGE.fullmatch(text.strip())
-        given = dt.timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
-    if not isinstance(given, dt.timedelta) or not dt.timedelta() < given <= _LONGEST:
+        try:
+            given = dt.timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
+        except OverflowError:
+            given = None
+    if (
+        not isinstance(given, dt.timedelta)
+        or not dt.timedelta() < given <= _LONGEST
+        or given % dt.timedelta(seconds=1)
+        or not _AGE.fullmatch(_age_text(given))
+    ):
         raise InvalidInputError(
             f"within is {shown(text)}.", hint="Give a number and s, m, h, d or w, such as '2h'."
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from textwrap import shorten
 from typing import Any
@@ -314,21 +314,21 @@ def _new_rows_of(entry: Entry) -> int:
 def _unmet_at(entries: Iterable[Entry], version: int, dataset: str) -> tuple[UnmetCheck, ...]:
     """Return the checks that rows of a version may fail, from the history."""
     unmet: tuple[UnmetCheck, ...] = ()
-    checks: Mapping[str, Check] = {}
+    described: DatasetDescriptor | None = None
     live: set[str] = set()
     for entry in entries:
         if entry.version > version:
             break
         if entry.descriptor is not None:
-            described, _ = descriptor_from(entry.descriptor, Folder.HISTORY.of(dataset))
-            unmet = tuple(
-                one for one in unmet if checks.get(one.name) == described.checks.get(one.name)
-            )
-            checks = described.checks
+            later, _ = descriptor_from(entry.descriptor, Folder.HISTORY.of(dataset))
+            new = {} if described is None else new_checks(described, later)
+            unmet = tuple(one for one in unmet if one.name not in new)
+            described = later
         is_write = bool(entry.checks) and entry.descriptor is None
         replaces_all = is_write and live <= set(entry.removed)
         live.difference_update(entry.removed)
         live.update(entry.added)
+        checks = {} if described is None else described.checks
         unmet = unmet_after(unmet, checks, entry.checks, replaces_all=replaces_all)
     return unmet
 
