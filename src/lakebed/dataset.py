@@ -653,8 +653,8 @@ class Dataset(View):
             SchemaMismatchError: Data of a current or former schema could not be read as before;
                 nothing has changed. The message names the field and the reason.
             PartitionSpecError: The partitions differ; nothing has changed.
-            InvalidInputError: The format differs; or a descriptor is given without `base`; or a
-                function without `base` leaves fields out that are not named; nothing has changed.
+            InvalidInputError: The format differs, or a descriptor is given without `base`; nothing
+                has changed.
             ChecksFailedError: Existing rows fail a new check; nothing has changed.
             CommitConflictError: Another writer has updated the dataset since the base, or
                 repeatedly; nothing has changed.
@@ -950,14 +950,7 @@ class Dataset(View):
                 f"Cannot delete from {self.name!r} without a condition.",
                 hint='Give one, such as "id < 100". To delete every row, pass the dataset itself.',
             )
-        if not isinstance(view, View):
-            view = self.where(view, parameters)
-        elif parameters is not None:
-            raise InvalidInputError(
-                f"Parameters are given beside {view!r}.", hint="Give them to `where`."
-            )
-        self._check_own(view)
-        doomed = self._refined_to(view.constraint)
+        doomed = self._refined_to(self._view_of(view, parameters, self.where).constraint)
         return doomed.delete(run=run, base=base, dry_run=dry_run)
 
     def erase(
@@ -1017,14 +1010,7 @@ class Dataset(View):
         from lakebed.tables import erased_tables
 
         self._check_writable()
-        view = where
-        if not isinstance(view, View):
-            view = self._keyed(where, parameters)
-        elif parameters is not None:
-            raise InvalidInputError(
-                f"Parameters are given beside {view!r}.", hint="Give them to `where`."
-            )
-        self._check_own(view)
+        view = self._view_of(where, parameters, self._keyed)
         return work.erasure.erase(
             self._source.store,
             self.name,
@@ -1041,6 +1027,24 @@ class Dataset(View):
             ),
             renew=functools.partial(erased_tables.renew, self._source.store),
         )
+
+    def _view_of(
+        self,
+        given: Any,
+        parameters: Parameters | None,
+        read: Callable[[Any, Parameters | None], View],
+    ) -> View:
+        """Return a given view of this dataset, or that of a condition."""
+        if not isinstance(given, View):
+            view = read(given, parameters)
+        elif parameters is None:
+            view = given
+        else:
+            raise InvalidInputError(
+                f"Parameters are given beside {given!r}.", hint="Give them to `where`."
+            )
+        self._check_own(view)
+        return view
 
     def _keyed(self, where: Any, parameters: Parameters | None) -> View:
         """Return the view of a condition, or of rows of keys."""

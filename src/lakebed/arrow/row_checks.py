@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import acero
 
 from lakebed.arrow.as_python import plain_columns
 from lakebed.arrow.reading.rejects import WAITING
@@ -183,6 +182,8 @@ class RowChecks:
         """Return the checks that rows fail, each with their positions."""
         if not rows.num_rows:
             return []
+        from pyarrow import acero  # it loads pyarrow.dataset
+
         named = pa.Table.from_batches([rows.select(self._roots or rows.schema.names[:1])])
         # A filter by the expressions would take twice as long: it also selects rows.
         steps = [

@@ -81,12 +81,15 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the labels whose files hold rows of a run."""
         own = {f"{BATCH_ID}={batch_id}" for batch_id, name in self.batches.items() if name == run}
         carried = self.carried
+        is_carried = run in carried.values()
+        if not own and not is_carried:
+            return ()  # without a pass over all labels
         batch_labels = [
             label
             for label in labels
             if label.rpartition("/")[0].rpartition("/")[2] in own and label not in carried
         ]
-        if run not in carried.values():
+        if not is_carried:
             return tuple(batch_labels)
         kept = {label for label, name in carried.items() if name == run}
         kept.update(batch_labels)

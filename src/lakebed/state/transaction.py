@@ -25,7 +25,7 @@ from lakebed.model.keys import BatchIds, schema_number_of
 from lakebed.state import conflicts, file_table
 from lakebed.state import sources as source_list
 from lakebed.state.after import Gathered, Pending, after_commit, before_commit, quarantine
-from lakebed.state.check_results import require
+from lakebed.state.check_results import require, total_of_checks
 from lakebed.state.committing import CommitOptions, Committed, Swaps, commit_change, foreign_entry
 from lakebed.state.conflicts import Read, Terms
 from lakebed.state.lists import Edit, Lists
@@ -438,19 +438,20 @@ class Transaction:
         Raises:
             ChecksFailedError: One does; the message has the check, the count and examples.
         """
-        results = self.written.checks
-        if results:
-            require(self._base.name, results)
+        require(
+            self._base.name,
+            total_of_checks(result for part in self._parts for result in part.checks),
+        )
 
     def _settle_checks(self) -> None:
         """Refuse rows that fail a declared check, and quarantine those that are set aside."""
         if self._reservation is None:
             return
         self.require_checks()
-        written = self.written
-        if written.set_aside:
+        set_aside = tuple(key for part in self._parts for key in part.set_aside)
+        if set_aside:
             record = msgspec.structs.replace(self._reserved.record, run=self._run)
-            quarantine(self._store, self._base, record, written.set_aside)
+            quarantine(self._store, self._base, record, set_aside)
             self._parts = [replace(part, set_aside=()) for part in self._parts]
 
     def _gather(self, change: Change) -> Gathered | None:

@@ -64,7 +64,8 @@ def update(
         options: Retry and lease settings of the commit.
         made_from: The state whose descriptor the new one was made from; any update since is a
             conflict. None for an edit that is valid for every descriptor, and so is applied again
-            after another update. Such an edit must not leave fields out without naming them.
+            after another update. Fields that it leaves out without naming them are
+            logged.
         drop: Names of fields that the edit may leave out.
         leaves_unchecked: Whether checks that the edit declares are not tested on the rows that the
             dataset has.

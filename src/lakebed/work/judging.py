@@ -82,7 +82,6 @@ _BATCHES = frozenset({"append", "load", "ingest", "overwrite", "rerun", "transac
 # Their files hold rows that the dataset had.
 _ONLY_REWRITING = frozenset({"compact", "delete", "promote"})
 _ENTRIES_A_BATCH = 8  # of the history that are read for each batch at first
-_FUNCTIONS = ("min", "max")
 
 
 def judge(store: Store, state: State, change: Change) -> tuple[CheckOutcome, ...]:
@@ -170,13 +169,7 @@ class _Judging:
             if self.change.leaves_unchecked:
                 tested.append(not_checked(name, check))
                 continue
-            failure = self._failure_in(later, check)
-            if failure is None:
-                tested.append(passed(name, check))
-                continue
-            # Rows that are there cannot be left out.
-            strict = check if check.on_failure == "warn" else replace(check, on_failure="refuse")
-            tested.append(failed(name, strict, failure.count, failure.examples))
+            tested.append(_result(name, check, self._failure_in(later, check)))
         return tuple(tested)
 
     def _failure_in(self, state: State, check: Check) -> _Failure | None:
@@ -206,18 +199,10 @@ class _Judging:
         for result in self.change.checks:
             if result.name == name and covers(result, check):
                 return result
-        failure = _rows_failing(self.store, self._added, check)
-        if failure is None:
-            return passed(name, check)
-        # The files are written: their rows cannot be left out.
-        strict = check if check.on_failure == "warn" else replace(check, on_failure="refuse")
-        return failed(name, strict, failure.count, failure.examples)
+        return _result(name, check, _rows_failing(self.store, self._added, check))
 
     def _of_batch(self, name: str, check: Check) -> CheckOutcome:
-        failure = self._batch_failure(check)
-        if failure is None:
-            return passed(name, check)
-        return failed(name, check, failure.count, failure.examples)
+        return _result(name, check, self._batch_failure(check))
 
     def _batch_failure(self, check: Check) -> _Failure | None:
         match check:
@@ -304,6 +289,14 @@ class _Judging:
         if newest >= oldest:
             return None
         return _Failure(0, [f"the newest {check.column} is {newest.isoformat()}"])
+
+
+def _result(name: str, check: Check, failure: _Failure | None) -> CheckOutcome:
+    """Return the result of a check of rows that are written, and so cannot be left out."""
+    if failure is None:
+        return passed(name, check)
+    strict = check if check.on_failure == "warn" else replace(check, on_failure="refuse")
+    return failed(name, strict, failure.count, failure.examples)
 
 
 def _new_rows_of(entry: Entry) -> int:
@@ -435,7 +428,7 @@ def _among(name: str, column: pa.ChunkedArray) -> Predicate:
             parts += [Membership(name, tuple(listed))] if listed else []
         else:
             bounds = pc.min_max(values)
-            low, high = (bounds[side].as_py() for side in _FUNCTIONS)
+            low, high = bounds["min"].as_py(), bounds["max"].as_py()
             has_nan = pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py()
             above: Predicate = Comparison(name, Op.GE, low)
             is_open = has_nan or is_nan(high)  # NaN is the greatest value
