@@ -211,7 +211,7 @@ def test_columns_come_in_order_and_missing_ones_are_default_or_null() -> None:
     ("columns", "error", "message"),
     [
         ({"k": ["a"], "n": [1], "kk": [1]}, SchemaMismatchError, "Unknown column 'kk'.*'k'"),
-        ({"k": ["a"], "n": [1], "zzz": [1]}, SchemaMismatchError, "fields are: k, n, d, o"),
+        ({"k": ["a"], "n": [1], "zzz": [1]}, SchemaMismatchError, "Fields are: k, n, d, o"),
         ({"n": pa.array([1], pa.int32())}, PartitionSpecError, "lacks 'k', the source"),
         ({"k": ["a"]}, SchemaMismatchError, "lacks column 'n', which is not nullable"),
     ],

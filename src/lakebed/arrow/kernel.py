@@ -193,7 +193,8 @@ class KernelWriter:
         self._view = ViewCheck(target.constraint, target.descriptor) if is_narrow else None
         self._caps = CapKeeper(target.descriptor, target.admitted, writers=target.admitting_writers)
         self._numbers = PartitionNumbers()
-        self._checks = RowChecks.find(target.descriptor)  # None without checks of rows
+        # None without checks of rows.
+        self._checks = RowChecks.find(target.descriptor) if target.descriptor.checks else None
         self._aside: RowsAside | None = None  # once a row goes there
         self._seen_count = 0
         carried = self._stored.append(pa.field(_SOURCE, pa.int32()))

@@ -438,10 +438,9 @@ class Transaction:
         Raises:
             ChecksFailedError: One does; the message has the check, the count and examples.
         """
-        require(
-            self._base.name,
-            total_of_checks(result for part in self._parts for result in part.checks),
-        )
+        results = [result for part in self._parts for result in part.checks]
+        if results:
+            require(self._base.name, total_of_checks(results))
 
     def _settle_checks(self) -> None:
         """Refuse rows that fail a declared check, and quarantine those that are set aside."""
