@@ -15,7 +15,14 @@ import lakebed
 from lakebed.cli.group import LazyVerbGroup
 from lakebed.cli.output import echo_folded, show_error
 from lakebed.cli.verbs import SECTIONS, WAYS_TO_LOAD
-from lakebed.errors import ErrorCode, LakebedError, StorageFullError, redacted
+from lakebed.common.shown import shown
+from lakebed.errors import (
+    ErrorCode,
+    InvalidInputError,
+    LakebedError,
+    StorageFullError,
+    redacted,
+)
 
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
 
@@ -120,3 +127,18 @@ def main() -> None:
     4 exists, 5 conflict, 6 storage, 7 format, 8 missing package, 9 committed but not published,
     1 anything else.
     """
+    lineage = os.environ.get("LAKEBED_LINEAGE", "")
+    if lineage:
+        _enable_lineage(lineage)
+
+
+def _enable_lineage(value: str) -> None:
+    """Send events to OpenLineage while the command runs, if the environment asks for it."""
+    from lakebed.telemetry import enable_lineage
+
+    if value.lower() not in ("true", "false"):
+        raise InvalidInputError(
+            f"LAKEBED_LINEAGE is {shown(value)}.", hint="Set it to true or false, or unset it."
+        )
+    if value.lower() == "true":
+        enable_lineage()

@@ -118,11 +118,14 @@ class Committed:
             committed since.
         not_published: Tables that the dataset is published to by its properties, and that do not
             show the commit.
+        attempts: Number of attempts: one, and one more for each lost race and each failure of the
+            store.
     """
 
     entry: Entry
     state: State | None
     not_published: tuple[NotPublished, ...] = ()
+    attempts: int = 1
 
 
 def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swaps) -> Committed:
@@ -184,7 +187,7 @@ def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swa
                 raise
         if committed is not None:
             _log_commit(base.name, committed.entry, attempt)
-            return committed
+            return committed if attempt == 1 else replace(committed, attempts=attempt)
     raise AssertionError  # there is always another attempt
 
 

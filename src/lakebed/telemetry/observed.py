@@ -1,0 +1,238 @@
+"""The calls that are observed: public verbs, and the few functions that all of them go through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["verb", "step", "plan", "commit", "publication"]
+"""Kind of an observed call.
+
+`step` is a step of a pipeline, `publication` the publication to one table; `plan` and `commit` are
+parts of verbs, and occur without one where Spark or a transaction reads or commits.
+"""
+
+Place = tuple[str | None, str]
+"""Name of a dataset, if the call has one, and the URI of its repository or archive."""
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verbs:
+    """Public verbs of one class.
+
+    Attributes:
+        module: The module of the class.
+        owner: Name of the class.
+        names: Names of the verbs in telemetry, by name of the method.
+        place: Function that returns the place of a call from its arguments.
+    """
+
+    module: str
+    owner: str
+    names: Mapping[str, str]
+    place: Callable[[Arguments], Place]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A function that is observed wherever it is called.
+
+    Attributes:
+        module: The module that defines it.
+        name: Its name there.
+        kind: Kind of the call.
+        title: Name of the call in telemetry.
+        place: Function that returns the place of a call from its arguments.
+    """
+
+    module: str
+    name: str
+    kind: Kind
+    title: Callable[[Arguments], str]
+    place: Callable[[Arguments], Place]
+
+
+def _of_view(given: Arguments) -> Place:
+    source = given["self"]._source
+    return source.name, source.store.uri
+
+
+def _of_group(given: Arguments) -> Place:
+    return _of_view({"self": given["self"]._dataset})
+
+
+def _of_repository(given: Arguments) -> Place:
+    return given.get("name"), given["self"].uri
+
+
+def _of_trees(given: Arguments) -> Place:
+    return given["view"]._source.name, given["self"]._repository.uri
+
+
+def _of_archive(given: Arguments) -> Place:
+    return None, given["self"].store.uri
+
+
+def _of_declaration(given: Arguments) -> Place:
+    """Return the dataset of an ingest or a pipeline."""
+    declared = given["self"]
+    ingest: Any = getattr(declared, "ingest", declared)
+    return ingest._address()[1], ingest._store().uri
+
+
+def _of_step(given: Arguments) -> Place:
+    setting = given["setting"]
+    return setting.name, setting.store.uri
+
+
+def _of_terms(given: Arguments) -> Place:
+    return given["terms"].base.name, given["store"].uri
+
+
+def _of_state(given: Arguments) -> Place:
+    store = given.get("store")
+    return given["state"].name, "" if store is None else store.uri
+
+
+def _of_dataset(given: Arguments) -> Place:
+    return given["dataset"], given["store"].uri
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+def _in_group(group: str, *names: str) -> dict[str, str]:
+    return {name: f"{group}.{name}" for name in names}
+
+
+def _publication_of(table_format: str) -> Function:
+    return Function(
+        module=f"lakebed.tables.{table_format}.to_{table_format}",
+        name="publish",
+        kind="publication",
+        title=lambda _given: f"publish.{table_format}",
+        place=_of_dataset,
+    )
+
+
+VERBS = (
+    Verbs(
+        module="lakebed.selection",
+        owner="Readable",
+        names=_same("arrow", "pandas", "polars", "head"),
+        place=lambda given: _of_view({"self": getattr(given["self"], "_view", given["self"])}),
+    ),
+    Verbs(
+        module="lakebed.view",
+        owner="View",
+        names=_same(
+            *("spark", "count", "append", "overwrite", "delete"),
+            *("merge", "upsert", "update_rows"),
+        ),
+        place=_of_view,
+    ),
+    Verbs(
+        module="lakebed.dataset",
+        owner="Dataset",
+        names=_same(
+            *("diff", "changes", "rollback", "load", "evolve", "overwrite", "rerun", "delete"),
+            *("erase", "cleanup", "check", "publish", "unpublish", "compact"),
+        ),
+        place=_of_view,
+    ),
+    Verbs(
+        module="lakebed.repository",
+        owner="Repository",
+        names=_same("create", "write", "adopt", "drop", "sql", "report"),
+        place=_of_repository,
+    ),
+    Verbs(
+        module="lakebed.repository",
+        owner="TreeGroup",
+        names=_in_group("trees", "export"),
+        place=_of_trees,
+    ),
+    Verbs(
+        module="lakebed.groups.index_group",
+        owner="IndexGroup",
+        names=_in_group("indices", "build", "drop"),
+        place=_of_group,
+    ),
+    Verbs(
+        module="lakebed.groups.dimension_group",
+        owner="DimensionGroup",
+        names=_in_group("dimensions", "promote"),
+        place=_of_group,
+    ),
+    Verbs(
+        module="lakebed.groups.protection_group",
+        owner="ProtectionGroup",
+        names=_in_group("protections", "add", "remove"),
+        place=_of_group,
+    ),
+    Verbs(
+        module="lakebed.groups.source_group",
+        owner="SourceGroup",
+        names=_in_group("sources", "hold", "release"),
+        place=_of_group,
+    ),
+    Verbs(
+        module="lakebed.groups.staged_group",
+        owner="StagedGroup",
+        names=_in_group("staged", "add"),
+        place=_of_group,
+    ),
+    Verbs(
+        module="lakebed.batches.staged",
+        owner="Staged",
+        names=_in_group("staged", "check", "commit", "discard"),
+        place=_of_view,
+    ),
+    Verbs(
+        module="lakebed.archive.archive",
+        owner="Archive",
+        names=_in_group("archive", "push", "retract", "restore", "reindex"),
+        place=_of_archive,
+    ),
+    Verbs(
+        module="lakebed.pipeline.ingest",
+        owner="Ingest",
+        names={"check": "ingest.check", "run": "ingest"},
+        place=_of_declaration,
+    ),
+    Verbs(
+        module="lakebed.pipeline.pipeline",
+        owner="Pipeline",
+        names={"run": "run"},
+        place=_of_declaration,
+    ),
+)
+
+FUNCTIONS = (
+    Function(
+        module="lakebed.plan.search",
+        name="plan",
+        kind="plan",
+        title=lambda _given: "plan",
+        place=_of_state,
+    ),
+    Function(
+        module="lakebed.state.committing",
+        name="commit_change",
+        kind="commit",
+        title=lambda _given: "commit",
+        place=_of_terms,
+    ),
+    *map(_publication_of, ("delta", "iceberg", "hive")),
+    Function(
+        module="lakebed.pipeline.steps",
+        name="run_step",
+        kind="step",
+        title=lambda given: f"run.{given['step']}",
+        place=_of_step,
+    ),
+)
