@@ -19,6 +19,7 @@ SAME_NAME = {
     "index": "of a dataset, and of an archive: both find what is asked for",
     "ingest": "the declaration of it, and the engine that does it",
     "pipeline": "the pipeline itself, in its room",
+    "telemetry": "of Lakebed itself, and the trees of a tool of that name",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from lakebed.telemetry.lineage_names import Named, dataset_of, place_of
 EventType = Literal["START", "COMPLETE", "FAIL"]
 Life = Literal["CREATE", "DROP"]
 Facet = dict[str, Any]
-Event = dict[str, Any]
+EventFacts = dict[str, Any]
 
 _SPEC = "https://openlineage.io/spec"
 PRODUCER = f"https://github.com/lakebed/lakebed/tree/v{lakebed.__version__}"
@@ -107,7 +107,7 @@ def run_event(
     inputs: Iterable[Mapping[str, Any]] = (),
     outputs: Iterable[Mapping[str, Any]] = (),
     facets: Mapping[str, Facet] | None = None,
-) -> Event:
+) -> EventFacts:
     """Return a run event."""
     of_run: dict[str, Facet] = {
         "processing_engine": facet(
@@ -138,36 +138,56 @@ def error_facet(error: BaseException) -> Facet:
     return facet("ErrorMessageRunFacet", message=message, programmingLanguage="PYTHON")
 
 
-def raw_file(file: SourceFile) -> dict[str, Any]:
-    """Return a raw file as an input."""
-    record = {
+def raw_file(records: Sequence[tuple[str, SourceFile]]) -> dict[str, Any]:
+    """Return a raw file as an input.
+
+    Args:
+        records: The datasets that it was read into, such as one and its quarantine, each with the
+            record of the file there.
+    """
+    file = records[-1][1]
+    archived = {
         name: getattr(file, name)
         for name in ("file_id", "path", "what", "where", "work_id")
         if getattr(file, name) is not None
     }
     times = {name: getattr(file, name) for name in ("start", "end")}
-    record |= {name: moment.isoformat() for name, moment in times.items() if moment is not None}
+    archived |= {name: moment.isoformat() for name, moment in times.items() if moment is not None}
+    batches = [
+        {
+            "dataset": dataset,
+            "batch_id": one.batch_id,
+            "row_count": one.row_count,
+            "rejected_count": one.rejected_count,
+        }
+        for dataset, one in records
+    ]
+    # A quarantine records the attempt that a file was read for.
+    row_count = sum(one.row_count for _, one in records if one.attempt is None)
     return {
         **place_of(file.location)._asdict(),
         "facets": {
             "version": facet("DatasetVersionDatasetFacet", datasetVersion=file.fingerprint),
             "lakebed_rawFile": own_facet(
-                "LakebedRawFile",
-                batch_id=file.batch_id,
-                run=file.run,
-                rejected_count=file.rejected_count,
-                **record,
+                "LakebedRawFile", run=file.run, batches=batches, **archived
             ),
         },
-        "inputFacets": {
-            "inputStatistics": facet(
-                "InputStatisticsInputDatasetFacet",
-                rowCount=file.row_count,
-                size=file.size_bytes,
-                fileCount=1,
-            )
-        },
+        "inputFacets": _statistics(file.size_bytes, row_count),
     }
+
+
+def unrecorded_file(location: str, size_bytes: int) -> dict[str, Any]:
+    """Return a raw file whose reading the dataset does not record as an input."""
+    return {
+        **place_of(location)._asdict(),
+        "facets": {},
+        "inputFacets": _statistics(size_bytes, None),
+    }
+
+
+def _statistics(size_bytes: int, row_count: int | None) -> dict[str, Facet]:
+    name = "InputStatisticsInputDatasetFacet"
+    return {"inputStatistics": facet(name, rowCount=row_count, size=size_bytes, fileCount=1)}
 
 
 def earlier_version(location: str, dataset: str, version: int) -> dict[str, Any]:
@@ -180,8 +200,8 @@ def _version(version: int) -> Facet:
 
 
 @dataclass(slots=True, kw_only=True)
-class Written:
-    """What a run has committed to one dataset.
+class CommittedTo:
+    """The commits of a run to one dataset.
 
     Attributes:
         location: URI of the repository.

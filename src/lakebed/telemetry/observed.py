@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["verb", "step", "plan", "commit", "publication"]
-"""Kind of an observed call.
+CallKind = Literal["verb", "step", "plan", "reading", "commit", "publication"]
+"""CallKind of an observed call.
 
-`step` is a step of a pipeline, `publication` the publication to one table; `plan` and `commit` are
-parts of verbs, and occur without one where Spark or a transaction reads or commits.
+`step` is a step of a pipeline, `publication` the publication to one table, `reading` the reading of
+raw files. These, `plan` and `commit` are parts of verbs, and occur without one where the command
+line, Spark or a transaction goes past the verbs.
 """
 
 Place = tuple[str | None, str]
@@ -27,7 +28,7 @@ class Verbs:
         module: The module of the class.
         owner: Name of the class.
         names: Names of the verbs in telemetry, by name of the method.
-        place: Function that returns the place of a call from its arguments.
+        place: SharedFunction that returns the place of a call from its arguments.
     """
 
     module: str
@@ -37,20 +38,20 @@ class Verbs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
+class SharedFunction:
     """A function that is observed wherever it is called.
 
     Attributes:
         module: The module that defines it.
         name: Its name there.
-        kind: Kind of the call.
+        kind: CallKind of the call.
         title: Name of the call in telemetry.
-        place: Function that returns the place of a call from its arguments.
+        place: SharedFunction that returns the place of a call from its arguments.
     """
 
     module: str
     name: str
-    kind: Kind
+    kind: CallKind
     title: Callable[[Arguments], str]
     place: Callable[[Arguments], Place]
 
@@ -109,8 +110,8 @@ def _in_group(group: str, *names: str) -> dict[str, str]:
     return {name: f"{group}.{name}" for name in names}
 
 
-def _publication_of(table_format: str) -> Function:
-    return Function(
+def _publication_of(table_format: str) -> SharedFunction:
+    return SharedFunction(
         module=f"lakebed.tables.{table_format}.to_{table_format}",
         name="publish",
         kind="publication",
@@ -213,22 +214,29 @@ VERBS = (
 )
 
 FUNCTIONS = (
-    Function(
+    SharedFunction(
         module="lakebed.plan.search",
         name="plan",
         kind="plan",
         title=lambda _given: "plan",
         place=_of_state,
     ),
-    Function(
+    SharedFunction(
         module="lakebed.state.committing",
         name="commit_change",
         kind="commit",
         title=lambda _given: "commit",
         place=_of_terms,
     ),
+    SharedFunction(
+        module="lakebed.work.ingest.execution",
+        name="read_in",
+        kind="reading",
+        title=lambda _given: "read_in",
+        place=_of_dataset,
+    ),
     *map(_publication_of, ("delta", "iceberg", "hive")),
-    Function(
+    SharedFunction(
         module="lakebed.pipeline.steps",
         name="run_step",
         kind="step",

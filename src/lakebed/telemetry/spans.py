@@ -16,7 +16,7 @@ from lakebed.commit import ChangedRows
 from lakebed.errors import CommitConflictError, MissingDependencyError
 from lakebed.plan.plan import ScanPlan
 from lakebed.state.committing import Committed
-from lakebed.telemetry.watching import Call, Request, unwatch, watch
+from lakebed.telemetry.watching import Call, SentRequest, unwatch, watch
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, MeterProvider
@@ -72,7 +72,7 @@ def disable() -> None:
 
 
 class LakebedInstrumentor:
-    """What `opentelemetry-instrument` enables: an entry point of Lakebed names it."""
+    """The instrumentor of `opentelemetry-instrument`, which an entry point of Lakebed names."""
 
     def instrument(
         self,
@@ -103,6 +103,7 @@ class _OpenTelemetry:
         self._add = _Instruments(meter)
         self._ends: Mapping[str, Callable[[Call, _Attributes], _Attributes]] = {
             "plan": self._end_plan,
+            "reading": self._end_reading,
             "commit": self._end_commit,
             "publication": self._end_publication,
             "step": self._end_step,
@@ -135,7 +136,7 @@ class _OpenTelemetry:
                 span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, str(failed)))
         span.end()
 
-    def request(self, request: Request, call: Call | None) -> None:
+    def request(self, request: SentRequest, call: Call | None) -> None:
         """Count requests and bytes, with the verb that sent them."""
         verb = None if call is None else call.verb or call
         attributes: _Attributes = {} if verb is None else _named(verb)
@@ -179,6 +180,19 @@ class _OpenTelemetry:
         for by, count in skipped.items():
             self._add.count(_SKIPPED, count, {**common, "lakebed.skipped.by": by})
         return {**counts, _SKIPPED: sum(skipped.values()), "lakebed.version": plan.version}
+
+    def _end_reading(self, call: Call, common: _Attributes) -> _Attributes:
+        done = call.result
+        if done is None or call.is_dry_run:
+            return {}
+        counts = {
+            "lakebed.ingest.files": len(done.due.files),
+            "lakebed.ingest.records": done.row_count,
+            "lakebed.ingest.rejected-records": done.rejects.count,
+        }
+        for name, count in counts.items():
+            self._add.count(name, count, common)
+        return dict(counts)
 
     def _end_commit(self, call: Call, common: _Attributes) -> _Attributes:
         if isinstance(call.error, CommitConflictError) and not call.is_dry_run:

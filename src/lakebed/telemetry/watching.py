@@ -27,7 +27,7 @@ from lakebed.model.layout import is_data_key
 from lakebed.model.totals import known_total
 from lakebed.state.committing import Committed
 from lakebed.store.base import Store
-from lakebed.telemetry.observed import FUNCTIONS, VERBS, Arguments, Kind, Place
+from lakebed.telemetry.observed import FUNCTIONS, VERBS, Arguments, CallKind, Place
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Call:
     """An observed call, while it runs and at its end.
 
     Attributes:
-        kind: Kind of the call.
+        kind: CallKind of the call.
         name: Its name, such as `append`.
         dataset: Name of the dataset; None if it has none.
         location: URI of the repository or archive; empty if unknown.
@@ -58,7 +58,7 @@ class Call:
         data_sizes: Sizes of the data files that these wrote, by key.
     """
 
-    kind: Kind
+    kind: CallKind
     name: str
     dataset: str | None
     location: str
@@ -96,11 +96,11 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SentRequest:
     """Requests to a store, as an object store would bill them.
 
     Attributes:
-        kind: Kind of the requests.
+        kind: CallKind of the requests.
         count: Number of the requests.
         read_bytes: Size of the content that was read.
         written_bytes: Size of the content that was written.
@@ -121,7 +121,7 @@ class Observer(Protocol):
     def end(self, call: Call) -> None:
         """Note that a call has ended; it has the result or the error."""
 
-    def request(self, request: Request, call: Call | None) -> None:
+    def request(self, request: SentRequest, call: Call | None) -> None:
         """Note requests, and the innermost call that sent them, if known. Calls come from any thread."""
 
 
@@ -199,7 +199,7 @@ def _rebind(old: object, new: object) -> None:
 
 def _around(
     function: Callable[..., Any],
-    kind: Kind,
+    kind: CallKind,
     title: Callable[[Arguments], str],
     place: Callable[[Arguments], Place],
 ) -> Callable[..., Any]:
@@ -220,7 +220,7 @@ def _around(
 
 def _new_call(
     signature: inspect.Signature,
-    kind: Kind,
+    kind: CallKind,
     title: Callable[[Arguments], str],
     place: Callable[[Arguments], Place],
     args: tuple[Any, ...],
@@ -277,7 +277,7 @@ def _running(call: Call) -> Iterator[None]:
 
 
 class _Depth(threading.local):
-    """Whether this thread is inside a method of a store that counts."""
+    """The state of a thread: whether it is inside a method of a store that counts."""
 
     is_inside = False
 
@@ -298,7 +298,7 @@ def _is_counted(store: Store) -> bool:
     return not (_depth.is_inside or store.is_dry_run)
 
 
-def _note(request: Request, sizes: dict[str, int] | None = None) -> None:
+def _note(request: SentRequest, sizes: dict[str, int] | None = None) -> None:
     call = _current.get()
     if call is None and len(_roots) == 1:
         # A thread of Arrow or of a pool, in a process that runs one call at a time.
@@ -318,7 +318,7 @@ def _size_of(data: Any) -> int:
 
 
 def _written(key: str, size_bytes: int) -> None:
-    request = Request(kind="put", count=1, written_bytes=size_bytes)
+    request = SentRequest(kind="put", count=1, written_bytes=size_bytes)
     _note(request, {key: size_bytes} if is_data_key(key) else None)
 
 
@@ -336,7 +336,7 @@ def _reading(read_bytes: Callable[[Any], int]) -> Callable[[Any], Any]:
                     result = method(self, key, *args, **kwargs)
                 found = read_bytes(result)
             finally:
-                _note(Request(kind="get", count=1, read_bytes=found))
+                _note(SentRequest(kind="get", count=1, read_bytes=found))
             return result
 
         return get
@@ -355,7 +355,7 @@ def _get_range(method: Callable[..., Any]) -> Callable[..., Any]:
                 data = method(self, key, start, length)
         finally:
             kind: RequestKind = "get" if length else "head"
-            _note(Request(kind=kind, count=1, read_bytes=len(data)))
+            _note(SentRequest(kind=kind, count=1, read_bytes=len(data)))
         return data
 
     return get_range
@@ -368,7 +368,7 @@ def _asking(method: Callable[..., Any]) -> Callable[..., Any]:
     def head(self: Store, key: str) -> Any:
         if not _is_counted(self):
             return method(self, key)
-        _note(Request(kind="head", count=1))
+        _note(SentRequest(kind="head", count=1))
         with _inside():
             return method(self, key)
 
@@ -381,7 +381,7 @@ def _open_input(method: Callable[..., Any]) -> Callable[..., Any]:
         if not _is_counted(self):
             return method(self, key, size_bytes=size_bytes)
         if size_bytes is None:
-            _note(Request(kind="head", count=1))
+            _note(SentRequest(kind="head", count=1))
         with _inside():
             return method(self, key, size_bytes=size_bytes)
 
@@ -459,7 +459,7 @@ def _list(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _by_page(entries: Iterator[Any]) -> Iterator[Any]:
     """Yield the entries of a listing; count a request for each page, also for an empty one."""
-    _note(Request(kind="list", count=1))
+    _note(SentRequest(kind="list", count=1))
     number = 0
     while True:
         with _inside():
@@ -468,7 +468,7 @@ def _by_page(entries: Iterator[Any]) -> Iterator[Any]:
             except StopIteration:
                 return
         if number and number % _PAGE == 0:
-            _note(Request(kind="list", count=1))
+            _note(SentRequest(kind="list", count=1))
         number += 1
         yield entry
 
@@ -481,7 +481,7 @@ def _delete(method: Callable[..., Any]) -> Callable[..., Any]:
             return
         unique = tuple(dict.fromkeys(keys))
         if unique:
-            _note(Request(kind="delete", count=-(-len(unique) // _PAGE)))
+            _note(SentRequest(kind="delete", count=-(-len(unique) // _PAGE)))
         with _inside():
             method(self, unique)
 
@@ -493,8 +493,8 @@ def _delete_if_match(method: Callable[..., Any]) -> Callable[..., Any]:
     def delete_if_match(self: Store, key: str, *, etag: str) -> Any:
         if not _is_counted(self):
             return method(self, key, etag=etag)
-        _note(Request(kind="get", count=1))
-        _note(Request(kind="delete", count=1))
+        _note(SentRequest(kind="get", count=1))
+        _note(SentRequest(kind="delete", count=1))
         with _inside():
             return method(self, key, etag=etag)
 

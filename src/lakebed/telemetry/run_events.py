@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from lakebed.errors import InvalidInputError, MissingDependencyError
 from lakebed.state.committing import Committed
+from lakebed.state.sources import SourceFile
 from lakebed.telemetry.lineage_events import (
-    Event,
+    CommittedTo,
+    EventFacts,
     EventType,
     Facet,
     JobRun,
     Life,
-    Written,
     earlier_version,
     error_facet,
     life_output,
@@ -31,9 +32,10 @@ from lakebed.telemetry.lineage_events import (
     raw_file,
     run_event,
     table_output,
+    unrecorded_file,
 )
-from lakebed.telemetry.lineage_names import place_of, table_of
-from lakebed.telemetry.watching import Call, Request, unwatch, watch
+from lakebed.telemetry.lineage_names import Named, place_of, table_of
+from lakebed.telemetry.watching import Call, SentRequest, unwatch, watch
 from lakebed.view import View
 
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ class _Sender:
     client: Any
     classes: Any
 
-    def send(self, event: Event) -> None:
+    def send(self, event: EventFacts) -> None:
         """Send an event; log a failure."""
         try:
             self.client.emit(self._as_object(event))
@@ -128,7 +130,7 @@ class _Sender:
             job = event["job"]["name"]
             _log.warning("lineage not sent job=%s event=%s error=%r", job, event["eventType"], exc)
 
-    def _as_object(self, event: Event) -> Any:
+    def _as_object(self, event: EventFacts) -> Any:
         """Return the event as the client takes it; its classes check the values."""
         classes = self.classes
         return classes.RunEvent(
@@ -148,15 +150,17 @@ class _Run:
 
     Attributes:
         named: Job and run.
-        inputs: What it has read, by namespace and name.
-        written: What it has committed, by dataset.
+        inputs: Datasets and tables that it has read, by namespace and name.
+        files: Records of the raw files that it has read, each with its dataset, same.
+        written: Its commits, by repository and dataset.
         shown: Tables and datasets that it has published, created or dropped, same.
         facets: Further facets of the run.
     """
 
     named: JobRun
     inputs: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    written: dict[tuple[str, str], Written] = field(default_factory=dict)
+    files: dict[Named, list[tuple[str, SourceFile]]] = field(default_factory=dict)
+    written: dict[tuple[str, str], CommittedTo] = field(default_factory=dict)
     shown: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     facets: dict[str, Facet] = field(default_factory=dict)
 
@@ -167,6 +171,12 @@ class _Run:
     def show(self, dataset: dict[str, Any]) -> None:
         """Add an output other than by a commit."""
         self.shown[dataset["namespace"], dataset["name"]] = dataset
+
+    def all_inputs(self) -> list[dict[str, Any]]:
+        """Return the inputs, each once."""
+        inputs = dict(self.inputs)
+        inputs.update((named, raw_file(records)) for named, records in self.files.items())
+        return list(inputs.values())
 
     def outputs(self) -> list[dict[str, Any]]:
         """Return the outputs, each dataset once."""
@@ -215,7 +225,7 @@ class _OpenLineage:
             run.facets["errorMessage"] = error_facet(error)
         self._send("COMPLETE" if error is None else "FAIL", run, dt.datetime.now(dt.UTC))
 
-    def request(self, request: Request, call: Call | None) -> None:
+    def request(self, request: SentRequest, call: Call | None) -> None:
         """Ignore requests."""
 
     def _run_of(self, call: Call) -> tuple[Call, _Run] | None:
@@ -229,7 +239,7 @@ class _OpenLineage:
                 kind,
                 run.named,
                 at,
-                inputs=run.inputs.values(),
+                inputs=run.all_inputs(),
                 outputs=run.outputs(),
                 facets=run.facets,
             )
@@ -251,7 +261,7 @@ def _is_run(call: Call, outer: Call | None) -> bool:
             return not _only_looks(call.arguments)
         case "verb":
             return call.name in _JOBS and not is_inside
-        case "commit":
+        case "commit" | "reading":
             return not is_inside
     return False
 
@@ -270,6 +280,8 @@ def _job_of(call: Call) -> str:
             return f"{given['self'].name}.ingest"
         case "step", _:
             return f"{given['setting'].ingest.name}.{given['step']}"
+        case "reading", _:
+            return f"{call.dataset}.{given['intake'].operation}"
         case "commit", _:
             return f"{call.dataset}.{given['terms'].change.operation or 'commit'}"
     return f"{call.dataset}.{call.name}"
@@ -281,6 +293,9 @@ def _note(call: Call, run: _Run) -> None:
         case "commit":
             if isinstance(call.result, Committed):
                 _note_commit(call, call.result, run)
+        case "reading":
+            for candidate in () if call.result is None else call.result.due.files:
+                run.read(unrecorded_file(candidate.file.location, candidate.file.size_bytes))
         case "publication":
             if call.result is not None and call.result.is_applied:
                 _note_publication(call, run)
@@ -295,11 +310,11 @@ def _note_commit(call: Call, made: Committed, run: _Run) -> None:
     terms, dataset = call.arguments["terms"], str(call.dataset)
     sources = terms.sources
     for file in () if sources is None else sources.files:
-        run.read(raw_file(file))
+        run.files.setdefault(place_of(file.location), []).append((dataset, file))
     if made.entry.removed and made.entry.operation not in _BLIND:
         run.read(earlier_version(call.location, dataset, made.entry.version - 1))
     key = (call.location, dataset)
-    written = run.written.setdefault(key, Written(location=call.location, dataset=dataset))
+    written = run.written.setdefault(key, CommittedTo(location=call.location, dataset=dataset))
     written.commits.append((made, call.size_of(made)))
 
 
