@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lakebed.errors import LakebedError
+
 CallKind = Literal["verb", "step", "plan", "reading", "commit", "publication"]
 """CallKind of an observed call.
 
@@ -81,7 +83,11 @@ def _of_declaration(given: Arguments) -> Place:
     """Return the dataset of an ingest or a pipeline."""
     declared = given["self"]
     ingest: Any = getattr(declared, "ingest", declared)
-    return ingest._address()[1], ingest._store().uri
+    location, name = ingest._address()
+    try:
+        return name, ingest._store().uri
+    except LakebedError:  # the verb raises it again, as its own error
+        return name, location
 
 
 def _of_step(given: Arguments) -> Place:
@@ -100,6 +106,10 @@ def _of_state(given: Arguments) -> Place:
 
 def _of_dataset(given: Arguments) -> Place:
     return given["dataset"], given["store"].uri
+
+
+def _of_name(given: Arguments) -> Place:
+    return given["name"], given["store"].uri
 
 
 def _same(*names: str) -> dict[str, str]:
@@ -227,6 +237,21 @@ FUNCTIONS = (
         kind="commit",
         title=lambda _given: "commit",
         place=_of_terms,
+    ),
+    # The command line and the steps of a pipeline call these without the verb of a dataset.
+    SharedFunction(
+        module="lakebed.work.ingest.load",
+        name="load",
+        kind="verb",
+        title=lambda _given: "load",
+        place=_of_name,
+    ),
+    SharedFunction(
+        module="lakebed.work.compaction",
+        name="compact",
+        kind="verb",
+        title=lambda _given: "compact",
+        place=_of_name,
     ),
     SharedFunction(
         module="lakebed.work.ingest.execution",

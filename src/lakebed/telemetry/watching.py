@@ -237,7 +237,7 @@ def _new_call(
         return None
     store = given.get("store")
     is_dry_run = (
-        bool(given.get("dry_run"))
+        bool(given.get("dry_run") or given.get("is_dry_run"))
         or (store is not None and getattr(store, "is_dry_run", False))
         or (parent is not None and parent.is_dry_run)
     )
