@@ -245,6 +245,21 @@ def test_an_error_is_in_its_span_and_its_metric(lake: Lake, collector: Collector
     }
 
 
+def test_secrets_of_an_error_are_not_sent(lake: Lake, collector: Collector) -> None:
+    lake.repository.create("sales", SALES)
+    error = OSError("https://me:hunter2@minio:9000/lake is down")
+    sales = Repository(FailingStore(lake.store, fail_on="create", error=error)).open("sales")
+    observe(collector)
+
+    with pytest.raises(OSError, match="is down"):
+        sales.append([{"id": 1, "shop": "north", "amount": 3}])
+
+    collector.flush()
+    (failed,) = [span for span in collector.spans() if span.name == "append sales"]
+    assert failed.attributes["error.type"] == "OSError"
+    assert [path for path, body in collector.bodies if b"hunter2" in body] == []
+
+
 def test_a_step_that_fails_is_an_error(lake: Lake, collector: Collector) -> None:
     lake.deliver("a.jsonl", [{"id": 1, "shop": "north", "amount": 5}])
     pipeline = lake.pipeline()

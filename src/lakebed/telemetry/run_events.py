@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakebed.errors import InvalidInputError, MissingDependencyError
+from lakebed.errors import InvalidInputError, MissingDependencyError, redacted
 from lakebed.state.committing import Committed
 from lakebed.state.sources import SourceFile
 from lakebed.telemetry.lineage_events import (
@@ -127,8 +127,12 @@ class _Sender:
         try:
             self.client.emit(self._as_object(event))
         except Exception as exc:  # noqa: BLE001 - what was done stands, whether or not it is reported
-            job = event["job"]["name"]
-            _log.warning("lineage not sent job=%s event=%s error=%r", job, event["eventType"], exc)
+            _log.warning(
+                "lineage not sent job=%s event=%s error=%s",
+                event["job"]["name"],
+                event["eventType"],
+                redacted(repr(exc)),
+            )
 
     def _as_object(self, event: EventFacts) -> Any:
         """Return the event as the client takes it; its classes check the values."""

@@ -8,12 +8,13 @@ conventions for databases where these have one; and otherwise our own. docs/tele
 from __future__ import annotations
 
 import importlib
+import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import lakebed
 from lakebed.commit import ChangedRows
-from lakebed.errors import CommitConflictError, MissingDependencyError
+from lakebed.errors import CommitConflictError, MissingDependencyError, redacted
 from lakebed.plan.plan import ScanPlan
 from lakebed.state.committing import Committed
 from lakebed.telemetry.watching import Call, SentRequest, unwatch, watch
@@ -132,8 +133,9 @@ class _OpenTelemetry:
         if span.is_recording():
             span.set_attributes({**facts, **_of_requests(call), **error})
             if failed is not None:
-                span.record_exception(failed)
-                span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, str(failed)))
+                span.add_event("exception", _exception_of(failed))
+                status = self._trace.Status(self._trace.StatusCode.ERROR, redacted(str(failed)))
+                span.set_status(status)
         span.end()
 
     def request(self, request: SentRequest, call: Call | None) -> None:
@@ -310,6 +312,15 @@ def _error_of(call: Call) -> BaseException | None:
     if error is None and call.kind == "step" and call.result is not None:
         error = call.result.error
     return error
+
+
+def _exception_of(error: BaseException) -> _Attributes:
+    """Return the attributes of an exception by OpenTelemetry's conventions, without secrets."""
+    return {
+        "exception.type": f"{type(error).__module__}.{type(error).__qualname__}",
+        "exception.message": redacted(str(error)),
+        "exception.stacktrace": redacted("".join(traceback.format_exception(error))),
+    }
 
 
 def _removed_rows(added: int, changed: ChangedRows) -> int | None:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from lakebed.errors import redacted
 from lakebed.model.layout import is_data_key
 from lakebed.model.totals import known_total
 from lakebed.state.committing import Committed
@@ -157,7 +158,8 @@ def _tell(what: str, *given: Any) -> None:
         try:
             getattr(observer, what)(*given)
         except Exception as exc:  # noqa: BLE001 - telemetry must not end what it observes
-            _log.warning("telemetry failed observer=%s error=%r", type(observer).__name__, exc)
+            name = type(observer).__name__
+            _log.warning("telemetry failed observer=%s error=%s", name, redacted(repr(exc)))
 
 
 def _wrap_all() -> None:
