@@ -39,7 +39,7 @@ SYSTEM_PACKAGES ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compat-env doors-env servers-env browser-env browser chromium doors servers demo quick test thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
+.PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PRECIOUS: .venv-spark%/.installed
 .PHONY: bench bench-archive bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark clean
 
@@ -51,7 +51,8 @@ help:
 	@echo "make compat     comparisons with plateau, kartothek, datalake, Kite and telemetry, as a table"
 	@echo "make browser    report, server and site in Chromium, with the pictures of the documentation"
 	@echo "make browser-env  installs Chromium by apt-get, as root, where there is none"
-	@echo "make gate       test, thorough, compat and the short part of browser in one run, as .ci/run does"
+	@echo "make pages      the short part of browser: report and server"
+	@echo "make gate       test, thorough, compat and pages in one run: before a release"
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others: some hours on two cores"
 	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
@@ -169,11 +170,15 @@ coverage: setup compat-env
 
 # The table of docs/interop.md with what each row has shown; Kite's vectors need no other environment.
 compat: setup compat-env
-	LAKEBED_ORACLES=1 $(PYTEST) -m compat tests/interop tests/golden tests/kite tests/telemetry $(ARGS)
+	LAKEBED_ORACLES=1 $(PYTEST) $(PARALLEL) -m compat tests/interop tests/golden tests/kite tests/telemetry $(ARGS)
 
 # Its pictures are those that docs/report.md shows.
 browser: chromium setup docs
 	LAKEBED_PICTURES=docs/assets $(PYTEST) tests/browser $(ARGS)
+
+# The part that needs no site; skipped where there is no Chromium.
+pages: setup
+	$(PYTEST) $(PARALLEL) -m 'browser and not long' tests/browser $(ARGS)
 
 chromium:
 	@$(FIND_CHROMIUM); \
