@@ -44,7 +44,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: bench bench-archive bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark clean
 
 help:
-	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
+	@echo "make demo       a year of real flights: load, query, overwrite; archive, ingest; rerun, publish; a year of pipeline runs"
 	@echo "make quick      half a minute: what tests the changes since main, and a core of fast tests"
 	@echo "make test       everything that is not below, in $(VENV) alone (ARGS='-k head -x' narrows it)"
 	@echo "make thorough   what takes long for what it shows: killed processes, failures at each call, servers, pages"
@@ -134,6 +134,7 @@ demo: setup
 	$(BIN) examples/flights.py
 	$(BIN) examples/archive.py
 	$(BIN) examples/batches.py
+	$(BIN) examples/pipeline.py
 
 quick: setup
 	HYPOTHESIS_PROFILE=quick $(PYTEST) $(WORKERS) --dist worksteal -m '$(FAST)' $(ARGS) \
