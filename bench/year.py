@@ -64,7 +64,6 @@ SCHEMA = """\
 DECLARATION = f"""\
 [source]
 storage = "memory://year-raw"
-index = "sqlite:///{{directory}}/index.db"
 what = "events"
 format = "json"
 
@@ -137,10 +136,10 @@ def push(archive: lakebed.Archive, hour: dt.datetime) -> None:
 def simulate(days: int, every: int, directory: Path) -> Iterator[dict[str, Any]]:
     """Run the pipeline by the clock, and yield what each run was."""
     (directory / "event.avsc").write_text(SCHEMA)
-    (directory / "events.toml").write_text(DECLARATION.replace("{directory}", str(directory)))
+    (directory / "events.toml").write_text(DECLARATION)
     counts = count_requests()
     with time_machine.travel(START, tick=False) as clock:
-        archive = lakebed.open_archive("memory://year-raw", index=f"sqlite:///{directory}/index.db")
+        archive = lakebed.open_archive("memory://year-raw")
         pipeline = lakebed.Pipeline.from_toml(directory / "events.toml")
         lake = lakebed.open_repository("memory://year-lake")
         for number in range(days * 24 // every):
