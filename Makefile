@@ -39,19 +39,20 @@ SYSTEM_PACKAGES ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compat-env doors-env servers-env browser-env browser chromium doors servers demo quick test thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
+.PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PRECIOUS: .venv-spark%/.installed
-.PHONY: bench bench-archive bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark clean
+.PHONY: bench bench-archive bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year clean
 
 help:
-	@echo "make demo       a year of real flights: load, query, overwrite, read the past; archive, ingest; rerun, publish, clean up"
+	@echo "make demo       a year of real flights: load, query, overwrite; archive, ingest; rerun, publish; a year of pipeline runs"
 	@echo "make quick      half a minute: what tests the changes since main, and a core of fast tests"
 	@echo "make test       everything that is not below, in $(VENV) alone (ARGS='-k head -x' narrows it)"
 	@echo "make thorough   what takes long for what it shows: killed processes, failures at each call, servers, pages"
 	@echo "make compat     comparisons with plateau, kartothek, datalake, Kite and telemetry, as a table"
 	@echo "make browser    report, server and site in Chromium, with the pictures of the documentation"
 	@echo "make browser-env  installs Chromium by apt-get, as root, where there is none"
-	@echo "make gate       test, thorough, compat and the short part of browser in one run, as .ci/run does"
+	@echo "make pages      the short part of browser: report and server"
+	@echo "make gate       test, thorough, compat and pages in one run: before a release"
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others: some hours on two cores"
 	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
@@ -70,6 +71,7 @@ help:
 	@echo "make bench-merge  merges beside deltalake and pyiceberg; ARGS=--spark beside a join by hand"
 	@echo "make bench-streams  a stream of a commit a second, and the compaction beside it"
 	@echo "make bench-small  upserts and deletes of few rows, and their changes, beside deltalake in one process"
+	@echo "make bench-year  a year of hourly runs of a pipeline by a set clock: requests, files, bytes and time of a run"
 	@echo "make bench-peers-spark  Lakebed, Delta Lake and Iceberg in one session of Spark; fetches their jars"
 	@echo "make docs       the documentation as a site, in build/site; strict, and without network"
 	@echo "make dist       the source distribution and the wheel, checked as a package index would"
@@ -133,6 +135,7 @@ demo: setup
 	$(BIN) examples/flights.py
 	$(BIN) examples/archive.py
 	$(BIN) examples/batches.py
+	$(BIN) examples/pipeline.py
 
 quick: setup
 	HYPOTHESIS_PROFILE=quick $(PYTEST) $(WORKERS) --dist worksteal -m '$(FAST)' $(ARGS) \
@@ -169,11 +172,15 @@ coverage: setup compat-env
 
 # The table of docs/interop.md with what each row has shown; Kite's vectors need no other environment.
 compat: setup compat-env
-	LAKEBED_ORACLES=1 $(PYTEST) -m compat tests/interop tests/golden tests/kite tests/telemetry $(ARGS)
+	LAKEBED_ORACLES=1 $(PYTEST) $(PARALLEL) -m compat tests/interop tests/golden tests/kite tests/telemetry $(ARGS)
 
 # Its pictures are those that docs/report.md shows.
 browser: chromium setup docs
 	LAKEBED_PICTURES=docs/assets $(PYTEST) tests/browser $(ARGS)
+
+# The part that needs no site; skipped where there is no Chromium.
+pages: setup
+	$(PYTEST) $(PARALLEL) -m 'browser and not long' tests/browser $(ARGS)
 
 chromium:
 	@$(FIND_CHROMIUM); \
@@ -249,6 +256,9 @@ bench-merge: setup .venv-peers/.installed
 bench-small: setup
 	$(BIN) bench/small_changes.py $(ARGS)
 	$(BIN) bench/changes.py $(ARGS)
+
+bench-year: setup
+	$(BIN) bench/year.py $(ARGS)
 
 bench-far: setup
 	$(BIN) bench/far_reading.py $(ARGS)

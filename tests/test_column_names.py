@@ -65,6 +65,7 @@ def new_repository() -> lakebed.Repository:
     return lakebed.open_repository(f"memory://{uuid.uuid4()}")
 
 
+@pytest.mark.thorough
 @given(several)
 def test_every_verb_takes_every_name(drawn: list[str]) -> None:
     key, text, level, number, added = drawn
@@ -124,6 +125,7 @@ def sorted_rows(table: pa.Table, key: str) -> list[dict]:
     return sorted(table.to_pylist(), key=lambda row: row[key])
 
 
+@pytest.mark.thorough
 @given(several)
 def test_every_name_is_a_column_to_duckdb(drawn: list[str]) -> None:
     pytest.importorskip("duckdb")

@@ -162,6 +162,7 @@ TIMES = pa.record_batch(
 ONE_TIME = Schema(fields=(Field(name="ts", type=Primitive(Kind.TIMESTAMP)),))
 
 
+@pytest.mark.thorough
 @examples(50)
 @given(st.lists(st.sampled_from(FUNCTIONS), min_size=1, max_size=6, unique=True))
 def test_they_are_those_that_hold_times_with_other_partitions_in_between(texts: list[str]) -> None:

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import tracemalloc
+import uuid
 from pathlib import Path
 
 import pytest
@@ -599,3 +600,12 @@ def test_an_archive_that_was_moved_is_told_to_reindex(tmp_path) -> None:
     moved.reindex()
     (found,) = moved.list("b", start="2015-03-20", end="2015-03-20")
     assert moved.open(found.url).read() == b"x"
+
+
+def test_an_archive_in_memory_has_its_records_however_often_it_is_opened() -> None:
+    name = f"memory://{uuid.uuid4()}"
+    record = lakebed.open_archive(name).push(
+        io.BytesIO(b"x"), path="/a.log", what="logs", where="here", start="2026-01-01"
+    )
+
+    assert list(lakebed.open_archive(name).list("logs", start="2025-12-31", end="now")) == [record]

@@ -76,3 +76,12 @@ def test_demo_of_batches_runs_through(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("OK: 335,767 rows")
     assert [path.name for path in tmp_path.iterdir()] == ["lake"]
+
+
+@pytest.mark.thorough
+def test_a_year_of_runs_goes_through_one_declaration(tmp_path: Path) -> None:
+    done = _demo(tmp_path / "year", tmp_path, DEMO.with_name("pipeline.py"))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("OK: 328,410 rows")
+    assert [path.name for path in tmp_path.iterdir()] == ["year"]

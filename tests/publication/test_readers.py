@@ -110,6 +110,7 @@ def published_dataset(tmp_path):
     return dataset, tmp_path / "lake" / "days"
 
 
+@pytest.mark.thorough
 def test_each_read_is_one_whole_version(tmp_path):
     dataset, root = published_dataset(tmp_path)
 

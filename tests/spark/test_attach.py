@@ -77,6 +77,7 @@ def test_view_shows_the_fields_and_then_the_partition_fields(spark: Any, events:
     assert found.cast(wanted.schema) == wanted
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("condition", "file_count"),
     [
@@ -112,6 +113,7 @@ def later_schema() -> str:
     return "n long, id string, at timestamp, x double, dt date"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("java8", ["true", "false"])
 def test_times_are_those_of_the_session(spark: Any, events: Any, java8: str) -> None:
     settings = {
@@ -268,6 +270,7 @@ def test_names_that_spark_takes_for_one_are_refused(spark: Any, tmp_path: Path) 
         lakebed.spark.attach(spark, lake, prefix="v_")
 
 
+@pytest.mark.thorough
 def test_files_of_older_schemas_and_of_other_formats_are_attached(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -309,6 +312,7 @@ def test_query_reads_everything_where_the_planner_fails(
     assert "files not pruned reason=RuntimeError: no answer" in caplog.text
 
 
+@pytest.mark.thorough
 def test_rows_of_a_view_are_written_to_another_dataset(
     spark: Any, events: Any, tmp_path: Path
 ) -> None:

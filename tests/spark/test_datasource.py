@@ -67,6 +67,7 @@ def test_all_fields_are_read_in_their_order(spark: Any, read_only: Any) -> None:
     assert found.cast(SCHEMA) == read_only.arrow().sort_by("n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "count"),
     [
@@ -109,6 +110,7 @@ def test_view_uri_is_read(spark: Any, read_only: Any) -> None:
     assert spark.read.format("lakebed").load(uri).count() == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "schema", "message"),
     [
@@ -163,6 +165,7 @@ def test_one_file_is_read_by_several_tasks(spark: Any, tmp_path: Path) -> None:
     assert frame.selectExpr("count(n)", "count(DISTINCT n)").collect() == [(20_000, 20_000)]
 
 
+@pytest.mark.thorough
 def test_query_without_a_filter_has_all_rows_though_another_had_one(
     spark: Any, read_only: Any
 ) -> None:
@@ -229,6 +232,7 @@ def test_append_adds_a_batch_of_a_named_run(spark: Any, events: Any) -> None:
     assert events.check().problems == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "operation", "count"),
     [
@@ -272,6 +276,7 @@ def test_missing_dataset_is_created_where_an_option_says_what_it_is(
     assert created.arrow().sort_by("n") == events.arrow().sort_by("n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("frame", "mode", "options", "message"),
     [
@@ -318,6 +323,7 @@ def test_task_that_fails_leaves_nothing_of_tasks_that_were_done(spark: Any, even
     assert events.count() == 72
 
 
+@pytest.mark.thorough
 def test_tasks_give_a_dimension_no_more_values_than_its_cap(spark: Any, tmp_path: Path) -> None:
     from pyspark.errors import AnalysisException
 

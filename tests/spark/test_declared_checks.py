@@ -105,6 +105,7 @@ def test_door_refuses_rows_that_fail_a_check(
     assert ids_of(flights) == [1, 2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("door", DOORS)
 def test_door_quarantines_rows_that_fail_a_check(
     spark: Any, lake: Repository, tmp_path: Path, door: str
@@ -122,6 +123,7 @@ def test_door_quarantines_rows_that_fail_a_check(
     assert sorted("-500" in row["text"] for row in rows) == [False, True]
 
 
+@pytest.mark.thorough
 @pytest.mark.classic("Spark's own writer needs the JVM")
 @pytest.mark.parametrize("action", ["refuse", "warn", "reject"])
 def test_rows_of_the_own_writer_of_spark_are_checked(

@@ -97,6 +97,7 @@ def test_an_overwrite_of_one_day_by_many_tasks_makes_one_file(
     assert dataset.count() == 4_800
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [FEW_ROWS, FEW_ROWS + 1])
 def test_a_task_of_more_than_few_rows_writes_them_itself(
     spark: SparkSession, repository: Repository, count: int
@@ -131,6 +132,7 @@ def test_only_the_first_tasks_may_give_rows(spark: SparkSession, repository: Rep
     assert len(commit.files_added) == 1 + 66 - 64
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("strategy", STRATEGIES[:2])
 def test_rows_that_do_not_fit_are_refused_and_nothing_stays(
@@ -158,6 +160,7 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_stays(
     assert {info.key for info in repository.store.list()} == before
 
 
+@pytest.mark.thorough
 def test_what_tasks_have_written_goes_where_the_driver_cannot_write_the_rest(
     spark: SparkSession, repository: Repository
 ) -> None:
@@ -221,6 +224,7 @@ def test_few_rows_with_bytes_in_them_are_not_brought_to_the_driver_unseen(
     assert dataset.count() == 3
 
 
+@pytest.mark.thorough
 class TestQueries:
     """Of a query over files nobody can tell how many rows it has: the driver asks for a few."""
 

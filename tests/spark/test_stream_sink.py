@@ -62,6 +62,7 @@ def test_each_epoch_is_a_batch_of_its_own_under_the_id_of_the_query(
     assert [commit.run for commit in history] == [f"stream:{query.id}:{n}" for n in range(3)]
 
 
+@pytest.mark.thorough
 def test_each_epoch_reserves_one_batch_and_leaves_none_behind(
     spark, tmp_path, dataset, incoming, checkpoint
 ):
@@ -128,6 +129,7 @@ def test_a_checkpoint_that_went_back_is_refused_by_name(spark, dataset, incoming
     assert numbers_of(dataset) == [0, 1, 2]
 
 
+@pytest.mark.thorough
 @pytest.mark.classic("there a query must be named")
 def test_foreach_batch_takes_the_sink_of_a_dataset(spark, dataset, incoming, checkpoint):
     def start(sink):
@@ -149,6 +151,7 @@ def test_foreach_batch_takes_the_sink_of_a_dataset(spark, dataset, incoming, che
     assert dataset.version == 2
 
 
+@pytest.mark.thorough
 def test_compaction_beside_keeps_files_few_and_loses_no_epoch(spark, dataset, incoming, checkpoint):
     for place in range(8):
         push(incoming, str(place), 2 * place)
@@ -160,6 +163,7 @@ def test_compaction_beside_keeps_files_few_and_loses_no_epoch(spark, dataset, in
     assert numbers_of(dataset) == list(range(0, 16, 2))
 
 
+@pytest.mark.thorough
 def test_output_mode_complete_replaces_all_at_once(spark, lake, incoming, checkpoint):
     push(incoming, "0", 0, 1, 2)
     push(incoming, "1", 4, 3)
@@ -177,6 +181,7 @@ def test_output_mode_complete_replaces_all_at_once(spark, lake, incoming, checkp
     assert sorted(row["count"] for row in dataset.at(version=1).kite.reader()) == [1, 2]
 
 
+@pytest.mark.thorough
 def test_rows_that_do_not_fit_end_the_query_by_name_and_leave_nothing(
     spark, dataset, incoming, checkpoint
 ):

@@ -83,6 +83,7 @@ def delta(tmp_path: Path, lake) -> Path:
     return home
 
 
+@pytest.mark.thorough
 def test_200_commits_with_deletes_read_equal_at_each_version_and_time(tmp_path, lake):
     home = tmp_path / "wh" / "d"
     for number in range(COMMITS):

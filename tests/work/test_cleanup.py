@@ -1,11 +1,14 @@
 """What a cleanup deletes, and what it never deletes."""
 
+import dataclasses
 import datetime as dt
 import json
 import os
 import time
+import uuid
 
 import pytest
+import time_machine
 from upkeep_lake import (
     DESCRIPTOR,
     NO_SKEW,
@@ -22,6 +25,7 @@ from upkeep_lake import (
 
 import lakebed
 from lakebed.errors import CommitConflictError, InvalidInputError, ReadOnlyError, StorageError
+from lakebed.state.reader import read_head
 from lakebed.state.transaction import Transaction
 from lakebed.testing import CountingStore, FailingStore
 from lakebed.work.cleanup import parse_age
@@ -258,8 +262,6 @@ def test_segments_that_no_head_names_go_when_they_are_old(lake, tmp_path) -> Non
 
 
 def test_segments_of_an_index_are_references_too(lake, tmp_path) -> None:
-    import dataclasses
-
     dataset = lake.create("d", dataclasses.replace(DESCRIPTOR, index=("n",)))
     for n in range(3):
         dataset.overwrite([row("a", n)], run=f"r{n}")
@@ -270,7 +272,6 @@ def test_segments_of_an_index_are_references_too(lake, tmp_path) -> None:
     report = sweep(dataset)
 
     from lakebed.index.postings_writer import keys_of_postings
-    from lakebed.state.reader import read_head
 
     named = set(keys_of_postings(read_head(lake.store, "d").state.lists.postings))
     assert named <= {one.key for one in lake.store.list("d/postings")}
@@ -294,6 +295,33 @@ def test_segment_that_a_reader_of_an_older_head_needs_stays_for_the_retention(
     assert report.files == ()
     assert report.kept_counts["retained"] >= 7
     assert len(pinned.files()) == 6
+
+
+def test_index_files_of_many_commits_go_after_the_retention_and_those_of_its_heads_stay() -> None:
+    lake = lakebed.open_repository(f"memory://{uuid.uuid4()}")
+    start = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+    named: dict[dt.datetime, set[str]] = {}  # by the time from which a head names them
+    with time_machine.travel(start, tick=False) as clock:
+        dataset = lake.create("d", dataclasses.replace(DESCRIPTOR, index=("n",)))
+        for hour in range(100):
+            clock.move_to(start + dt.timedelta(hours=hour))
+            dataset.append([row("a", hour)])
+            if hour % 3 == 0:
+                dataset.evolve(
+                    lambda old, hour=hour: dataclasses.replace(old, properties={"hour": str(hour)})
+                )
+            state = read_head(lake.store, "d").state
+            named[start + dt.timedelta(hours=hour)] = set(state.indices.values())
+            if hour % 10 == 9:
+                dataset.cleanup("24h", dry_run=False)
+                cutoff = start + dt.timedelta(hours=hour - 24)
+                since = max((moment for moment in named if moment <= cutoff), default=start)
+                needed = set().union(*(keys for moment, keys in named.items() if moment >= since))
+                there = {info.key for info in lake.store.list("d/indices/")}
+                assert needed <= there, hour
+                assert len(there) <= 28, hour
+
+    assert any(named.values())
 
 
 def test_unfinished_writes_of_a_directory_go_when_they_are_old(dataset, tmp_path) -> None:

@@ -543,6 +543,7 @@ def test_commit_of_a_staged_batch_that_began_before_is_refused(
     assert found_in(tmp_path / "lake") == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("after", [False, True])
 def test_kill_while_a_staged_batch_is_rewritten(tmp_path: Path, *, after: bool) -> None:
     template = tmp_path / "template"

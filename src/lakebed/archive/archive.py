@@ -46,6 +46,7 @@ _PUSHES_AT_ONCE = 8
 _FIRST_DAY = -719_162  # first day of the calendar, in days since the epoch
 
 _DEFAULT_INDEX = ".lakebed/archive.db"  # hidden from listings of the store
+_indices_in_memory: dict[str, ArchiveIndex] = {}
 
 
 class Archive:
@@ -736,15 +737,16 @@ def open_archive(
         Archive('s3://raw', index='sqlite:///data/raw.db')
     """
     store = open_store(storage, storage_options=storage_options)
-    where = index if index is not None else _default_index(store)
-    return Archive(store, open_index(where), keys=keys)
+    opened = _default_index(store) if index is None else open_index(index)
+    return Archive(store, opened, keys=keys)
 
 
-def _default_index(store: Store) -> str | Path:
+def _default_index(store: Store) -> ArchiveIndex:
     if isinstance(store, MemoryStore):
-        return "sqlite://"
+        # As its objects, records are those of all archives of this name in this process.
+        return _indices_in_memory.setdefault(store.uri, open_index("sqlite://"))
     path = store.local_path("x")
     if path is not None:
-        return path.parent / _DEFAULT_INDEX
+        return open_index(path.parent / _DEFAULT_INDEX)
     msg = f"The archive {store.uri} needs an index."
     raise InvalidInputError(msg, hint="Give the URL of one: sqlite:///PATH or dynamodb://TABLE.")

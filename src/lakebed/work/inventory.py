@@ -355,6 +355,7 @@ class Judge:
         writing = [batch for batch in living if not batch.is_staged]
         starts = (batch.began_at for batch in writing)
         self._oldest_start = _before(min(starts, default=rules.now), rules.clock_skew)
+        self._oldest_index = self._find_oldest_index(entries)
         # Segments from before it, and that no head names, are not those of a writer at work.
         self._settled_at = min(
             (batch.began_after(rules.clock_skew) for batch in writing),
@@ -421,6 +422,8 @@ class Judge:
             is_old = info.modified_at < self._rules.now - age
             return _found(info, Reason.UNREFERENCED if is_old else Reason.LIVE)
         if (folder in _LISTS and is_segment_name(rest)) or _is_of_index(folder, rest):
+            if folder == Folder.INDICES and info.modified_at < self._oldest_index:
+                return self._replaced(info)
             return self._judge_unnamed(info, named_in_folder.get(split_label(info.key)[0], ()))
         return _found(info, Reason.UNKNOWN, note="No object of a dataset has such a key.")
 
@@ -573,8 +576,30 @@ class Judge:
         successors = [moment for moment in named if moment >= info.modified_at]
         if successors and min(successors) > rules.cutoff:
             return _found(info, Reason.RETAINED, note="A reader of an older head may need it.")
+        return self._replaced(info)
+
+    def _replaced(self, info: ObjectInfo) -> JudgedFile:
         note = "The head does not name it."
         return _found(info, Reason.UNREFERENCED, since=info.modified_at, note=note)
+
+    def _find_oldest_index(self, entries: Iterable[Entry]) -> dt.datetime:
+        """Return the time before which an index file was replaced longer ago than the retention.
+
+        Each commit that changes files names another index file, which it writes after the commit
+        before it. So the file that was current at the cutoff is younger than the last but one of the
+        commits until then.
+        """
+        rules = self._rules
+        until = [
+            self._times[entry.version]
+            for entry in entries
+            if (entry.added or entry.removed) and self._times[entry.version] <= rules.cutoff
+        ]
+        if len(until) < 2:
+            return _EVER
+        age = max(rules.retention, rules.longest_commit)
+        oldest = min(_before(until[-2], rules.clock_skew), _before(rules.now, age))
+        return min(oldest, self._oldest_start)
 
 
 def _found(

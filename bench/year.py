@@ -1,0 +1,221 @@
+"""A year of hourly runs of one pipeline, by a clock that the program sets.
+
+    python bench/year.py                     365 days of 24 runs
+    python bench/year.py --days 60 --every 6
+
+Each hour a raw file is pushed to an archive, and the pipeline runs: it reads the file, checks its
+rows, deletes days that are past the retention, merges small files, updates a Delta table and
+deletes dead files. Lake and archive are in the memory of this process, so that requests are counted
+and nothing waits. A line of JSON a month gives medians of a run: requests of each kind, processor
+time, live files, bytes of the head, objects and bytes of the lake. Before each tenth run a dry run
+of the cleanup states what it would delete; what is then deleted must be the same.
+
+The last line has the ratio of the last month to the third, in which the retention first deletes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import datetime as dt
+import functools
+import io
+import json
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import time_machine
+
+import lakebed
+from lakebed.store.memory import MemoryStore
+
+START = dt.datetime(2025, 1, 1, tzinfo=dt.UTC)
+KEEP_DAYS = 60
+ROWS = 50
+_REQUESTS = (
+    "get",
+    "get_if_changed",
+    "get_range",
+    "size",
+    "stat",
+    "create",
+    "replace",
+    "put",
+    "put_stream",
+    "list",
+    "delete",
+    "open_input",
+)
+_READS = {"get", "get_if_changed", "get_range", "size", "stat", "open_input"}
+
+SCHEMA = """\
+{"type": "record", "name": "event", "fields": [
+  {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+  {"name": "sensor", "type": "string"},
+  {"name": "value", "type": "long"}
+]}
+"""
+
+DECLARATION = f"""\
+[source]
+storage = "memory://year-raw"
+what = "events"
+format = "json"
+
+[dataset]
+into = "memory://year-lake/events"
+schema = "event.avsc"
+partition_by = "date(at) as day"
+index = ["sensor"]
+
+[checks]
+values = {{rows = "value >= 0", on_failure = "quarantine"}}
+
+[ingest]
+start = "-2d"
+supersede = "path"
+
+[layout]
+min_files = 8
+
+[publish]
+delta = true
+
+[retention]
+keep = "{KEEP_DAYS}d"
+
+[cleanup]
+older_than = "1d"
+"""
+
+
+def count_requests() -> Counter[str]:
+    """Count the calls of all stores in memory from now on."""
+    counts: Counter[str] = collections.Counter()
+
+    def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def call_counted(*arguments: Any, **named: Any) -> Any:
+            counts[name] += 1
+            return call(*arguments, **named)
+
+        return call_counted
+
+    for name in _REQUESTS:
+        setattr(MemoryStore, name, counted(name, getattr(MemoryStore, name)))
+    return counts
+
+
+def push(archive: lakebed.Archive, hour: dt.datetime) -> None:
+    """Push the file of an hour."""
+    lines = (
+        json.dumps(
+            {
+                "at": (hour + dt.timedelta(seconds=60 * number)).isoformat(),
+                "sensor": f"s{number % 7}",
+                "value": number,
+            }
+        )
+        for number in range(ROWS)
+    )
+    archive.push(
+        io.BytesIO("".join(f"{line}\n" for line in lines).encode()),
+        path=f"/log/{hour:%Y-%m-%dT%H}.jsonl",
+        what="events",
+        where="here",
+        start=hour,
+        end=hour + dt.timedelta(minutes=59),
+    )
+
+
+def simulate(days: int, every: int, directory: Path) -> Iterator[dict[str, Any]]:
+    """Run the pipeline by the clock, and yield what each run was."""
+    (directory / "event.avsc").write_text(SCHEMA)
+    (directory / "events.toml").write_text(DECLARATION)
+    counts = count_requests()
+    with time_machine.travel(START, tick=False) as clock:
+        archive = lakebed.open_archive("memory://year-raw")
+        pipeline = lakebed.Pipeline.from_toml(directory / "events.toml")
+        lake = lakebed.open_repository("memory://year-lake")
+        for number in range(days * 24 // every):
+            now = START + dt.timedelta(hours=number * every)
+            clock.move_to(now + dt.timedelta(hours=1, seconds=1))
+            push(archive, now)
+            predicted = None
+            if number and number % 10 == 0:
+                pipeline.run(only=["ingest", "retain", "compact", "publish"])
+                predicted = pipeline.run(dry_run=True, only=["cleanup"])["cleanup"].facts
+            counts.clear()
+            began = time.process_time()
+            report = pipeline.run()
+            seconds = time.process_time() - began
+            requests = dict(counts)
+            if report.exit_code:
+                raise SystemExit(f"run {number} ended with {report.exit_code}: {report}")
+            if predicted is not None:
+                deleted = report["cleanup"].facts
+                same = ("object_count", "size_bytes")
+                if [predicted[key] for key in same] != [deleted[key] for key in same]:
+                    raise SystemExit(f"run {number}: predicted {predicted}, deleted {deleted}")
+                continue  # its run had nothing left to read
+            events = lake.open("events")
+            stored = [info.size_bytes for info in lake.store.list("")]
+            yield {
+                "run": number,
+                "month": number * every // (24 * 30),
+                "cpu_s": seconds,
+                "reads": sum(count for name, count in requests.items() if name in _READS),
+                "lists": requests.get("list", 0),
+                "writes": sum(requests.get(name, 0) for name in ("create", "replace", "put")),
+                "deletes": requests.get("delete", 0),
+                "files": len(events.files()),
+                "rows": events.count(),
+                "head_bytes": len(lake.store.get("events.by-dataset-metadata.json").data),
+                "objects": len(stored),
+                "lake_bytes": sum(stored),
+            }
+
+
+def main() -> None:
+    """Run, and print a line of JSON for each month."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--days", type=int, default=365)
+    parser.add_argument("--every", type=int, default=1, help="hours between runs")
+    options = parser.parse_args()
+    months: dict[int, list[dict[str, Any]]] = {}
+    medians: dict[int, dict[str, float]] = {}
+
+    def close(month: int) -> None:
+        keys = [key for key in months[month][0] if key not in ("run", "month")]
+        medians[month] = {
+            key: round(statistics.median(run[key] for run in months[month]), 4) for key in keys
+        }
+        print(
+            json.dumps({"month": month, "runs": len(months[month]), **medians[month]}), flush=True
+        )
+
+    with tempfile.TemporaryDirectory() as directory:
+        for run in simulate(options.days, options.every, Path(directory)):
+            if run["month"] not in months and months:
+                close(max(months))
+            months.setdefault(run["month"], []).append(run)
+        close(max(months))
+    last = max(month for month in months if len(months[month]) > 5)
+    if last > 3:
+        ratios = {
+            key: round(value / medians[3][key], 2)
+            for key, value in medians[last].items()
+            if medians[3][key]
+        }
+        print(json.dumps({"month": f"{last} / 3", **ratios}))
+
+
+if __name__ == "__main__":
+    main()
