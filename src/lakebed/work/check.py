@@ -47,7 +47,7 @@ from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, column_of, 
 from lakebed.state.moving import find_leftover, remove_unchanged
 from lakebed.state.published import Shown
 from lakebed.state.reader import Head, read_own_head
-from lakebed.state.state import Change, State
+from lakebed.state.state import Change, State, refuse_tree
 from lakebed.state.transaction import Transaction
 from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
@@ -210,6 +210,7 @@ def check(
         return CheckReport(
             dataset=dataset, version=None, file_count=0, is_deep=is_deep, findings=(finding,)
         )
+    refuse_tree(head.state, "check")
     checker = _Checker(store, head)
     findings = checker.run(is_deep=is_deep, spark=spark, on_progress=on_progress)
     if is_repairing:

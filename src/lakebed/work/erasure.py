@@ -28,7 +28,7 @@ from lakebed.state.lists import FILES, SOURCES, Edit, postings_of
 from lakebed.state.readable import protected_batches, protected_versions
 from lakebed.state.reader import read_own_head
 from lakebed.state.sources import Sources
-from lakebed.state.state import Change, State
+from lakebed.state.state import Change, State, refuse_tree
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
@@ -147,6 +147,7 @@ class _Job:
         """Erase rows from all readable versions and staged batches, until none is found."""
         for rounds_left in reversed(range(_ROUNDS)):
             state, entries = read_history(self.store, self.name)
+            refuse_tree(state, "erasure")
             schemas = Schemas(state, entries)
             self.had_index_files |= bool(state.indices)
             searched = self._search(schemas)

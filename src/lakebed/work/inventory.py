@@ -35,7 +35,7 @@ from lakebed.state.published import OldMetadata, Shown
 from lakebed.state.readable import kept_files, protected_batches
 from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import LEASE, BatchRecord
-from lakebed.state.state import State
+from lakebed.state.state import State, refuse_tree
 from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
 
@@ -256,7 +256,8 @@ def take_inventory(store: Store, dataset: str, ask: AskTables | None = None) -> 
         One LIST for each 1,000 objects, the head, the history, and one GET for each batch that is
         not committed. The query of the metastore, if the dataset is published.
     """
-    read_own_head(store, dataset)  # raises before the LIST if it is not a dataset of Lakebed
+    # Raises before the LIST if it is not a dataset of Lakebed.
+    refuse_tree(read_own_head(store, dataset).state, "cleanup")
     objects = tuple(store.list(f"{dataset}/"))
     listed = reservation.listed(store, dataset)
     state, entries = read_history(store, dataset)

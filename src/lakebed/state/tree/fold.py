@@ -14,12 +14,14 @@ from lakebed.errors import CorruptMetadataError
 from lakebed.state import history
 from lakebed.state.tree import folded_commits as segments
 from lakebed.state.tree.directory_order import DirectoryOrder
-from lakebed.state.tree.leaf import decode_facts, decode_files
 from lakebed.state.tree.leaf_files import Files
-from lakebed.state.tree.leaf_merge import LeafOfRun, Load, due_runs, leaves_of, merge
+from lakebed.state.tree.leaf_merge import LeafOfRun, Load, decoded, due_runs, leaves_of, merge
 from lakebed.state.tree.tree_files import Leaves, locate
 from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, Sizes, live_count
 from lakebed.store.segments import Segment, count_to_merge, end_within
+
+# Labels, and bounds of columns, that the buffer may have for each of its files.
+_LABELS, _BOUNDS = 2, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +49,14 @@ class Folded:
 
 
 def is_due(root: Root, sizes: Sizes) -> bool:
-    """Return whether the buffer is full."""
-    return len(root.buffer) >= sizes.buffer or len(root.held) >= sizes.buffer
+    """Return whether the buffer is full: of commits, of live files, of labels, or of bounds."""
+    labels = history.weight_of(one.entry for one in root.buffer) - len(root.buffer)
+    bounds = sum(one.facts.count * len(one.facts.columns) for one in root.buffer)
+    return (
+        max(len(root.buffer), len(root.held)) >= sizes.buffer
+        or labels >= _LABELS * sizes.buffer
+        or bounds >= _BOUNDS * sizes.buffer
+    )
 
 
 def fold(
@@ -131,7 +139,7 @@ def _merged(
 
     def load_any(ref: Ref) -> Files:
         leaf = written.get(ref.id)
-        return load(ref) if leaf is None else _decoded(leaf)
+        return load(ref) if leaf is None else decoded(leaf)
 
     while runs := due_runs(root.refs, sizes):
         due = [ref for ref in root.refs if ref.run in runs]
@@ -143,15 +151,6 @@ def _merged(
             elif step.sections is not None:
                 written[step.ref.id] = step
     return root
-
-
-def _decoded(leaf: LeafOfRun) -> Files:
-    """Return the files of a leaf that was just written, from its bytes."""
-    assert leaf.sections is not None
-    data, (first, second, _) = leaf.sections.data, leaf.sections.lengths
-    name = leaf.ref.id.hex()
-    files = decode_files(data[first : first + second], name)
-    return replace(files, facts=decode_facts(data[first + second :], files.count, name))
 
 
 def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Root | None:
