@@ -26,7 +26,6 @@ ALL_LABELS = {
     "plan/partition_totals.py": 2,
     "plan/paths.py": 9,
     "plan/search.py": 2,
-    "repository.py": 2,
     "state/codec.py": 1,
     "state/committing.py": 2,
     "state/conflicts.py": 9,

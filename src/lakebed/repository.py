@@ -43,7 +43,7 @@ from lakebed.state.metadata_provider import MetadataProvider, reporting_provider
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import check_holds_none, list_repository, read_head
 from lakebed.state.snapshot import Source
-from lakebed.state.state import HeadKind, State, refuse_tree
+from lakebed.state.state import HeadKind, State
 from lakebed.store import Store, open_store
 from lakebed.tables import hive, trees
 from lakebed.tables.giving_up import (
@@ -836,7 +836,6 @@ class Repository(RefusesFormerNames):
 
     def _drop(self, name: str) -> None:
         head = read_head(self._store, name)
-        refuse_tree(head.state, "drop")
         listed = [info.key for info in self._store.list(f"{name}/")]
         check_holds_none(self._store, name, listed)
         held = work.owned.own_keys(self._store, head.state, listed)
@@ -845,7 +844,7 @@ class Repository(RefusesFormerNames):
         held += [reservation.key_of(name, one) for one in reservation.listed(self._store, name)]
         last = remove_heads(self._store, head)
         # Add what was committed since the listing; a head of another tool may name foreign keys.
-        named = (*map(last.layout.naming.key, last.labels), *last.side_keys)
+        named = work.owned.named_keys(last)
         held += [key for key in named if key.startswith(f"{name}/") and ".." not in key.split("/")]
         with noting(
             f"Dataset {name!r} is dropped. Some of its objects may be left under '{name}/': "
@@ -889,8 +888,8 @@ class Repository(RefusesFormerNames):
     def _keys_of(self, last: State) -> frozenset[str]:
         """Return the keys that a dataset certainly held, now or before."""
         entries = history.read(self._store, last.lists.history)
-        labels = (*last.labels, *(label for entry in entries for label in entry.added))
-        return frozenset((*map(last.layout.naming.key, labels), *last.side_keys))
+        labels = (label for entry in entries for label in entry.added)
+        return work.owned.named_keys(last) | frozenset(map(last.layout.naming.key, labels))
 
 
 class TreeGroup:

@@ -18,6 +18,7 @@ from copies import copy_of
 from effort import cases
 from inside import state_of, store_of
 from tree_copies import SMALL, shrink
+from upkeep_lake import age, sweep
 
 import lakebed
 from lakebed import CommitOptions, Dataset
@@ -25,6 +26,7 @@ from lakebed.errors import (
     LakebedError,
     ReadOnlyError,
     StorageError,
+    VersionNotFoundError,
 )
 from lakebed.model.layout import Folder
 from lakebed.state.head import HeadFormat
@@ -679,8 +681,6 @@ def test_writers_beside_each_other_lose_nothing(tmp_path: Path) -> None:
 # What a tree does not have
 
 REFUSED: dict[str, Callable[[Dataset], object]] = {
-    "cleanup": lambda d: d.cleanup(),
-    "check": lambda d: d.check(),
     "erasure": lambda d: d.erase("id = 1", reason="asked for"),
     "publication": lambda d: d.publish("delta"),
 }
@@ -696,3 +696,165 @@ def test_what_a_tree_does_not_have_is_refused_before_anything_is_written(name: s
         REFUSED[name](dataset)
 
     assert {info.key: store.get(info.key).etag for info in store.list()} == before
+
+
+# Upkeep
+
+
+def keys_in(store: Store) -> set[str]:
+    return {info.key for info in store.list("d/")}
+
+
+@pytest.mark.parametrize("seed", range(cases(3)))
+def test_cleanup_keeps_what_readable_versions_need_and_nothing_else(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    dataset = lakebed.open_repository(tmp_path).create("d", described(), head="tree")
+    store = store_of(dataset)
+    for _ in range(14):
+        made(
+            ACTS[rng.choice([*OFTEN, "overwrite", "delete a day", "compact"])],
+            dataset,
+            rng.random(),
+        )
+    kept = dataset.version // 2
+    dataset.protections.add(version=kept, reason="kept")
+    answers = {
+        version: as_set(dataset.at(version=version).arrow())
+        for version in range(dataset.version + 1)
+    }
+    before = keys_in(store)
+
+    report = clean(dataset, tmp_path)
+    PROCESS_CACHE.clear()
+
+    assert before - keys_in(store) == {file.key for file in report.files}
+    assert any(key.startswith("d/leaves/") for key in before - keys_in(store))
+    assert as_set(dataset.arrow()) == answers[max(answers)]
+    assert as_set(dataset.at(version=kept).arrow()) == answers[kept]
+    assert not [one for one in dataset.check().findings if one.severity == "error"]
+    with pytest.raises(VersionNotFoundError, match="cleaned up"):
+        dataset.at(version=1 if kept != 1 else 2)
+    assert len(dataset.history()) == dataset.version + 1
+    named = {ref.key("d") for ref in root_of(dataset).refs}
+    assert named <= keys_in(store)
+    made(ACTS["append much"], dataset, seed)
+    check_sound(dataset)
+    assert clean(dataset, tmp_path).version is not None
+    assert not [one for one in dataset.check().findings if one.severity == "error"]
+
+
+def clean(dataset: Dataset, root: Path) -> lakebed.CleanupReport:
+    """Clean up after all was written a month ago."""
+    age(root, 30)
+    return sweep(dataset)
+
+
+def on_disk(store: Store, root: Path) -> Store:
+    """Return a copy of a store in a directory."""
+    copy = open_store(str(root))
+    for info in store.list():
+        copy.put(info.key, store.get(info.key).data)
+    return copy
+
+
+def test_dataset_that_is_a_document_again_gives_its_leaves_up(tmp_path: Path) -> None:
+    dataset = lakebed.open_repository(tmp_path).create("d", described(), head="tree")
+    for number in range(8):
+        dataset.append(rows(random.Random(number), 3))
+    dataset.compact(head="document")
+    answer = as_set(dataset.arrow())
+
+    clean(dataset, tmp_path)
+
+    assert not [
+        key for key in keys_in(store_of(dataset)) if key.split("/")[1] in ("leaves", "roots")
+    ]
+    assert as_set(dataset.arrow()) == answer
+
+
+def test_young_leaves_of_a_fold_at_work_are_kept() -> None:
+    store = copy_of(grown())
+    dataset = lakebed.Repository(store).open("d")
+    swaps = itertools.count(1)
+
+    class Beside(DelegatingStore):
+        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+            if key == HEAD and next(swaps) == 2:
+                sweep(dataset)
+            return super()._replace(key, data, if_match=if_match)
+
+    lakebed.Repository(Beside(store)).open("d").append(rows(random.Random(1), 1, [DAYS[1]]))
+
+    check_readable(store)
+    assert not [one for one in dataset.check().findings if one.severity == "error"]
+
+
+def test_fold_does_not_land_after_a_cleanup_that_may_have_deleted_its_leaves(
+    tmp_path: Path,
+) -> None:
+    store = on_disk(grown(), tmp_path)
+    dataset = lakebed.Repository(store).open("d")
+    swaps = itertools.count(1)
+
+    class Beside(DelegatingStore):
+        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+            if key == HEAD and next(swaps) == 2:
+                clean(dataset, tmp_path)
+            return super()._replace(key, data, if_match=if_match)
+
+    lakebed.Repository(Beside(store)).open("d").append(rows(random.Random(1), 1, [DAYS[1]]))
+
+    PROCESS_CACHE.clear()
+    assert root_of(dataset).buffer
+    dataset.arrow()
+    check_sound(dataset)
+
+
+@pytest.mark.parametrize("folder", ["leaves", "history", "roots"])
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "damaged"])
+def test_check_finds_lost_and_damaged_objects(folder: str, is_lost: bool) -> None:
+    store = copy_of(grown())
+    dataset = lakebed.Repository(store).open("d")
+    assert not dataset.check(deep=True).findings
+    root = root_of(dataset)
+    key = {
+        "leaves": root.refs[0].key("d"),
+        "history": root.history[0].key("d"),
+        "roots": root.copy_key("d", root.copies[-1]),
+    }[folder]
+    if is_lost:
+        store.delete([key])
+    else:
+        data = bytearray(store.get(key).data)
+        data[len(data) // 2] ^= 1
+        store.put(key, bytes(data))
+
+    (finding,) = dataset.check(repair=True).findings
+
+    assert (finding.key, finding.severity, finding.is_repaired) == (key, "error", False)
+
+
+def test_check_finds_a_lost_data_file() -> None:
+    store = copy_of(grown())
+    dataset = lakebed.Repository(store).open("d")
+    lost = dataset.files()[0].key
+    store.delete([lost])
+
+    (finding,) = dataset.check().findings
+
+    assert (finding.key, finding.severity) == (lost, "error")
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_drop_leaves_nothing(is_whole: bool) -> None:
+    store = copy_of(grown())
+    repository = lakebed.Repository(store)
+    if not is_whole:
+        store.delete([root_of(repository.open("d")).refs[0].key("d")])
+        PROCESS_CACHE.clear()
+
+    assert repository.drop("d")
+
+    assert [info.key for info in store.list()] == []

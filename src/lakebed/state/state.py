@@ -790,8 +790,6 @@ def check_fits_tree(state: State, change: Change) -> None:
         refuse_tree(state, "erasure")
     if change.moves_to is not None:
         refuse_tree(state, f"head in {change.moves_to}")
-    if change.operation == "cleanup":
-        refuse_tree(state, "cleanup")
     if change.new_descriptor is not None:
         check_publishes_nothing(state.name, change.new_descriptor)
 

@@ -20,6 +20,7 @@ from lakebed.state.tree.tree_files import Leaves, locate
 from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, Sizes, live_count
 from lakebed.store.segments import Segment, count_to_merge, end_within
 
+CLEANUP = "cleanup"  # the operation
 # Labels, and bounds of columns, that the buffer may have for each of its files.
 _LABELS, _BOUNDS = 2, 8
 
@@ -164,7 +165,7 @@ def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Ro
 
     Returns:
         The root with the leaves of the fold, and with the later commits in its buffer; None if
-        another fold was made meanwhile.
+        another fold was made meanwhile, or a cleanup, which may have deleted what the fold wrote.
 
     Raises:
         CorruptMetadataError: A leaf cannot be read, or the result differs from the root by now.
@@ -175,8 +176,10 @@ def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Ro
     base = folded.base
     if (now.folded_at, now.buffer[: len(base.buffer)]) != (base.folded_at, base.buffer):
         return None
-    root = folded.root
-    for one in now.buffer[len(base.buffer) :]:
+    root, since = folded.root, now.buffer[len(base.buffer) :]
+    if any(one.entry.operation == CLEANUP for one in since):
+        return None
+    for one in since:
         root = root.after(one.entry, one.facts, locate(root, one.entry, leaves, order))
     if root.totals != now.totals:
         raise CorruptMetadataError(

@@ -65,7 +65,7 @@ def read_past(store: Store, state: State, version: int) -> Past | None:
         return None
     root = live.root
     start = max(copy for copy in root.copies if copy <= version)
-    copied, copy = _read_copy(store, state.name, start, root.copy_key(state.name, start))
+    copied, copy = read_copy(store, state.name, start, root.copy_key(state.name, start))
     newer = [one for one in root.history if one.last > start and one.first <= version]
     commits = [one for part in newer for one in read_commits(store, state.name, part)]
     commits += root.buffer
@@ -102,7 +102,15 @@ def facts_then(store: Store, state: State, version: int) -> Segments:
     return state.lists.files if past is None else (*state.lists.files, *past.facts)
 
 
-def _read_copy(store: Store, dataset: str, version: int, key: str) -> tuple[State, Root]:
+def read_copy(store: Store, dataset: str, version: int, key: str) -> tuple[State, Root]:
+    """Read the copy of the head that a fold has left at a version.
+
+    Raises:
+        CorruptMetadataError: It is lost or damaged, or that of another version.
+
+    Cost:
+        One GET.
+    """
     try:
         data = store.get(key).data
     except ObjectNotFoundError as exc:
