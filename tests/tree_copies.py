@@ -19,7 +19,7 @@ from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.state import State, descriptor_from
-from lakebed.state.tree import folding, planting, tree_commit
+from lakebed.state.tree import planting, stored_folds, tree_commit
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.find import StoredLeaves, read_commits
 from lakebed.state.tree.fold import fold, is_due
@@ -205,5 +205,5 @@ def to_tree(
 
 def shrink(monkeypatch: pytest.MonkeyPatch, sizes: Sizes = SMALL) -> None:
     """Let commits write trees of tiny leaves and buffers, so that few commits show everything."""
-    for module in (folding, planting, tree_commit):
+    for module in (planting, stored_folds, tree_commit):
         monkeypatch.setattr(module, "SIZES", sizes)

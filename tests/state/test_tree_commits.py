@@ -30,7 +30,7 @@ from lakebed.errors import (
 )
 from lakebed.model.layout import Folder
 from lakebed.state.head import HeadFormat
-from lakebed.state.tree import folding
+from lakebed.state.tree import stored_folds
 from lakebed.state.tree.fold import is_due
 from lakebed.state.tree.tree_files import TreeFiles, scrub
 from lakebed.state.tree.tree_root import Root, Sizes
@@ -435,7 +435,7 @@ def test_writer_that_did_not_fill_the_buffer_leaves_the_fold_to_the_one_that_did
     store = copy_of(grown())
     dataset = lakebed.Repository(store).open("d")
     with monkeypatch.context() as patch:
-        patch.setattr(folding, "fold_stored", fail)
+        patch.setattr(stored_folds, "fold_stored", fail)
         dataset.append(rows(random.Random(1), 1, [DAYS[1]]))
     filled = root_of(dataset)
     assert is_due(filled, SMALL)
@@ -454,7 +454,7 @@ def test_failure_of_a_fold_is_no_failure_of_the_commit(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = lakebed.Repository(copy_of(grown())).open("d")
-    monkeypatch.setattr(folding, "fold_stored", fail)
+    monkeypatch.setattr(stored_folds, "fold_stored", fail)
 
     with caplog.at_level(logging.WARNING):
         commit = dataset.append(rows(random.Random(1), 1, [DAYS[1]]))
@@ -638,7 +638,7 @@ def test_fold_that_lost_to_another_leaves_nothing() -> None:
     class Beside(DelegatingStore):
         def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
             if key == HEAD and next(swaps) == 2:
-                assert folding.fold_stored(store, state_of(other))
+                assert stored_folds.fold_stored(store, state_of(other))
             return super()._replace(key, data, if_match=if_match)
 
     lakebed.Repository(Beside(store)).open("d").append(rows(random.Random(1), 1, [DAYS[1]]))

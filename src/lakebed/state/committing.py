@@ -186,7 +186,7 @@ def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swa
         if committed is not None:
             _log_commit(base.name, committed.entry, attempt)
             if committed.state is not None and committed.state.is_tree:
-                from lakebed.state.tree.folding import fold_after
+                from lakebed.state.tree.stored_folds import fold_after
 
                 fold_after(store, made_on, committed.state)
             return committed

@@ -102,7 +102,7 @@ def compact_metadata(
 
 def _compacted_tree(store: Store, state: State, *, is_dry_run: bool) -> tuple[MergedList, ...]:
     """Fold the commits in the root of a tree, and merge all runs of leaves that are due."""
-    from lakebed.state.tree.folding import compacted
+    from lakebed.state.tree.stored_folds import compacted
 
     counts = compacted(store, state, is_dry_run=is_dry_run)
     if counts is None:
