@@ -34,7 +34,7 @@ from lakebed.state.tree import stored_folds
 from lakebed.state.tree.fold import is_due
 from lakebed.state.tree.tree_files import TreeFiles, scrub
 from lakebed.state.tree.tree_root import Root, Sizes
-from lakebed.store import Store, open_store
+from lakebed.store import Store, open_store, segments
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.testing import CountingStore, DelegatingStore, FailingStore
 
@@ -633,13 +633,13 @@ def test_fold_that_lost_to_a_commit_lands_on_it() -> None:
 def test_fold_that_lost_to_another_leaves_nothing() -> None:
     store = copy_of(grown())
     other = lakebed.Repository(store).open("d")
-    swaps = itertools.count(1)
 
     class Beside(DelegatingStore):
-        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-            if key == HEAD and next(swaps) == 2:
+        def _put(self, key: str, data: memoryview) -> str:
+            etag = super()._put(key, data)
+            if key.startswith("d/roots/"):
                 assert stored_folds.fold_stored(store, state_of(other))
-            return super()._replace(key, data, if_match=if_match)
+            return etag
 
     lakebed.Repository(Beside(store)).open("d").append(rows(random.Random(1), 1, [DAYS[1]]))
 
@@ -648,6 +648,31 @@ def test_fold_that_lost_to_another_leaves_nothing() -> None:
     newest = [info.key for info in store.list("d/roots/") if f"{root.version:019d}" in info.key]
     assert newest == [root.copy_key("d", root.version)]
     check_readable(store)
+
+
+def test_fold_that_landed_without_an_answer_keeps_what_later_folds_have_merged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segments, "FANOUT", 2)
+    store = copy_of(grown())
+    other = lakebed.Repository(store).open("d")
+    swaps = itertools.count(1)
+
+    class Beside(DelegatingStore):
+        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+            etag = super()._replace(key, data, if_match=if_match)
+            if key == HEAD and next(swaps) == 2:
+                folded = root_of(other).history[-1]
+                while folded in root_of(other).history:
+                    other.append(rows(random.Random(1), 2, [DAYS[0]]))
+                raise LOST
+            return etag
+
+    lakebed.Repository(Beside(store)).open("d").append(rows(random.Random(1), 1, [DAYS[1]]))
+
+    PROCESS_CACHE.clear()
+    check_readable(store)
+    assert not [one for one in other.check().findings if one.severity == "error"]
 
 
 def test_writers_beside_each_other_lose_nothing(tmp_path: Path) -> None:

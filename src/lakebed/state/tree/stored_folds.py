@@ -136,22 +136,26 @@ def _copy_of(state: State, folded: Folded) -> bytes:
 
 
 def _land(store: Store, state: State, folded: Folded) -> bool | None:
-    """Swap the root of a fold in; return False if it certainly never lands, and None if it may."""
-    pending = ""  # the etag that the last swap was meant for
+    """Swap the root of a fold in; return False if it certainly never lands, and None if it may.
+
+    Once a swap was tried, nothing proves that it did not land: later folds may have merged what it
+    has written, so that the root no longer shows it, and copies of the head still need it.
+    """
+    has_tried = False
     for attempt in range(_SWAPS):
         try:
             head = read_head(store, state.name)
         except DatasetNotFoundError:
-            return False
+            return None
         now = head.state
         if not is_one_dataset(state, now) or not isinstance(now.live, TreeFiles):
-            return False  # no conditional put lands on another head
+            return None if has_tried else False
         if any(one.id == folded.segment.id for one in now.live.root.history):
             return True
         root = land(folded, now.live.root, now.live.leaves, now.live.order)
         if root is None or not head.is_settled:
-            return None if pending == head.etag else False
-        pending = head.etag
+            return None if has_tried else False
+        has_tried = True
         try:
             _swap(store, head, with_root(now, root, replace(now.live, root=root)))
         except PreconditionFailedError:
