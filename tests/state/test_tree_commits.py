@@ -653,8 +653,10 @@ def test_fold_that_lost_to_another_leaves_nothing() -> None:
 def test_fold_that_landed_without_an_answer_keeps_what_later_folds_have_merged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segments, "FANOUT", 2)
     store = copy_of(grown())
+    # Segments of the history are merged, and leaves are not.
+    monkeypatch.setattr(segments, "FANOUT", 2)
+    shrink(monkeypatch, Sizes(leaf=8, buffer=4, inline=6, fanout=100))
     other = lakebed.Repository(store).open("d")
     swaps = itertools.count(1)
 
