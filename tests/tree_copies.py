@@ -1,7 +1,7 @@
 """Copies of datasets whose head is a tree, made from datasets with a document by the pure code.
 
-Releases do not write trees yet. So a copy replays the history of a dataset commit by commit, with
-folds where the test wants them, and writes what a commit and a fold would have written.
+A copy replays the history of a dataset commit by commit, with folds where the test wants them, and
+writes what a commit and a fold would have written.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pytest
 
 from lakebed.state import file_table, history
 from lakebed.state.codec import to_document
@@ -18,6 +19,7 @@ from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
 from lakebed.state.state import State, descriptor_from
+from lakebed.state.tree import planting, stored_folds, tree_commit
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.find import StoredLeaves, read_commits
 from lakebed.state.tree.fold import fold, is_due
@@ -25,7 +27,7 @@ from lakebed.state.tree.inline import InlineFacts, facts_table, inline
 from lakebed.state.tree.leaf_files import Files, files_of
 from lakebed.state.tree.leaf_merge import leaves_of
 from lakebed.state.tree.tree_files import TreeFiles, locate
-from lakebed.state.tree.tree_root import Ref, Root, RootEntry, Sizes, copy_key
+from lakebed.state.tree.tree_root import Ref, Root, RootEntry, Sizes
 from lakebed.store.base import Store
 from lakebed.store.cache import PROCESS_CACHE
 
@@ -115,7 +117,7 @@ class Tree:
         self._copy_head()
 
     def _copy_head(self) -> None:
-        key = copy_key(self.state.name, self.root.version)
+        key = self.root.copy_key(self.state.name, self.root.version)
         self.store.put(key, self.encoded())
 
     def encoded(self) -> bytes:
@@ -199,3 +201,9 @@ def to_tree(
     store.put(HeadFormat.MSGPACK.key(name), tree.encoded())
     PROCESS_CACHE.clear()
     return tree
+
+
+def shrink(monkeypatch: pytest.MonkeyPatch, sizes: Sizes = SMALL) -> None:
+    """Let commits write trees of tiny leaves and buffers, so that few commits show everything."""
+    for module in (planting, stored_folds, tree_commit):
+        monkeypatch.setattr(module, "SIZES", sizes)

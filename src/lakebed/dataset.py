@@ -31,7 +31,7 @@ from lakebed.state.metadata_provider import reporting_provider_errors
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles
 from lakebed.state.snapshot import Source
-from lakebed.state.state import Epoch, State
+from lakebed.state.state import Epoch, HeadKind, State
 from lakebed.tables import hive, iceberg
 from lakebed.view import Base, View, ViewCondition
 from lakebed.work.defaults import (
@@ -1487,6 +1487,11 @@ class Dataset(View):
         self, *, metadata: Literal[True], dry_run: bool = False
     ) -> tuple[MergedList, ...]: ...
 
+    @overload
+    def compact(
+        self, *, head: Literal["document", "tree"], dry_run: bool = False
+    ) -> Commit | None: ...
+
     def compact(
         self,
         view: View | None = None,
@@ -1496,10 +1501,11 @@ class Dataset(View):
         *,
         gather: bool = False,
         metadata: bool = False,
+        head: Literal["document", "tree"] | None = None,
         dry_run: bool = False,
         commit_bytes: int = COMPACTION_COMMIT_BYTES,
         on_progress: OnProgress = NO_PROGRESS,
-    ) -> CompactionReport | tuple[MergedList, ...]:
+    ) -> CompactionReport | tuple[MergedList, ...] | Commit | None:
         """Rewrite the many small files of a partition as few files of a good size.
 
         Rows stay in their partitions, and rows of different runs in different files; older
@@ -1522,6 +1528,11 @@ class Dataset(View):
                 indices into one or few objects each, in place of data files. Commits do so too, as
                 far as their time allows. Facts and postings of data files that belong to no
                 readable version are dropped.
+            head: Only change the kind of the head. With `tree` leaves list the files, so that the
+                time of a commit or a plan hardly depends on their number: for 100,000 files and
+                more. Other tools and earlier releases then cannot read the dataset. `document`
+                reverts that. It is one commit beside readers and writers; a head in JSON first
+                moves to msgpack by another.
             dry_run: Only report the planned changes.
             commit_bytes: Old files of about this many bytes become one commit. Committed work is
                 not repeated after a crash.
@@ -1529,16 +1540,18 @@ class Dataset(View):
                 and their bytes.
 
         Returns:
-            A report; with `metadata` the merged lists, which are empty if there is nothing to do.
+            A report; with `metadata` the merged lists, which are empty if there is nothing to do;
+            with `head` the commit, None if the head is of that kind already or in a dry run.
 
         Raises:
             InvalidInputError: A size is below 1, a field cannot be sorted by, the view is of
-                another dataset, or something about data files is given with `metadata`.
+                another dataset, or something about data files is given with `metadata` or `head`.
             SchemaMismatchError: A field to sort by is unknown.
             DamagedFileError: A data file differs from what was written; nothing became visible.
             CorruptMetadataError: Rows differed when they were read back; nothing became visible.
             CommitConflictError: Other writers changed the partitions repeatedly.
-            ReadOnlyError: The dataset cannot be written.
+            ReadOnlyError: The dataset cannot be written; or its head cannot be a tree, because the
+                dataset is published after each commit.
 
         Cost:
             The head, the file table, and the records of runs and raw files. The small files are
@@ -1548,12 +1561,18 @@ class Dataset(View):
             files. With `metadata` both lists and the segments of indices, read once and written
             once, and a commit; memory: the larger list, or 256 MiB for indices.
         """
-        if metadata:
-            if view is not None or sort_by or spark or gather or target_bytes != TARGET_BYTES:
+        if metadata or head is not None:
+            name = "metadata" if metadata else "head"
+            value = repr(True if metadata else head)
+            is_both = metadata and head is not None
+            about_data = view is not None or sort_by or spark or gather
+            if about_data or is_both or target_bytes != TARGET_BYTES:
                 raise InvalidInputError(
-                    "compact(metadata=True) rewrites no data file.",
-                    hint="Compact the data files by a call of its own, without metadata.",
+                    f"compact({name}={value}) rewrites no data file.",
+                    hint=f"Compact the data files by a call of its own, without {name}.",
                 )
+            if head is not None:
+                return self._change_head(head, is_dry_run=dry_run)
             return self._compact_metadata(is_dry_run=dry_run)
         from lakebed.state.committing import CommitOptions
 
@@ -1575,6 +1594,19 @@ class Dataset(View):
             is_dry_run=dry_run,
             on_progress=on_progress,
         )
+
+    def _change_head(self, kind: str, *, is_dry_run: bool) -> Commit | None:
+        from lakebed.state.handover import change_head, check_head_change
+
+        if kind not in tuple(HeadKind):
+            raise InvalidInputError(f"head is {kind!r}.", hint="Give 'document' or 'tree'.")
+        self._check_writable()
+        store = self._source.store
+        if is_dry_run:
+            check_head_change(read_own_head(store, self.name).state, HeadKind(kind))
+            return None
+        made = change_head(store, self.name, HeadKind(kind), self._commit_options)
+        return None if made is None else Commit.of(made[0], made[1])
 
     def _compact_metadata(self, *, is_dry_run: bool) -> tuple[MergedList, ...]:
         self._check_writable()

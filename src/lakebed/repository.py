@@ -43,7 +43,7 @@ from lakebed.state.metadata_provider import MetadataProvider, reporting_provider
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import check_holds_none, list_repository, read_head
 from lakebed.state.snapshot import Source
-from lakebed.state.state import State, refuse_tree
+from lakebed.state.state import HeadKind, State
 from lakebed.store import Store, open_store
 from lakebed.tables import hive, trees
 from lakebed.tables.giving_up import (
@@ -134,6 +134,7 @@ class Repository(RefusesFormerNames):
         index: Iterable[str] | str | None = None,
         properties: Mapping[str, str] | None = None,
         head_format: Literal["json", "msgpack.zstd"] = "json",
+        head: Literal["document", "tree"] = "document",
     ) -> Dataset:
         """Create an empty dataset; `write` creates one with rows.
 
@@ -147,6 +148,9 @@ class Repository(RefusesFormerNames):
             index: Columns with an inverted index, as for `DatasetDescriptor`.
             properties: Properties of the user, text to text.
             head_format: `json` is human-readable, `msgpack.zstd` is a sixth of the size.
+            head: `tree` for a dataset that will have 100,000 files and more: the time of a commit
+                or a plan then hardly depends on their number. Other tools and earlier releases
+                cannot read it, and `head_format` has no meaning; see `Dataset.compact`.
 
         Warns:
             LakebedWarning: Partitions repeat, such as those by `hour(ts)` alone, every day: an
@@ -174,7 +178,7 @@ class Repository(RefusesFormerNames):
         check_dataset_name(name)
         options = {"partition_by": partition_by, "index": index, "properties": properties}
         descriptor = self._described(name, schema, options)
-        return self._create(name, descriptor, if_exists, head_format, None)
+        return self._create(name, descriptor, if_exists, head_format, None, head=_head_kind(head))
 
     def _create(
         self,
@@ -186,6 +190,7 @@ class Repository(RefusesFormerNames):
         lineage: Lineage | None = None,
         *,
         is_adoption: bool = False,
+        head: HeadKind = HeadKind.DOCUMENT,
     ) -> Dataset:
         """Create a dataset; `committed_at` is the time of its version 0, None for now."""
         if if_exists not in ("error", "open"):
@@ -197,7 +202,7 @@ class Repository(RefusesFormerNames):
                 self._store,
                 name,
                 lambda: first_state(
-                    name, descriptor, format_, committed_at=committed_at, lineage=lineage
+                    name, descriptor, format_, committed_at=committed_at, lineage=lineage, head=head
                 ),
                 is_adoption=is_adoption,
             )
@@ -831,7 +836,6 @@ class Repository(RefusesFormerNames):
 
     def _drop(self, name: str) -> None:
         head = read_head(self._store, name)
-        refuse_tree(head.state)
         listed = [info.key for info in self._store.list(f"{name}/")]
         check_holds_none(self._store, name, listed)
         held = work.owned.own_keys(self._store, head.state, listed)
@@ -840,7 +844,7 @@ class Repository(RefusesFormerNames):
         held += [reservation.key_of(name, one) for one in reservation.listed(self._store, name)]
         last = remove_heads(self._store, head)
         # Add what was committed since the listing; a head of another tool may name foreign keys.
-        named = (*map(last.layout.naming.key, last.labels), *last.side_keys)
+        named = work.owned.named_keys(last)
         held += [key for key in named if key.startswith(f"{name}/") and ".." not in key.split("/")]
         with noting(
             f"Dataset {name!r} is dropped. Some of its objects may be left under '{name}/': "
@@ -884,8 +888,8 @@ class Repository(RefusesFormerNames):
     def _keys_of(self, last: State) -> frozenset[str]:
         """Return the keys that a dataset certainly held, now or before."""
         entries = history.read(self._store, last.lists.history)
-        labels = (*last.labels, *(label for entry in entries for label in entry.added))
-        return frozenset((*map(last.layout.naming.key, labels), *last.side_keys))
+        labels = (label for entry in entries for label in entry.added)
+        return work.owned.named_keys(last) | frozenset(map(last.layout.naming.key, labels))
 
 
 class TreeGroup:
@@ -1089,6 +1093,15 @@ def _check_layout(
             f"Dataset {dataset.name!r} lacks an index on {', '.join(map(repr, missing))}.",
             hint=f"Build it with `indices.build({missing[0]!r})`, or leave index out.",
         )
+
+
+def _head_kind(text: str) -> HeadKind:
+    try:
+        return HeadKind(text)
+    except ValueError as exc:
+        raise InvalidInputError(
+            f"Unknown kind of head {text!r}.", hint="Give 'document' or 'tree'."
+        ) from exc
 
 
 def _head_format(text: str) -> HeadFormat:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,40 @@ class TestCompact:
 
         assert lake.store.size("flights.by-dataset-metadata.json")
         assert str(flights.arrow().to_pylist()) == rows
+
+    def test_head_becomes_a_tree_and_a_document_again(self, cli, flights, address) -> None:
+        rows = str(flights.arrow().to_pylist())
+
+        assert "Would move" in cli("compact", address, "--head", "tree", "--dry-run").stderr
+        assert flights.version == 1
+        (moved,) = cli.json("compact", address, "--head", "tree")
+        assert moved["name"] == "tree"
+        assert "already" in cli("compact", address, "--head", "tree").stderr
+        for head_format in ("json", "msgpack"):
+            for options in ((), ("--dry-run",)):
+                error = cli.error("compact", address, "--head", head_format, *options)
+                assert "is a tree" in error["message"]
+                assert "--head document" in error["hint"]
+        assert str(flights.arrow().to_pylist()) == rows
+        (back,) = cli.json("compact", address, "--head", "document")
+
+        assert back["name"] == "document"
+        assert "already" in cli("compact", address, "--head", "document").stderr
+        assert str(flights.arrow().to_pylist()) == rows
+
+    def test_dataset_is_created_with_a_tree(self, cli, tmp_path) -> None:
+        place = f"{tmp_path}/lake/many"
+
+        cli("create", place, "--schema", _schema_in(tmp_path), "--head", "tree")
+
+        assert "already" in cli("compact", place, "--head", "tree").stderr
+
+
+def _schema_in(folder: Path) -> str:
+    path = folder / "schema.json"
+    schema = {"type": "record", "name": "row", "fields": [{"name": "n", "type": "long"}]}
+    path.write_text(json.dumps(schema), encoding="utf-8")
+    return str(path)
 
 
 class TestPromote:

@@ -16,10 +16,16 @@ from lakebed.repository import Repository
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
+from lakebed.state.state import HeadKind, refuse_tree
 from lakebed.work.compaction import CompactionReport
 from lakebed.work.defaults import TARGET_BYTES
 
-_HEADS = {"json": HeadFormat.JSON, "msgpack": HeadFormat.MSGPACK}
+_HEADS: dict[str, HeadFormat | HeadKind] = {
+    "json": HeadFormat.JSON,
+    "msgpack": HeadFormat.MSGPACK,
+    "tree": HeadKind.TREE,
+    "document": HeadKind.DOCUMENT,
+}
 _COMPACT_COLUMNS = (
     "what",
     "name",
@@ -70,7 +76,7 @@ def _parse_size(
     "--head",
     "head_format",
     type=click.Choice(tuple(_HEADS)),
-    help="Only move the head to another format.",
+    help="Only move the head to another format, or make it a tree or a document.",
 )
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be done.")
 def compact(
@@ -152,17 +158,26 @@ def _move_head(
     output: Output,
     repository: Repository,
     name: str,
-    head_format: HeadFormat,
+    head_format: HeadFormat | HeadKind,
     *,
     is_dry_run: bool,
 ) -> None:
-    before = read_head(repository.store, name).state.head_format
-    if before is head_format:
+    state = read_head(repository.store, name).state
+    before: HeadFormat | HeadKind = state.head_format
+    if isinstance(head_format, HeadKind):
+        before = HeadKind.TREE if state.is_tree else HeadKind.DOCUMENT
+    if before is head_format and (before is not HeadFormat.MSGPACK or not state.is_tree):
         output.note(f"The head is {head_format} already; no new version was made.")
         output.rows(_COMPACT_COLUMNS, ())
         return
-    if not is_dry_run:
+    if isinstance(head_format, HeadKind):
+        repository.open(name).compact(
+            head="tree" if head_format is HeadKind.TREE else "document", dry_run=is_dry_run
+        )
+    elif not is_dry_run:
         hand_over(repository.store, name, head_format)
+    else:
+        refuse_tree(state, f"head in {head_format}")
     output.note(
         f"{'Would move' if is_dry_run else 'Moved'} the head from {before} to {head_format}."
     )

@@ -45,6 +45,7 @@ from lakebed.repository import Repository, open_repository
 from lakebed.state import published
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
+from lakebed.state.state import HeadKind
 from lakebed.store.dry_run import DryRunStore
 
 _TREE_COLUMNS = ("partition", "files", "rows", "bytes", "size")
@@ -224,6 +225,14 @@ def _levels(locations: Sequence[str], folder: Path) -> tuple[str, ...]:
     help="json is readable text; msgpack.zstd is a sixth of the size.",
 )
 @click.option(
+    "--head",
+    "head",
+    type=click.Choice([str(kind) for kind in HeadKind]),
+    default="document",
+    show_default=True,
+    help="tree: for 100,000 files and more; other tools cannot read it.",
+)
+@click.option(
     "--if-exists",
     type=click.Choice(["error", "open"]),
     default="error",
@@ -248,6 +257,7 @@ def create(
     properties: Mapping[str, str],
     batch_ids: str | None,
     head_format: Literal["json", "msgpack.zstd"],
+    head: Literal["document", "tree"],
     if_exists: Literal["error", "open"],
     is_dry_run: bool,
 ) -> None:
@@ -277,11 +287,11 @@ def create(
     if is_dry_run:
         dry = Repository(DryRunStore(repository.store))
         is_there = dry.exists(name)
-        dry.create(name, descriptor, if_exists, head_format=head_format)
+        dry.create(name, descriptor, if_exists, head_format=head_format, head=head)
         would = "Would open the existing" if is_there else "Would create"
         output.note(f"{would} {repository.uri}/{name}.")
         return
-    dataset = repository.create(name, descriptor, if_exists, head_format=head_format)
+    dataset = repository.create(name, descriptor, if_exists, head_format=head_format, head=head)
     _show(output, dataset)
 
 

@@ -44,6 +44,7 @@ DELTA_LOG = (
     "_delta_log"  # in the table's folder, as Delta requires; readers hide names that begin with _
 )
 
+_COPY_NAME = re.compile(r"[0-9]{19}-[0-9a-f]{32}")
 _SEGMENT_NAME = re.compile(r"[0-9]{1,18}-[0-9a-f]{32}[^/]*")
 
 
@@ -82,6 +83,7 @@ _FOLDERS_OF_SEGMENTS = frozenset(
         Folder.CLEANUPS,
         Folder.FILES,
         Folder.HISTORY,
+        Folder.LEAVES,
         Folder.POSTINGS,
         Folder.RUNS,
         Folder.SOURCES,
@@ -160,6 +162,8 @@ def _has_form_of(folder: str, rest: Sequence[str]) -> bool:
     """Return whether the path of an object in a folder of a dataset has a form that is used there."""
     if folder in _FOLDERS_OF_SEGMENTS:
         return is_segment_name(rest[-1])
+    if folder == Folder.ROOTS:
+        return is_copy_name(rest[-1])
     if folder in (Folder.BATCHES, Folder.STAGING):
         return rest[0].partition(".")[0].isdecimal()
     return folder != Folder.INDICES or rest[-1].endswith(INDEX_SUFFIX)
@@ -168,6 +172,11 @@ def _has_form_of(folder: str, rest: Sequence[str]) -> bool:
 def is_segment_name(name: str) -> bool:
     """Return whether the name of an object, without its folder, is that of a segment."""
     return _SEGMENT_NAME.fullmatch(name) is not None
+
+
+def is_copy_name(name: str) -> bool:
+    """Return whether the name of an object, without its folder, is that of a copy of a head."""
+    return _COPY_NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

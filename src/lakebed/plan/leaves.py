@@ -60,6 +60,11 @@ def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
     return Narrowed(few, tree.count - len(labels), requests)
 
 
+def rows_in_root(state: State) -> int | None:
+    """Return the number of entities of a tree; None if its root does not have it."""
+    return state.live.row_count if isinstance(state.live, TreeFiles) else None
+
+
 def _chosen(tree: TreeFiles, questions: Sequence[Predicate]) -> list[Ref]:
     refs = tree.root.refs
     ranges = _Ranges(refs, tree.order)

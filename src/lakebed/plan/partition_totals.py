@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,10 @@ from lakebed.model.keys import split_label
 from lakebed.plan.paths import Paths
 from lakebed.state import file_table
 from lakebed.state.state import State
-from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from lakebed.state.tree.tree_files import TreeFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +52,8 @@ def partition_totals(store: Store, state: State) -> list[PartitionTotals]:
     """
     if not state.live.count:
         return []
-    if isinstance(state.live, TreeFiles):
-        return _of_tree(state.live)
+    if state.is_tree:
+        return _of_tree(cast("TreeFiles", state.live))
     facts = file_table.find(store, state.lists.files, Paths(state).labels, {})
     paths, numbers = _partitions(state)
     columns = {"partition": numbers, "rows": facts.row_count, "bytes": facts.size_bytes}

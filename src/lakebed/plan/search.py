@@ -28,13 +28,11 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan import indices
-from lakebed.plan.leaves import narrowed
 from lakebed.plan.paths import Paths
 from lakebed.plan.plan import Account, DataFile, Scan, ScanPlan
 from lakebed.plan.statistics import Evidence, evidence_of
 from lakebed.state import file_table
 from lakebed.state.state import State
-from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
@@ -114,8 +112,10 @@ def count_known_rows(state: State, predicate: Predicate, store: Store) -> tuple[
         As `plan`, and one GET for each segment of the file table, which is not read if that would
         be more work than opening the files. A file whose rows are known gets no object.
     """
-    if predicate == TRUE and isinstance(state.live, TreeFiles):
-        row_count = state.live.row_count
+    if predicate == TRUE and state.is_tree:
+        from lakebed.plan.leaves import rows_in_root
+
+        row_count = rows_in_root(state)
         if row_count is not None:
             return row_count, Scan(layout=state.layout, files=(), residual=None, file_table=())
     search = _search(state, predicate, store)
@@ -143,9 +143,15 @@ class Search:
             predicate: A bound predicate.
         """
         self._conditions = conjuncts(predicate)
-        few = narrowed(state, _partition_questions(state, self._conditions))
-        self._whole, self._left_out = state, few.left_out
-        self._state = state = few.state
+        self._whole, self._left_out, self.requests = state, 0, 0
+        if state.is_tree:
+            # Most datasets have no tree: a plan of them must not import it.
+            from lakebed.plan.leaves import narrowed
+
+            few = narrowed(state, _partition_questions(state, self._conditions))
+            self._left_out, self.requests = few.left_out, few.requests
+            state = few.state
+        self._state = state
         self._paths = Paths(state)
         # Both by the name of the field; a head has them by that of the column in data files.
         names = state.layout.field_names((*state.lists.postings, *state.indices))
@@ -159,13 +165,12 @@ class Search:
         }
         self._groups: list[_Group] = []
         self._live_count = state.live.count
-        self._dropped = {"partition": few.left_out, "schema": 0, "statistics": 0, "index": 0}
+        self._dropped = {"partition": self._left_out, "schema": 0, "statistics": 0, "index": 0}
         self._statistics_segments = 0
         self._indices: dict[str, int] = {}
         self._index_files: dict[str, IndexFile | None] = {}
         self._ignored: dict[str, None] = {}
         self._asked: set[Leaf] = set()
-        self.requests = few.requests
 
     @property
     def file_table(self) -> tuple[Segment, ...]:

@@ -40,14 +40,14 @@ from lakebed.state.codec import to_document
 from lakebed.state.conflicts import Terms
 from lakebed.state.erased_files import entry_without
 from lakebed.state.erasing import lists_without
-from lakebed.state.head import encode_head
+from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, Lists, Segments, column_of
 from lakebed.state.moving import remove_or_leave, settled
 from lakebed.state.reader import Head, read_head, remember
 from lakebed.state.reservation import LEASE
 from lakebed.state.scope import RunFiles, Scope
-from lakebed.state.state import Change, State, adopt, apply, refuse_tree
+from lakebed.state.state import Change, HeadKind, State, adopt, apply
 from lakebed.store.base import Store, StoredObject, delete_or_leave
 from lakebed.store.segments import EncodedSegment, Segment, compact, due_end
 
@@ -153,6 +153,7 @@ def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swa
     """
     base, commit_id = terms.base, terms.change.commit_id
     version = base.version
+    made_on = base
     trouble: StorageError | None = None  # the error that left the last attempt undecided
     for attempt, is_late in _attempts(base.name, options):
         committed = None
@@ -162,7 +163,6 @@ def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swa
             head = read_head(store, base.name)
             if not head.is_settled:
                 head = settled(store, head)
-            refuse_tree(head.state)
             version = head.state.version
             since = _entries_since(store, terms, head, swaps)
             own = next((entry for entry in since if entry.commit_id == commit_id), None)
@@ -175,6 +175,7 @@ def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swa
                 terms.check(store, head.state, since)
                 swapped = swaps.swap(head)
                 committed = swapped and Committed(*swapped)
+                made_on = head.state
             trouble = None
         except DatasetNotFoundError:
             raise  # a conditional put cannot land on a missing head
@@ -187,6 +188,10 @@ def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swa
                 raise
         if committed is not None:
             _log_commit(base.name, committed.entry, attempt)
+            if committed.state is not None and committed.state.is_tree:
+                from lakebed.state.tree.stored_folds import fold_after
+
+                fold_after(store, made_on, committed.state)
             return committed if attempt == 1 else replace(committed, attempts=attempt)
     raise AssertionError  # there is always another attempt
 
@@ -341,13 +346,25 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
         )
     before, own = state, []
     now = dt.datetime.now(dt.UTC)
-    changes = (*terms.change.earlier, _change_for(store, state, terms))
+    if terms.change.head is HeadKind.TREE and state.head_format is not HeadFormat.MSGPACK:
+        raise conflicts.moved_meanwhile(terms.base, state)
+    if terms.change.head is HeadKind.DOCUMENT and state.is_tree:
+        from lakebed.state.tree.planting import to_listing
+
+        state = to_listing(store, state, written)
+    changes = (*terms.change.earlier, _change_for(store, state, terms, written))
     for change in changes:
         following, entry = apply(state, change, now)
-        entry = _counted(store, state, entry)
+        if state.is_tree:
+            # Most datasets have no tree: a commit to them must not import it.
+            from lakebed.state.tree.tree_commit import entered
+
+            following, entry = entered(store, state, following, change, entry, terms.facts, written)
+        else:
+            entry = _counted(store, state, entry)
         own.append(entry)
         state = following
-    if any(entry.added or entry.removed for entry in own):
+    if not state.is_tree and any(entry.added or entry.removed for entry in own):
         indices = index_files.kept_up(store, before, state, changes, own, written)
         state = replace(state, indices=indices)
     for change in changes:
@@ -355,7 +372,12 @@ def successor(store: Store, state: State, terms: Terms, written: list[str]) -> t
             lists = lists_without(store, state, change, written)
             state = replace(state, lists=lists)
             entries = [entry_without(entry, change.erases) for entry in entries]
-    return _with_segments(store, state, [*entries, *own], written), entry
+    state = _with_segments(store, state, [*entries, *own], written)
+    if terms.change.head is HeadKind.TREE and not state.is_tree:
+        from lakebed.state.tree.planting import to_tree
+
+        state = to_tree(store, state, written)
+    return state, entry
 
 
 def _counted(store: Store, state: State, entry: Entry) -> Entry:
@@ -385,7 +407,7 @@ def foreign_entry(store: Store, state: State) -> Entry | None:
     return adopt(state, past.labels, dt.datetime.now(dt.UTC), uuid.uuid4().hex)
 
 
-def _change_for(store: Store, state: State, terms: Terms) -> Change:
+def _change_for(store: Store, state: State, terms: Terms, written: list[str]) -> Change:
     """Return the change without its postings and indices of fields that were replaced since.
 
     A field that was dropped and added again keeps its name, but files of the base's schema hold
@@ -404,13 +426,29 @@ def _change_for(store: Store, state: State, terms: Terms) -> Change:
         for column, key in change.indices.items()
         if state.lineage.number == base and column in state.descriptor.stored_index
     }
+    edits = map(known, change.edits)
     settled = msgspec.structs.replace(
         change,
-        edits=tuple(map(known, change.edits)),
+        edits=(*edits, *_facts_edits(store, state, terms, written)),
         indices=indices,
         scope=_scope_for(store, state, change.scope),
     )
     return msgspec.structs.replace(settled, checks=judged(store, state, settled))
+
+
+def _facts_edits(store: Store, state: State, terms: Terms, written: list[str]) -> tuple[Edit, ...]:
+    """Return the edit that adds the facts of the files if the head was a tree, and is none now.
+
+    A tree holds them in its root, so its writers write no segment.
+    """
+    if state.is_tree or not terms.base.is_tree or terms.facts is None:
+        return ()
+    segment = file_table.new_segment(state.name, terms.facts)
+    if segment is None:
+        return ()
+    written.append(segment.key)
+    store.put(segment.key, file_table.encode(terms.facts))
+    return (Edit(name=FILES, added=(segment,)),)
 
 
 def _scope_for(store: Store, state: State, scope: Scope) -> Scope:
@@ -430,10 +468,13 @@ def _with_segments(
         store.put(segment.key, data)
 
     lists = state.lists
-    first = history.new_segment(state.name, entries)
-    put(first, history.encode(entries))
+    noted_in: Segments = ()
+    if not state.is_tree:  # else the root has the entries
+        first = history.new_segment(state.name, entries)
+        put(first, history.encode(entries))
+        noted_in = (first,)
     noted = runs.to_note(store, lists, entries)
-    lists = replace(lists, history=(*lists.history, first))
+    lists = replace(lists, history=(*lists.history, *noted_in))
     if noted.batches or noted.carried:
         segment = runs.new_segment(state.name, noted)
         put(segment, runs.encode(noted))
@@ -500,5 +541,9 @@ def merged_ends(store: Store, state: State, written: list[str]) -> Lists:
         find_due = history.find_due if name == HISTORY else due_end
         return compact(store, segments, merge, written, find_due=find_due)
 
-    lists = {name: merged_end(name, segments) for name, segments in state.lists.items()}
+    in_tree = (HISTORY, FILES) if state.is_tree else ()  # folds merge these
+    lists = {
+        name: segments if name in in_tree else merged_end(name, segments)
+        for name, segments in state.lists.items()
+    }
     return Lists.by_name(lists)

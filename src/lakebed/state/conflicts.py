@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
+import pyarrow as pa
+
 from lakebed.errors import (
     CommitConflictError,
     InvalidInputError,
@@ -133,11 +135,8 @@ def check_unchanged(expected: State, now: State, change: Change) -> None:
     Raises:
         PreconditionFailedError: The head is in another state.
     """
-    if (now.version, now.commit_id, now.labels) == (
-        expected.version,
-        expected.commit_id,
-        expected.labels,
-    ):
+    same_commit = (now.version, now.commit_id) == (expected.version, expected.commit_id)
+    if same_commit and _have_same_files(now, expected):
         return
     raise PreconditionFailedError(
         f"{change.operation} of {now.name!r} is meant for version {expected.version}, "
@@ -251,7 +250,7 @@ class _Since:
         return not (by_others or self.state.is_changed_by_others or self.now.is_changed_by_others)
 
     def _touched(self, *, minds_compactions: bool) -> dict[str, Entry | None]:
-        if not self.entries and self.state.labels == self.now.labels:
+        if not self.entries and _have_same_files(self.state, self.now):
             return {}
         if self.is_recorded:
             # A compaction only moves rows that the state had, or that an entry before it added.
@@ -280,6 +279,13 @@ class _Since:
         late = live.symmetric_difference(self.now.labels)
         touched.update((partition_of_label(label), None) for label in late)
         return touched
+
+
+def _have_same_files(one: State, other: State) -> bool:
+    """Return whether two states have the same files; those of a tree only change by commits."""
+    if one.is_tree and other.is_tree:
+        return one.version == other.version
+    return one.labels == other.labels
 
 
 def _parts(scope: Scope) -> tuple[Scope, ...]:
@@ -406,6 +412,16 @@ def _check_descriptor(
     if reason:
         updates = [entry for entry in since if entry.descriptor is not None]
         raise _descriptor_conflict(base, now, change.operation, updates, reason)
+
+
+def moved_meanwhile(base: State, now: State) -> CommitConflictError:
+    """Return the error for a head that another writer has moved to another format."""
+    return CommitConflictError(
+        f"The head of {base.name!r} was moved to {now.head_format} meanwhile.",
+        hint="Move it again if that is still right.",
+        expected=base.version,
+        actual=now.version,
+    )
 
 
 def _check_progress(base: State, now: State, change: Change, since: Sequence[Entry]) -> None:
@@ -566,6 +582,8 @@ class Terms:
         reads: Further states that the change depends on.
         only_on: The only state that the change may be committed on; None for any without conflict.
         staged_until: End of the lease, for a batch that was staged before.
+        facts: Facts of the files that the change adds, and of others; None if the object that the
+            change names has them.
     """
 
     base: State
@@ -575,6 +593,7 @@ class Terms:
     reads: tuple[Read, ...] = ()
     only_on: State | None = None
     staged_until: dt.datetime | None = None
+    facts: pa.Table | None = None
 
     def with_runs(self, store: Store) -> Self:
         """Return the terms with the output of each run, where a read depends on it."""

@@ -34,7 +34,7 @@ from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
 from lakebed.state.moving import read_settled_head, remove_leftover
 from lakebed.state.reader import Head, dataset_hint, read_head
-from lakebed.state.state import CREATION, Listed, State, describe, digest_of
+from lakebed.state.state import CREATION, HeadKind, Listed, State, describe, digest_of
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -50,6 +50,7 @@ def first_state(
     *,
     committed_at: dt.datetime | None = None,
     lineage: Lineage | None = None,
+    head: HeadKind = HeadKind.DOCUMENT,
 ) -> State:
     """Return the state of a dataset before its first commit.
 
@@ -59,9 +60,10 @@ def first_state(
         head_format: Format of the head.
         committed_at: Time of version 0, for a dataset that takes over older versions; None for now.
         lineage: Lineage of the schema, if its columns have ids already.
+        head: The kind of the head; a tree is always in msgpack.
     """
     now = dt.datetime.now(dt.UTC)
-    return State(
+    first = State(
         layout=Layout.of_ours(name, without_stored_names(descriptor), lineage),
         head_format=head_format,
         live=Listed(()),
@@ -72,6 +74,11 @@ def first_state(
         annotations={},
         indices={},
     )
+    if head is HeadKind.DOCUMENT:
+        return first
+    from lakebed.state.tree.planting import first_root
+
+    return first_root(first)
 
 
 def _first_segment(state: State) -> Segment:
@@ -212,8 +219,17 @@ def _create(store: Store, state: State) -> State:
     except CommitUnknownError:
         raise
     except LakebedError:
-        delete_or_leave(store, [key for first in written.values() for key in first.lists.keys])
+        delete_or_leave(store, [key for first in written.values() for key in _keys_of(first)])
         raise
+
+
+def _keys_of(first: State) -> tuple[str, ...]:
+    """Return the keys of the objects that were written for a first state."""
+    if not first.is_tree:
+        return first.lists.keys
+    from lakebed.state.tree.planting import key_of_copy
+
+    return (*first.lists.keys, key_of_copy(first))
 
 
 def with_history(store: Store, state: State, written: dict[str, State]) -> State:
@@ -238,6 +254,10 @@ def with_history(store: Store, state: State, written: dict[str, State]) -> State
     first = replace(state, lists=Lists(history=(segment,)))
     written[state.created_at] = first
     store.put(segment.key, history.encode([entry]))
+    if first.is_tree:
+        from lakebed.state.tree.planting import put_copy
+
+        put_copy(store, first)
     return first
 
 

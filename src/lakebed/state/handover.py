@@ -12,7 +12,7 @@ from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.moving import encode_moved, read_settled_head
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import Change
+from lakebed.state.state import Change, HeadKind, State, check_publishes_nothing, refuse_tree
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
@@ -47,7 +47,7 @@ def hand_over(
     Cost:
         A commit, one conditional PUT, one DELETE, and up to four more reads of the head.
     """
-    read_own_head(store, dataset)
+    refuse_tree(read_own_head(store, dataset).state, f"head in {head_format}")
     base = read_settled_head(store, dataset).state
     if base.head_format is head_format:
         return history.read(store, base.lists.history, after=base.version - 1)[-1]
@@ -60,3 +60,50 @@ def hand_over(
     ):
         read_settled_head(store, dataset)
     return entry
+
+
+def change_head(
+    store: Store, dataset: str, kind: HeadKind, options: CommitOptions | None = None
+) -> tuple[Entry, State] | None:
+    """Make the head of a dataset a tree or a document, without stopping readers and writers.
+
+    Args:
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        kind: The new kind of the head.
+        options: Retry and lease settings of the commit.
+
+    Returns:
+        The entry in the history, and the state before; None if the head is of that kind already.
+
+    Raises:
+        DatasetNotFoundError: The dataset does not exist.
+        ReadOnlyError: Another tool created the dataset, or the store cannot swap; or the dataset is
+            published after each commit, which a tree cannot be.
+        CorruptMetadataError: The file table, the history or a leaf is damaged; nothing has changed.
+        CommitConflictError: The race for the head was lost until the deadline; nothing has changed.
+        CommitUnknownError: The store stopped answering.
+
+    Cost:
+        A commit; the file table and the history, read once and written once. A head in JSON first
+        moves to msgpack, by a commit of its own.
+    """
+    state = read_own_head(store, dataset).state
+    if not check_head_change(state, kind):
+        return None
+    if kind is HeadKind.TREE:
+        hand_over(store, dataset, HeadFormat.MSGPACK, options)
+    base = read_settled_head(store, dataset).state
+    with Transaction.on(store, base, OPERATION, options=options) as transaction:
+        return transaction.commit(Change(head=kind)).entry, base
+
+
+def check_head_change(state: State, kind: HeadKind) -> bool:
+    """Check that a dataset may get a head of a kind; return whether it has another one.
+
+    Raises:
+        ReadOnlyError: The dataset is published after each commit, which a tree cannot be.
+    """
+    if kind is HeadKind.TREE:
+        check_publishes_nothing(state.name, state.descriptor)
+    return state.is_tree is not (kind is HeadKind.TREE)

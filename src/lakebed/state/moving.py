@@ -47,6 +47,7 @@ from lakebed.state.state import (
     State,
     claim_of,
     is_one_dataset,
+    refuse_tree,
 )
 from lakebed.store.base import Store
 
@@ -308,7 +309,14 @@ def encode_moved(state: State, target: HeadFormat) -> bytes:
 
     Raises:
         InvalidInputError: The other format cannot hold an entry of another tool.
+        ReadOnlyError: The head is a tree.
     """
+    if state.is_tree:
+        # Only one without a commit gets here: a dataset that gives way to its twin.
+        if state.version:
+            refuse_tree(state, f"head in {target}")
+        state = state.with_labels(())
+        state = replace(state, digest=state.live.digest)
     moved = replace(
         state,
         head_format=target,

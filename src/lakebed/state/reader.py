@@ -32,7 +32,6 @@ from lakebed.state.state import (
     State,
     claim_of,
     is_one_dataset,
-    refuse_tree,
 )
 from lakebed.store.base import Store, location_exists
 from lakebed.store.cache import PROCESS_CACHE
@@ -381,21 +380,6 @@ def _contradict(low: State, high: State) -> bool:
 
 def read_own_head(store: Store, dataset: str) -> Head:
     """Read the head of a dataset that Lakebed created, to commit to it.
-
-    Raises:
-        DatasetNotFoundError: The dataset does not exist.
-        ReadOnlyError: Another tool created the dataset, or its head is a tree.
-
-    Cost:
-        As `read_head`.
-    """
-    head = read_lakebed_head(store, dataset)
-    refuse_tree(head.state)
-    return head
-
-
-def read_lakebed_head(store: Store, dataset: str) -> Head:
-    """Read the head of a dataset that Lakebed created, to read what only such datasets have.
 
     Raises:
         DatasetNotFoundError: The dataset does not exist.

@@ -117,8 +117,6 @@ class Source:
             return Source(self.store, self.name, snapshot)
         older = self._past_of_tree(snapshot, version)
         if older is not None:
-            if not is_readable(state, version):
-                check_readable(state, history.read(self.store, state.lists.history), version)
             return older
         entries = history.read(self.store, state.lists.history)
         past = history.replay(entries, version)
@@ -203,7 +201,8 @@ class Source:
     def _past_of_tree(self, snapshot: Snapshot, version: int) -> Source | None:
         """Return a source of one version of a tree; None if the history alone has it."""
         state = snapshot.state
-        if not state.is_tree or version > state.version:
+        # A cleanup may have deleted what is needed to read the others as those of a tree.
+        if not state.is_tree or version > state.version or not is_readable(state, version):
             return None
         from lakebed.state.tree.older_version import read_past
 

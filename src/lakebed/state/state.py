@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from typing import Annotated, Any, Protocol
 
 import msgspec
@@ -24,6 +25,7 @@ from lakebed.errors import (
     LakebedError,
     ReadOnlyError,
 )
+from lakebed.model import publishing
 from lakebed.model.descriptor import DatasetDescriptor, new_checks
 from lakebed.model.keys import FIRST_MOMENT, BatchId, partition_of_label
 from lakebed.model.layout import Layout
@@ -32,7 +34,7 @@ from lakebed.state.check_results import UnmetCheck, Verdict, not_checked, unmet_
 from lakebed.state.erased_files import mark_of, replaced
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
-from lakebed.state.lists import Edit, Lists
+from lakebed.state.lists import FILES, Edit, Lists
 from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
 
@@ -45,6 +47,13 @@ FOREIGN = "foreign"  # the operation of changes by other tools
 UNCONFIRMED = " unconfirmed"  # at the end of `moved_from`
 CREATION = "creation"  # as `moved_from`, until the creator has looked for the other head
 COMMITTED = 2  # the lowest claim of a head that has a commit
+
+
+class HeadKind(StrEnum):
+    """The kinds of heads: a document that lists all files, or a tree whose leaves do."""
+
+    DOCUMENT = "document"
+    TREE = "tree"
 
 
 class Live(Protocol):
@@ -571,6 +580,7 @@ class Change(Entry, frozen=True, kw_only=True):
         made_at: When another tool has made the version that an adoption takes over; None for now.
         leaves_unchecked: Whether checks that the new descriptor adds are not tested on the rows that
             the dataset has.
+        head: The kind of head that the dataset gets; None if it keeps its kind.
     """
 
     version: int = 0
@@ -597,6 +607,7 @@ class Change(Entry, frozen=True, kw_only=True):
     earlier: tuple[Change, ...] = ()
     made_at: dt.datetime | None = None
     leaves_unchecked: bool = False
+    head: HeadKind | None = None
 
     @property
     def brought_keys(self) -> tuple[str, ...]:
@@ -612,25 +623,30 @@ class Change(Entry, frozen=True, kw_only=True):
 
 
 def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]:
-    """Return the state after the change, and its entry in the history. No I/O.
+    """Return the state after the change, and its entry in the history. No I/O, except of a tree.
 
-    Segments are appended, not merged; the new entry's own segment is not yet in the history.
+    Segments are appended, not merged; the new entry's own segment is not yet in the history. A tree
+    has the same files as before: `lakebed.state.tree.tree_commit` enters the commit into its root.
 
     Args:
         state: The state to change.
         change: The change, already checked for conflicts.
         now: The current time, aware; the time of the last commit is used if that is later.
     """
-    refuse_tree(state)
     removed = state.live.removed_by(change.scope)
-    gone = frozenset(removed)
-    kept = (label for label in state.labels if label not in gone) if gone else state.labels
     added = change.added
-    labels = (*kept, *added)
     touched = dict.fromkeys(partition_of_label(label) for label in (*removed, *added))
-    if change.erases:
-        added, labels = (), replaced(state.labels, change.erases)
+    live, edits = state.live, change.edits
+    if state.is_tree:
+        check_fits_tree(state, change)
+        edits = tuple(edit for edit in edits if edit.name != FILES)
+    elif change.erases:
+        added, live = (), Listed(replaced(state.labels, change.erases))
         touched = _places_of(state.labels, change.erases)
+    else:
+        gone = frozenset(removed)
+        kept = (label for label in state.labels if label not in gone) if gone else state.labels
+        live = Listed((*kept, *added))
     if change.made_at is not None:
         now = min(now, change.made_at)  # the clock of its writer may have been ahead
     committed_at = max(now, state.committed_at) if state.committed_at else now
@@ -645,9 +661,9 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
         "added": added,
         "erased": tuple(sorted(mark_of(state.layout.key(label)) for label in change.erases)),
     }
-    digest = digest_of(labels)
+    digest = live.digest
     # Only a complete index is named: those that other tools built do not cover our new files.
-    is_changed = bool(change.added or removed or change.erases)
+    is_changed = bool(change.added or removed or change.erases) or state.is_tree
     indices = {} if is_changed else _indices(state, change, digest)
     facts: dict[str, Any] = {name: fact.merged(state, change) for name, fact in HEAD_FACTS.items()}
     if change.new_descriptor is not None:
@@ -657,13 +673,13 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
     entry = Entry(**{name: getattr(change, name) for name in Entry.__struct_fields__} | computed)
     new = replace(
         state,
-        live=Listed(labels),
+        live=live,
         version=entry.version,
         commit_id=change.commit_id,
         committed_at=committed_at,
         last_batch_id=max(state.last_batch_id, change.batch_id or 0),
         lists=state.lists.edited(
-            change.edits,
+            edits,
             state.descriptor.stored_index,
             is_base=state.version == change.base_version,
         ),
@@ -746,17 +762,50 @@ def new_labels(before: Sequence[str], after: Sequence[str]) -> frozenset[str]:
     return frozenset(after[position:])
 
 
-def refuse_tree(state: State) -> None:
-    """Refuse to write to a dataset whose head is a tree.
+def refuse_tree(state: State, operation: str) -> None:
+    """Refuse an operation that a dataset whose head is a tree does not have.
+
+    Args:
+        state: The state of the dataset.
+        operation: The operation, as a noun, such as `cleanup`.
 
     Raises:
-        ReadOnlyError: It is one.
+        ReadOnlyError: The head is a tree.
     """
     if state.is_tree:
         raise ReadOnlyError(
-            f"The head of dataset {state.name!r} is a tree, which this release reads and does not "
-            "write.",
-            hint="Write with a release that commits to trees, or copy the rows to a new dataset.",
+            f"The head of dataset {state.name!r} is a tree, for which there is no {operation} in "
+            "this release.",
+            hint=f"Move the head to a document first: lakebed compact {state.name} --head document.",
+        )
+
+
+def check_fits_tree(state: State, change: Change) -> None:
+    """Check that a commit to a tree only does what the root can state.
+
+    Raises:
+        ReadOnlyError: It rewrites the history, or moves the head to another format.
+    """
+    if change.erases or change.rewritten_sources:
+        refuse_tree(state, "erasure")
+    if change.moves_to is not None:
+        refuse_tree(state, f"head in {change.moves_to}")
+    if change.new_descriptor is not None:
+        check_publishes_nothing(state.name, change.new_descriptor)
+
+
+def check_publishes_nothing(name: str, descriptor: DatasetDescriptor) -> None:
+    """Check that a dataset whose head is, or is to be, a tree is not published after each commit.
+
+    Raises:
+        ReadOnlyError: A property of it is about publication.
+    """
+    found = [one for one in descriptor.properties if one.startswith(publishing.PREFIX)]
+    if found:
+        raise ReadOnlyError(
+            f"Dataset {name!r} has the property {found[0]!r}, and a dataset whose head is a tree "
+            "cannot be published in this release.",
+            hint="Keep the head a document, or remove the property.",
         )
 
 

@@ -92,11 +92,12 @@ class _Brought:
     lists: Lists
 
     @classmethod
-    def of(cls, dataset: str, written: Written, sources: Sources | None) -> Self:
-        """Name the segments; `put` writes them."""
+    def of(cls, base: State, written: Written, sources: Sources | None) -> Self:
+        """Name the segments; `put` writes them. A tree holds the facts in its root."""
+        dataset = base.name
         if sources is not None or written.origins:
             sources = msgspec.structs.replace(sources or Sources(), runs=dict(written.origins))
-        facts = file_table.new_segment(dataset, written.facts)
+        facts = None if base.is_tree else file_table.new_segment(dataset, written.facts)
         noted = None if sources is None else source_list.new_segment(dataset, sources)
         lists = Lists(
             files=(facts,) if facts else (),
@@ -494,7 +495,7 @@ class Transaction:
             rewritten = RewrittenFiles(gathered.labels)
             steps = (self._gathering(gathered, rewritten),)
             reads = (*reads, Read(state=gathered.state, scope=rewritten))
-        brought = _Brought.of(self._base.name, everything, sources)
+        brought = _Brought.of(self._base, everything, sources)
         batch_id = None if self._reservation is None else self._reservation.batch_id
         change = msgspec.structs.replace(
             self._of_this(change, self.commit_id),
@@ -513,6 +514,7 @@ class Transaction:
             lease=self._options.lease,
             sources=brought.sources,
             reads=tuple(reads),
+            facts=everything.facts,
         )
         self._keys += change.brought_keys
         self._segments = brought.keys

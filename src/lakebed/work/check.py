@@ -210,9 +210,11 @@ def check(
         return CheckReport(
             dataset=dataset, version=None, file_count=0, is_deep=is_deep, findings=(finding,)
         )
-    checker = _Checker(store, head)
-    findings = checker.run(is_deep=is_deep, spark=spark, on_progress=on_progress)
-    if is_repairing:
+    findings, is_whole = _findings_of_tree(store, head.state)
+    checker = _Checker(store, head) if is_whole else None
+    if checker is not None:
+        findings += checker.run(is_deep=is_deep, spark=spark, on_progress=on_progress)
+    if is_repairing and checker is not None:
         findings = _repair(store, checker, findings, spark)
     order = list(Severity)
     return CheckReport(
@@ -224,6 +226,27 @@ def check(
             sorted(findings, key=lambda finding: (order.index(finding.severity), finding.key))
         ),
     )
+
+
+def _findings_of_tree(store: Store, state: State) -> tuple[list[Finding], bool]:
+    """Return findings about the objects of a tree, and whether all files of the dataset are known."""
+    if not state.is_tree:
+        return [], True
+    from lakebed.state.tree.tree_check import troubles_of
+
+    troubles = list(troubles_of(store, state))
+    findings = [
+        Finding(
+            severity=Severity.ERROR,
+            key=one.key,
+            what=one.what,
+            remedy="Restore it from a copy; until then, reads that need it fail."
+            if one.is_current
+            else "Older versions cannot be read; restore it.",
+        )
+        for one in troubles
+    ]
+    return findings, not troubles
 
 
 class _Checker:
@@ -341,6 +364,8 @@ class _Checker:
         self, segments: Sequence[Segment], decode: Callable[[bytes, str], object]
     ) -> list[tuple[Segment, str | None]]:
         def inspect(segment: Segment) -> tuple[Segment, str | None]:
+            if isinstance(segment, history.OtherEntries):
+                return segment, None  # the check of the tree has read it
             try:
                 decode(self._store.get(segment.key).data, segment.key)
             except ObjectNotFoundError:
@@ -362,6 +387,8 @@ class _Checker:
             )
             table.update({label: (size, text) for label, size, text in zip(*columns, strict=True)})
 
+        if self.state.is_tree:
+            return self._read_leaves(), []
         findings = []
         for segment, error in self._each(self.state.lists.files, note):
             if error is not None:
@@ -375,6 +402,19 @@ class _Checker:
                     )
                 )
         return table, findings
+
+    def _read_leaves(self) -> dict[str, tuple[int, str]]:
+        """Return size and checksum of every file of a tree, as far as they are known, by label."""
+        table: dict[str, tuple[int, str]] = {}
+        names = ("label", "size_bytes", "checksum")
+        for segment in self.state.lists.files:
+            assert isinstance(segment, file_table.OtherFacts)
+            rows, _ = segment.read(self._store, names)
+            columns = (rows.column(name).to_pylist() for name in names)
+            for label, size, text in zip(*columns, strict=True):
+                if size is not None and text is not None:
+                    table[label] = (size, text)
+        return table
 
     def _check_files(
         self,
@@ -412,7 +452,7 @@ class _Checker:
     def _check_facts(
         self, present: Iterable[str], table: Mapping[str, tuple[int, str]]
     ) -> Iterator[Finding]:
-        for label in present:
+        for label in present if not self.state.is_tree else ():
             if label not in table and is_own_name(label):
                 self.lost_facts.append(label)
                 yield _without_facts(self.state.layout.key(label))

@@ -355,8 +355,8 @@ def _give_up(
             with Transaction.on(store, state, "cleanup", options=options) as transaction:
                 committed = transaction.commit(_change(state, planned, segments))
         except CommitConflictError:
-            now, entries = read_history(store, state.name)
-            inventory = replace(inventory, state=now, entries=entries)
+            now, entries, tree = read_history(store, state.name)
+            inventory = replace(inventory, state=now, entries=entries, tree=tree)
             if not rounds_left:
                 raise
             continue
@@ -369,7 +369,7 @@ def _give_up(
             f"Version {committed.entry.version} has given up dead files, but none is deleted yet: "
             "run the cleanup again."
         ):
-            now, entries = read_history(store, state.name)
+            now, entries, tree = read_history(store, state.name)
             # A publisher that has since recorded an older version may not have seen the commit.
             notes = published.read(store, state.name)
         if now.created_at != state.created_at:
@@ -379,7 +379,7 @@ def _give_up(
                 expected=state.version,
                 actual=now.version,
             )
-        inventory_then = replace(inventory, entries=entries, published=notes)
+        inventory_then = replace(inventory, entries=entries, published=notes, tree=tree)
         after = inventory_then.judge_by(now, rules).judge(inventory.objects)
         # Delete only planned objects: a later cleanup may have given up more by now.
         final = [
@@ -443,6 +443,8 @@ def _pruned(
 ) -> tuple[Segment, ...] | None:
     """Return the file table without given-up files, if these are the majority; else None."""
     state = inventory.state
+    if state.is_tree:
+        return None  # it has no file table
     kept = inventory.judge_by(planned, rules).kept_labels
     total = sum(segment.weight for segment in state.lists.files)
     if total <= 2 * len(kept):

@@ -24,7 +24,7 @@ from lakebed.model.layout import Layout
 from lakebed.state import file_table, history
 from lakebed.state.history import Entry
 from lakebed.state.readable import check_readable, is_readable, kept_files
-from lakebed.state.reader import read_lakebed_head
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
@@ -135,7 +135,7 @@ class CommitStream:
         """
         self._store = store
         self._on_change = on_change
-        self.state: State = read_lakebed_head(store, name).state
+        self.state: State = read_own_head(store, name).state
         self._snapshots = {} if snapshots is None else snapshots
         self._entries: tuple[int, tuple[Entry, ...]] | None = None  # after a version
 

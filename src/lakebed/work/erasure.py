@@ -28,7 +28,7 @@ from lakebed.state.lists import FILES, SOURCES, Edit, postings_of
 from lakebed.state.readable import protected_batches, protected_versions
 from lakebed.state.reader import read_own_head
 from lakebed.state.sources import Sources
-from lakebed.state.state import Change, State
+from lakebed.state.state import Change, State, refuse_tree
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
@@ -146,7 +146,8 @@ class _Job:
     def run(self) -> None:
         """Erase rows from all readable versions and staged batches, until none is found."""
         for rounds_left in reversed(range(_ROUNDS)):
-            state, entries = read_history(self.store, self.name)
+            state, entries, _ = read_history(self.store, self.name)
+            refuse_tree(state, "erasure")
             schemas = Schemas(state, entries)
             self.had_index_files |= bool(state.indices)
             searched = self._search(schemas)
@@ -234,7 +235,7 @@ class _Job:
             self._commit(base, portion, more)
             more = {}
             self.unmarked.clear()
-            state, entries = read_history(self.store, self.name)
+            state, entries, _ = read_history(self.store, self.name)
             base = Schemas(state, entries)
 
     def _commit(
@@ -293,7 +294,7 @@ class _Job:
         return done
 
     def _renewed(self, renew: Renew) -> tuple[LeftPlace, ...]:
-        _, entries = read_history(self.store, self.name)
+        _, entries, _ = read_history(self.store, self.name)
         last = next((entry for entry in reversed(entries) if entry.erased), None)
         if last is None:
             return ()

@@ -639,7 +639,7 @@ def _write_index_file(store: Store, transaction: Transaction, column: str) -> di
     state = transaction.base
     held = state.descriptor.schema.stored_name(column)
     ids, texts = file_ids(state.labels), text_type(state.descriptor)
-    if held in state.indices or texts is None or (ids < 0).any():
+    if held in state.indices or texts is None or state.is_tree or (ids < 0).any():
         return {}
     try:
         data = index_file.encode(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.keys import (
@@ -27,21 +28,27 @@ from lakebed.model.layout import (
     SCHEMA_FILE,
     TABLE,
     Folder,
+    is_copy_name,
     is_segment_name,
 )
 from lakebed.state import history, published, reservation
+from lakebed.state.handover import OPERATION as HAND_OVER
 from lakebed.state.history import Entry
 from lakebed.state.published import OldMetadata, Shown
-from lakebed.state.readable import kept_files, protected_batches
+from lakebed.state.readable import kept_files, protected_batches, protected_versions
 from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import LEASE, BatchRecord
 from lakebed.state.state import State
 from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
 
+if TYPE_CHECKING:
+    from lakebed.state.tree.tree_objects import TreeObjects
+
 REQUESTS_AT_ONCE = 8
 KEEP_LOGS = dt.timedelta(days=366)
 
+_OF_TREES = (Folder.LEAVES, Folder.ROOTS)
 _LISTS = (Folder.FILES, Folder.HISTORY, Folder.RUNS, Folder.SOURCES)
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
@@ -224,6 +231,7 @@ class Inventory:
         entries: The history of that state.
         reserved: The batches that are not committed, by id.
         published: The versions that tables may show, as recorded by publications.
+        tree: The objects that a head which is a tree refers to; None for a document.
         shown: Directories that tables of a metastore show, each with the name of one of the tables.
         metadata: Dead and unreadable metadata of published tables.
     """
@@ -233,6 +241,7 @@ class Inventory:
     entries: tuple[Entry, ...]
     reserved: Mapping[int, Reserved]
     published: tuple[Shown, ...] = ()
+    tree: TreeObjects | None = None
     shown: Mapping[str, str] = field(default_factory=dict)
     metadata: OldMetadata = field(default_factory=OldMetadata)
 
@@ -259,7 +268,7 @@ def take_inventory(store: Store, dataset: str, ask: AskTables | None = None) -> 
     read_own_head(store, dataset)  # raises before the LIST if it is not a dataset of Lakebed
     objects = tuple(store.list(f"{dataset}/"))
     listed = reservation.listed(store, dataset)
-    state, entries = read_history(store, dataset)
+    state, entries, tree = read_history(store, dataset)
     open_ids = sorted(listed.keys() - _committed(entries))
     read = at_once(lambda batch_id: _read(store, listed[batch_id]), open_ids, REQUESTS_AT_ONCE)
     reserved = {
@@ -273,14 +282,20 @@ def take_inventory(store: Store, dataset: str, ask: AskTables | None = None) -> 
         entries=entries,
         reserved=reserved,
         published=notes,
+        tree=tree,
         shown=ask(tables) if ask is not None and tables else {},
     )
 
 
-def read_history(store: Store, dataset: str) -> tuple[State, tuple[Entry, ...]]:
-    """Return the state of a dataset of Lakebed, and its whole history."""
+def read_history(store: Store, dataset: str) -> tuple[State, tuple[Entry, ...], TreeObjects | None]:
+    """Return the state of a dataset of Lakebed, its whole history, and the objects of a tree."""
     state = read_own_head(store, dataset).state
-    return state, history.read(store, state.lists.history)
+    entries = history.read(store, state.lists.history)
+    if not state.is_tree:
+        return state, entries, None
+    from lakebed.state.tree.tree_objects import find_objects
+
+    return state, entries, find_objects(store, state)
 
 
 def _read(store: Store, info: ObjectInfo) -> Reserved | None:
@@ -332,6 +347,12 @@ class Judge:
             self._ever.update(entry.removed)
             self._removed.update(dict.fromkeys(entry.removed, entry))
         self._referenced = frozenset(state.side_keys)
+        if inventory.tree is not None:
+            wanted = (
+                *protected_versions(state),
+                *(one for one in versions if one <= state.version),
+            )
+            self._referenced |= inventory.tree.needed_by(state.horizon, wanted)
         # Adopted files may lie anywhere in the directory of the dataset.
         self._adopted = {
             state.layout.key(label): label
@@ -346,6 +367,10 @@ class Judge:
         }
         self._given_back: set[int] = set()
         self._times = history.landing_times(entries)
+        # When the head stopped being a tree, or began to be one.
+        self._moves = [
+            self._times[entry.version] for entry in entries if entry.operation == HAND_OVER
+        ]
         living = [
             batch
             for batch_id, batch in inventory.reserved.items()
@@ -421,6 +446,10 @@ class Judge:
             age = max(KEEP_LOGS, self._rules.retention)
             is_old = info.modified_at < self._rules.now - age
             return _found(info, Reason.UNREFERENCED if is_old else Reason.LIVE)
+        if folder in _OF_TREES and _is_of_tree(folder, rest):
+            # The next copy of the head stands for what a fold has merged: each fold leaves one.
+            copies = (*named_in_folder.get(Folder.ROOTS.of(self._state.name), ()), *self._moves)
+            return self._judge_unnamed(info, copies)
         if (folder in _LISTS and is_segment_name(rest)) or _is_of_index(folder, rest):
             if folder == Folder.INDICES and info.modified_at < self._oldest_index:
                 return self._replaced(info)
@@ -608,6 +637,10 @@ def _found(
     return JudgedFile(
         key=info.key, size_bytes=info.size_bytes, reason=reason, since=since, note=note
     )
+
+
+def _is_of_tree(folder: str, rest: str) -> bool:
+    return is_segment_name(rest) if folder == Folder.LEAVES else is_copy_name(rest)
 
 
 def _is_of_index(folder: str, rest: str) -> bool:

@@ -36,7 +36,7 @@ class MergedList:
     """The result of merging one list of segments, or the expected result of a dry run.
 
     Attributes:
-        name: `files` (the file table), `history`, or `index of` a column.
+        name: `files` (the file table), `history`, or `index of` a column; `leaves` of a tree.
         segments_before: Number of segments before the merge.
         segments_after: Number of segments after the merge.
         dropped_count: Number of entries that were left out: facts about data files that are not in
@@ -56,7 +56,7 @@ def compact_metadata(
 
     Facts about data files that are not in any readable version are left out. A history of more than
     four million labels stays as it is. The old segments stay on storage until a cleanup deletes
-    them.
+    them. Of a tree, commits in the root are folded and leaves are merged, without a new version.
 
     Returns:
         The lists that changed. A list is missing if there was nothing to do, or if other writers
@@ -71,6 +71,9 @@ def compact_metadata(
         The history and the file table, read once and written once, and one commit. Memory: the
         larger of the two.
     """
+    state = read_own_head(store, name).state
+    if state.is_tree:
+        return _compacted_tree(store, state, is_dry_run=is_dry_run)
     done: dict[str, MergedList] = {}
     for _ in range(_ROUNDS):
         state = read_own_head(store, name).state
@@ -95,6 +98,17 @@ def compact_metadata(
         if all(merge.report.name in done for merge in merges):
             break
     return tuple(done.values())
+
+
+def _compacted_tree(store: Store, state: State, *, is_dry_run: bool) -> tuple[MergedList, ...]:
+    """Fold the commits in the root of a tree, and merge all runs of leaves that are due."""
+    from lakebed.state.tree.stored_folds import compacted
+
+    counts = compacted(store, state, is_dry_run=is_dry_run)
+    if counts is None:
+        return ()
+    before, after = counts
+    return (MergedList(name="leaves", segments_before=before, segments_after=after),)
 
 
 @dataclass(frozen=True, slots=True)

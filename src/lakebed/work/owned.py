@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from lakebed.common.html import shortened
 from lakebed.common.shown import counted
-from lakebed.errors import LakebedError
+from lakebed.errors import CorruptMetadataError, LakebedError
 from lakebed.model.layout import INDEX_SUFFIX, SCHEMA_FILE, TABLE, Folder, is_own_key
 from lakebed.state import history
 from lakebed.state.state import State
@@ -31,12 +31,25 @@ def own_keys(store: Store, state: State, keys: Iterable[str]) -> list[str]:
         No request, unless the directory holds other files: then the history.
     """
     listed = list(keys)
-    named = frozenset((*map(state.layout.naming.key, state.labels), *state.side_keys))
+    named = named_keys(state)
     folders = _folders_of_tables(listed)
     own = {key for key in listed if key in named or _is_own(key, state, folders)}
     if len(own) < len(listed) and state.is_ours and state.version:
         own |= _keys_in_history(store, state)
     return [key for key in listed if key in own]
+
+
+def named_keys(state: State) -> frozenset[str]:
+    """Return the keys of the objects that a head names, as far as they are known.
+
+    If a leaf of a tree is lost, its files are known by their names alone, and adopted ones are not.
+    """
+    try:
+        labels = state.labels
+    except CorruptMetadataError as exc:
+        _log.warning("cannot find all files of a dataset name=%s: %s", state.name, exc.message)
+        labels = ()
+    return frozenset((*map(state.layout.naming.key, labels), *state.side_keys))
 
 
 def remaining(store: Store, name: str, keys: Sequence[str], *, is_planned: bool = False) -> str:

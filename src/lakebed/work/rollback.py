@@ -20,6 +20,7 @@ from lakebed.state import sources as source_list
 from lakebed.state.committing import CommitOptions, Committed
 from lakebed.state.conflicts import Read
 from lakebed.state.history import Entry, PastState
+from lakebed.state.lists import Segments
 from lakebed.state.readable import check_readable
 from lakebed.state.runs import Runs
 from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
@@ -136,7 +137,7 @@ def find_restoration(
                 hint="Read that version, and overwrite the partitions with its rows.",
             )
     removed = tuple(label for label in base.labels if label not in then and is_meant(label))
-    counts = file_table.read_counts(store, base.lists.files) if added else {}
+    counts = file_table.read_counts(store, _facts_then(store, base, version)) if added else {}
     noted = source_list.read(store, base.lists.sources)
     current = _current_again(noted, base, entries, past, frozenset(added), frozenset(removed))
     return Restoration(
@@ -150,6 +151,15 @@ def find_restoration(
         taken_out=_taken_out(noted, current, removed),
         runs=_runs_of(run_list.noted_by(entries), noted, added, removed),
     )
+
+
+def _facts_then(store: Store, base: State, version: int) -> Segments:
+    """Return the segments with the facts of files of an older version; a file table has all."""
+    if not base.is_tree:
+        return base.lists.files
+    from lakebed.state.tree.older_version import facts_then
+
+    return facts_then(store, base, version)
 
 
 def _taken_out(

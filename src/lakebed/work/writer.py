@@ -181,7 +181,9 @@ def _note_of_append(store: Store, base: State, entry: Entry) -> str:
     if run is None or epoch_of(run) is not None or not base.lists.runs or not entry.added:
         return ""
     known = _known_runs(store, base)
-    if known is None or not known.files_of(run, base.labels):
+    if known is None or run not in {*known.batches.values(), *known.carried.values()}:
+        return ""  # without the labels of all files, for which a tree reads all leaves
+    if not known.files_of(run, base.labels):
         return ""
     return (
         f"Run {run!r} has rows already; append adds to them. To replace them, use `rerun`, or "

@@ -258,9 +258,9 @@ def _expanded(entry: RootEntry, leaves: Leaves) -> Entry:
         removed = [label for ref in entry.dropped for label in leaves.files(ref).labels()]
         facts["added"] = (*entry.added, *added)
         facts["removed"] = (*entry.removed, *removed)
-        if not entry.partitions:
-            touched = map(partition_of_label, (*facts["removed"], *facts["added"]))
-            facts["partitions"] = tuple(dict.fromkeys(touched))
+    if not entry.partitions:
+        touched = map(partition_of_label, (*facts["removed"], *facts["added"]))
+        facts["partitions"] = tuple(dict.fromkeys(touched))
     return Entry(**facts)
 
 

@@ -14,12 +14,15 @@ from lakebed.errors import CorruptMetadataError
 from lakebed.state import history
 from lakebed.state.tree import folded_commits as segments
 from lakebed.state.tree.directory_order import DirectoryOrder
-from lakebed.state.tree.leaf import decode_facts, decode_files
 from lakebed.state.tree.leaf_files import Files
-from lakebed.state.tree.leaf_merge import LeafOfRun, Load, due_runs, leaves_of, merge
+from lakebed.state.tree.leaf_merge import LeafOfRun, Load, decoded, due_runs, leaves_of, merge
 from lakebed.state.tree.tree_files import Leaves, locate
 from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, Sizes, live_count
 from lakebed.store.segments import Segment, count_to_merge, end_within
+
+CLEANUP = "cleanup"  # the operation
+# Labels, and bounds of columns, that the buffer may have for each of its files.
+_LABELS, _BOUNDS = 2, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +50,14 @@ class Folded:
 
 
 def is_due(root: Root, sizes: Sizes) -> bool:
-    """Return whether the buffer is full."""
-    return len(root.buffer) >= sizes.buffer or len(root.held) >= sizes.buffer
+    """Return whether the buffer is full: of commits, of live files, of labels, or of bounds."""
+    labels = history.weight_of(one.entry for one in root.buffer) - len(root.buffer)
+    bounds = sum(one.facts.count * len(one.facts.columns) for one in root.buffer)
+    return (
+        max(len(root.buffer), len(root.held)) >= sizes.buffer
+        or labels >= _LABELS * sizes.buffer
+        or bounds >= _BOUNDS * sizes.buffer
+    )
 
 
 def fold(
@@ -131,7 +140,7 @@ def _merged(
 
     def load_any(ref: Ref) -> Files:
         leaf = written.get(ref.id)
-        return load(ref) if leaf is None else _decoded(leaf)
+        return load(ref) if leaf is None else decoded(leaf)
 
     while runs := due_runs(root.refs, sizes):
         due = [ref for ref in root.refs if ref.run in runs]
@@ -145,15 +154,6 @@ def _merged(
     return root
 
 
-def _decoded(leaf: LeafOfRun) -> Files:
-    """Return the files of a leaf that was just written, from its bytes."""
-    assert leaf.sections is not None
-    data, (first, second, _) = leaf.sections.data, leaf.sections.lengths
-    name = leaf.ref.id.hex()
-    files = decode_files(data[first : first + second], name)
-    return replace(files, facts=decode_facts(data[first + second :], files.count, name))
-
-
 def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Root | None:
     """Return a later root after a fold.
 
@@ -165,7 +165,7 @@ def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Ro
 
     Returns:
         The root with the leaves of the fold, and with the later commits in its buffer; None if
-        another fold was made meanwhile.
+        another fold was made meanwhile, or a cleanup, which may have deleted what the fold wrote.
 
     Raises:
         CorruptMetadataError: A leaf cannot be read, or the result differs from the root by now.
@@ -176,8 +176,10 @@ def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Ro
     base = folded.base
     if (now.folded_at, now.buffer[: len(base.buffer)]) != (base.folded_at, base.buffer):
         return None
-    root = folded.root
-    for one in now.buffer[len(base.buffer) :]:
+    root, since = folded.root, now.buffer[len(base.buffer) :]
+    if any(one.entry.operation == CLEANUP for one in since):
+        return None
+    for one in since:
         root = root.after(one.entry, one.facts, locate(root, one.entry, leaves, order))
     if root.totals != now.totals:
         raise CorruptMetadataError(

@@ -18,7 +18,7 @@ import numpy as np
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.state.tree.directory_order import DirectoryOrder
-from lakebed.state.tree.leaf import Sections, encode
+from lakebed.state.tree.leaf import Sections, decode_facts, decode_files, encode
 from lakebed.state.tree.leaf_files import Files, join
 from lakebed.state.tree.sums import Totals
 from lakebed.state.tree.tree_root import Gone, Ref, Root, Sizes, ref_of
@@ -51,6 +51,40 @@ def leaves_of(
         _leaf(files.slice(start, end), order, level=level, run=run)
         for start, end in itertools.pairwise(edges)
     ]
+
+
+def proved(leaf: LeafOfRun) -> Sections:
+    """Return the bytes of a new leaf, once they were decoded again and hold the files that it states.
+
+    Raises:
+        CorruptMetadataError: They do not: the root would balance, and the leaf would lack files.
+    """
+    sections = leaf.sections
+    assert sections is not None
+    check_totals(leaf.ref, decoded(leaf))
+    return sections
+
+
+def decoded(leaf: LeafOfRun) -> Files:
+    """Return the files of a new leaf, from its bytes."""
+    assert leaf.sections is not None
+    data, (first, second, _) = leaf.sections.data, leaf.sections.lengths
+    name = leaf.ref.id.hex()
+    files = decode_files(data[first : first + second], name)
+    return replace(files, facts=decode_facts(data[first + second :], files.count, name))
+
+
+def check_totals(ref: Ref, files: Files) -> None:
+    """Check that a leaf holds the files that its reference states.
+
+    Raises:
+        CorruptMetadataError: It does not.
+    """
+    if files.totals() != ref.totals:
+        raise CorruptMetadataError(
+            f"Leaf {ref.id.hex()} holds {files.totals()}, and the root states {ref.totals}.",
+            hint="Restore the object from a copy. No data file was touched.",
+        )
 
 
 def _leaf(files: Files, order: DirectoryOrder, *, level: int, run: int) -> LeafOfRun:
@@ -158,11 +192,7 @@ class _Merge:
     def load(self, ref: Ref) -> Files:
         """Return the live files of a leaf."""
         files = self._load(ref)
-        if files.totals() != ref.totals:
-            raise CorruptMetadataError(
-                f"Leaf {ref.id.hex()} holds {files.totals()}, and the root states {ref.totals}.",
-                hint="Restore the object from a copy. No data file was touched.",
-            )
+        check_totals(ref, files)
         return files.without(self.gone(ref).places)
 
     def order(self, directory: str) -> tuple[Any, str]:

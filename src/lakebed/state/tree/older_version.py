@@ -15,7 +15,7 @@ from lakebed.state.lists import Segments
 from lakebed.state.state import State, descriptor_from
 from lakebed.state.tree.find import StoredLeaves, facts_of, read_commits
 from lakebed.state.tree.tree_files import TreeFiles, replayed
-from lakebed.state.tree.tree_root import Root, copy_key
+from lakebed.state.tree.tree_root import Root
 from lakebed.store.base import Store
 
 
@@ -65,7 +65,7 @@ def read_past(store: Store, state: State, version: int) -> Past | None:
         return None
     root = live.root
     start = max(copy for copy in root.copies if copy <= version)
-    copied, copy = _read_copy(store, state.name, start)
+    copied, copy = read_copy(store, state.name, start, root.copy_key(state.name, start))
     newer = [one for one in root.history if one.last > start and one.first <= version]
     commits = [one for part in newer for one in read_commits(store, state.name, part)]
     commits += root.buffer
@@ -87,8 +87,30 @@ def read_past(store: Store, state: State, version: int) -> Past | None:
     )
 
 
-def _read_copy(store: Store, dataset: str, version: int) -> tuple[State, Root]:
-    key = copy_key(dataset, version)
+def facts_then(store: Store, state: State, version: int) -> Segments:
+    """Return the facts of the files of a tree by now, and of those of an older version.
+
+    Args:
+        store: The store that holds the dataset.
+        state: The current state of a tree.
+        version: The older version.
+
+    Cost:
+        As `read_past`.
+    """
+    past = read_past(store, state, version) if version < state.version else None
+    return state.lists.files if past is None else (*state.lists.files, *past.facts)
+
+
+def read_copy(store: Store, dataset: str, version: int, key: str) -> tuple[State, Root]:
+    """Read the copy of the head that a fold has left at a version.
+
+    Raises:
+        CorruptMetadataError: It is lost or damaged, or that of another version.
+
+    Cost:
+        One GET.
+    """
     try:
         data = store.get(key).data
     except ObjectNotFoundError as exc:

@@ -10,7 +10,16 @@ import msgspec
 import numpy as np
 
 from lakebed.model.keys import partition_of_label, split_label
-from lakebed.state.scope import Nothing, Scope, ThesePartitions
+from lakebed.state.scope import (
+    Nothing,
+    RewrittenFiles,
+    RunFiles,
+    Scope,
+    Several,
+    TheseFiles,
+    ThesePartitions,
+    WholePartitions,
+)
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf import PartitionFiles, partitions_of
 from lakebed.state.tree.leaf_files import Files
@@ -114,11 +123,27 @@ class TreeFiles:
 
     def removed_by(self, scope: Scope) -> tuple[str, ...]:
         """Return the labels of the files that a commit of a scope removes."""
-        if isinstance(scope, Nothing):
-            return ()
-        if isinstance(scope, ThesePartitions):
-            return self.of(scope.partitions)
+        match scope:
+            case Nothing():
+                return ()
+            case ThesePartitions():
+                return self.of(scope.partitions)
+            case TheseFiles() | RewrittenFiles():
+                return tuple(sorted(self.holding(scope.labels)))
+            case RunFiles():
+                of_run = sorted(self.holding(scope.labels))
+                return tuple(dict.fromkeys((*of_run, *self.of(scope.partitions or ()))))
+            case Several():
+                parts = (self.removed_by(part) for part in scope.parts)
+                return tuple(dict.fromkeys(label for part in parts for label in part))
+            case WholePartitions():
+                refs = [ref for ref in self.root.refs if self._is_covered(ref, scope)]
+                return tuple(filter(scope.removes, self.among(refs)))
         return tuple(label for piece in self.pieces() for label in piece if scope.removes(label))
+
+    def _is_covered(self, ref: Ref, scope: Scope) -> bool:
+        """Return whether a scope covers a partition of a leaf; that takes its first section."""
+        return any(scope.covers(one.path) for one in self.leaves.partitions(ref))
 
     def of_leaf(self, ref: Ref) -> Files:
         """Return the live files of a leaf, without their facts."""

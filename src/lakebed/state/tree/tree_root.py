@@ -216,6 +216,7 @@ class _Stored(msgspec.Struct, array_like=True):
     gone: dict[_Id, Gone]
     buffer: list[Buffered]
     history: list[HistoryRef]
+    origin: _Id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +232,7 @@ class Root:
         gone: The files that are no longer live, by id of their leaf.
         buffer: The commits since, oldest first.
         history: Segments of the history before, oldest first.
+        origin: Random id of the copy of the head at the version at which the dataset became a tree.
     """
 
     version: int = 0
@@ -241,6 +243,7 @@ class Root:
     gone: Mapping[bytes, Gone] = field(default_factory=dict)
     buffer: tuple[Buffered, ...] = ()
     history: tuple[HistoryRef, ...] = ()
+    origin: bytes = bytes(ID_BYTES)
 
     @property
     def born(self) -> int:
@@ -251,6 +254,15 @@ class Root:
     def copies(self) -> tuple[int, ...]:
         """The versions of which there is a copy of the head, ascending."""
         return (self.born, *(segment.last for segment in self.history))
+
+    def copy_key(self, dataset: str, version: int) -> str:
+        """Return the key of the copy of the head at one of the versions that have one.
+
+        Several writers may fold the same version. So the id of what a writer has written is a part
+        of the key: a fold that lost the race does not replace the copy of the one that won.
+        """
+        ids = {self.born: self.origin} | {one.last: one.id for one in self.history}
+        return copy_key(dataset, version, ids[version])
 
     @property
     def memory_bytes(self) -> int:
@@ -296,6 +308,15 @@ class Root:
             facts=facts,
         )
 
+    def totals_of(self, labels: Sequence[str]) -> Totals:
+        """Return the totals of some files of the buffer."""
+        stated = [self.held[label] for label in labels]
+        return totals_of(
+            labels,
+            [self.buffer[number].facts.rows[place] for number, place in stated],
+            [self.buffer[number].facts.sizes[place] for number, place in stated],
+        )
+
     def check_balance(self) -> None:
         """Check that the totals are those of the leaves, without the gone files, and of the buffer.
 
@@ -307,7 +328,7 @@ class Root:
             found += ref.totals
         for gone in self.gone.values():
             found -= gone.totals
-        found += _totals_of(tuple(self.held), self)
+        found += self.totals_of(tuple(self.held))
         if found != self.totals:
             raise CorruptMetadataError(
                 f"The root of version {self.version} does not balance: it states {self.totals}, "
@@ -334,7 +355,7 @@ class Root:
                 looked for.
         """
         lost = [label for label in entry.removed if label in self.held]
-        totals = self.totals - _totals_of(lost, self)
+        totals = self.totals - self.totals_of(lost)
         for one in gone.values():
             totals -= one.totals
         _check_removed(entry, len(lost), gone)
@@ -342,18 +363,20 @@ class Root:
         empty = {
             ref.id for ref in self.refs if ref.id in gone and all_gone[ref.id].totals == ref.totals
         }
+        # A fold may have used the number since that the run had when it was written.
+        brought = (msgspec.structs.replace(ref, run=self.runs) for ref in entry.brought)
         new = replace(
             self,
             version=entry.version,
             totals=totals,
-            runs=max([self.runs, *(ref.run + 1 for ref in entry.brought)]),
-            refs=(*(ref for ref in self.refs if ref.id not in empty), *entry.brought),
+            runs=self.runs + bool(entry.brought),
+            refs=(*(ref for ref in self.refs if ref.id not in empty), *brought),
             gone={leaf: one for leaf, one in all_gone.items() if leaf not in empty},
             buffer=(*self.buffer, Buffered(entry, facts)),
         )
         for ref in entry.brought:
             totals += ref.totals
-        totals += _totals_of(entry.added, new)
+        totals += new.totals_of(entry.added)
         balanced = replace(new, totals=totals)
         vars(balanced)["held"] = new.held  # it has the same buffer
         balanced.check_balance()
@@ -368,16 +391,6 @@ def _check_removed(entry: RootEntry, lost: int, gone: Mapping[bytes, Gone]) -> N
             f"Version {entry.version} removes {wanted} files, of which {found} are live.",
             hint="The head was damaged, or another program wrote it. Nothing was written.",
         )
-
-
-def _totals_of(labels: Sequence[str], root: Root) -> Totals:
-    """Return the totals of some files of the buffer."""
-    stated = [root.held[label] for label in labels]
-    return totals_of(
-        labels,
-        [root.buffer[number].facts.rows[place] for number, place in stated],
-        [root.buffer[number].facts.sizes[place] for number, place in stated],
-    )
 
 
 def _facts_of(buffer: Sequence[Buffered], stated: Sequence[tuple[int, int]], key: str) -> object:
@@ -446,9 +459,9 @@ def _range_of(
     return tuple(low), tuple(high), tuple(nulls)
 
 
-def copy_key(dataset: str, version: int) -> str:
-    """Return the key of the copy of the head at a version, of those that folds leave."""
-    return Folder.ROOTS.of(dataset, f"{version:019d}")
+def copy_key(dataset: str, version: int, copy_id: bytes) -> str:
+    """Return the key of a copy of the head at a version, of those that folds leave."""
+    return Folder.ROOTS.of(dataset, f"{version:019d}-{copy_id.hex()}")
 
 
 def encode(root: Root) -> bytes:
@@ -463,6 +476,7 @@ def encode(root: Root) -> bytes:
             dict(root.gone),
             list(root.buffer),
             list(root.history),
+            root.origin,
         )
     )
 
@@ -495,6 +509,7 @@ def decode(data: bytes, key: str) -> Root:
         gone=stored.gone,
         buffer=tuple(stored.buffer),
         history=tuple(stored.history),
+        origin=stored.origin,
     )
 
 
