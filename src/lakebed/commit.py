@@ -105,7 +105,7 @@ _NAME_LENGTH = 30  # of a raw file, in the words for a commit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawFilesRead:
-    """The raw files that an ingest has read in one commit: they tell its runs apart.
+    """The raw files that an ingest has read in one commit, by which its runs differ.
 
     Attributes:
         file_count: Number of the files.

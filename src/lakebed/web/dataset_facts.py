@@ -23,7 +23,7 @@ from lakebed.state.sources import Hold, SourceFile
 from lakebed.store.base import Store
 from lakebed.web import findings
 from lakebed.web.charts import Bar, Bin, Event
-from lakebed.web.findings import Finding
+from lakebed.web.findings import Advice
 from lakebed.web.run_facts import RunFacts, gather_runs
 from lakebed.work.cleanup import CleanupReport
 from lakebed.work.defaults import READ_BEST_BYTES
@@ -119,7 +119,7 @@ class DatasetFacts:
     waiting_bytes: int
     dead_note: str
     runs: RunFacts
-    findings: Sequence[Finding]
+    findings: Sequence[Advice]
 
     @property
     def fields(self) -> Sequence[Field]:

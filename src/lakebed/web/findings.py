@@ -42,7 +42,7 @@ _KEPT_TIMES = 4  # times the live bytes that may be kept for older versions
 _WAITING = dt.timedelta(days=1)  # of a staged batch
 _RECENT = 10  # commits with results of checks, and commits of a quarantine
 
-Kind = Literal[
+AdviceKind = Literal[
     "run",
     "publication",
     "check",
@@ -57,7 +57,7 @@ Kind = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Advice:
     """A finding that a person should mend.
 
     Attributes:
@@ -67,7 +67,7 @@ class Finding:
         command: The command that mends it, or that shows what to decide.
     """
 
-    kind: Kind
+    kind: AdviceKind
     text: str
     why: str
     command: str
@@ -88,14 +88,14 @@ def lasting(duration: dt.timedelta) -> str:
 
     >>> lasting(dt.timedelta(seconds=50)), lasting(dt.timedelta(hours=26))
     ('50 seconds', '26 hours')
-    >>> lasting(dt.timedelta(days=3, hours=2)), lasting(dt.timedelta(minutes=100))
-    ('3 days', '100 minutes')
+    >>> lasting(dt.timedelta(days=3, hours=2)), lasting(dt.timedelta(minutes=150))
+    ('3.1 days', '2.5 hours')
     """
-    seconds = max(0, int(duration.total_seconds()))
-    for unit, length, least in (("day", 86_400, 2), ("hour", 3_600, 2), ("minute", 60, 2)):
-        if seconds >= least * length:
-            return counted(seconds // length, unit)
-    return counted(seconds, "second")
+    seconds = max(0.0, duration.total_seconds())
+    units = (("day", 86_400), ("hour", 3_600), ("minute", 60))
+    unit, length = next((one for one in units if seconds >= 2 * one[1]), ("second", 1))
+    count = f"{seconds / length:.{0 if seconds >= 10 * length else 1}f}".removesuffix(".0")
+    return f"{count} {unit}{'' if count == '1' else 's'}"
 
 
 # Files
@@ -103,7 +103,7 @@ def lasting(duration: dt.timedelta) -> str:
 
 def of_files(
     address: str, dataset: Dataset, files: Sequence[File], partitions: Sequence[Partition]
-) -> Iterator[Finding]:
+) -> Iterator[Advice]:
     """Yield findings on small files, and on partitions of very different size.
 
     Cost:
@@ -131,7 +131,7 @@ def of_files(
         if count > 2 * len(partitions):
             yield _of_small_files(address, dataset, text)
         else:
-            yield Finding(
+            yield Advice(
                 kind="small files",
                 text=f"{text}: the partitions are too small. Coarser ones, such as months for days, "
                 "have larger files.",
@@ -141,7 +141,7 @@ def of_files(
     sizes = [partition.size_bytes for partition in partitions if partition.size_bytes]
     if len(sizes) >= 4 and max(sizes) > _SKEW * median(sizes) and max(sizes) > READ_BEST_BYTES[1]:
         largest = max(partitions, key=lambda partition: partition.size_bytes or 0)
-        yield Finding(
+        yield Advice(
             kind="partition size",
             text=f"Partition {largest.path} is {max(sizes) / median(sizes):.0f} times as large as "
             "the median partition.",
@@ -153,7 +153,7 @@ def of_files(
 _WHY_SMALL = "Every read opens each of them, which takes longer than their rows."
 
 
-def _of_small_files(address: str, dataset: Dataset, text: str) -> Finding:
+def _of_small_files(address: str, dataset: Dataset, text: str) -> Advice:
     """Return the finding on small files, with the gain of a compaction."""
     try:
         gain: CompactionReport | None = compact(
@@ -178,15 +178,15 @@ def _of_small_files(address: str, dataset: Dataset, text: str) -> Finding:
             "apart. Overwrite partitions that are complete with their own rows"
         )
         command += " --dry-run"
-    return Finding(kind="small files", text=f"{text}.", why=_WHY_SMALL, command=command)
+    return Advice(kind="small files", text=f"{text}.", why=_WHY_SMALL, command=command)
 
 
-def of_indices(address: str, indices: Iterable[InvertedIndex]) -> Iterator[Finding]:
+def of_indices(address: str, indices: Iterable[InvertedIndex]) -> Iterator[Advice]:
     """Yield findings on indices that do not know all files."""
     for index in indices:
         if index.lost or index.covered_count < index.file_count:
             left = index.file_count - index.covered_count
-            yield Finding(
+            yield Advice(
                 kind="index",
                 text=f"The index of {index.column} lacks {counted(left, 'file')}.",
                 why="Every search for a value reads these files.",
@@ -196,7 +196,7 @@ def of_indices(address: str, indices: Iterable[InvertedIndex]) -> Iterator[Findi
 
 def of_dead_files(
     address: str, report: CleanupReport | LakebedError, files: Sequence[File], *, is_ours: bool
-) -> Iterator[Finding]:
+) -> Iterator[Advice]:
     """Yield findings on bytes that no reader needs.
 
     Args:
@@ -207,7 +207,7 @@ def of_dead_files(
     """
     if isinstance(report, LakebedError):
         if is_ours:
-            yield Finding(
+            yield Advice(
                 kind="dead bytes",
                 text=f"A cleanup is not possible: {report.message}",
                 why="Dead files stay, and the storage grows with every commit.",
@@ -216,7 +216,7 @@ def of_dead_files(
         return
     live = sum(file.size_bytes or 0 for file in files)
     if report.size_bytes and report.size_bytes >= max(live // 2, MIB):
-        yield Finding(
+        yield Advice(
             kind="dead bytes",
             text=f"{human_size(report.size_bytes)} are dead, and {human_size(live)} are live.",
             why="They are paid for, and no reader needs them.",
@@ -227,7 +227,7 @@ def of_dead_files(
         kept[str(file.reason)] += file.size_bytes or 0
     if kept.total() >= max(_KEPT_TIMES * live, MIB):
         reasons = ", ".join(f"{human_size(size)} {reason}" for reason, size in kept.most_common(3))
-        yield Finding(
+        yield Advice(
             kind="dead bytes",
             text=f"{human_size(kept.total())} are kept beside {human_size(live)} of live files: "
             f"{reasons}.",
@@ -241,7 +241,7 @@ def of_dead_files(
 
 def of_publications(
     address: str, store: Store, state: State, entries: Sequence[Entry]
-) -> Iterator[Finding]:
+) -> Iterator[Advice]:
     """Yield findings on tables of other formats that do not show the dataset.
 
     A table is behind if a later commit has changed files or the schema; a cleanup, for example,
@@ -257,7 +257,7 @@ def of_publications(
     now = dt.datetime.now(dt.UTC)
     for key, note in published.read_each(store, state.name):
         if isinstance(note, CorruptMetadataError):
-            yield Finding(
+            yield Advice(
                 kind="publication",
                 text=f"A record of a publication cannot be read: {key}.",
                 why="No cleanup is possible, as it is unknown which files the table shows.",
@@ -265,7 +265,7 @@ def of_publications(
             )
         elif len(note.versions) > 1 and not _is_at_work(note, now):
             versions = " or ".join(f"{version:,}" for version in note.versions)
-            yield Finding(
+            yield Advice(
                 kind="publication",
                 text=f"A publication to {note.title} was broken off: it shows version {versions}.",
                 why="Cleanups keep the files of all these versions.",
@@ -277,7 +277,7 @@ def _is_at_work(note: Shown, now: dt.datetime) -> bool:
     return any(publisher.until > now for publisher in note.publishers.values())
 
 
-def _of_table(address: str, table: PublishedTable, entries: Sequence[Entry]) -> Finding | None:
+def _of_table(address: str, table: PublishedTable, entries: Sequence[Entry]) -> Advice | None:
     """Return the finding on a table that is behind; None if it is not."""
     shown = -1 if table.version is None else table.version
     # A new dataset need not be published: its first entry has no file.
@@ -300,7 +300,7 @@ def _of_table(address: str, table: PublishedTable, entries: Sequence[Entry]) -> 
         if table.is_automatic
         else _publish_command(address, table.kind, table.table, "")
     )
-    return Finding(
+    return Advice(
         kind="publication",
         text=f"{text}: {counted(len(missed), 'commit')} behind, since {since}.",
         why="Its readers see old rows.",
@@ -322,7 +322,7 @@ def _publish_command(address: str, kind: TableKind, table: str, beside: str) -> 
 # Rows
 
 
-def of_quarantine(lake: str, store: Store, dataset: str, names: Iterable[str]) -> Iterator[Finding]:
+def of_quarantine(lake: str, store: Store, dataset: str, names: Iterable[str]) -> Iterator[Advice]:
     """Yield findings on rejects that wait in quarantine.
 
     Args:
@@ -360,7 +360,7 @@ def of_quarantine(lake: str, store: Store, dataset: str, names: Iterable[str]) -
             else f"It has not grown in the last {runs}."
         )
         if waiting:
-            yield Finding(
+            yield Advice(
                 kind="quarantine",
                 text=f"{counted(waiting, 'reject waits', 'rejects wait')} in {name}. {grows}",
                 why="These rows are missing in the dataset until their raw file is mended.",
@@ -374,7 +374,7 @@ def of_checks(
     commits: Sequence[Commit],
     checks: Mapping[str, Check],
     standing: Mapping[str, str],
-) -> Iterator[Finding]:
+) -> Iterator[Advice]:
     """Yield findings on declared checks that rows fail, or that have held rows back.
 
     Args:
@@ -395,10 +395,15 @@ def of_checks(
             if result.name == name and result.outcome == "rejected"
         ]
         if lost:
-            yield Finding(
+            of = (
+                f"{len(lost)} of the last {len(recent)} commits"
+                if len(recent) > 1
+                else "one commit"
+            )
+            yield Advice(
                 kind="check",
-                text=f"Check {name}, {check}, has rejected {counted(sum(lost), 'row')} in "
-                f"{len(lost)} of the last {counted(len(recent), 'checked commit')}.",
+                text=f"Check {name}, {check}, has rejected {counted(sum(lost), 'row')} in {of} with "
+                "results of checks.",
                 why="Rejected rows are kept nowhere.",
                 command=f"lakebed history {address} -n {_RECENT} -o json",
             )
@@ -406,7 +411,7 @@ def of_checks(
 
 def _of_unmet(
     address: str, name: str, check: Check, outcome: str, commits: Sequence[Commit]
-) -> Finding:
+) -> Advice:
     last: tuple[int, CheckOutcome] | None = None
     for commit in commits:
         for result in commit.checks:
@@ -425,7 +430,7 @@ def _of_unmet(
         case NotNull():
             condition = " OR ".join(f"{column} IS NULL" for column in check.columns)
             command = f"lakebed query {address} --where {shell_text(condition)}"
-    return Finding(
+    return Advice(
         kind="check",
         text=f"{text}.",
         why="Readers rely on the declared checks.",
@@ -438,7 +443,7 @@ def _of_unmet(
 
 def of_protections(
     address: str, protections: Iterable[Protection], now: dt.datetime
-) -> Iterator[Finding]:
+) -> Iterator[Advice]:
     """Yield findings on protections that have ended."""
     for protection in protections:
         if protection.is_expired(now) and protection.until is not None:
@@ -447,7 +452,7 @@ def of_protections(
                 if protection.version is None
                 else f"--version {protection.version}"
             )
-            yield Finding(
+            yield Advice(
                 kind="protection",
                 text=f"The protection of {protection.target} ended "
                 f"{lasting(now - protection.until)} ago: {protection.reason}.",
@@ -458,7 +463,7 @@ def of_protections(
 
 def of_staged(
     address: str, staged: Iterable[Staged[Dataset]], now: dt.datetime
-) -> Iterator[Finding]:
+) -> Iterator[Advice]:
     """Yield findings on staged batches that wait for their commit too long."""
     for batch in staged:
         waits = now - batch.staged_at
@@ -468,7 +473,7 @@ def of_staged(
         is_over = batch.lease_until <= now
         lease = f"{batch.lease_until:%Y-%m-%d %H:%M}"
         verb = "discard" if is_over else "commit"
-        yield Finding(
+        yield Advice(
             kind="staged batch",
             text=f"Batch {batch.batch_id}{run}, {counted(batch.row_count, 'row')}, is staged and has "
             f"waited for {lasting(waits)}; its lease {'ended' if is_over else 'ends'} {lease}.",

@@ -14,7 +14,7 @@ from lakebed.plan.plan import Explanation
 from lakebed.state.sources import SourceFile
 from lakebed.web import charts, dataset_facts
 from lakebed.web.dataset_facts import DatasetFacts
-from lakebed.web.findings import Finding
+from lakebed.web.findings import Advice
 from lakebed.web.first_rows import ShownRows
 from lakebed.web.markup import Markup, command_line, element, folded, joined, lines, table
 from lakebed.web.markup import facts as pairs
@@ -61,7 +61,7 @@ class Lake:
     missing: Mapping[str, RunFacts] = field(default_factory=dict)
 
     @property
-    def findings(self) -> list[tuple[str, Finding]]:
+    def findings(self) -> list[tuple[str, Advice]]:
         """The findings that may need attention, each with the name of its dataset."""
         found = {each.name: each.findings for each in self.datasets}
         found |= {name: runs.findings for name, runs in self.missing.items()}

@@ -67,7 +67,7 @@ def lines(text: str) -> list[str]:
     """Return a text in pieces that are short enough for a page, at most ten.
 
     >>> lines("one two"), [len(line) for line in lines("word " * 30)]
-    (['one two'], [104, 44])
+    (['one two'], [99, 49])
     """
     words, pieces = text.split(), [""]
     for word in words:

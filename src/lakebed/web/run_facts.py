@@ -12,7 +12,7 @@ from typing import Any
 
 from lakebed.model.locations import shell_address
 from lakebed.store.base import Store
-from lakebed.web.findings import Finding, lasting
+from lakebed.web.findings import Advice, lasting
 from lakebed.work.pipeline_runs import (
     PipelineRun,
     RunEntry,
@@ -43,7 +43,7 @@ class RunFacts:
 
     runs: Sequence[PipelineRun] = ()
     run_count: int = 0
-    findings: Sequence[Finding] = field(default=())
+    findings: Sequence[Advice] = field(default=())
 
     @property
     def quarantines(self) -> frozenset[str]:
@@ -160,7 +160,7 @@ class _Standing:
             return f"lakebed run {shlex.quote(self.newest.file)}"
         return f"lakebed runs {shell_address(self.lake)}"
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Advice]:
         """Yield what a person should mend."""
         yield from self._of_last_end()
         yield from self._of_age()
@@ -171,16 +171,16 @@ class _Standing:
                 "It is unknown whether the run succeeded.",
             )
 
-    def _finding(self, text: str, why: str) -> Finding:
+    def _finding(self, text: str, why: str) -> Advice:
         text = f"Pipeline {self.name}: {text}"
-        return Finding(
+        return Advice(
             kind="run",
             text=text if text.endswith(".") else f"{text}.",
             why=why,
             command=self.command,
         )
 
-    def _of_last_end(self) -> Iterator[Finding]:
+    def _of_last_end(self) -> Iterator[Advice]:
         run = self.ended
         if run is None:
             return
@@ -207,7 +207,7 @@ class _Standing:
                 "Their rows are missing in the dataset.",
             )
 
-    def _of_age(self) -> Iterator[Finding]:
+    def _of_age(self) -> Iterator[Advice]:
         limit, reason = self._limit()
         if self.success is None:
             if self.ended is not None:
@@ -237,7 +237,7 @@ class _Standing:
         usual = dt.timedelta(seconds=median(intervals))
         return usual * _USUAL_TIMES + _SPARE, f"as it usually runs every {lasting(usual)}"
 
-    def _of_unfinished(self) -> Iterator[Finding]:
+    def _of_unfinished(self) -> Iterator[Advice]:
         newest, older = self.entries[0], self.entries[1:]
         took = 0.0 if self.success is None else self.success.duration_s
         at_work = max(_AT_WORK, dt.timedelta(seconds=4 * took))

@@ -23,8 +23,8 @@ from lakebed.work.pipeline_runs import PipelineRun
 MAX_LEFT_OUT = 10  # raw files of a run
 MAX_VERSIONS = 10  # of a run
 
-Key = Callable[[PipelineRun], Any]
-ORDERS: Mapping[str, Key] = {
+RunOrder = Callable[[PipelineRun], Any]
+ORDERS: Mapping[str, RunOrder] = {
     "began": lambda run: run.began_at,
     "pipeline": lambda run: run.pipeline,
     "dataset": lambda run: run.dataset,

@@ -6,7 +6,7 @@
 The first is written when a run begins, the second when it ends: a run without an end is at work,
 or was killed. The folder has a dot in its name, so that no dataset can have the name, and begins
 with `_`, so that Spark and Hive hide it; neither the list of datasets nor a cleanup looks there.
-Names alone tell when a run began and how it ended. Everything that is read is checked, and an entry
+The names have the time when a run began and how it ended. Everything that is read is checked, and an entry
 that cannot be read is reported as such. `lakebed.pipeline.run_log` writes the entries.
 """
 
@@ -186,7 +186,7 @@ class RunEntry:
 
     @property
     def state(self) -> RunState:
-        """The state that the names of the objects tell."""
+        """The state, by the names of the objects."""
         return (
             "failed" if "failed" in self.objects else "ok" if "ok" in self.objects else "unfinished"
         )
@@ -208,7 +208,7 @@ def folder_of(dataset: str, pipeline: str) -> str:
 def list_entries(
     store: Store, dataset: str | None = None, pipeline: str | None = None
 ) -> tuple[RunEntry, ...]:
-    """Return the recorded runs, newest first; objects that are no entries are ignored.
+    """Return the recorded runs, newest first; other objects are ignored.
 
     Args:
         store: The store of the repository.
