@@ -255,7 +255,7 @@ class Commit:
     def run_in_words(self) -> str | None:
         """Return the name of the run, with the raw files that it has read if they are known.
 
-        The files tell the runs of an ingest apart, which share its name: `daily: monday.jsonl`.
+        Runs of an ingest share its name, and differ in their files: `daily: monday.jsonl`.
         """
         return self.run if self.read is None else f"{self.run or self.operation}: {self.read}"
 

@@ -208,7 +208,7 @@ def gather(dataset: Dataset, entries: Sequence[RunEntry] | None = None) -> Datas
 
 
 def _dead(dataset: Dataset) -> CleanupReport | LakebedError:
-    """Return what a cleanup would delete, or why it is not possible."""
+    """Return the plan of a cleanup, or the error that prevents one."""
     try:
         return dataset.cleanup("7d", dry_run=True, published="noted")
     except LakebedError as error:

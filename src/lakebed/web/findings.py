@@ -201,7 +201,7 @@ def of_dead_files(
 
     Args:
         address: Address of the dataset on the command line.
-        report: What a cleanup would delete, or why it is not possible.
+        report: Plan of a cleanup, or the error that prevents one.
         files: The live files.
         is_ours: Whether Lakebed writes the dataset.
     """

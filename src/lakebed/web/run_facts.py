@@ -22,7 +22,7 @@ from lakebed.work.pipeline_runs import (
 )
 
 SHOWN_RUNS = 20
-_USUAL_OF = 20  # intervals that tell how often a pipeline runs
+_USUAL_OF = 20  # intervals of which the median is the usual one
 _FEWEST = 3  # intervals that suffice for that
 _USUAL_TIMES = 1.5  # the usual interval, and some time for delays, until a run is late
 _SPARE = dt.timedelta(minutes=30)
@@ -102,7 +102,7 @@ def gather_runs(store: Store, entries: Sequence[RunEntry]) -> RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Standing:
-    """How a pipeline stands.
+    """The standing of a pipeline.
 
     Attributes:
         lake: URI of the repository.
