@@ -169,7 +169,8 @@ def test_an_age_that_every_run_would_exceed_is_refused(place: Path) -> None:
 
     assert mistakes(place, f'max_age = "0s"\n{text}') == ["line 1, max_age: the age is 0."]
     assert (
-        "line 1, max_age: '3 moons' is not a valid age" in mistakes(place, f'max_age = "3 moons"\n{text}')[0]
+        "line 1, max_age: '3 moons' is not a valid age"
+        in mistakes(place, f'max_age = "3 moons"\n{text}')[0]
     )
     with pytest.raises(InvalidInputError, match="max_age is 0"):
         Pipeline(ingest=read(place, text).ingest, max_age="0s")

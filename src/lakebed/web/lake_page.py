@@ -472,14 +472,15 @@ def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
         yield element(
             "p", "Live bytes by time of writing: the stronger the colour, the more bytes."
         )
+        labels = [path or "(all)" for path in written.partitions]
         yield charts.heat_map(
             "Live bytes by partition and time of writing",
-            written.partitions,
+            labels,
             written.moments,
             written.sizes,
         )
         cells = [
-            (written.partitions[row], written.moments[column], int(size))
+            (labels[row], written.moments[column], int(size))
             for (row, column), size in sorted(written.sizes.items())
         ]
         yield folded(
