@@ -119,7 +119,7 @@ def hostile_lake() -> lakebed.Repository:
         dataset.protections.add(version=3, reason=LEFTWARDS)
         for number, text in enumerate(HOSTILE):
             log = RunLog(
-                store=repository.store, dataset="d", pipeline=text[:100], file=f"/{text[:500]}.toml"
+                store=repository.store, dataset="d", pipeline=text[:100], file=f"/{text[:90]}.toml"
             )
             step = StepReport(
                 step="ingest",

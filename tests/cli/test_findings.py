@@ -504,7 +504,7 @@ def test_a_run_that_has_not_ended(lake, dataset, found) -> None:
 
     with time_machine.travel(NOW + dt.timedelta(hours=2), tick=True):
         (finding,) = found()
-    assert finding["finding"].endswith("the run that began 2 hours ago has not ended.")
+    assert finding["finding"].endswith("the run that began 2.5 hours ago has not ended.")
 
 
 @pytest.mark.usefixtures("at_noon")

@@ -680,9 +680,10 @@ class _Pages:
         links = {}
         if self._repository is not None:
             links["Lake"] = self._addresses.lake()
-            links["Runs"] = self._addresses.runs()
         if self._archive is not None:
             links["Archive"] = self._addresses.search()
+        if self._repository is not None:
+            links["Runs"] = self._addresses.runs()
         top = pages.navigation("Lakebed", links, current=self._here(request))
         answer = _html(title, parts, status, top=top)
         if status != 200 or not self._may_be_kept:
