@@ -47,7 +47,7 @@ def found(cli, tmp_path: Path) -> Callable[..., Found]:
         if told:
             # The page shows the same, and each command as a whole.
             assert rows == [
-                [one["dataset"], *(_shown(one[key]) for key in ("finding", "why")), one["command"]]
+                [one["dataset"], f"{_shown(one['finding'])} {one['why']}", one["command"]]
                 for one in told
             ]
         else:

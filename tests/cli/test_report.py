@@ -361,7 +361,7 @@ def test_many_small_files_need_attention_even_if_no_partition_has_many(
         return
     assert told[0] == "d"
     assert told[1].startswith(finding)
-    assert told[3].startswith(command)
+    assert told[2].startswith(command)
 
 
 def test_both_ends_of_a_time_axis_have_labels_that_differ():

@@ -101,8 +101,8 @@ def test_runs_are_those_of_the_log_with_what_they_did(client: Client, sales: Sal
     ]
     assert rows[-1]["did"].startswith("ingest: 1 file, 8 rows; retain: 2 rows in 2 partitions")
     assert rows[0]["left out"] == "1 kept back, 20 rejected"
-    assert "bad.jsonl (rejects) 20 of its 20 lines do not fit" in rows[0]["steps"]
-    assert f"declared in {sales.file}" in rows[0]["steps"]
+    assert "bad.jsonl (rejects) 20 of its 20 lines do not fit" in rows[0]["did"]
+    assert f"declared in {sales.file}" in rows[0]["did"]
 
 
 def test_each_version_of_the_dataset_is_of_a_run(sales: Sales) -> None:

@@ -201,13 +201,12 @@ def lake_part(
     found = [
         (
             linked(name, link(name) if name in known else None),
-            whole_text(finding.text),
-            finding.why,
+            joined([whole_text(finding.text), " ", _reason(finding)]),
             command_line(finding.command),
         )
         for name, finding in lake.findings
     ]
-    columns = ("dataset", "finding", "why it matters", "command")
+    columns = ("dataset", "finding", "command")
     yield _marked("attention", table("Needs attention", columns, found))
     if lake.failures:
         yield _marked("not-read", table("Not read", ("dataset", "reason"), lake.failures))
@@ -306,7 +305,9 @@ def dataset_part(
         yield element(
             "ul",
             *(
-                element("li", whole_text(one.text), " ", one.why, " ", command_line(one.command))
+                element(
+                    "li", whole_text(one.text), " ", _reason(one), " ", command_line(one.command)
+                )
                 for one in dataset.findings
             ),
             class_="advice",
@@ -428,6 +429,10 @@ def _runs(dataset: DatasetFacts, links: RunLinks | None) -> Markup:
     shown = dataset.runs.runs
     caption = f"The newest {len(shown)} of {counted(dataset.runs.run_count, 'run')}"
     return runs_table(caption, shown, has_dataset=False, links=links)
+
+
+def _reason(finding: Advice) -> Markup:
+    return element("span", finding.why, class_="why")
 
 
 def whole_text(text: str) -> Markup:

@@ -86,7 +86,7 @@ def runs_table(
     names = [
         *("began", "pipeline"),
         *(["dataset"] if has_dataset else []),
-        *("state", "seconds", "did", "rows", "left out", "versions", "steps"),
+        *("state", "seconds", "did", "rows", "left out", "versions"),
     ]
 
     def head(name: str) -> Markup:
@@ -119,11 +119,10 @@ def _row(run: PipelineRun, links: RunLinks, *, has_dataset: bool) -> Sequence[Ma
         *([element("td", dataset)] if has_dataset else []),
         element("td", run.state, class_="warn" if is_wrong else None),
         element("td", "-" if run.ended_at is None else f"{run.duration_s:,.1f}", class_="number"),
-        element("td", _deeds(run)),
+        element("td", _deeds(run), *([_steps(run)] if run.steps else [])),
         element("td", f"{rows:,}" if isinstance(rows, int) else "-", class_="number"),
         element("td", _left_out(run) or "-"),
         element("td", _versions(run, links)),
-        element("td", _steps(run) if run.steps else "-"),
     ]
 
 
