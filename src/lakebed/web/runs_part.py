@@ -187,9 +187,9 @@ def _step(step: Mapping[str, Any]) -> Iterator[str]:
     yield f"{step['step']} {step['status']} in {step['duration_s']:.1f} s{again}"
     error = step["error"]
     texts = [step["summary"]] if error is None else [error["message"], error["hint"]]
-    for text in filter(None, texts):
+    if any(texts):
         yield ": "
-        yield from _spaced(text)
+        yield from _spaced(" ".join(texts))
 
 
 def _file(one: Mapping[str, Any]) -> Markup:
