@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from lakebed.common.html import facts_to_html, shortened
@@ -19,6 +19,7 @@ from lakebed.state.caught import Caught
 from lakebed.state.check_results import CheckOutcome
 from lakebed.state.history import Entry
 from lakebed.state.runs import MERGE, UPDATE_ROWS
+from lakebed.state.sources import SourceFile
 from lakebed.state.state import FOREIGN, State
 from lakebed.store.base import Store, validate_key
 
@@ -99,6 +100,74 @@ class ChangedRows:
         return cls()
 
 
+_NAME_LENGTH = 30  # of a raw file, in the words for a commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawFilesRead:
+    """The raw files that an ingest has read in one commit, by which its runs differ.
+
+    Attributes:
+        file_count: Number of the files.
+        first: Name of the first of them, without its folders.
+        what: Program or process that all of them are of; None if it differs, or without an archive.
+        start: Earliest time of the files, as the archive records it; aware, UTC. None if unknown.
+        end: Latest time of the files; None if unknown.
+
+    >>> str(RawFilesRead(file_count=3, first="monday.jsonl"))
+    'monday.jsonl and 2 more'
+    >>> day = dt.datetime(2013, 6, 1, tzinfo=dt.UTC)
+    >>> str(RawFilesRead(file_count=2, first="a.log", what="weather", start=day, end=day))
+    '2 files of weather, 2013-06-01'
+    """
+
+    file_count: int
+    first: str
+    what: str | None = None
+    start: dt.datetime | None = None
+    end: dt.datetime | None = None
+
+    def __str__(self) -> str:
+        if self.file_count > 1 and self.what is not None and self.start is not None:
+            return f"{self.file_count:,} files of {_shortened(self.what)}, {self.window}"
+        more = f" and {self.file_count - 1:,} more" if self.file_count > 1 else ""
+        return f"{_shortened(self.first)}{more}"
+
+    @property
+    def window(self) -> str:
+        """The time of the files, as days if they are whole ones; empty if unknown."""
+        if self.start is None:
+            return ""
+        last = self.end or self.start
+        is_of_days = all(moment.time() == dt.time() for moment in (self.start, last))
+        begin, end = (
+            moment.strftime("%Y-%m-%d" if is_of_days else "%Y-%m-%d %H:%M")
+            for moment in (self.start, last)
+        )
+        return begin if begin == end else f"{begin} to {end}"
+
+    @classmethod
+    def of(cls, files: Sequence[SourceFile]) -> Self:
+        """Return the record of the files of one batch, of which there is at least one."""
+        starts = [file.start for file in files if file.start is not None]
+        ends = [file.end or file.start for file in files if file.start is not None]
+        kinds = {file.what for file in files}
+        return cls(
+            file_count=len(files),
+            first=(files[0].path or files[0].location).rstrip("/").rpartition("/")[2],
+            what=next(iter(kinds)) if len(kinds) == 1 else None,
+            start=min(starts, default=None) if len(starts) == len(files) else None,
+            end=max((end for end in ends if end is not None), default=None)
+            if len(starts) == len(files)
+            else None,
+        )
+
+
+def _shortened(name: str) -> str:
+    """Return a name, or the end of a long one, in which names differ."""
+    return name if len(name) <= _NAME_LENGTH else f"…{name[1 - _NAME_LENGTH :]}"
+
+
 _REPLACING = frozenset({"overwrite", "rerun"})  # all deleted rows were in the named partitions
 _CHANGES = ("inserted", "updated", "deleted", "rewritten")
 
@@ -130,6 +199,8 @@ class Commit:
         caught: The values that the caps of dimensions sent to `OTHER`, by dimension.
         checks: Results of the declared checks: of the new rows, or of the rows that a newly declared
             check was tested on; empty for a commit without either.
+        read: The raw files that an ingest has read in the commit, by which its runs differ; None for
+            other commits. Only a history has it.
         not_published: Tables that the properties of the dataset name and that do not show the
             commit, with the reason; empty in a history, which does not record it.
         notes: Further messages for the caller, in sentences; the history does not keep them.
@@ -167,6 +238,7 @@ class Commit:
     replaced_partitions: tuple[str, ...] = ()
     caught: tuple[Caught, ...] = ()
     checks: tuple[CheckOutcome, ...] = ()
+    read: RawFilesRead | None = field(default=None, compare=False)
     not_published: tuple[NotPublished, ...] = ()
     notes: tuple[str, ...] = ()
     is_dry_run: bool = False
@@ -179,6 +251,13 @@ class Commit:
             f"<Commit{dry} {self.version}: {self.operation}{run}, {self.rows_in_words()}, "
             f"+{len(self.files_added):,} -{len(self.files_removed):,} files>"
         )
+
+    def run_in_words(self) -> str | None:
+        """Return the name of the run, with the raw files that it has read if they are known.
+
+        Runs of an ingest share its name, and differ in their files: `daily: monday.jsonl`.
+        """
+        return self.run if self.read is None else f"{self.run or self.operation}: {self.read}"
 
     def rows_in_words(self) -> str:
         """Return the row counts in words: `1 row inserted, 365 deleted in 1 partition`.
@@ -210,7 +289,7 @@ class Commit:
             "operation": self.operation,
             "committed at": self.committed_at,
             "batch_id": self.batch_id,
-            "run": self.run,
+            "run": self.run_in_words(),
             "rows": self._counts_in_words(),
             "files added": f"{len(self.files_added):,}",
             "removed": f"{len(self.files_removed):,}",
@@ -224,7 +303,7 @@ class Commit:
                 "operation": self.operation,
                 "committed at": self.committed_at,
                 "batch_id": "none" if self.batch_id is None else self.batch_id,
-                "run": self.run or "none",
+                "run": self.run_in_words() or "none",
                 **{f"rows {name}": _count_of(self, name) for name in _CHANGES},
                 "rows in added files": f"{self.row_count:,}",
                 "files added": f"{len(self.files_added):,}",
@@ -267,6 +346,21 @@ class Commit:
             not_published=() if isinstance(made, Entry) else made.not_published,
             notes=notes,
         )
+
+
+def with_raw_files(commits: Iterable[Commit], files: Iterable[SourceFile]) -> Iterator[Commit]:
+    """Yield commits, those of ingests with the raw files that they have read.
+
+    Args:
+        commits: The commits.
+        files: The raw files that the dataset records.
+    """
+    by_batch: dict[int, list[SourceFile]] = {}
+    for file in files:
+        by_batch.setdefault(file.batch_id, []).append(file)
+    for commit in commits:
+        read = None if commit.batch_id is None else by_batch.get(commit.batch_id)
+        yield commit if read is None else replace(commit, read=RawFilesRead.of(read))
 
 
 def as_dry_run(commit: Commit, store: DryRunStore) -> Commit:

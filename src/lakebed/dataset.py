@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lakebed import batches, work
-from lakebed.commit import Commit, File, files_of
+from lakebed.commit import Commit, File, files_of, with_raw_files
 from lakebed.common.given import (
     check_number,
     given_names,
@@ -19,7 +20,12 @@ from lakebed.common.given import (
 from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.items import Items
 from lakebed.common.progress import NO_PROGRESS, OnProgress
-from lakebed.errors import InvalidInputError, VersionNotFoundError, noting
+from lakebed.errors import (
+    CorruptMetadataError,
+    InvalidInputError,
+    VersionNotFoundError,
+    noting,
+)
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.moments import to_moment
 from lakebed.model.predicate import TRUE
@@ -73,6 +79,9 @@ if TYPE_CHECKING:
     from lakebed.work.metadata_compaction import MergedList
     from lakebed.work.overwriting import Replacement
     from lakebed.work.rollback import Restoration
+
+
+_log = logging.getLogger(__name__)
 
 
 class Dataset(View):
@@ -240,13 +249,23 @@ class Dataset(View):
         return tuple(entry for entry in entries if entry.version <= state.version)
 
     def history(self) -> Items[Commit]:
-        """Return all commits, oldest first.
+        """Return all commits, oldest first; those of ingests with the raw files that they have read.
 
         Cost:
-            The head and the history, which are few objects.
+            The head, the history and the record of raw files, which are few objects.
         """
         state = self._source.load().state
-        return Items(Commit.of(entry, state) for entry in self._entries(state))
+        commits = (Commit.of(entry, state) for entry in self._entries(state))
+        if not state.lists.sources:
+            return Items(commits)
+        from lakebed.state import sources
+
+        try:
+            noted = sources.read(self._source.store, state.lists.sources)
+        except CorruptMetadataError as exc:
+            _log.warning("raw files not named dataset=%s: %s", self.name, exc.message)
+            return Items(commits)
+        return Items(with_raw_files(commits, noted.files))
 
     def files(self) -> Items[File]:
         """Return the live data files, in the order in which they were added.

@@ -751,8 +751,8 @@ class Repository(RefusesFormerNames):
         """Write a report of the content and history of the lake to one HTML page.
 
         The page needs no other file, no script and no network. It shows datasets, commits, files,
-        partitions, batches, indices and dead files, and suggests maintenance; each plot comes with
-        its table. Details cover only the largest of many datasets, and the newest of many commits
+        partitions, batches, indices, dead files and the runs of pipelines, and lists what a person
+        should mend, each with its command; each plot comes with its table. Details cover only the largest of many datasets, and the newest of many commits
         or the largest of many partitions. A dataset that cannot be read is listed with its error.
 
         Args:
@@ -772,9 +772,10 @@ class Repository(RefusesFormerNames):
                 written.
 
         Cost:
-            For each dataset the head, the history, the file table, and a LIST of its objects; with
-            `rows` also data files, until there are enough rows. Memory: the files of the 40 largest
-            datasets, as `Dataset.files`.
+            For each dataset the head, the history, the file table, the record of raw files, the notes
+            of published tables, its 20 newest runs, and a LIST of its objects; a LIST of the log of
+            runs; with `rows` also data files, until there are enough rows. Memory: the files of the
+            40 largest datasets, as `Dataset.files`.
         """
         from lakebed.web.build import write_report
 
@@ -786,7 +787,17 @@ class Repository(RefusesFormerNames):
             # Check that every given name is a dataset before anything is read.
             datasets = {name: self.open(name) for name in given_names("names", names)}
             chosen, opened = list(datasets), datasets.__getitem__
-        write_report(self.uri, chosen, opened, page, view=view, rows=rows, on_progress=on_progress)
+        write_report(
+            self.uri,
+            chosen,
+            opened,
+            page,
+            store=self._store,
+            is_whole=names is None,
+            view=view,
+            rows=rows,
+            on_progress=on_progress,
+        )
         return page
 
     def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:

@@ -17,6 +17,9 @@ from browsing import Opened, started_browser
 
 import lakebed
 from lakebed import by
+from lakebed.errors import StorageError
+from lakebed.pipeline.pipeline_report import PipelineReport, StepReport
+from lakebed.pipeline.run_log import RunLog
 
 MADE_AT = dt.datetime(2013, 6, 1, 6, tzinfo=dt.UTC)
 SEEN_AT = dt.datetime(2013, 7, 20, 9, 30, tzinfo=dt.UTC)
@@ -82,26 +85,19 @@ def lake(archive: lakebed.Archive) -> lakebed.Repository:
             schema=_FLIGHTS, partition_by=[by.identity("carrier")], index=["day"]
         )
         flights = repository.create("flights", descriptor)
-        for day in _days(24):
-            clock.move_to(dt.datetime.combine(day, dt.time(23, 15), dt.UTC))
-            flights.append(_rows_of(day), run=f"load-{day}")
-        flights.rerun(_rows_of(dt.date(2013, 6, 4)), run="load-2013-06-04")
-        flights.delete(flights.where("carrier = 'WN' and day = '2013-06-09'"))
-        flights.protections.add(version=20, reason="the figures of June")
         repository.create(
             "weather",
             lakebed.DatasetDescriptor(
                 schema=pa.schema([("station", pa.string()), ("temp", pa.int64())])
             ),
         )
-        lakebed.Ingest(
-            name="weather",
-            into=f"{repository.uri}/weather",
-            source=lakebed.FromArchive(
-                storage=archive.store.uri, what="weather", start="2013-06-01", end="2013-07-01"
-            ),
-            format="json",
-        ).run()
+        _run_daily(repository, archive, clock)
+        for day in _days(24):
+            clock.move_to(dt.datetime.combine(day, dt.time(23, 15), dt.UTC))
+            flights.append(_rows_of(day), run=f"load-{day}")
+        flights.rerun(_rows_of(dt.date(2013, 6, 4)), run="load-2013-06-04")
+        flights.delete(flights.where("carrier = 'WN' and day = '2013-06-09'"))
+        flights.protections.add(version=20, reason="the figures of June")
         repository.create("airports", lakebed.DatasetDescriptor(schema=_FLIGHTS))
     return repository
 
@@ -121,6 +117,26 @@ def hostile_lake() -> lakebed.Repository:
             dataset.append([{"day": MADE_AT.date(), "name": value, "text": text}], run=text)
         dataset.protections.add(version=2, reason=LONG)
         dataset.protections.add(version=3, reason=LEFTWARDS)
+        for number, text in enumerate(HOSTILE):
+            log = RunLog(
+                store=repository.store, dataset="d", pipeline=text[:100], file=f"/{text[:90]}.toml"
+            )
+            step = StepReport(
+                step="ingest",
+                status="failed",
+                summary=text,
+                facts={"left_out": [{"location": text, "why": text, "detail": text}]},
+                error=StorageError(text, hint=text),
+            )
+            log.end(
+                PipelineReport(
+                    name=text[:100],
+                    dataset=f"{repository.uri}/d",
+                    run_id=f"{number:016x}",
+                    began_at=MADE_AT,
+                    steps=(step,),
+                )
+            )
     return repository
 
 
@@ -155,6 +171,41 @@ def keep_picture(tmp_path: Path) -> Callable[[str, Opened, str], None]:
         (tmp_path if PICTURES is None else Path(PICTURES)).joinpath(name).write_bytes(picture)
 
     return keep
+
+
+def _run_daily(repository: lakebed.Repository, archive: lakebed.Archive, clock: Any) -> None:
+    """Let a pipeline read the raw files of each day; once, the storage is down."""
+    pipeline = lakebed.Pipeline(
+        ingest=lakebed.Ingest(
+            name="weather",
+            into=f"{repository.uri}/weather",
+            source=lakebed.FromArchive(
+                storage=archive.store.uri, what="weather", start="2013-06-01", end="now"
+            ),
+            format="json",
+        ),
+        cleanup=lakebed.CleanupRule(),
+        max_age="26h",
+    )
+    for day in _days(8):
+        clock.move_to(dt.datetime.combine(day, dt.time(23, 40), dt.UTC))
+        pipeline.run()
+    clock.shift(dt.timedelta(days=1))
+    log = RunLog(store=repository.store, dataset="weather", pipeline="weather", max_age_s=26 * 3600)
+    run_id, began_at = "0123456789abcdef", dt.datetime.now(dt.UTC)
+    error = StorageError("The archive denied access to s3://raw.", hint="Check the credentials.")
+    step = StepReport(step="ingest", status="failed", summary=error.message, error=error)
+    log.begin(run_id, began_at)
+    log.end(
+        PipelineReport(
+            name="weather",
+            dataset=f"{repository.uri}/weather",
+            run_id=run_id,
+            began_at=began_at,
+            duration_s=2.5,
+            steps=(step,),
+        )
+    )
 
 
 def _days(count: int) -> list[dt.date]:

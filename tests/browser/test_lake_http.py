@@ -17,6 +17,8 @@ PAGES = {
     "lake": "/",
     "dataset": "/datasets/flights",
     "dataset of raw files": "/datasets/weather",
+    "runs": "/datasets/weather/runs?sort=seconds",
+    "all runs": "/runs",
     "plan": "/datasets/flights/plan?where=" + quote("day > '2013-06-20'"),
     "rows": "/datasets/flights/rows?where="
     + quote("carrier = 'UA'")
@@ -30,6 +32,7 @@ PAGES = {
 HOSTILE_PAGES = {
     "lake": "/",
     "dataset": "/datasets/d",
+    "runs": "/runs",
     "plan": "/datasets/d/plan?where=" + quote("name = '<script>alert(1)</script>'"),
     "rows": "/datasets/d/rows?sort=text&where=" + quote("name != '<script>alert(1)</script>'"),
     "versions": "/datasets/d/compare?from=0&to=3",
@@ -79,19 +82,21 @@ def hostile_server(hostile_lake, hostile_archive) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("address", "look"), looked_at(PAGES, "dataset", "plan", "rows", "versions", "record")
+    ("address", "look"), looked_at(PAGES, "dataset", "plan", "rows", "versions", "record", "runs")
 )
 def test_nothing_is_wrong_with_a_page(browser, server, address, look):
     with opened(browser, server + address, look) as page:
+        unfold(page)
         assert page.faults() == []
         assert page.asked == [server + address]
 
 
 @pytest.mark.parametrize(
-    ("address", "look"), looked_at(HOSTILE_PAGES, "dataset", "rows", "versions", "script")
+    ("address", "look"), looked_at(HOSTILE_PAGES, "dataset", "rows", "versions", "script", "runs")
 )
 def test_whatever_is_held_stays_text(browser, hostile_server, address, look):
     with opened(browser, hostile_server + address, look) as page:
+        unfold(page)
         assert page.faults() == []
         assert page.asked == [hostile_server + address]
         assert not {"script", "img", "iframe", "object"} & page.elements()
@@ -120,7 +125,7 @@ def test_every_link_of_every_page_answers(browser, server):
     assert len(statuses) > 20
 
 
-@pytest.mark.parametrize("page", ["dataset of raw files", "search", "rows", "versions"])
+@pytest.mark.parametrize("page", ["dataset of raw files", "search", "rows", "versions", "runs"])
 def test_nothing_is_cut_on_paper(browser, server, page):
     with opened(browser, server + PAGES[page], Look(718, "dark")) as page:
         page.page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
@@ -165,6 +170,24 @@ def test_rows_are_asked_for_by_keys_alone_and_lead_to_their_file(browser, server
         assert "load-2013-06-10" in page.page.inner_text("main")
 
 
+def test_runs_are_unfolded_and_sorted_by_keys_alone(browser, server):
+    with opened(browser, f"{server}/datasets/weather/runs", Look(360, "dark")) as page:
+        page.page.focus("summary >> nth=0")
+        page.page.keyboard.press("Enter")
+        text = page.page.inner_text("tbody tr >> nth=0")
+        page.page.focus("thead a:has-text('state')")
+        page.page.keyboard.press("Enter")
+        page.page.wait_for_url("**/runs?sort=state&order=asc")
+        states = page.page.eval_on_selector_all(
+            "tbody td:nth-child(3)", "all => all.map(each => each.textContent)"
+        )
+        order = page.page.get_attribute("thead th:has-text('state')", "aria-sort")
+
+    assert "Check the credentials." in text
+    assert states == ["failed", *["ok"] * 8]
+    assert order == "ascending"
+
+
 def test_rows_are_saved_as_a_file(browser, server):
     with opened(browser, server + PAGES["rows"], Look(360, "light")) as page:
         page.page.select_option("select[name=format]", "jsonl")
@@ -202,3 +225,10 @@ def test_the_server_has_its_pictures(browser, server, keep_picture):
         keep_picture("serve-rows.png", page, "body > nav")
     with opened(browser, server + PAGES["versions"], Look(1000, "dark")) as page:
         keep_picture("serve-versions.png", page, "body > nav")
+    with opened(browser, server + "/datasets/weather/runs", Look(1000, "light")) as page:
+        page.page.click("summary >> nth=0")
+        keep_picture("serve-runs.png", page, "body > nav")
+
+
+def unfold(page):
+    page.page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")

@@ -199,6 +199,7 @@ def test_heat_map_tells_when_batches_began_whatever_form_their_ids_have(tmp_path
     page = ShownPage(repository.report(tmp_path / "x.html").read_text("utf-8"))
 
     told = [row["from"] for row in page.rows("Live bytes by time of writing")]
+    assert {row["partition"] for row in page.rows("Live bytes by time of writing")} == {"(all)"}
     assert told == ["2013-01-01 12:00", "2013-12-01 12:00"]
 
 

@@ -27,7 +27,7 @@ AVSC = {
         {"name": "amount", "type": "long"},
     ],
 }
-WHOLE = """
+WHOLE = """max_age = "26h"
 name = "sales"
 
 [source]
@@ -152,7 +152,9 @@ def test_a_file_declares_the_same_as_python(place: Path) -> None:
         retention=lakebed.RetentionRule(keep="400d", delete_where="shop = 'test'"),
         cleanup=lakebed.CleanupRule(older_than="30d", published="noted"),
         checks=declared_checks,
+        max_age="26h",
     )
+    assert declared.file == f"{place}/sales.toml"
     assert declared.steps == ("checks", "ingest", "retain", "compact", "publish", "cleanup")
 
 
@@ -160,6 +162,18 @@ def test_a_pipeline_may_have_an_ingest_alone(place: Path) -> None:
     declared = read(place, '[source]\npaths = "in"\n[dataset]\ninto = "lake/sales"\n')
 
     assert (declared.name, declared.steps) == ("sales", ("ingest",))
+
+
+def test_an_age_that_every_run_would_exceed_is_refused(place: Path) -> None:
+    text = '[source]\npaths = "in"\n[dataset]\ninto = "lake/sales"\n'
+
+    assert mistakes(place, f'max_age = "0s"\n{text}') == ["line 1, max_age: the age is 0."]
+    assert (
+        "line 1, max_age: '3 moons' is not a valid age"
+        in mistakes(place, f'max_age = "3 moons"\n{text}')[0]
+    )
+    with pytest.raises(InvalidInputError, match="max_age is 0"):
+        Pipeline(ingest=read(place, text).ingest, max_age="0s")
 
 
 def test_an_empty_table_stands_for_its_defaults(place: Path) -> None:

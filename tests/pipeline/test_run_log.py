@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import uuid
@@ -13,10 +14,11 @@ from sales_days import Sales
 import lakebed
 from lakebed.pipeline import run_log
 from lakebed.pipeline.pipeline_report import PipelineReport, StepReport
-from lakebed.pipeline.run_log import FOLDER, MAX_ENTRY_BYTES, RunLog, read_runs
+from lakebed.pipeline.run_log import RunLog
 from lakebed.store import open_store
 from lakebed.store.base import Store
 from lakebed.testing import FailingStore
+from lakebed.work.pipeline_runs import FOLDER, MAX_ENTRY_BYTES, read_runs
 
 BEGAN = dt.datetime(2026, 1, 15, 2, tzinfo=dt.UTC)
 
@@ -276,3 +278,24 @@ def test_the_age_of_the_last_success_is_compared_with_a_limit(tmp_path: Path) ->
     assert after.age_s is not None
     assert after.age_s < 60
     assert pipeline.last_run("0s").is_overdue
+
+
+def test_the_limit_of_a_pipeline_is_that_of_its_runs(tmp_path: Path) -> None:
+    sales = Sales(root=tmp_path)
+    pipeline = sales.declare()
+    sales.write_day("a", 1)
+    limited = dataclasses.replace(pipeline, max_age="2h")
+
+    limited.run()
+
+    assert limited.last_run().max_age_s == 7200.0
+    assert limited.last_run("1h").max_age_s == 3600.0
+    assert pipeline.last_run().max_age_s == 26 * 3600.0
+    (run,) = limited.runs()
+    assert (run.max_age_s, run.file) == (7200.0, str(sales.file))
+    # A run that is at work has it, too, since the first entry of a run may be its only one.
+    with_begin = RunLog(
+        store=open_store(sales.lake), dataset="sales", pipeline="sales", max_age_s=60
+    )
+    with_begin.begin("ab" * 8, dt.datetime.now(dt.UTC))
+    assert pipeline.runs()[0].max_age_s == 60

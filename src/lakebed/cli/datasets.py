@@ -14,12 +14,13 @@ import pyarrow as pa
 from lakebed.cli.lakes import find_lake, show_lake
 from lakebed.cli.output import Output, next_commands
 from lakebed.cli.records import (
-    COMMIT_COLUMNS,
     HISTORY_COLUMNS,
+    HISTORY_RECORD_COLUMNS,
     automatic_publications,
     commit_record,
     dataset_facts,
     dataset_record,
+    history_record,
 )
 from lakebed.cli.shared_options import (
     REPOSITORY_VARIABLE,
@@ -365,7 +366,10 @@ def _next_step(dataset: Dataset) -> str:
     help="Number of newest commits to list.  [default: all]",
 )
 def history(output: Output, *, repository: Repository, name: str, count: int | None) -> None:
-    """List the commits of a dataset, oldest first."""
+    """List the commits of a dataset, oldest first.
+
+    Runs of an ingest are shown with the raw files that they have read, or with their window.
+    """
     dataset = repository.open(name)
     commits = dataset.history()
     if count is not None:
@@ -373,13 +377,17 @@ def history(output: Output, *, repository: Repository, name: str, count: int | N
     if output.is_table:
         rows = (
             commit_record(commit)
-            | {"rows": commit.rows_in_words(), "checks": ", ".join(map(str, commit.checks))}
+            | {
+                "rows": commit.rows_in_words(),
+                "run": commit.run_in_words(),
+                "checks": ", ".join(map(str, commit.checks)),
+            }
             for commit in commits
         )
         is_checked = any(commit.checks for commit in commits)
         output.rows((*HISTORY_COLUMNS, "checks") if is_checked else HISTORY_COLUMNS, rows)
     else:
-        output.rows(COMMIT_COLUMNS, (commit_record(commit) for commit in commits))
+        output.rows(HISTORY_RECORD_COLUMNS, map(history_record, commits))
     for table in automatic_publications(dataset):
         if table.is_stale:
             output.note(f"Not published: {table}. The next commit tries again.")

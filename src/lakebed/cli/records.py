@@ -36,6 +36,8 @@ COMMIT_COLUMNS = (
     "commit_id",
 )
 _COUNTS = tuple(column for column in COMMIT_COLUMNS if column.endswith("_row_count"))
+# Of a history, which has the raw files that ingests have read, too.
+HISTORY_RECORD_COLUMNS = (*COMMIT_COLUMNS, "read")
 # Columns of a table for people: the four counts are one text.
 HISTORY_COLUMNS = (
     "version",
@@ -87,6 +89,23 @@ def commit_record(commit: Commit) -> dict[str, object]:
             for result in commit.checks
         ],
         "commit_id": commit.commit_id,
+    }
+
+
+def history_record(commit: Commit) -> dict[str, object]:
+    """Return the record of a commit of a history, with the keys `HISTORY_RECORD_COLUMNS`."""
+    read = commit.read
+    return {
+        **commit_record(commit),
+        "read": None
+        if read is None
+        else {
+            "file_count": read.file_count,
+            "first": read.first,
+            "what": read.what,
+            "start": read.start,
+            "end": read.end,
+        },
     }
 
 

@@ -17,6 +17,7 @@ from lakebed.cli.shared_options import (
 )
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
+from lakebed.web.build import write_report
 from lakebed.web.limits import MAX_ROWS
 
 
@@ -52,9 +53,9 @@ def report(
 ) -> None:
     """Write a report on a lake as one HTML page.
 
-    The report shows the contents and the history. LOCATION is a repository, or LOCATION/NAME for one
-    dataset. The page is one file without scripts that can be opened in a browser, printed or sent by
-    mail.
+    The report shows what needs attention, the contents and the history. LOCATION is a repository, or
+    LOCATION/NAME for one dataset. The page is one file without scripts that can be opened in a
+    browser, printed or sent by mail. With -o json, the result lists the findings, too.
     """
     repository, name = find_lake(location, storage_options)
     names = repository.list() if name is None else [name]
@@ -64,15 +65,23 @@ def report(
         )
     view = None if where is None else repository.open(names[0]).where(where)
     with output.progress("Reading datasets") as on_progress:
-        repository.report(
+        lake = write_report(
+            repository.uri,
+            names,
+            repository.open,
             path,
-            names=None if name is None else names,
+            store=repository.store,
+            is_whole=name is None,
             view=view,
             rows=row_count,
             on_progress=on_progress,
         )
+    findings = [finding.to_record(of) for of, finding in lake.findings]
     output.note(f"Wrote {counted(len(names), 'dataset')} to {path}.")
+    if findings:
+        verb_shown = "needs" if len(findings) == 1 else "need"
+        output.note(f"{counted(len(findings), 'finding')} {verb_shown} attention.")
     if output.is_table:
         click.echo(str(path))
     else:
-        output.record({"file": str(path), "dataset_count": len(names)})
+        output.record({"file": str(path), "dataset_count": len(names), "findings": findings})

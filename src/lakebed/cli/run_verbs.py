@@ -22,8 +22,8 @@ from lakebed.pipeline import IngestReport
 from lakebed.pipeline.declaration import SCHEMA_FILE
 from lakebed.pipeline.pipeline import MAX_AGE, Pipeline, RunAge
 from lakebed.pipeline.pipeline_report import STEPS, PipelineReport, StepName, StepReport
-from lakebed.pipeline.run_log import read_runs
 from lakebed.repository import open_repository
+from lakebed.work.pipeline_runs import read_runs
 
 OVERDUE_EXIT_CODE = 10
 
@@ -39,6 +39,7 @@ _RUN_COLUMNS = (
     "ended_at",
     "by",
     "run_id",
+    "versions",
     "steps",
 )
 _SHOWN_RUN_COLUMNS = ("began_at", "pipeline", "dataset", "state", "duration_s", "summary")
@@ -68,7 +69,7 @@ _WIDTH_OF_STATUS = len("attention")
     "--max-age",
     metavar="AGE",
     help=f"With --check: the limit, beyond which the exit code is {OVERDUE_EXIT_CODE}.  "
-    f"[default: {MAX_AGE}]",
+    f"[default: max_age of FILE, or {MAX_AGE}]",
 )
 @click.option(
     "--schema", "is_schema", is_flag=True, help="Print the JSON schema of FILE, for editors."
@@ -109,7 +110,7 @@ def run(
         raise click.UsageError(message, context)
     pipeline = Pipeline.from_toml(file)
     if is_check:
-        _show_age(output, pipeline.last_run(max_age or MAX_AGE))
+        _show_age(output, pipeline.last_run(max_age))
         return
     report = _run(
         output,

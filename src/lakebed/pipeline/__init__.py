@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from lakebed.pipeline.pipeline import RunAge as RunAge
     from lakebed.pipeline.pipeline_report import PipelineReport as PipelineReport
     from lakebed.pipeline.pipeline_report import StepReport as StepReport
-    from lakebed.pipeline.run_log import PipelineRun as PipelineRun
     from lakebed.pipeline.upkeep_rules import CleanupRule as CleanupRule
     from lakebed.pipeline.upkeep_rules import LayoutRule as LayoutRule
     from lakebed.pipeline.upkeep_rules import PublishRule as PublishRule
     from lakebed.pipeline.upkeep_rules import RetentionRule as RetentionRule
     from lakebed.work.ingest.due import LeftOut as LeftOut
+    from lakebed.work.pipeline_runs import PipelineRun as PipelineRun
 else:
     __getattr__, __dir__, __all__ = lazily(
         __name__,
@@ -39,7 +39,7 @@ else:
             "RunAge": "lakebed.pipeline.pipeline",
             "PipelineReport": "lakebed.pipeline.pipeline_report",
             "StepReport": "lakebed.pipeline.pipeline_report",
-            "PipelineRun": "lakebed.pipeline.run_log",
+            "PipelineRun": "lakebed.work.pipeline_runs",
             "CleanupRule": "lakebed.pipeline.upkeep_rules",
             "LayoutRule": "lakebed.pipeline.upkeep_rules",
             "PublishRule": "lakebed.pipeline.upkeep_rules",

@@ -42,6 +42,7 @@ from lakebed.pipeline.upkeep_rules import (
     RetentionRule,
     parse_size,
 )
+from lakebed.work.cleanup import parse_age
 
 MAX_DOCUMENT_BYTES = 2**20
 SCHEMA_FILE = Path(__file__).with_name("pipeline.schema.json")
@@ -229,6 +230,13 @@ class _Document(_Table, kw_only=True):
 
     name: Annotated[
         str | None, _about("Name of the pipeline and of its runs; by default that of the dataset.")
+    ] = None
+    max_age: Annotated[
+        str | None,
+        _about(
+            "Age from which on the last successful run is too old, such as 26h.",
+            pattern=_AGE,
+        ),
     ] = None
     source: Annotated[_Source, _about("The raw files.")]
     dataset: Annotated[_Dataset, _about("The dataset that they become.")]
@@ -465,7 +473,15 @@ class _Builder:
             "retention": retention,
             "cleanup": self._cleanup(),
             "checks": checks,
+            "max_age": self._max_age(),
         }
+
+    def _max_age(self) -> str | None:
+        age = self.document.max_age
+        with self.mistakes.at("max_age"):
+            if age is not None and not parse_age(age):
+                raise InvalidInputError("the age is 0.", hint="Give an age, such as '26h'.")
+        return age
 
     def _resolved(self, path: str) -> str:
         """Return a path in the file relative to the working directory; URLs stay."""

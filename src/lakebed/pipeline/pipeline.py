@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
 from lakebed.common.given import check_given
@@ -29,7 +29,7 @@ from lakebed.pipeline.checked_rules import problems_of
 from lakebed.pipeline.declaration import read_pipeline
 from lakebed.pipeline.ingest import Ingest
 from lakebed.pipeline.pipeline_report import STEPS, PipelineReport, StepName, StepReport
-from lakebed.pipeline.run_log import PipelineRun, RunLog, read_runs
+from lakebed.pipeline.run_log import RunLog
 from lakebed.pipeline.steps import Setting, publishes, run_step
 from lakebed.pipeline.upkeep_rules import CleanupRule, LayoutRule, PublishRule, RetentionRule
 from lakebed.state.after import recording
@@ -37,6 +37,7 @@ from lakebed.state.reader import read_head
 from lakebed.store.base import Store
 from lakebed.store.dry_run import DryRunStore
 from lakebed.work.cleanup import parse_age
+from lakebed.work.pipeline_runs import PipelineRun, read_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +87,9 @@ class Pipeline:
         cleanup: The rule by which dead files are deleted, of the dataset and of its quarantine.
         checks: All checks that the dataset declares, by name, as of `lakebed.checks`; none of them
             if it is empty. None to leave the checks of the dataset as they are.
+        max_age: Limit for the age of the last successful run, such as `26h`: `last_run` and
+            `lakebed report` compare with it. None for no limit of its own.
+        file: Path of the TOML file that declares it, which the log of runs names; empty for none.
 
     Examples:
         >>> import lakebed, pyarrow as pa
@@ -115,6 +119,8 @@ class Pipeline:
     retention: RetentionRule | None = None
     cleanup: CleanupRule | None = None
     checks: Mapping[str, Check] | None = None
+    max_age: str | dt.timedelta | None = None
+    file: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_given("ingest", self.ingest, Ingest, "Give an Ingest.", or_none=False)
@@ -130,6 +136,10 @@ class Pipeline:
         if self.checks is not None:
             check_form(self.checks)
             object.__setattr__(self, "checks", dict(self.checks))
+        if self.max_age is not None and not parse_age(self.max_age):
+            raise InvalidInputError(
+                "max_age is 0, so every run would be too old.", hint="Give an age, such as '26h'."
+            )
 
     @classmethod
     def from_toml(cls, source: str | os.PathLike[str]) -> Self:
@@ -146,7 +156,9 @@ class Pipeline:
                 all mistakes, each with its line.
             PartitionSpecError: The partitions do not fit the schema.
         """
-        return cls(**read_pipeline(source))
+        text = os.fspath(source)
+        file = "" if "\n" in text else os.path.abspath(text)  # noqa: PTH100 - links in the path must stay
+        return cls(**read_pipeline(source), file=file)
 
     @property
     def name(self) -> str:
@@ -236,7 +248,7 @@ class Pipeline:
         )
         chosen = self._chosen(setting, only, start_at)
         self._check_dataset(store)
-        log = RunLog(store=store, dataset=self._dataset_name, pipeline=self.name)
+        log = self._log(store)
         run_id = uuid.uuid4().hex[:16]
         if not dry_run:
             log.begin(run_id, began_at)
@@ -278,6 +290,16 @@ class Pipeline:
         if fail:
             finished.raise_failed()
         return finished
+
+    def _log(self, store: Store) -> RunLog:
+        limit = None if self.max_age is None else parse_age(self.max_age).total_seconds()
+        return RunLog(
+            store=store,
+            dataset=self._dataset_name,
+            pipeline=self.name,
+            file=self.file,
+            max_age_s=limit,
+        )
 
     @property
     def _dataset_name(self) -> str:
@@ -345,19 +367,20 @@ class Pipeline:
             first.add_note(f"Also {'.'.join(place)}: {other}")
         raise first
 
-    def last_run(self, max_age: str | dt.timedelta = MAX_AGE) -> RunAge:
+    def last_run(self, max_age: str | dt.timedelta | None = None) -> RunAge:
         """Return how old the last successful run is, as the log records it.
 
         A run is successful if no step failed; files that were kept back do not count as a failure.
 
         Args:
-            max_age: The limit, such as `26h`.
+            max_age: The limit, such as `26h`; None for that of the pipeline, or 26 hours.
 
         Cost:
             Two LISTs of the log, and two GETs.
         """
-        limit = parse_age(max_age)
-        log = RunLog(store=self.ingest._store(), dataset=self._dataset_name, pipeline=self.name)
+        declared = self.max_age if max_age is None else max_age
+        limit = parse_age(MAX_AGE if declared is None else declared)
+        log = self._log(self.ingest._store())
         success = log.last_success()
         ended_at = None if success is None else success.ended_at
         age = None if ended_at is None else max(dt.datetime.now(dt.UTC) - ended_at, dt.timedelta())

@@ -11,10 +11,13 @@ from pathlib import Path
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError, LakebedError
+from lakebed.store.base import Store
 from lakebed.view import View
 from lakebed.web.dataset_facts import DatasetFacts, gather
 from lakebed.web.first_rows import ShownRows, checked_count, first_rows
 from lakebed.web.lake_page import Lake, names_in_detail, render
+from lakebed.web.run_facts import gather_runs, newest_runs, runs_by_dataset
+from lakebed.work.pipeline_runs import PipelineRun
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +28,8 @@ def write_report(
     open_dataset: Callable[[str], Dataset],
     path: Path,
     *,
+    store: Store,
+    is_whole: bool = True,
     view: View | None = None,
     rows: int = 0,
     on_progress: OnProgress = NO_PROGRESS,
@@ -36,6 +41,9 @@ def write_report(
         names: Names of the datasets.
         open_dataset: Opens a dataset.
         path: Path of the HTML file.
+        store: The store of the repository.
+        is_whole: Whether the names are those of all datasets: then runs of pipelines whose dataset
+            is missing are shown, too.
         view: A view whose plan is shown; None for no plan.
         rows: Number of first rows to show of each dataset with a section of its own.
         on_progress: Callback for progress; receives the number of datasets read so far.
@@ -53,11 +61,15 @@ def write_report(
     known: list[DatasetFacts] = []
     detailed: set[str] = set()
     failures: list[tuple[str, str]] = []
+    recorded = runs_by_dataset(store) if is_whole else {}
+    newest: list[PipelineRun] = []
     sizes = dict.fromkeys(chosen, 0)
     tally = Tally(on_progress, f"report on {uri}", sizes, unit="dataset")
     for name in chosen:
         try:
-            known.append(gather(open_dataset(name)))
+            entries = recorded.pop(name, ()) if is_whole else None
+            known.append(gather(open_dataset(name), entries))
+            newest = newest_runs([*newest, *known[-1].runs.runs])
             # In a large lake, only the facts of datasets shown in detail are kept in memory.
             before, detailed = detailed | {known[-1].name}, names_in_detail(known)
             left_out = before - detailed
@@ -68,6 +80,8 @@ def write_report(
             _log.warning("dataset is not in the report dataset=%s error=%s", name, error.message)
             failures.append((name, error.message))
         tally.add(name)
+    missing = {name: gather_runs(store, entries) for name, entries in recorded.items()}
+    newest = newest_runs([*newest, *(run for each in missing.values() for run in each.runs)])
     lake = Lake(
         uri=uri,
         made_at=dt.datetime.now(dt.UTC),
@@ -75,6 +89,8 @@ def write_report(
         failures=sorted(failures),
         plan=None if view is None else view.plan().explain(),
         rows={each.name: _rows_of(each, rows) for each in known if each.name in detailed and rows},
+        runs=newest,
+        missing=missing,
     )
     unfinished = path.with_name(path.name + ".unfinished")
     try:

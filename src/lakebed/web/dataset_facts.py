@@ -7,12 +7,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Protocol
 
 from lakebed.batches.listing import Batch
 from lakebed.commit import Commit, File, Partition, partitions_of
-from lakebed.common.shown import counted, human_size
+from lakebed.common.shown import human_size
 from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
 from lakebed.model.keys import started_ms
@@ -20,21 +19,22 @@ from lakebed.model.locations import shell_address
 from lakebed.model.schema import Field
 from lakebed.model.totals import known_total
 from lakebed.state.protections import Protection
-from lakebed.state.published import PublishedTable
 from lakebed.state.sources import Hold, SourceFile
+from lakebed.store.base import Store
+from lakebed.web import findings
 from lakebed.web.charts import Bar, Bin, Event
+from lakebed.web.findings import Advice
+from lakebed.web.run_facts import RunFacts, gather_runs
+from lakebed.work.cleanup import CleanupReport
 from lakebed.work.defaults import READ_BEST_BYTES
 from lakebed.work.indexing import InvertedIndex
+from lakebed.work.pipeline_runs import RunEntry, list_entries
 
-MIB = 1 << 20
 MAX_COMMITS = 200
 MAX_BATCHES = 60
 MAX_PARTITIONS = 40
 MAX_SOURCES = 100
 MAX_MOMENTS = 48  # columns of the heat map
-_SKEW = 10  # times the median partition
-_FEW = 8  # files of a partition that need no compaction
-_MANY = 64  # small files of a dataset that need attention, even if no partition has many
 
 
 class Datasets(Protocol):
@@ -44,24 +44,15 @@ class Datasets(Protocol):
     def uri(self) -> str:
         """The URI of the repository."""
 
+    @property
+    def store(self) -> Store:
+        """The store of the repository."""
+
     def list(self) -> list[str]:
         """Return the names of the datasets, sorted."""
 
     def open(self, name: str) -> Dataset:
         """Open a dataset."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """A finding that may need attention.
-
-    Attributes:
-        text: The finding, as a sentence.
-        command: The command that mends it.
-    """
-
-    text: str
-    command: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +95,8 @@ class DatasetFacts:
         dead_count: Number of objects that a cleanup would delete.
         waiting_bytes: Superseded bytes that are kept for their week.
         dead_note: Reason why a cleanup is not possible; empty if it is.
-        advice: Findings that may need attention.
+        runs: The recorded runs of its pipelines.
+        findings: Findings that may need attention.
     """
 
     name: str
@@ -126,7 +118,8 @@ class DatasetFacts:
     dead_count: int
     waiting_bytes: int
     dead_note: str
-    advice: Sequence[Advice]
+    runs: RunFacts
+    findings: Sequence[Advice]
 
     @property
     def fields(self) -> Sequence[Field]:
@@ -143,6 +136,7 @@ class DatasetFacts:
             batches=(),
             sources=(),
             holds=(),
+            runs=replace(self.runs, runs=()),
         )
 
     @property
@@ -151,20 +145,31 @@ class DatasetFacts:
         return self.history[-1] if self.history else None
 
 
-def gather(dataset: Dataset) -> DatasetFacts:
+def gather(dataset: Dataset, entries: Sequence[RunEntry] | None = None) -> DatasetFacts:
     """Return the facts of a dataset, as far as possible of one version.
 
+    Args:
+        dataset: The dataset.
+        entries: The recorded runs of its pipelines, newest first; None to list them.
+
     Cost:
-        The head, history, file table and index segments' footers; a LIST of all objects of the
-        dataset, to find dead files.
+        The head, history, record of raw files, file table and index segments' footers; a LIST of all
+        objects of the dataset, to find dead files; the notes of published tables and the head of
+        its quarantine; one GET for each of its newest runs.
     """
+    now = dt.datetime.now(dt.UTC)
     pinned = dataset.at(version=dataset.version)
-    files = pinned.files()
-    indices = pinned.indices.list()
-    dead_bytes, dead_count, waiting, note = _dead(dataset)
-    address = shell_address(dataset.uri)
+    store, state = pinned._source.store, pinned._source.load().state
+    files, commits = pinned.files(), pinned.history()
+    indices, protections = pinned.indices.list(), dataset.protections.list()
+    batches = dataset.batches()
+    dead = _dead(dataset)
+    address, lake = shell_address(dataset.uri), store.uri
     # Computed from the files just read, because reading them again would be expensive.
-    partitions = partitions_of(files, pinned._source.load().state.layout.partition_level_types)
+    partitions = partitions_of(files, state.layout.partition_level_types)
+    runs = gather_runs(store, list_entries(store, dataset.name) if entries is None else entries)
+    standing = {one.name: one.outcome for one in pinned.inspect.checks()}
+    waiting = dataset.staged.list() if any(batch.is_staged for batch in batches) else ()
     return DatasetFacts(
         name=dataset.name,
         address=address,
@@ -175,118 +180,39 @@ def gather(dataset: Dataset) -> DatasetFacts:
         file_count=len(files),
         files=files,
         partitions=partitions,
-        history=pinned.history(),
-        batches=dataset.batches(),
+        history=commits,
+        batches=batches,
         sources=pinned.sources.list(),
         holds=pinned.sources.holds(),
         indices=indices,
-        protections=dataset.protections.list(),
-        dead_bytes=dead_bytes,
-        dead_count=dead_count,
-        waiting_bytes=waiting,
-        dead_note=note,
-        advice=[
-            *_of_files(address, files, partitions),
-            *_of_indices(address, indices),
-            *_of_the_dead(address, dead_bytes, files),
-            *_of_publications(address, dataset.inspect.publications()),
+        protections=protections,
+        dead_bytes=None if isinstance(dead, LakebedError) else dead.size_bytes,
+        dead_count=0 if isinstance(dead, LakebedError) else len(dead.files),
+        waiting_bytes=0
+        if isinstance(dead, LakebedError)
+        else sum(file.size_bytes or 0 for file in dead.kept),
+        dead_note=dead.message if isinstance(dead, LakebedError) else "",
+        runs=runs,
+        findings=[
+            *runs.findings,
+            *findings.of_publications(address, store, state, pinned._entries(state)),
+            *findings.of_checks(address, commits, state.descriptor.checks, standing),
+            *findings.of_quarantine(lake, store, dataset.name, runs.quarantines),
+            *findings.of_staged(address, waiting, now),
+            *findings.of_protections(address, protections, now),
+            *findings.of_files(address, dataset, files, partitions),
+            *findings.of_indices(address, indices),
+            *findings.of_dead_files(address, dead, files, is_ours=state.is_ours),
         ],
     )
 
 
-def _dead(dataset: Dataset) -> tuple[int | None, int, int, str]:
-    """Return bytes and count of dead objects, bytes that wait, and why a cleanup is impossible."""
+def _dead(dataset: Dataset) -> CleanupReport | LakebedError:
+    """Return the plan of a cleanup, or the error that prevents one."""
     try:
-        report = dataset.cleanup("7d", dry_run=True, published="noted")
+        return dataset.cleanup("7d", dry_run=True, published="noted")
     except LakebedError as error:
-        return None, 0, 0, error.message
-    waiting = sum(file.size_bytes or 0 for file in report.kept)
-    return report.size_bytes, len(report.files), waiting, ""
-
-
-def _of_files(address: str, files: Sequence[File], partitions: Sequence[Partition]) -> list[Advice]:
-    warnings = []
-    small = Counter(
-        file.partition
-        for file in files
-        if (file.size_bytes or READ_BEST_BYTES[0]) < READ_BEST_BYTES[0] / 2
-    )
-    crowded = {path: count for path, count in small.items() if count > _FEW}
-    if crowded:
-        warnings.append(
-            Advice(
-                text=f"{counted(len(crowded), 'partition')} with more than {_FEW} small files each, "
-                f"{counted(sum(crowded.values()), 'file')} in total.",
-                command=f"lakebed compact {address}",
-            )
-        )
-    elif (count := sum(small.values())) >= _MANY and count * 2 > len(files):
-        warnings.append(_of_small_files(address, files, partitions, count))
-    sizes = [partition.size_bytes for partition in partitions if partition.size_bytes]
-    if len(sizes) >= 4 and max(sizes) > _SKEW * median(sizes) and max(sizes) > READ_BEST_BYTES[1]:
-        largest = max(partitions, key=lambda partition: partition.size_bytes or 0)
-        warnings.append(
-            Advice(
-                text=f"Partition {largest.path} is {max(sizes) / median(sizes):.0f} times as large "
-                "as the median partition.",
-                command=f"lakebed show {address} --partitions",
-            )
-        )
-    return warnings
-
-
-def _of_small_files(
-    address: str, files: Sequence[File], partitions: Sequence[Partition], count: int
-) -> Advice:
-    """Return the advice on many small files of which no partition has many."""
-    typical = human_size(int(median(file.size_bytes or 0 for file in files)))
-    text = (
-        f"{counted(count, 'small file')} of about {typical} each, in {len(partitions):,} partitions"
-    )
-    if count > 2 * len(partitions):
-        return Advice(text=f"{text}.", command=f"lakebed compact {address}")
-    return Advice(
-        text=f"{text}: the partitions are too small. Coarser ones, such as months for days, have "
-        "larger files.",
-        command=f"lakebed show {address} --partitions",
-    )
-
-
-def _of_indices(address: str, indices: Sequence[InvertedIndex]) -> list[Advice]:
-    warnings = []
-    for index in indices:
-        if index.lost or index.covered_count < index.file_count:
-            left = index.file_count - index.covered_count
-            warnings.append(
-                Advice(
-                    text=f"The index of {index.column} lacks {counted(left, 'file')}.",
-                    command=f"lakebed index build {address} {index.column}",
-                )
-            )
-    return warnings
-
-
-def _of_the_dead(address: str, dead_bytes: int | None, files: Sequence[File]) -> list[Advice]:
-    live = sum(file.size_bytes or 0 for file in files)
-    if not dead_bytes or dead_bytes < max(live // 2, MIB):
-        return []
-    return [
-        Advice(
-            text=f"{human_size(dead_bytes)} are dead, and {human_size(live)} are live.",
-            command=f"lakebed cleanup {address}",
-        )
-    ]
-
-
-def _of_publications(address: str, tables: Sequence[PublishedTable]) -> list[Advice]:
-    return [
-        Advice(
-            text=f"{table}, although each commit should be published to it.",
-            command=f"lakebed publish all {address}",
-        )
-        for table in tables
-        if table.is_stale
-    ]
+        return error
 
 
 def size_bins(files: Sequence[File]) -> list[Bin]:
@@ -368,7 +294,7 @@ def events(history: Sequence[Commit]) -> list[Event]:
             at=commit.committed_at,
             size=commit.row_count,
             text=f"version {commit.version}: {commit.operation}"
-            + (f" of run {commit.run}" if commit.run else "")
+            + (f" of run {run}" if (run := commit.run_in_words()) else "")
             + f", {commit.rows_in_words()}",
         )
         for commit in history[-MAX_COMMITS:]

@@ -14,11 +14,15 @@ from lakebed.plan.plan import Explanation
 from lakebed.state.sources import SourceFile
 from lakebed.web import charts, dataset_facts
 from lakebed.web.dataset_facts import DatasetFacts
+from lakebed.web.findings import Advice
 from lakebed.web.first_rows import ShownRows
-from lakebed.web.markup import Markup, element, folded, joined, table
+from lakebed.web.markup import Markup, command_line, element, folded, joined, lines, table
 from lakebed.web.markup import facts as pairs
 from lakebed.web.row_table import caption_of, table_of
+from lakebed.web.run_facts import RunFacts
+from lakebed.web.runs_part import RunLinks, runs_table
 from lakebed.work.defaults import READ_BEST_BYTES
+from lakebed.work.pipeline_runs import PipelineRun
 
 MAX_DETAILED = 40  # datasets with their own section
 
@@ -43,6 +47,8 @@ class Lake:
         failures: Datasets that could not be read, with the reasons.
         plan: Plan of a view, if one was requested.
         rows: First rows by name of the dataset, or the reason why they could not be read.
+        runs: The newest runs of all pipelines, newest first.
+        missing: Runs of pipelines whose dataset does not exist, by its name.
     """
 
     uri: str
@@ -51,6 +57,15 @@ class Lake:
     failures: Sequence[tuple[str, str]] = ()
     plan: Explanation | None = None
     rows: Mapping[str, ShownRows | str] = field(default_factory=dict)
+    runs: Sequence[PipelineRun] = ()
+    missing: Mapping[str, RunFacts] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> list[tuple[str, Advice]]:
+        """The findings that may need attention, each with the name of its dataset."""
+        found = {each.name: each.findings for each in self.datasets}
+        found |= {name: runs.findings for name, runs in self.missing.items()}
+        return [(name, finding) for name, each in sorted(found.items()) for finding in each]
 
     @property
     def title(self) -> str:
@@ -130,6 +145,8 @@ def _contents(lake: Lake, shown: Sequence[DatasetFacts]) -> Markup:
     links = [("Needs attention", "attention"), ("Datasets", "datasets")]
     if lake.failures:
         links.append(("Not read", "not-read"))
+    if lake.runs:
+        links.append(("Runs", "runs"))
     links += [(each.name, _anchor(each.name)) for each in shown]
     if lake.plan is not None:
         links.append((f"Plan of {lake.plan.dataset}", "plan"))
@@ -146,13 +163,16 @@ def names_in_detail(datasets: Sequence[DatasetFacts]) -> set[str]:
     return {each.name for each in by_size[:MAX_DETAILED]}
 
 
-def lake_part(lake: Lake, link: Link, *, contents: Markup | None = None) -> Iterator[Markup]:
+def lake_part(
+    lake: Lake, link: Link, *, contents: Markup | None = None, run_links: RunLinks | None = None
+) -> Iterator[Markup]:
     """Yield the overview of a lake.
 
     Args:
         lake: The facts to show.
         link: Returns the address of a dataset's section or page, by name.
         contents: Table of contents.
+        run_links: Addresses that the table of runs leads to.
     """
     yield element(
         "header",
@@ -177,15 +197,24 @@ def lake_part(lake: Lake, link: Link, *, contents: Markup | None = None) -> Iter
     )
     if contents is not None:
         yield contents
-    advice = [
-        (linked(each.name, link(each.name)), piece.text, piece.command)
-        for each in lake.datasets
-        for piece in each.advice
+    known = {each.name for each in lake.datasets}
+    found = [
+        (
+            linked(name, link(name) if name in known else None),
+            joined([whole_text(finding.text), " ", _reason(finding)]),
+            command_line(finding.command),
+        )
+        for name, finding in lake.findings
     ]
-    yield _marked("attention", table("Needs attention", ("dataset", "finding", "command"), advice))
+    columns = ("dataset", "finding", "command")
+    yield _marked("attention", table("Needs attention", columns, found))
     if lake.failures:
         yield _marked("not-read", table("Not read", ("dataset", "reason"), lake.failures))
     yield _marked("datasets", _datasets(lake.datasets, link))
+    if lake.runs:
+        caption = f"The newest {counted(len(lake.runs), 'run')} of pipelines"
+        links = run_links or RunLinks(dataset=lambda name: link(name) if name in known else None)
+        yield _marked("runs", runs_table(caption, lake.runs, has_dataset=True, links=links))
 
 
 def _marked(anchor: str, part: Markup) -> Markup:
@@ -232,6 +261,7 @@ def dataset_part(
     source_link: SourceLink | None = None,
     version_link: VersionLink | None = None,
     rows: Markup | None = None,
+    run_links: RunLinks | None = None,
 ) -> Iterator[Markup]:
     """Yield the section of a dataset.
 
@@ -240,6 +270,7 @@ def dataset_part(
         source_link: Returns the address of a raw file's page.
         version_link: Returns the address of a version's page.
         rows: First rows of the dataset.
+        run_links: Addresses that the table of runs leads to.
     """
     descriptor = dataset.dataset.descriptor
     last = dataset.last_commit
@@ -248,6 +279,7 @@ def dataset_part(
         **({} if rows is None else {"Rows": [rows]}),
         "Schema": [_schema(dataset)],
         "Commits": _commits(dataset, version_link),
+        **({"Runs": [_runs(dataset, run_links)]} if dataset.runs.run_count else {}),
         "Sizes of data files": _files(dataset),
         "Partitions": _partitions(dataset),
         "Batches": _batches(dataset, source_link),
@@ -269,12 +301,14 @@ def dataset_part(
             "format": f"{descriptor.format}, {descriptor.compression}",
         }
     )
-    if dataset.advice:
+    if dataset.findings:
         yield element(
             "ul",
             *(
-                element("li", piece.text, " ", element("code", piece.command))
-                for piece in dataset.advice
+                element(
+                    "li", whole_text(one.text), " ", _reason(one), " ", command_line(one.command)
+                )
+                for one in dataset.findings
             ),
             class_="advice",
         )
@@ -378,7 +412,7 @@ def _commits(dataset: DatasetFacts, version_link: VersionLink | None) -> Iterato
                     else linked(str(commit.version), version_link(commit.version)),
                     commit.operation,
                     moment(commit.committed_at),
-                    commit.run,
+                    commit.run_in_words(),
                     None if commit.batch_id is None else str(commit.batch_id),
                     commit.rows_in_words(),
                     len(commit.files_added),
@@ -389,6 +423,21 @@ def _commits(dataset: DatasetFacts, version_link: VersionLink | None) -> Iterato
             ],
         ),
     )
+
+
+def _runs(dataset: DatasetFacts, links: RunLinks | None) -> Markup:
+    shown = dataset.runs.runs
+    caption = f"The newest {len(shown)} of {counted(dataset.runs.run_count, 'run')}"
+    return runs_table(caption, shown, has_dataset=False, links=links)
+
+
+def _reason(finding: Advice) -> Markup:
+    return element("span", finding.why, class_="why")
+
+
+def whole_text(text: str) -> Markup:
+    """Return a sentence that may be longer than a cell."""
+    return joined(f" {line}" if number else line for number, line in enumerate(lines(text)))
 
 
 def _files(dataset: DatasetFacts) -> Iterator[Markup]:
@@ -428,14 +477,15 @@ def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
         yield element(
             "p", "Live bytes by time of writing: the stronger the colour, the more bytes."
         )
+        labels = [path or "(all)" for path in written.partitions]
         yield charts.heat_map(
             "Live bytes by partition and time of writing",
-            written.partitions,
+            labels,
             written.moments,
             written.sizes,
         )
         cells = [
-            (written.partitions[row], written.moments[column], int(size))
+            (labels[row], written.moments[column], int(size))
             for (row, column), size in sorted(written.sizes.items())
         ]
         yield folded(
@@ -446,13 +496,14 @@ def _partitions(dataset: DatasetFacts) -> Iterator[Markup]:
 
 def _batches(dataset: DatasetFacts, source_link: SourceLink | None) -> Iterator[Markup]:
     shown = dataset.batches[-dataset_facts.MAX_BATCHES :]
+    runs = {commit.batch_id: commit.run_in_words() for commit in dataset.history}
     yield table(
         f"The newest {len(shown)} of {counted(len(dataset.batches), 'batch', 'batches')}",
         ("batch", "run", "operation", "version", "committed", "superseded", "rows", "live files"),
         [
             (
                 str(batch.batch_id),
-                batch.run,
+                runs.get(batch.batch_id, batch.run),
                 batch.operation,
                 "staged" if batch.is_staged else batch.version,
                 moment(batch.committed_at),

@@ -63,6 +63,25 @@ def short(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
+def lines(text: str) -> list[str]:
+    """Return a text in pieces that are short enough for a page, at most ten.
+
+    >>> lines("one two"), [len(line) for line in lines("word " * 30)]
+    (['one two'], [99, 49])
+    """
+    words, pieces = text.split(), [""]
+    for word in words:
+        if len(pieces[-1]) + len(word) > 100:
+            pieces.append("")
+        pieces[-1] = f"{pieces[-1]} {word}".strip()
+    return [piece for piece in pieces if piece][:10]
+
+
+def command_line(text: str) -> Markup:
+    """Return a command to copy: it is shown as a whole, however long it is."""
+    return Markup(f"<code>{escape(visible(text))}</code>")
+
+
 def table(
     caption: str, columns: Sequence[str], rows: Iterable[Sequence[str | int | None]]
 ) -> Markup:

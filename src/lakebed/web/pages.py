@@ -13,7 +13,7 @@ from lakebed.archive.query import Page
 from lakebed.common.shown import human_size
 from lakebed.errors import LakebedError
 from lakebed.web.lake_page import linked
-from lakebed.web.markup import Markup, element, joined, table
+from lakebed.web.markup import Markup, element, joined, lines, table
 from lakebed.web.markup import facts as pairs
 
 QUESTION = ("what", "where", "work_id", "start", "end")
@@ -49,6 +49,11 @@ class PageAddresses:
     def download(self, name: str) -> str:
         """Return the address that downloads rows of a dataset."""
         return f"{self.dataset(name)}/download"
+
+    def runs(self, name: str | None = None, **question: str) -> str:
+        """Return the address of the runs of a dataset, or of all pipelines."""
+        start = f"{self.base}/runs" if name is None else f"{self.dataset(name)}/runs"
+        return f"{start}{_arguments(question)}"
 
     def compare(self, name: str, **question: str) -> str:
         """Return the address of a comparison of versions; `from_` stands for `from`."""
@@ -140,21 +145,11 @@ def alert(error: LakebedError) -> Markup:
     """Return the message and the hint of an error."""
     return element(
         "div",
-        *(element("p", part) for part in _lines(error.message)),
-        *(element("p", part) for part in _lines(error.hint)),
+        *(element("p", part) for part in lines(error.message)),
+        *(element("p", part) for part in lines(error.hint)),
         class_="alert",
         role="alert",
     )
-
-
-def _lines(text: str) -> list[str]:
-    """Return a text in pieces that are short enough for a page, at most ten."""
-    words, lines = text.split(), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > 100:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return [line for line in lines if line][:10]
 
 
 def form(action: str, fields: Mapping[str, str], given: Mapping[str, str], button: str) -> Markup:

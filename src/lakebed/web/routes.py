@@ -8,8 +8,9 @@ import hashlib
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
 from starlette.applications import Starlette
@@ -37,7 +38,10 @@ from lakebed.errors import (
     VersionNotFoundError,
 )
 from lakebed.selection import HEAD_ROWS
+from lakebed.state.readable import is_readable
+from lakebed.state.reader import read_head
 from lakebed.state.sources import SourceFile
+from lakebed.state.state import State
 from lakebed.store.at_once import at_once
 from lakebed.view import View
 from lakebed.web import pages
@@ -67,10 +71,14 @@ from lakebed.web.rows_page import (
     rows_form,
     shown_rows,
 )
+from lakebed.web.run_facts import gather_runs, newest_runs, runs_by_dataset
+from lakebed.web.runs_part import ORDERS, RunLinks, runs_table, sorted_runs
+from lakebed.work.pipeline_runs import list_entries, read_entries
 
 _log = logging.getLogger(__name__)
 
 DATASETS_A_PAGE = 50
+RUNS_A_PAGE = 50
 MAX_ASKED = 100  # datasets that are searched for uses of a raw file
 _THREADS = 8  # that read datasets
 
@@ -180,9 +188,14 @@ class _Pages:
                 Route("/datasets/{name}/download", self._download),
                 Route("/datasets/{name}/compare", self._compare),
                 Route("/datasets/{name}/file", self._data_file),
+                Route("/datasets/{name}/runs", self._runs_of_dataset),
+                Route("/runs", self._runs_of_lake),
             ]
         else:
-            routes.append(Route("/datasets/{rest:path}", self._no_lake))
+            routes += [
+                Route("/datasets/{rest:path}", self._no_lake),
+                Route("/runs", self._no_lake),
+            ]
         if self._archive is not None:
             routes += [
                 Route("/archive", self._search),
@@ -216,7 +229,7 @@ class _Pages:
         summary = (
             f"Page {page} of {count} of {len(names):,} datasets by name. Sums cover this page only."
         )
-        parts = [*lake_part(lake, self._addresses.dataset)]
+        parts = [*lake_part(lake, self._addresses.dataset, run_links=self._run_links(names))]
         if count > 1:
             parts += [element("p", summary), pages.navigation("Pages", links)]
         return self._page(request, f"Lakebed: {title_of(self._repository.uri)}", parts)
@@ -224,21 +237,129 @@ class _Pages:
     def _gathered(self, names: Sequence[str]) -> Lake:
         assert self._repository is not None  # or there is no such route
         repository = self._repository
+        recorded = runs_by_dataset(repository.store)
 
         def facts_of(name: str) -> DatasetFacts | tuple[str, str]:
             try:
-                return gather(repository.open(name))
+                return gather(repository.open(name), recorded.get(name, ()))
             except LakebedError as error:
                 # The page lists datasets that cannot be read, with the reason.
                 return name, error.message
 
         known = list(at_once(facts_of, names, _THREADS))
+        existing = set(self._names())
+        missing = {
+            name: gather_runs(repository.store, entries)
+            for name, entries in recorded.items()
+            if self._name is None and name not in existing
+        }
+        read = [each.runs for each in known if isinstance(each, DatasetFacts)]
         return Lake(
             uri=repository.uri,
             made_at=dt.datetime.now(dt.UTC),
             datasets=[each for each in known if isinstance(each, DatasetFacts)],
             failures=[each for each in known if isinstance(each, tuple)],
+            runs=newest_runs(run for each in (*read, *missing.values()) for run in each.runs),
+            missing=missing,
         )
+
+    def _run_links(self, names: Collection[str]) -> RunLinks:
+        """Return the addresses that a table of runs leads to.
+
+        Versions that a cleanup has given up have no page.
+
+        Args:
+            names: Names of the datasets that exist.
+
+        Cost:
+            The head of each dataset with a version in the table.
+        """
+        repository = self._repository
+        assert repository is not None  # or there is no such route
+        heads: dict[str, State | None] = {}
+
+        def version_address(name: str, version: int) -> str | None:
+            if name not in names:
+                return None
+            if name not in heads:
+                try:
+                    heads[name] = read_head(repository.store, name).state
+                except LakebedError:
+                    heads[name] = None  # the page of the dataset has the reason
+            state = heads[name]
+            if state is None:
+                return None
+            is_there = is_readable(state, version)
+            return self._addresses.rows(name, version=str(version)) if is_there else None
+
+        return RunLinks(
+            dataset=lambda name: self._addresses.dataset(name) if name in names else None,
+            version=version_address,
+        )
+
+    def _runs_of_lake(self, request: Request) -> Response:
+        parts = [element("h1", "Runs of pipelines"), *self._runs(request, None)]
+        return self._page(request, "Lakebed: runs", parts)
+
+    def _runs_of_dataset(self, request: Request) -> Response:
+        name = self._known_name(request)
+        assert self._repository is not None  # or there is no such route
+        if name not in self._names():
+            try:
+                self._repository.open(name)
+            except LakebedError as error:
+                return self._failed(request, f"Runs of {name}", error)
+        parts = [
+            element("h1", f"Runs of {name}"),
+            self._views(request, name),
+            *self._runs(request, name),
+        ]
+        return self._page(request, f"Lakebed: runs of {name}", parts)
+
+    def _runs(self, request: Request, name: str | None) -> Iterator[Markup]:
+        """Yield a page of runs in the order of the request.
+
+        Args:
+            request: The request.
+            name: The dataset; None for all.
+        """
+        assert self._repository is not None  # or there is no such route
+        sort, order = (request.query_params.get(key, "") for key in ("sort", "order"))
+        if sort not in ("", *ORDERS) or order not in ("", "asc", "desc"):
+            raise HTTPException(404)
+        sort, order = sort or "began", order or "desc"
+        entries = list_entries(self._repository.store, self._name if name is None else name)
+        count = max(1, -(-len(entries) // RUNS_A_PAGE))
+        page = _page_of(request, count)
+        shown = entries[(page - 1) * RUNS_A_PAGE : page * RUNS_A_PAGE]
+        runs = sorted_runs(read_entries(self._repository.store, shown), sort, order)
+
+        def address(**question: str) -> str:
+            given = {"sort": sort, "order": order, "page": str(page)} | question
+            usual = {"sort": "began", "order": "desc", "page": "1"}
+            asked = {key: value for key, value in given.items() if value != usual[key]}
+            return self._addresses.runs(name, **asked)
+
+        links = replace(
+            self._run_links(self._names()),
+            sort=lambda column, direction: address(sort=column, order=direction),
+        )
+        first = (page - 1) * RUNS_A_PAGE + 1
+        caption = f"Runs {first:,} to {first + len(shown) - 1:,} of {len(entries):,}"
+        if not entries:
+            caption = "Runs: none are recorded"
+        yield runs_table(
+            caption, runs, has_dataset=name is None, links=links, sort=sort, order=order
+        )
+        if count > 1:
+            steps = {"Newer runs": page - 1, "Older runs": page + 1}
+            yield pages.navigation(
+                "Pages",
+                {text: address(page=str(to)) for text, to in steps.items() if 1 <= to <= count},
+            )
+            yield element(
+                "p", "The newest runs are on the first page; another order is that of a page."
+            )
 
     def _dataset(self, request: Request) -> Response:
         name = self._known_name(request)
@@ -255,6 +376,7 @@ class _Pages:
                 source_link=self._source_address,
                 version_link=lambda version: self._addresses.rows(name, version=str(version)),
                 rows=self._preview(facts),
+                run_links=self._run_links([name]),
             ),
             element("h3", "Plan"),
             pages.plan_form(self._addresses, name),
@@ -267,6 +389,7 @@ class _Pages:
             "Overview": self._addresses.dataset(name),
             "Rows": self._addresses.rows(name),
             "Compare versions": self._addresses.compare(name),
+            "Runs": self._addresses.runs(name),
             "Plan": self._addresses.plan(name),
         }
         here = self._here(request)
@@ -559,6 +682,8 @@ class _Pages:
             links["Lake"] = self._addresses.lake()
         if self._archive is not None:
             links["Archive"] = self._addresses.search()
+        if self._repository is not None:
+            links["Runs"] = self._addresses.runs()
         top = pages.navigation("Lakebed", links, current=self._here(request))
         answer = _html(title, parts, status, top=top)
         if status != 200 or not self._may_be_kept:

@@ -104,7 +104,7 @@ def versions(history: Sequence[Commit]) -> dict[str, str]:
     """Return the newest versions with texts to choose from, by number."""
     return {
         str(commit.version): f"{commit.version}: {commit.operation}"
-        f"{f' of {commit.run}' if commit.run else ''}, {moment(commit.committed_at)}"
+        f"{f' of {run}' if (run := commit.run_in_words()) else ''}, {moment(commit.committed_at)}"
         for commit in history[: -MAX_VERSIONS - 1 : -1]
     }
 
@@ -256,7 +256,7 @@ def compared_part(
                     linked(str(each.version), addresses.rows(name, version=str(each.version))),
                     each.operation,
                     moment(each.committed_at),
-                    each.run,
+                    each.run_in_words(),
                     each.rows_in_words(),
                 )
                 for each in compared.commits
