@@ -79,7 +79,7 @@ def test_options(cli, lake: Path) -> None:
 
 
 def test_mistakes(cli, lake: Path, tmp_path: Path) -> None:
-    assert cli.error("maintain", lake, "--dataset", "sale")["code"] == "dataset_not_found"
+    assert cli.error("maintain", lake, "--dataset", "sale")["code"] == "dataset-not-found"
     assert "compat" in cli("maintain", lake, "--only", "compat", exit_code=2).stderr
     assert "is not a size" in cli("maintain", lake, "--target-size", "x", exit_code=2).stderr
     assert "not a repository" in cli("maintain", lake / "sales", exit_code=2).stderr
@@ -96,7 +96,7 @@ def test_a_failure_is_shown_and_the_others_are_maintained(cli, lake: Path) -> No
     assert "sales   retain    done" in shown.stdout
     assert "clicks  cleanup   skipped" in shown.stdout
     rows = json.loads(cli("maintain", lake, "-o", "json", exit_code=2).stdout)
-    assert rows[0]["error"]["code"] == "invalid_input"
+    assert rows[0]["error"]["code"] == "invalid-input"
 
 
 def test_a_dataset_that_is_skipped_has_a_line(cli, lake: Path) -> None:

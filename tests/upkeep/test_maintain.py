@@ -69,7 +69,7 @@ def lake(tmp_path: Path) -> Repository:
 
 
 def statuses(upkeep: Any) -> dict[str, str]:
-    return {step.step: step.status for step in upkeep.upkeep_steps}
+    return {step.step: step.status for step in upkeep.steps}
 
 
 def test_all_that_is_due_is_done_and_a_second_call_finds_nothing(lake: Repository) -> None:
