@@ -104,7 +104,7 @@ def maintain(
     published: Any,
     is_spark: bool,
 ) -> None:
-    """Do what is due for all datasets of a lake.
+    """Do what is due for all datasets: retention, merges, cleanup.
 
     For each dataset: delete the rows that are past the retention that its properties retention.*
     declare, merge small files, index files that an index lacks, merge metadata, update published
