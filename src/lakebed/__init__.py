@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lakebed.model.descriptor import DatasetDescriptor as DatasetDescriptor
     from lakebed.model.dimensions import DimensionSchema as DimensionSchema
     from lakebed.model.partition import PartitionStrategy as PartitionStrategy
+    from lakebed.model.retention import RetentionRule as RetentionRule
     from lakebed.model.schema import Schema as Schema
     from lakebed.pipeline.candidates import FromArchive as FromArchive
     from lakebed.pipeline.candidates import FromFiles as FromFiles
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
     from lakebed.pipeline.ingest_report import IngestReport as IngestReport
     from lakebed.pipeline.pipeline import Pipeline as Pipeline
     from lakebed.pipeline.pipeline_report import PipelineReport as PipelineReport
-    from lakebed.pipeline.pipeline_report import StepReport as StepReport
-    from lakebed.pipeline.upkeep_rules import CleanupRule as CleanupRule
-    from lakebed.pipeline.upkeep_rules import LayoutRule as LayoutRule
-    from lakebed.pipeline.upkeep_rules import PublishRule as PublishRule
-    from lakebed.pipeline.upkeep_rules import RetentionRule as RetentionRule
     from lakebed.repository import Repository as Repository
     from lakebed.repository import open_repository as open_repository
     from lakebed.repository import open_uri as open_uri
@@ -55,6 +51,11 @@ if TYPE_CHECKING:
     from lakebed.tables.hive.hive_provider import HiveMetadataProvider as HiveMetadataProvider
     from lakebed.tables.trees.telemetry import TelemetryExport as TelemetryExport
     from lakebed.tables.trees.telemetry import TelemetryOptions as TelemetryOptions
+    from lakebed.upkeep.maintenance import MaintenanceReport as MaintenanceReport
+    from lakebed.upkeep.rules import CleanupRule as CleanupRule
+    from lakebed.upkeep.rules import LayoutRule as LayoutRule
+    from lakebed.upkeep.rules import PublishRule as PublishRule
+    from lakebed.upkeep.step_report import StepReport as StepReport
     from lakebed.view import View as View
     from lakebed.work.check import CheckReport as CheckReport
     from lakebed.work.cleanup import CleanupReport as CleanupReport
@@ -101,12 +102,13 @@ else:
             "IngestReport": "lakebed.pipeline.ingest_report",
             "Pipeline": "lakebed.pipeline.pipeline",
             "PipelineReport": "lakebed.pipeline.pipeline_report",
-            "StepReport": "lakebed.pipeline.pipeline_report",
+            "StepReport": "lakebed.upkeep.step_report",
             "PipelineRun": "lakebed.work.pipeline_runs",
-            "CleanupRule": "lakebed.pipeline.upkeep_rules",
-            "LayoutRule": "lakebed.pipeline.upkeep_rules",
-            "PublishRule": "lakebed.pipeline.upkeep_rules",
-            "RetentionRule": "lakebed.pipeline.upkeep_rules",
+            "MaintenanceReport": "lakebed.upkeep.maintenance",
+            "CleanupRule": "lakebed.upkeep.rules",
+            "LayoutRule": "lakebed.upkeep.rules",
+            "PublishRule": "lakebed.upkeep.rules",
+            "RetentionRule": "lakebed.model.retention",
             "Repository": "lakebed.repository",
             "open_repository": "lakebed.repository",
             "open_uri": "lakebed.repository",

@@ -29,6 +29,7 @@ from lakebed.errors import (
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.moments import to_moment
 from lakebed.model.predicate import TRUE
+from lakebed.model.retention import facts_of_retention
 from lakebed.model.schema import Schema
 from lakebed.model.sql_predicates import Parameters
 from lakebed.state import history
@@ -139,6 +140,7 @@ class Dataset(View):
                 "partitioned by": shortened(map(str, descriptor.partition_by)) or "nothing",
                 "format": f"{descriptor.format}, {descriptor.compression}",
                 **_facts_of_checks(state),
+                **facts_of_retention(descriptor),
             },
         )
 

@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     from lakebed.model.dimensions import DimensionSchema
     from lakebed.state.reader import Head
     from lakebed.tables.trees.telemetry import TelemetryExport, TelemetryOptions
+    from lakebed.upkeep.maintenance import MaintenanceReport, UpkeepStep
+    from lakebed.upkeep.rules import CleanupRule, LayoutRule
+    from lakebed.upkeep.step_report import StepReport
     from lakebed.work.adoption import Adoption
 
 
@@ -799,6 +802,90 @@ class Repository(RefusesFormerNames):
             on_progress=on_progress,
         )
         return page
+
+    def maintain(
+        self,
+        *,
+        names: str | Iterable[str] | None = None,
+        only: UpkeepStep | Iterable[UpkeepStep] = (),
+        layout: LayoutRule | None = None,
+        cleanup: CleanupRule | None = None,
+        metastore: SparkSession | str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
+        fail: bool = True,
+        spark: SparkSession | Literal[True] | None = None,
+        on_step: Callable[[str, StepReport], None] | None = None,
+        on_progress: OnProgress = NO_PROGRESS,
+    ) -> MaintenanceReport:
+        """Do what is due for all datasets of the repository, one after the other.
+
+        The steps of a dataset, in order: `retain` deletes the rows that are past the retention that
+        its properties `retention.*` declare; `compact` merges the files of partitions with many
+        small ones; `index` indexes files that an index does not cover; `metadata` merges long lists
+        of metadata; `publish` updates the tables that its properties `publish.*` name; `cleanup`
+        deletes dead files, and protections that have expired. Each may be repeated and killed at
+        any time: the next call does the rest. Several calls at once are safe.
+
+        A step that fails does not keep the others from running, except that `cleanup` deletes
+        nothing of a dataset after a failure in it. Datasets of other tools, of a newer release, and
+        others that cannot be written are skipped, with the reason in the report.
+
+        Args:
+            names: Names of the datasets; None for all.
+            only: Run only these steps.
+            layout: The rule of `compact`; None for the defaults.
+            cleanup: The rule of `cleanup`; None for the defaults.
+            metastore: The metastore of datasets that are published to Hive, as for
+                `Dataset.publish`; None for `LAKEBED_METASTORE`, else the active session.
+            dry_run: Change nothing; report what each step would do.
+            fail: Raise the error of the first step that failed, after all have ended; otherwise the
+                report has it.
+            spark: A session whose tasks read, merge and delete files; True for the active session,
+                else a local one. None does everything in this process.
+            on_step: Callback; receives the name of a dataset and each step after its end, or an
+                entry without a step for a dataset that is skipped.
+            on_progress: Callback for progress.
+
+        Raises:
+            DatasetNotFoundError: There is no dataset of a name.
+            InvalidInputError: A step is unknown, or a rule is not one.
+            ReadOnlyError: The repository cannot be written.
+            LakebedError: A step failed, and `fail` is given.
+
+        Cost:
+            As `list`; for each dataset a read of the head for each step, the file table for
+            `compact`, the footers of its indices for `index`, and the cost of `Dataset.cleanup`;
+            of what is due, that of the verbs `Dataset.delete`, `compact`, `indices.build` and
+            `publish`.
+
+        >>> repository = open_repository("memory://doctest-maintain-all")
+        >>> _ = repository.write("numbers", [{"n": 1}])
+        >>> repository.maintain(dry_run=True)
+        <MaintenanceReport, a dry run, of memory://doctest-maintain-all: numbers compact nothing,
+            metadata nothing, cleanup nothing>
+        """
+        from lakebed.upkeep import maintenance, rules
+
+        check_given("layout", layout, rules.LayoutRule, "Give a LayoutRule.")
+        check_given("cleanup", cleanup, rules.CleanupRule, "Give a CleanupRule.")
+        upkeep = maintenance.Upkeep(
+            layout=layout or rules.LayoutRule(),
+            cleanup=cleanup or rules.CleanupRule(),
+            publish=rules.PublishRule(metastore=metastore),
+            only=given_names("only", only),  # type: ignore[arg-type]  # checked there
+            spark=spark,
+            on_progress=on_progress,
+        )
+        report = maintenance.maintain(
+            self._store,
+            maintenance.chosen_names(names, self.list()),
+            upkeep,
+            is_dry_run=dry_run,
+            on_step=on_step,
+        )
+        if fail:
+            report.raise_failed()
+        return report
 
     def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
         """Delete a dataset with all its data and history.

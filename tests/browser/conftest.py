@@ -18,8 +18,9 @@ from browsing import Opened, started_browser
 import lakebed
 from lakebed import by
 from lakebed.errors import StorageError
-from lakebed.pipeline.pipeline_report import PipelineReport, StepReport
+from lakebed.pipeline.pipeline_report import PipelineReport
 from lakebed.pipeline.run_log import RunLog
+from lakebed.upkeep.step_report import StepReport
 
 MADE_AT = dt.datetime(2013, 6, 1, 6, tzinfo=dt.UTC)
 SEEN_AT = dt.datetime(2013, 7, 20, 9, 30, tzinfo=dt.UTC)

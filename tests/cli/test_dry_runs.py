@@ -238,6 +238,12 @@ CASES: Mapping[str, Case] = {
     ),
     "ingest": Case("{rows} --into {lake}/flights --local", "rows.jsonl", of_nothing),
     "run": Case("{pipeline}", "1 row in 1 partition, 1 file of", of_steps),
+    "maintain": Case(
+        "{lake} --dataset flights",
+        "1 row in 1 partition, 1 file of",
+        of_steps,
+        before=("schema update {lake}/flights --property retention.delete_where=flight=7",),
+    ),
     "index build": Case("{lake}/flights flight", "Would index 2 files of", of_index),
     "index drop": Case(
         "{lake}/flights flight",

@@ -19,10 +19,11 @@ from shown_page import ShownPage
 import lakebed
 from lakebed import by, checks
 from lakebed.errors import StorageError
-from lakebed.pipeline.pipeline_report import PipelineReport, StepReport
+from lakebed.pipeline.pipeline_report import PipelineReport
 from lakebed.pipeline.run_log import RunLog
 from lakebed.state.published import Note
 from lakebed.store import open_store
+from lakebed.upkeep.step_report import StepReport
 from lakebed.web import findings as rules
 from lakebed.web.findings import MIB
 

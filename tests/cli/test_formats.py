@@ -65,6 +65,7 @@ CALLS = {
     "report": "{lake} --file {csv}.html",
     "run": "{pipeline}",
     "runs": "{lake}",
+    "maintain": "{lake}",
     "erase": "{lake}/flights --where flight=7 --reason request --grace 0s --yes",
 }
 OTHER_SHAPES = {
@@ -75,6 +76,7 @@ OTHER_SHAPES = {
     "schema rename": "{lake}/flights flight number",
     "schema show": "{lake}/flights --history",
     "schema update": "{lake}/flights --property owner=ops",
+    "maintain --dry-run": "{lake}",
     "index build": "{lake}/flights carrier",
     "index drop": "{lake}/flights flight",
     "query --count": "{lake}/flights",

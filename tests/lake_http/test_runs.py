@@ -12,8 +12,9 @@ from shown_page import ShownPage
 
 import lakebed
 from lakebed.errors import StorageError
-from lakebed.pipeline.pipeline_report import PipelineReport, StepReport
+from lakebed.pipeline.pipeline_report import PipelineReport
 from lakebed.pipeline.run_log import RunLog
+from lakebed.upkeep.step_report import StepReport
 from lakebed.web import create_app
 from lakebed.web.routes import RUNS_A_PAGE
 

@@ -189,7 +189,7 @@ def test_a_lost_race_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return real(self, *given, **named)
 
     monkeypatch.setattr(lakebed.Dataset, "evolve", evolve)
-    monkeypatch.setattr("lakebed.pipeline.steps.time.sleep", lambda _: None)
+    monkeypatch.setattr("lakebed.upkeep.upkeep_steps.time.sleep", lambda _: None)
 
     report = pipeline.run()
 

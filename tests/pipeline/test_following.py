@@ -21,7 +21,8 @@ from lakebed.errors import (
     RejectsError,
     StorageError,
 )
-from lakebed.pipeline.following import IngestQuery, may_pass
+from lakebed.pipeline.following import IngestQuery
+from lakebed.upkeep.upkeep_steps import may_pass
 
 DESCRIPTOR = lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())]))
 

@@ -24,8 +24,8 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
+from lakebed.model.retention import find_time
 from lakebed.pipeline.pipeline_report import STEPS
-from lakebed.pipeline.retention import find_time
 from lakebed.state.after import NotPublished
 
 
@@ -423,7 +423,7 @@ def test_a_step_that_loses_a_race_is_tried_again(
         return real(self, *given, **named)
 
     monkeypatch.setattr(lakebed.Ingest, "run", run)
-    monkeypatch.setattr("lakebed.pipeline.steps.time.sleep", lambda _: None)
+    monkeypatch.setattr("lakebed.upkeep.upkeep_steps.time.sleep", lambda _: None)
 
     report = pipeline.run()
 
@@ -446,7 +446,7 @@ def test_work_that_another_run_did_is_reported_as_such(
         return real(self, *given, **named)
 
     monkeypatch.setattr(lakebed.Ingest, "run", run)
-    monkeypatch.setattr("lakebed.pipeline.steps.time.sleep", lambda _: None)
+    monkeypatch.setattr("lakebed.upkeep.upkeep_steps.time.sleep", lambda _: None)
 
     report = pipeline.run(only="ingest")
 

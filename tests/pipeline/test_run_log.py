@@ -13,11 +13,12 @@ from sales_days import Sales
 
 import lakebed
 from lakebed.pipeline import run_log
-from lakebed.pipeline.pipeline_report import PipelineReport, StepReport
+from lakebed.pipeline.pipeline_report import PipelineReport
 from lakebed.pipeline.run_log import RunLog
 from lakebed.store import open_store
 from lakebed.store.base import Store
 from lakebed.testing import FailingStore
+from lakebed.upkeep.step_report import StepReport
 from lakebed.work.pipeline_runs import FOLDER, MAX_ENTRY_BYTES, read_runs
 
 BEGAN = dt.datetime(2026, 1, 15, 2, tzinfo=dt.UTC)

@@ -24,11 +24,11 @@ from upkeep_lake import (
 )
 
 import lakebed
+from lakebed.common.ages import parse_age
 from lakebed.errors import CommitConflictError, InvalidInputError, ReadOnlyError, StorageError
 from lakebed.state.reader import read_head
 from lakebed.state.transaction import Transaction
 from lakebed.testing import CountingStore, FailingStore
-from lakebed.work.cleanup import parse_age
 from lakebed.work.writer import commit_staged, target_of
 
 

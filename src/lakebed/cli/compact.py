@@ -11,12 +11,12 @@ from lakebed.cli.shared_options import takes_dataset, verb
 from lakebed.common.shown import counted, human_size
 from lakebed.errors import InvalidInputError
 from lakebed.model.dimensions import DimensionSchema
-from lakebed.pipeline.upkeep_rules import parse_size
 from lakebed.repository import Repository
 from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.state.state import HeadKind, refuse_tree
+from lakebed.upkeep.rules import parse_size
 from lakebed.work.compaction import CompactionReport
 from lakebed.work.defaults import TARGET_BYTES
 
@@ -39,9 +39,10 @@ _COMPACT_COLUMNS = (
 _MOVE_COLUMNS = ("from", "to", "row_count")
 
 
-def _parse_size(
+def parse_size_option(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> int | None:
+    """Read the size of an option; None if it is not given."""
     if value is None:
         return None
     try:
@@ -57,7 +58,7 @@ def _parse_size(
 @click.option(
     "--target-size",
     "target_bytes",
-    callback=_parse_size,
+    callback=parse_size_option,
     metavar="SIZE",
     help="Size of the new files; files of at least half this size stay.  [default: 128MB]",
 )

@@ -12,11 +12,11 @@ import click
 from lakebed.archive import open_archive
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import dry_run_option, split_address, storage_option, verb
+from lakebed.common.ages import parse_age
 from lakebed.common.shown import counted
 from lakebed.model.layout import Folder
 from lakebed.repository import open_repository
 from lakebed.work.certificate import EXIT_CODE, Erasure
-from lakebed.work.cleanup import parse_age
 
 _COLUMNS = ("place", "searched", "row_count", "rewritten", "removed", "left")
 

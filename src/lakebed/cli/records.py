@@ -12,6 +12,7 @@ from lakebed.dataset import Dataset
 from lakebed.model import publishing
 from lakebed.model.avro import schema_to_avro
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.retention import facts_of_retention
 from lakebed.model.schema import MISSING, Field
 from lakebed.model.totals import known_total
 from lakebed.state.published import PublishedTable
@@ -221,6 +222,7 @@ def dataset_facts(dataset: Dataset, record: dict[str, Any]) -> dict[str, object]
         "format": f"{record['format']}, {record['compression']}",
         "index": record["index"] or None,
         "properties": [f"{key}={value}" for key, value in record["properties"].items()] or None,
+        **facts_of_retention(descriptor),
         **_check_facts(record["checks"]),
         "partitions": record["partition_count"],
         "files": record["file_count"],

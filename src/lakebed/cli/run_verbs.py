@@ -21,8 +21,9 @@ from lakebed.errors import InvalidInputError
 from lakebed.pipeline import IngestReport
 from lakebed.pipeline.declaration import SCHEMA_FILE
 from lakebed.pipeline.pipeline import MAX_AGE, Pipeline, RunAge
-from lakebed.pipeline.pipeline_report import STEPS, PipelineReport, StepName, StepReport
+from lakebed.pipeline.pipeline_report import STEPS, PipelineReport, StepName
 from lakebed.repository import open_repository
+from lakebed.upkeep.step_report import StepReport
 from lakebed.work.pipeline_runs import read_runs
 
 OVERDUE_EXIT_CODE = 10

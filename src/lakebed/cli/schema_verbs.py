@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -33,7 +33,7 @@ from lakebed.model.declared import ON_FAILURE, check_from_table
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import changes
 from lakebed.model.field_edits import read_default, read_type
-from lakebed.model.names import split_names
+from lakebed.model.names import nearest, split_names
 from lakebed.model.renaming import with_stored_names
 from lakebed.model.schema import MISSING, Schema, dotted_types
 from lakebed.repository import Repository
@@ -114,6 +114,13 @@ def show(output: Output, *, dataset: Dataset, is_history: bool) -> None:
     help="A property to add or change. Repeatable.",
 )
 @click.option(
+    "--drop-property",
+    "dropped",
+    multiple=True,
+    metavar="KEY",
+    help="A property to remove. Repeatable.",
+)
+@click.option(
     "--base",
     type=int,
     metavar="VERSION",
@@ -128,6 +135,7 @@ def update(
     name: str,
     schema_file: Path | None,
     properties: Mapping[str, str],
+    dropped: Sequence[str],
     base: int | None,
     is_dry_run: bool,
 ) -> None:
@@ -136,19 +144,21 @@ def update(
     Existing data stays readable as before; an update that would change it is refused. Without
     --base a schema that lacks a current field is refused, too: another writer may have added it.
     """
-    if schema_file is None and not properties:
+    if schema_file is None and not properties and not dropped:
         raise InvalidInputError("Nothing to update.", hint="Give --schema, or a --property.")
     dataset = repository.open(name)
     fields = None if schema_file is None else read_schema_file(schema_file)
 
     def edit(old: DatasetDescriptor) -> DatasetDescriptor:
+        _check_present(dropped, old.properties)
+        kept = {key: value for key, value in old.properties.items() if key not in dropped}
         new = DatasetDescriptor(
             schema=old.schema if fields is None else fields,
             partition_by=old.partition_by,
             format=old.format,
             compression=old.compression,
             index=old.index,
-            properties={**old.properties, **properties},
+            properties={**kept, **properties},
             checks=old.checks,
         )
         if base is None:
@@ -172,7 +182,24 @@ def _changes_in_words(old: DatasetDescriptor, new: DatasetDescriptor) -> list[st
         for key, value in new.properties.items()
         if old.properties.get(key) != value
     ]
+    gone = sorted(old.properties.keys() - new.properties.keys())
+    properties += [f"property {key}: removed" for key in gone]
     return [*(f"schema: {text}" for text in changes(old.schema, new.schema)), *properties]
+
+
+def _check_present(names: Sequence[str], properties: Mapping[str, str]) -> None:
+    """Check that a dataset has the properties to remove.
+
+    Raises:
+        InvalidInputError: It lacks one.
+    """
+    for name in names:
+        if name not in properties:
+            raise InvalidInputError(
+                f"The dataset has no property {name!r}.",
+                hint=nearest(name, properties)
+                or f"Its properties are: {', '.join(properties) or 'none'}.",
+            )
 
 
 def _check_complete(old: Schema, new: Schema) -> None:

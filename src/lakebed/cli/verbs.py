@@ -132,6 +132,11 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "index",
             "Build, drop and show indices, which find files by values.",
         ),
+        "maintain": Home(
+            "lakebed.cli.maintain_verb",
+            "maintain",
+            "Do what is due for all datasets: retention, merges, cleanup.",
+        ),
         "compact": Home(
             "lakebed.cli.compact",
             "compact",
@@ -143,7 +148,7 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "Move values from OTHER to partitions of their own.",
         ),
         "cleanup": Home(
-            "lakebed.cli.upkeep",
+            "lakebed.cli.cleanup_verb",
             "cleanup",
             "Delete dead files, after asking.",
         ),
@@ -158,7 +163,9 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
             "Protect versions and batches from cleanup.",
         ),
         "check": Home(
-            "lakebed.cli.upkeep", "check", "Compare a dataset's metadata with the files on storage."
+            "lakebed.cli.cleanup_verb",
+            "check",
+            "Compare a dataset's metadata with the files on storage.",
         ),
     },
     "Other engines": {

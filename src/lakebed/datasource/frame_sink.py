@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.kernel import BatchTarget
+from lakebed.common.ages import parse_age
 from lakebed.datasource.addresses import Opened, open_to_write
 from lakebed.datasource.messages import TaskMessage, write_in_task, written_by
 from lakebed.datasource.options import SaveOptions
@@ -34,7 +35,6 @@ from lakebed.state.snapshot import Source
 from lakebed.state.transaction import Suspended, Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
-from lakebed.work.cleanup import parse_age
 from lakebed.work.writer import commit_staged, keep_staged
 
 _log = logging.getLogger(__name__)

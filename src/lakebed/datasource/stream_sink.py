@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.entities import to_batches
+from lakebed.common.ages import parse_age
 from lakebed.datasource.addresses import open_to_write
 from lakebed.datasource.messages import TaskMessage, write_in_task, written_by
 from lakebed.datasource.stream_options import StreamWriteOptions
@@ -30,7 +31,6 @@ from lakebed.state.committing import CommitOptions
 from lakebed.state.state import Epoch
 from lakebed.state.transaction import Suspended, Transaction
 from lakebed.store.base import Store
-from lakebed.work.cleanup import parse_age
 from lakebed.work.epochs import commit_epoch
 from lakebed.work.writer import target_of
 

@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
 
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
-from lakebed.model import publishing
+from lakebed.model import publishing, retention
 from lakebed.model.allowed import DEFAULT_CAP, OneOf, includes
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BatchIds
@@ -59,12 +59,14 @@ def check_update(
 
     Raises:
         InvalidInputError: The format differs, or a compression that is part of the names of
-            files; or new batch ids would be lower than the existing ones.
+            files; or new batch ids would be lower than the existing ones; or a property of
+            publication or retention is wrong, or does not fit.
         PartitionSpecError: The rules do not allow the change of the partitions.
         SchemaMismatchError: Data of one of the schemas could not be read as it was.
     """
     new.check()
     publishing.check(new.properties, old.properties)
+    retention.check(new, old)
     check_renames(old, new)
     if old.format != new.format:
         raise InvalidInputError(

@@ -6,6 +6,7 @@ from lakebed.common.lazy import lazily
 
 if TYPE_CHECKING:
     from lakebed.common.progress import NO_PROGRESS as NO_PROGRESS
+    from lakebed.model.retention import RetentionRule as RetentionRule
     from lakebed.pipeline.candidates import FromArchive as FromArchive
     from lakebed.pipeline.candidates import FromFiles as FromFiles
     from lakebed.pipeline.following import IngestQuery as IngestQuery
@@ -16,11 +17,10 @@ if TYPE_CHECKING:
     from lakebed.pipeline.pipeline import Pipeline as Pipeline
     from lakebed.pipeline.pipeline import RunAge as RunAge
     from lakebed.pipeline.pipeline_report import PipelineReport as PipelineReport
-    from lakebed.pipeline.pipeline_report import StepReport as StepReport
-    from lakebed.pipeline.upkeep_rules import CleanupRule as CleanupRule
-    from lakebed.pipeline.upkeep_rules import LayoutRule as LayoutRule
-    from lakebed.pipeline.upkeep_rules import PublishRule as PublishRule
-    from lakebed.pipeline.upkeep_rules import RetentionRule as RetentionRule
+    from lakebed.upkeep.rules import CleanupRule as CleanupRule
+    from lakebed.upkeep.rules import LayoutRule as LayoutRule
+    from lakebed.upkeep.rules import PublishRule as PublishRule
+    from lakebed.upkeep.step_report import StepReport as StepReport
     from lakebed.work.ingest.due import LeftOut as LeftOut
     from lakebed.work.pipeline_runs import PipelineRun as PipelineRun
 else:
@@ -38,12 +38,12 @@ else:
             "Pipeline": "lakebed.pipeline.pipeline",
             "RunAge": "lakebed.pipeline.pipeline",
             "PipelineReport": "lakebed.pipeline.pipeline_report",
-            "StepReport": "lakebed.pipeline.pipeline_report",
+            "StepReport": "lakebed.upkeep.step_report",
             "PipelineRun": "lakebed.work.pipeline_runs",
-            "CleanupRule": "lakebed.pipeline.upkeep_rules",
-            "LayoutRule": "lakebed.pipeline.upkeep_rules",
-            "PublishRule": "lakebed.pipeline.upkeep_rules",
-            "RetentionRule": "lakebed.pipeline.upkeep_rules",
+            "CleanupRule": "lakebed.upkeep.rules",
+            "LayoutRule": "lakebed.upkeep.rules",
+            "PublishRule": "lakebed.upkeep.rules",
+            "RetentionRule": "lakebed.model.retention",
             "LeftOut": "lakebed.work.ingest.due",
         },
     )

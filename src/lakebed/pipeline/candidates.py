@@ -14,11 +14,11 @@ from lakebed.archive.frames import stored_file
 from lakebed.archive.query import ArchiveQuery
 from lakebed.archive.retraction import find_retraction, key_of_retraction, retractions_in
 from lakebed.arrow.reading.files import STDIN, FileFormat, find_files
+from lakebed.common.ages import parse_age
 from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.moments import bound_to_epoch_ms
-from lakebed.work.cleanup import parse_age
 from lakebed.work.ingest.due import FILE, Candidate, LeftOut
 
 Supersede = Literal["path", "span", "id"]

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from lakebed.errors import LakebedError
 from lakebed.model.declared import Check
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.layout import Layout
-from lakebed.model.sql_predicates import parse_sql
-from lakebed.pipeline.retention import find_time
+from lakebed.model.retention import RetentionRule, in_force, misfits_of
 from lakebed.pipeline.toml_lines import KeyPath
-from lakebed.pipeline.upkeep_rules import LayoutRule, RetentionRule
+from lakebed.upkeep.rules import LayoutRule
 
 
 def problems_of(
@@ -22,17 +20,13 @@ def problems_of(
 ) -> dict[KeyPath, LakebedError]:
     """Return the reasons why rules do not fit a dataset, by the keys that declare them."""
     found: dict[KeyPath, LakebedError] = {}
-    if retention is not None and retention.keep is not None:
-        try:
-            find_time(descriptor, retention.by)
-        except LakebedError as exc:
-            found["retention", "keep" if retention.by is None else "by"] = exc
-    if retention is not None and retention.delete_where is not None:
-        try:
-            types = Layout.of_ours("dataset", descriptor).predicate_types
-            parse_sql(retention.delete_where, types)
-        except LakebedError as exc:
-            found["retention", "delete_where"] = exc
+    if retention is not None:
+        misfits = misfits_of(retention, descriptor)
+        found.update({("retention", key): exc for key, exc in misfits.items()})
+    try:
+        in_force(retention, descriptor.properties)
+    except LakebedError as exc:
+        found["retention",] = exc
     for name in () if layout is None else layout.sort_by:
         try:
             descriptor.schema.get(name)

@@ -21,28 +21,28 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, without_parents
-from lakebed.common.given import read_given
+from lakebed.common.ages import parse_age
+from lakebed.common.given import given_names, read_given
 from lakebed.errors import FormatError, InvalidInputError, LakebedError, NotFoundError
 from lakebed.model.declared import Check, checks_from_table
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionStrategy
+from lakebed.model.retention import RetentionRule
 from lakebed.pipeline.candidates import FromArchive, FromFiles, check_bound
 from lakebed.pipeline.check_rules import creating_with
 from lakebed.pipeline.check_tables import SCHEMA_OF_CHECKS
 from lakebed.pipeline.checked_rules import problems_of
 from lakebed.pipeline.ingest import Ingest
 from lakebed.pipeline.toml_lines import KeyPath, find_line, lines_of
-from lakebed.pipeline.upkeep_rules import (
+from lakebed.upkeep.rules import (
     DUE_FILES,
     CleanupRule,
     LayoutRule,
     PublishRule,
-    RetentionRule,
     parse_size,
 )
-from lakebed.work.cleanup import parse_age
 
 MAX_DOCUMENT_BYTES = 2**20
 SCHEMA_FILE = Path(__file__).with_name("pipeline.schema.json")
@@ -200,7 +200,7 @@ class _Publish(_Table):
 
 
 class _Retention(_Table):
-    """The rows that are deleted; older versions have them until a cleanup."""
+    """The rows and raw files that are deleted; older versions have the rows until a cleanup."""
 
     keep: Annotated[
         str | None,
@@ -210,6 +210,18 @@ class _Retention(_Table):
         str | None, _about("Field with that time; by default the one of the partitions.")
     ] = None
     delete_where: Annotated[str | None, _about("Condition in SQL of the rows to delete.")] = None
+    raw: Annotated[
+        str | None,
+        _about(
+            "Time for which raw files stay in the archive after their last event, such as 730d, if "
+            "the dataset has read them.",
+            pattern=_AGE,
+        ),
+    ] = None
+    raw_read_by: Annotated[
+        str | list[str],
+        _about("Further datasets of the repository that must have read a raw file before it goes."),
+    ] = []
 
 
 class _Cleanup(_Table):
@@ -253,7 +265,9 @@ class _Document(_Table, kw_only=True):
     ingest: Annotated[_Ingest | None, _about("The rules by which they are read.")] = None
     layout: Annotated[_Layout | None, _about("The rule by which small files are merged.")] = None
     publish: Annotated[_Publish | None, _about("Tables of other formats.")] = None
-    retention: Annotated[_Retention | None, _about("The rows that are deleted.")] = None
+    retention: Annotated[_Retention | None, _about("The rows and raw files that are deleted.")] = (
+        None
+    )
     cleanup: Annotated[_Cleanup | None, _about("The deletion of dead files.")] = None
 
 
@@ -740,10 +754,23 @@ class _Builder:
         with self.mistakes.at("retention", "delete_where"):
             if table.delete_where is not None:
                 RetentionRule(delete_where=table.delete_where)
+        if table.raw is not None:
+            with self.mistakes.at("retention", "raw"):
+                RetentionRule(raw=table.raw)
+            if self.document.source is not None and self.document.source.paths is not None:
+                self.mistakes.add(
+                    ("retention", "raw"), "it is for files of an archive.", "Leave it out."
+                )
         if self.mistakes.has("retention"):
             return None
         with self.mistakes.at("retention"):
-            return RetentionRule(keep=table.keep, by=table.by, delete_where=table.delete_where)
+            return RetentionRule(
+                keep=table.keep,
+                by=table.by,
+                delete_where=table.delete_where,
+                raw=table.raw,
+                raw_read_by=given_names("raw_read_by", table.raw_read_by),
+            )
         return None
 
     def _cleanup(self) -> CleanupRule | None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from lakebed.errors import ConflictError, InvalidInputError, LakebedError, StorageError
+from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.pipeline.ingest_report import IngestReport
+from lakebed.upkeep.upkeep_steps import may_pass
 
 _log = logging.getLogger(__name__)
 
@@ -181,11 +182,3 @@ class IngestQuery:
         if self._on_run is not None:
             self._on_run(done)
         return error is not None
-
-
-def may_pass(error: LakebedError) -> bool:
-    """Return whether an ingest that failed may succeed when it is run again.
-
-    That includes a commit whose answer was lost: the dataset records which files have been read.
-    """
-    return isinstance(error, ConflictError) or (isinstance(error, StorageError) and error.retryable)

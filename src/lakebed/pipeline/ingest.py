@@ -15,6 +15,7 @@ from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.commit import Commit
+from lakebed.common.ages import parse_age
 from lakebed.common.given import FileNames, given_files
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.redaction import StorageOptions
@@ -47,7 +48,6 @@ from lakebed.state.reader import read_head
 from lakebed.state.sources import Hold, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.store import Store, open_store
-from lakebed.work.cleanup import parse_age
 from lakebed.work.ingest.due import Due, LeftOut
 from lakebed.work.ingest.execution import Done, Intake, read_in
 from lakebed.work.ingest.holding import change_holds, find_named

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
+from lakebed.common.ages import parse_age
 from lakebed.common.given import check_given
 from lakebed.common.items import Items
 from lakebed.common.progress import NO_PROGRESS, OnProgress
@@ -24,19 +25,21 @@ from lakebed.errors import (
 from lakebed.model.declared import Check, check_form
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
+from lakebed.model.retention import RetentionRule
+from lakebed.pipeline.candidates import FromArchive
 from lakebed.pipeline.check_rules import creating_with
 from lakebed.pipeline.checked_rules import problems_of
 from lakebed.pipeline.declaration import read_pipeline
 from lakebed.pipeline.ingest import Ingest
-from lakebed.pipeline.pipeline_report import STEPS, PipelineReport, StepName, StepReport
+from lakebed.pipeline.pipeline_report import STEPS, PipelineReport, StepName
 from lakebed.pipeline.run_log import RunLog
-from lakebed.pipeline.steps import Setting, publishes, run_step
-from lakebed.pipeline.upkeep_rules import CleanupRule, LayoutRule, PublishRule, RetentionRule
+from lakebed.pipeline.steps import Setting, publishes, retains, run_step
 from lakebed.state.after import recording
 from lakebed.state.reader import read_head
 from lakebed.store.base import Store
 from lakebed.store.dry_run import DryRunStore
-from lakebed.work.cleanup import parse_age
+from lakebed.upkeep.rules import CleanupRule, LayoutRule, PublishRule
+from lakebed.upkeep.step_report import StepReport
 from lakebed.work.pipeline_runs import PipelineRun, read_runs
 
 if TYPE_CHECKING:
@@ -83,7 +86,8 @@ class Pipeline:
         layout: The rule by which small files are merged.
         publish: The tables that are published to. Tables that properties of the dataset name are
             published to as well.
-        retention: The rows that are deleted.
+        retention: The rows that are deleted, and the raw files. None for the rows that properties
+            of the dataset name, if any.
         cleanup: The rule by which dead files are deleted, of the dataset and of its quarantine.
         checks: All checks that the dataset declares, by name, as of `lakebed.checks`; none of them
             if it is empty. None to leave the checks of the dataset as they are.
@@ -132,6 +136,12 @@ class Pipeline:
         }
         for name, kind in rules.items():
             check_given(name, getattr(self, name), kind, f"Give a {kind.__name__}.")
+        is_of_raw = self.retention is not None and self.retention.raw is not None
+        if is_of_raw and not isinstance(self.ingest.source, FromArchive):
+            raise InvalidInputError(
+                "The retention has raw, which is for files of an archive, and these are of a folder.",
+                hint="Leave raw out, or push the files to an archive.",
+            )
         check_given("checks", self.checks, Mapping, "Give a dict that maps names to checks.")
         if self.checks is not None:
             check_form(self.checks)
@@ -174,7 +184,7 @@ class Pipeline:
     def steps(self) -> tuple[StepName, ...]:
         """The steps that are declared, in order.
 
-        `publish` also runs if properties of the dataset name tables.
+        `publish` and `retain` also run if properties of the dataset name tables or a retention.
         """
         rules = {
             "checks": self.checks if self._is_required is None else self._is_required,
@@ -241,13 +251,14 @@ class Pipeline:
             cleanup=self.cleanup,
             store=DryRunStore(store) if dry_run else store,
             name=self._dataset_name,
+            quarantine=self.ingest.quarantine_name,
             is_dry_run=dry_run,
             spark=spark,
             on_progress=on_progress,
             now=began_at,
         )
-        chosen = self._chosen(setting, only, start_at)
         self._check_dataset(store)
+        chosen = self._chosen(setting, only, start_at)
         log = self._log(store)
         run_id = uuid.uuid4().hex[:16]
         if not dry_run:
@@ -319,6 +330,8 @@ class Pipeline:
         declared = list(self.steps)
         if "publish" not in declared and publishes(setting):
             declared = [step for step in STEPS if step in (*declared, "publish")]
+        if "retain" not in declared and retains(setting):
+            declared = [step for step in STEPS if step in (*declared, "retain")]
         named = () if only is None else (only,) if isinstance(only, str) else tuple(only)
         for step in (*named, *([] if start_at is None else [start_at])):
             if step not in STEPS:

@@ -115,11 +115,11 @@ def _held_originals(
     A resend of such a file has another id, but would bring the same rows. A file whose rows are in
     the dataset does not count as a copy, and is treated as before.
     """
-    originals = {(_key_of(one, supersede), *_content(one)): one for one in withheld}
+    originals = {(group_of(one, supersede), *_content(one)): one for one in withheld}
     alive = {file.file_id for file in past.alive}
     found: dict[str, Candidate] = {}
     for candidate in candidates:
-        original = originals.get((_key_of(candidate, supersede), *_content(candidate)))
+        original = originals.get((group_of(candidate, supersede), *_content(candidate)))
         is_wanted = past.attempts.again.named(candidate)
         if original and _record(candidate).id not in alive and not is_wanted:
             found[candidate.name] = original
@@ -384,7 +384,8 @@ def _record(candidate: Candidate) -> ArchiveRecord:
     return candidate.record
 
 
-def _key_of(candidate: Candidate, supersede: Supersede | None) -> _Key:
+def group_of(candidate: Candidate, supersede: Supersede | None) -> _Key:
+    """Return what the archived files that may stand for the same have in common."""
     return _key_of_record(_record(candidate), supersede)
 
 

@@ -17,8 +17,9 @@ from lakebed.commit import Commit
 from lakebed.common.plain import to_plain
 from lakebed.errors import LakebedError, redacted
 from lakebed.pipeline.ingest_report import IngestReport
-from lakebed.pipeline.pipeline_report import PipelineReport, StepReport
+from lakebed.pipeline.pipeline_report import PipelineReport
 from lakebed.store.base import Store
+from lakebed.upkeep.step_report import StepReport
 from lakebed.work.cleanup import CleanupReport
 from lakebed.work.compaction import CompactionReport
 from lakebed.work.pipeline_runs import (

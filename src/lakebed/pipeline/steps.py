@@ -2,125 +2,44 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import logging
-import os
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
 
-from lakebed.commit import Commit
-from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.shown import counted, human_size
-from lakebed.dataset import Dataset, session_of
-from lakebed.errors import (
-    DatasetNotFoundError,
-    LakebedError,
-    NotPublishedError,
-)
+from lakebed.errors import DatasetNotFoundError
 from lakebed.model import publishing
 from lakebed.model.declared import Check
-from lakebed.model.predicate import TRUE, Predicate
-from lakebed.model.publishing import PublicationTarget
+from lakebed.model.retention import in_force
 from lakebed.pipeline.check_rules import with_checks
-from lakebed.pipeline.following import may_pass
 from lakebed.pipeline.ingest import Ingest
-from lakebed.pipeline.pipeline_report import StepName, StepReport, StepStatus
-from lakebed.pipeline.retention import conditions_of, cutoff_of
-from lakebed.pipeline.upkeep_rules import CleanupRule, LayoutRule, PublishRule, RetentionRule
-from lakebed.repository import Repository
-from lakebed.state import file_table
-from lakebed.state.after import NotPublished, wants_publication
+from lakebed.pipeline.pipeline_report import StepName
+from lakebed.pipeline.raw_retention import retain_raw
+from lakebed.state.after import wants_publication
 from lakebed.state.reader import read_head
-from lakebed.state.state import State
-from lakebed.store.base import Store
-from lakebed.store.dry_run import DryRunStore
-from lakebed.work.cleanup import KEYS_PER_REQUEST, CleanupReport
-from lakebed.work.compaction import compact
+from lakebed.upkeep.step_report import StepReport, StepStatus
+from lakebed.upkeep.upkeep_steps import (
+    StepOutcome,
+    UpkeepSetting,
+    attempted,
+    clean_up,
+    compact_files,
+    publish,
+    retain,
+)
 from lakebed.work.ingest.due import LeftOut
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakebed.tables.automatic import PublishedTo
-
-_log = logging.getLogger(__name__)
-
-_TRIES = 6
-_FIRST_WAIT_S = 0.2  # after a lost race or a failure of the store, then twice as long each time
-_PUBLICATIONS = 3
-_BY_ANOTHER = "another run did it"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepOutcome:
-    """The outcome of a step that did not fail.
-
-    Attributes:
-        status: As `StepReport`.
-        summary: As `StepReport`.
-        facts: As `StepReport`.
-        result: As `StepReport`.
-    """
-
-    status: StepStatus
-    summary: str
-    facts: Mapping[str, object] = field(default_factory=dict)
-    result: object = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(UpkeepSetting):
     """The pipeline that steps work for, and the circumstances of the run.
 
     Attributes:
         ingest: The ingest; it names the dataset, too.
         checks: The checks of the step `checks`; None to leave those of the dataset.
-        layout: The rule of the step `compact`; None to leave it out.
-        publish: The rule of the step `publish`.
-        retention: The rule of the step `retain`.
-        cleanup: The rule of the step `cleanup`.
-        store: The store of the repository; a dry run may have one of its own.
-        name: Name of the dataset.
-        is_dry_run: True to change nothing.
-        spark: Session whose tasks do the work; None for this process.
-        on_progress: Callback for progress.
-        now: The moment from which ages count.
     """
 
     ingest: Ingest
     checks: Mapping[str, Check] | None
-    layout: LayoutRule | None
-    publish: PublishRule | None
-    retention: RetentionRule | None
-    cleanup: CleanupRule | None
-    store: Store
-    name: str
-    is_dry_run: bool = False
-    spark: SparkSession | Literal[True] | None = None
-    on_progress: OnProgress = NO_PROGRESS
-    now: dt.datetime
-
-    @property
-    def metastore(self) -> Any:
-        """The metastore of Hive tables; None for that of the running session."""
-        from lakebed.tables.automatic import METASTORE
-
-        named = None if self.publish is None else self.publish.metastore
-        return named or os.environ.get(METASTORE)
-
-    def dataset(self) -> Dataset:
-        """Open the dataset."""
-        return Repository(self.store).open(self.name)
-
-    def targets(self, state: State) -> tuple[PublicationTarget, ...]:
-        """Return the tables to publish to: the declared ones, and those of the properties."""
-        declared = () if self.publish is None else self.publish.targets()
-        titles = {target.title for target in declared}
-        properties = publishing.targets(state.descriptor.properties)
-        return (*declared, *(one for one in properties if one.title not in titles))
 
 
 def run_step(step: StepName, setting: Setting) -> StepReport:
@@ -128,38 +47,7 @@ def run_step(step: StepName, setting: Setting) -> StepReport:
 
     Errors of Lakebed end in the report.
     """
-    began = time.monotonic()
-    attempt = 1
-    while True:
-        try:
-            outcome = _STEPS[step](setting)
-        except LakebedError as exc:
-            if may_pass(exc) and attempt < _TRIES and not setting.is_dry_run:
-                wait_s = _FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)
-                _log.warning("step %s is tried again in %.1f s: %s", step, wait_s, exc.message)
-                time.sleep(wait_s)
-                attempt += 1
-                continue
-            return StepReport(
-                step=step,
-                status="failed",
-                summary=exc.message,
-                attempts=attempt,
-                duration_s=time.monotonic() - began,
-                error=exc,
-            )
-        summary = outcome.summary
-        if attempt > 1 and outcome.status == "nothing":
-            summary = f"{summary}: {_BY_ANOTHER}"
-        return StepReport(
-            step=step,
-            status=outcome.status,
-            summary=summary,
-            facts=outcome.facts,
-            attempts=attempt,
-            duration_s=time.monotonic() - began,
-            result=outcome.result,
-        )
+    return attempted(step, lambda: _STEPS[step](setting), is_dry_run=setting.is_dry_run)
 
 
 def _checks(setting: Setting) -> StepOutcome:
@@ -267,218 +155,6 @@ def _left_out(left_out: Sequence[LeftOut]) -> list[dict[str, object]]:
     ]
 
 
-def _retain(setting: Setting) -> StepOutcome:
-    rule = setting.retention
-    assert rule is not None
-    dataset = setting.dataset()
-    conditions = conditions_of(
-        rule, dataset.descriptor, setting.now, lambda text: dataset.where(text).constraint
-    )
-    commits = {name: _deleted(setting, dataset, one) for name, one in conditions.items()}
-    done = [found for found in commits.values() if found is not None]
-    row_count = sum(commit.deleted_row_count or 0 for commit, _ in done)
-    file_count = sum(len(commit.files_removed) for commit, _ in done)
-    size_bytes = sum(size for _, size in done)
-    partitions = {path for commit, _ in done for path in commit.replaced_partitions}
-    written = setting.store.written if isinstance(setting.store, DryRunStore) else None
-    facts: dict[str, object] = {
-        "cutoff": cutoff_of(conditions["keep"]) if "keep" in conditions else None,
-        "conditions": {name: str(one) for name, one in conditions.items()},
-        "row_count": row_count,
-        "partition_count": len(partitions),
-        "file_count": file_count,
-        "written_file_count": sum(len(commit.files_added) for commit, _ in done),
-        "size_bytes": size_bytes,
-        "request_count": len(written) if written else None,
-        "protection_count": len(dataset.protections.list()),
-        "version": done[-1][0].version if done else None,
-    }
-    if not done:
-        return StepOutcome(status="nothing", summary="no row is past the retention", facts=facts)
-    return StepOutcome(
-        status="done",
-        summary=f"{counted(row_count, 'row')} in {counted(len(partitions), 'partition')}, "
-        f"{counted(file_count, 'file')} of {human_size(size_bytes)}",
-        facts=facts,
-        result=tuple(commit for commit, _ in done),
-    )
-
-
-def _deleted(setting: Setting, dataset: Dataset, condition: Predicate) -> tuple[Commit, int] | None:
-    """Delete the rows of a condition; return the commit, and the size of the removed files."""
-    state = read_head(setting.store, setting.name).state
-    commit = dataset.delete(condition)
-    if commit is None:
-        return None
-    counts = file_table.read_counts(setting.store, state.lists.files)
-    sizes = {state.layout.key(label): counts[label][1] for label in state.labels if label in counts}
-    return commit, sum(sizes.get(key, 0) for key in commit.files_removed)
-
-
-def _compact(setting: Setting) -> StepOutcome:
-    rule = setting.layout
-    assert rule is not None
-    report = compact(
-        setting.store,
-        setting.name,
-        TRUE,
-        rule.options(),
-        spark=None if setting.is_dry_run else session_of(setting.spark),
-        is_dry_run=setting.is_dry_run,
-        on_progress=setting.on_progress,
-    )
-    facts: dict[str, object] = {
-        "partition_count": len({one.path for one in report.partitions}),
-        "files_before": report.files_before,
-        "files_after": report.files_after,
-        "bytes_before": report.bytes_before,
-        "bytes_after": report.bytes_after,
-        "row_count": report.row_count,
-        # Each small file is read, and each new one written and read back.
-        "request_count": report.files_before + 2 * report.files_after
-        if setting.is_dry_run
-        else None,
-        "skipped": list(report.skipped),
-        "version": report.commits[-1].version if report.commits else None,
-    }
-    if not report.partitions:
-        summary = "no partition is due"
-        if report.skipped:
-            summary = f"{counted(len(report.skipped), 'partition')} left to other writers"
-        return StepOutcome(status="nothing", summary=summary, facts=facts, result=report)
-    return StepOutcome(
-        status="done",
-        summary=f"{counted(report.files_before, 'file')} to {report.files_after:,} in "
-        f"{counted(len({one.path for one in report.partitions}), 'partition')}",
-        facts=facts,
-        result=report,
-    )
-
-
-def _publish(setting: Setting) -> StepOutcome:
-    state = read_head(setting.store, setting.name).state
-    targets = setting.targets(state)
-    done = _published_to(setting, targets)
-    tables = [
-        {
-            "kind": one.kind,
-            "table": one.table,
-            "version": one.version,
-            "created": one.created,
-            "added_count": one.added_count,
-            "removed_count": one.removed_count,
-            "was_in_step": one.was_in_step,
-        }
-        for one in done.done
-    ]
-    facts: dict[str, object] = {
-        "tables": tables,
-        "failures": [{"table": one.table, "reason": one.reason} for one in done.failures],
-    }
-    if done.failures:
-        raise _not_published(done.failures)
-    changed = [one for one in done.done if not one.was_in_step]
-    if len(done.done) == len(targets) and not changed:
-        return StepOutcome(
-            status="nothing",
-            summary=f"{counted(len(targets), 'table')} in step",
-            facts=facts,
-            result=done.done,
-        )
-    summary = ", ".join(
-        f"{one.kind} +{one.added_count:,} -{one.removed_count:,}" for one in changed
-    )
-    return StepOutcome(
-        status="done",
-        summary=summary or counted(len(targets), "table"),
-        facts=facts,
-        result=done.done,
-    )
-
-
-def _published_to(setting: Setting, targets: Sequence[PublicationTarget]) -> PublishedTo:
-    """Publish to tables; try again if other publishers may have been in the way.
-
-    A Hive table is not tried again: a metastore that does not answer has taken its time already.
-    """
-    # Imported here, since it loads all formats of tables.
-    from lakebed.tables.automatic import publish_to
-
-    for tries_left in reversed(range(_PUBLICATIONS)):
-        done = publish_to(
-            setting.store, setting.name, targets, setting.metastore, is_dry_run=setting.is_dry_run
-        )
-        of_hive = any(one.table.startswith("hive") for one in done.failures)
-        if not done.failures or of_hive or setting.is_dry_run or not tries_left:
-            return done
-        time.sleep(_FIRST_WAIT_S * random.uniform(0.5, 1))
-    raise AssertionError  # the last round returned
-
-
-def _not_published(failures: Sequence[NotPublished]) -> NotPublishedError:
-    first, *others = failures
-    error = NotPublishedError(
-        f"{first.dataset!r} is not published to {first.table}: {first.reason}",
-        hint=f"{first.hint} The next run publishes again.".strip(),
-    )
-    for other in others:
-        error.add_note(f"{other.dataset!r} is not published to {other} either.")
-    return error
-
-
-def _cleanup(setting: Setting) -> StepOutcome:
-    rule = setting.cleanup
-    assert rule is not None
-    reports = [_cleaned(setting, setting.dataset(), rule, of_tables=True)]
-    quarantine = _find_quarantine(setting)
-    if quarantine is not None:
-        reports.append(_cleaned(setting, quarantine, rule, of_tables=False))
-    object_count = sum(len(report.files) for report in reports)
-    size_bytes = sum(report.size_bytes for report in reports)
-    facts: dict[str, object] = {
-        "object_count": object_count,
-        "size_bytes": size_bytes,
-        "reasons": reports[0].counts,
-        "kept": dict(reports[0].kept_counts),
-        "horizon": reports[0].horizon,
-        "quarantine_object_count": len(reports[1].files) if len(reports) > 1 else 0,
-        "request_count": -(-object_count // KEYS_PER_REQUEST) if setting.is_dry_run else None,
-        "version": reports[0].version,
-    }
-    if not object_count:
-        return StepOutcome(
-            status="nothing", summary="no dead file", facts=facts, result=tuple(reports)
-        )
-    return StepOutcome(
-        status="done",
-        summary=f"{counted(object_count, 'object')} of {human_size(size_bytes)}",
-        facts=facts,
-        result=tuple(reports),
-    )
-
-
-def _cleaned(
-    setting: Setting, dataset: Dataset, rule: CleanupRule, *, of_tables: bool
-) -> CleanupReport:
-    published_ = rule.published if of_tables else "noted"
-    return dataset.cleanup(
-        rule.older_than,
-        setting.is_dry_run,
-        metastore=setting.metastore if published_ == "ask" else None,
-        published=published_,
-        spark=None if setting.is_dry_run else setting.spark,
-        on_progress=setting.on_progress,
-    )
-
-
-def _find_quarantine(setting: Setting) -> Dataset | None:
-    """Return the dataset of rejects, if there is one: its old versions need a cleanup, too."""
-    try:
-        return Repository(setting.store).open(setting.ingest.quarantine_name)
-    except DatasetNotFoundError:
-        return None
-
-
 def publishes(setting: Setting) -> bool:
     """Return whether a pipeline publishes: by its own rule, or by properties of the dataset."""
     if setting.publish is not None:
@@ -491,11 +167,47 @@ def publishes(setting: Setting) -> bool:
     return wants_publication(state) and bool(setting.targets(state))
 
 
+def retains(setting: Setting) -> bool:
+    """Return whether a pipeline has a retention: its own, or that of properties of the dataset.
+
+    Raises:
+        InvalidInputError: A property is wrong, or differs from the rule of the pipeline.
+    """
+    try:
+        properties = read_head(setting.store, setting.name).state.descriptor.properties
+    except DatasetNotFoundError:
+        create = setting.ingest.create
+        properties = {} if create is None else create.properties
+    return in_force(setting.retention, properties) is not None
+
+
+def _retain(setting: Setting) -> StepOutcome:
+    rows = retain(setting)
+    rule = in_force(setting.retention, setting.dataset().descriptor.properties)
+    if rule is None or rule.raw is None:
+        return rows
+    raw = retain_raw(
+        setting.ingest, setting.store, rule, setting.now, is_dry_run=setting.is_dry_run
+    )
+    facts = {**rows.facts, "raw": raw.to_record()}
+    summaries = [rows.summary] if rows.status == "done" else []
+    summaries += [raw.summary] if raw.file_count else []
+    if not summaries:
+        summaries = [rows.summary if rule.is_of_rows else raw.summary]
+    is_done = rows.status == "done" or raw.file_count
+    return StepOutcome(
+        status="done" if is_done else "nothing",
+        summary=", ".join(summaries),
+        facts=facts,
+        result=rows.result,
+    )
+
+
 _STEPS: Mapping[StepName, Callable[[Setting], StepOutcome]] = {
     "checks": _checks,
     "ingest": _ingest,
     "retain": _retain,
-    "compact": _compact,
-    "publish": _publish,
-    "cleanup": _cleanup,
+    "compact": compact_files,
+    "publish": publish,
+    "cleanup": clean_up,
 }

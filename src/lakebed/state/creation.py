@@ -20,7 +20,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     StorageError,
 )
-from lakebed.model import publishing
+from lakebed.model import publishing, retention
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Folder, Layout, segment_key
 from lakebed.model.lineage import Lineage
@@ -152,6 +152,7 @@ def create(
     state.descriptor.check()
     warn_of_repetition(name, state.descriptor.partition_by, state.descriptor.schema)
     publishing.check(state.descriptor.properties)
+    retention.check(state.descriptor)
     store.check_writable()  # before anything is written
     schema_file.put(store, state.name, state.descriptor)
     try:

@@ -158,7 +158,7 @@ VERBS = (
     Verbs(
         module="lakebed.repository",
         owner="Repository",
-        names=_same("create", "write", "adopt", "drop", "sql", "report"),
+        names=_same("create", "write", "adopt", "drop", "sql", "maintain", "report"),
         place=_of_repository,
     ),
     Verbs(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +19,12 @@ import pyarrow as pa
 import zstandard
 
 from lakebed.arrow.workers import Workers
+from lakebed.common.ages import parse_age
 from lakebed.common.html import MAX_ITEMS, facts_to_html
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted
 from lakebed.errors import (
     CommitConflictError,
-    InvalidInputError,
     LakebedError,
     StorageError,
     StorageFullError,
@@ -61,9 +60,6 @@ _log = logging.getLogger(__name__)
 
 KEYS_PER_REQUEST = 1000  # S3 DeleteObjects limit
 _ROUNDS = 20  # each protection is a commit, and may win the race
-_AGE = re.compile(r"([0-9]{1,6})\s*([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_LONGEST_AGE = dt.timedelta(days=366 * 1000)  # keeps all computed times after the year 1
 _LOG_SUFFIX = ".json.zst"
 
 
@@ -197,31 +193,6 @@ def _document(file: JudgedFile) -> dict[str, object]:
         "since": file.since,
         "note": file.note,
     }
-
-
-def parse_age(age: str | dt.timedelta) -> dt.timedelta:
-    """Parse an age such as `7d`, `12h`, `30m`, `45s` or `2w`.
-
-    Raises:
-        InvalidInputError: It has another form, is negative, or is more than a thousand years.
-
-    >>> parse_age("7d")
-    datetime.timedelta(days=7)
-    """
-    if isinstance(age, dt.timedelta):
-        duration = age
-    else:
-        match = _AGE.fullmatch(age.strip()) if isinstance(age, str) else None
-        if match is None:
-            raise InvalidInputError(
-                f"{age!r} is not a valid age.",
-                hint="Write a number and s, m, h, d or w, such as '7d'.",
-            )
-        duration = dt.timedelta(**{_UNITS[match[2]]: int(match[1])})
-    if not dt.timedelta() <= duration <= _LONGEST_AGE:
-        why = "is negative" if duration < dt.timedelta() else "is more than a thousand years"
-        raise InvalidInputError(f"{age} {why}.", hint="Give an age, such as '7d'.")
-    return duration
 
 
 def cleanup(

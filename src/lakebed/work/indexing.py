@@ -375,6 +375,18 @@ def find_build(
     )
 
 
+def find_uncovered(store: Store, state: State, column: str) -> tuple[int, int]:
+    """Return the number of data files that an index does not cover, and their bytes.
+
+    Cost:
+        The footers of the index, and the file table of these files.
+    """
+    if column in state.layout.partition_level_types:
+        return 0, 0
+    missing = _sized(store, state, _missing_files(store, state, column))
+    return len(missing), sum(one.size_bytes for one in missing)
+
+
 def _index_by_path(state: State, column: str) -> InvertedIndex:
     """Return the description of a partition field as an index: the paths serve as one."""
     return InvertedIndex(

@@ -10,10 +10,11 @@ import click
 
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import dry_run_option, takes_dataset, takes_metastore, verb
+from lakebed.common.ages import parse_age
 from lakebed.common.shown import counted
 from lakebed.repository import Repository
 from lakebed.work.check import EXIT_CODE
-from lakebed.work.cleanup import CleanupReport, parse_age
+from lakebed.work.cleanup import CleanupReport
 
 _FILE_COLUMNS = ("key", "size_bytes", "reason", "version", "since", "note")
 _FINDING_COLUMNS = ("severity", "key", "what", "remedy", "is_repaired")

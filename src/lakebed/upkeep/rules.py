@@ -1,4 +1,4 @@
-"""The rules of the steps after an ingest: layout, publication, retention, cleanup."""
+"""The rules of the steps of upkeep: layout, publication, cleanup; see also `model.retention`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from lakebed.common.ages import parse_age
 from lakebed.common.given import check_given, given_names
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.names import nearest
 from lakebed.model.publishing import PublicationTarget, TableKind
-from lakebed.work.cleanup import parse_age
 from lakebed.work.compaction import CompactionOptions
 from lakebed.work.defaults import TARGET_BYTES
 
@@ -162,53 +162,6 @@ def _check_options(target: PublicationTarget) -> None:
             "data.",
         )
     target.check()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionRule:
-    """The rows that a pipeline deletes; older versions keep them until a cleanup.
-
-    Attributes:
-        keep: Keep partitions for this long after their time, such as `400d`; a partition goes when
-            all of its time is longer ago.
-        by: The field, or partition field, with that time; None for the one that the dataset is
-            partitioned by.
-        delete_where: Condition in SQL; the rows that meet it are deleted. It may use `now()` and
-            intervals.
-
-    >>> RetentionRule(keep="400d").keep_for.days
-    400
-    """
-
-    keep: str | dt.timedelta | None = None
-    by: str | None = None
-    delete_where: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.keep is None and self.delete_where is None:
-            raise InvalidInputError(
-                "The retention has neither keep nor delete_where.",
-                hint='Give keep = "400d", or a condition.',
-            )
-        if self.keep is None and self.by is not None:
-            raise InvalidInputError(
-                f"The retention has by = {self.by!r}, but no keep.", hint='Give keep = "400d", too.'
-            )
-        check_given("by", self.by, str, "Give the name of a field.")
-        check_given("delete_where", self.delete_where, str, "Give a condition in SQL.")
-        if self.delete_where is not None and not self.delete_where.strip():
-            raise InvalidInputError(
-                "delete_where is empty.", hint="Give a condition in SQL, or leave it out."
-            )
-        if self.keep is not None and not self.keep_for:
-            raise InvalidInputError(
-                "keep is 0, which would delete everything.", hint='Give an age, such as "400d".'
-            )
-
-    @property
-    def keep_for(self) -> dt.timedelta:
-        """The age from which on a partition goes; 0 if `keep` is not given."""
-        return dt.timedelta() if self.keep is None else parse_age(self.keep)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
