@@ -48,7 +48,8 @@ def partition_totals(store: Store, state: State) -> list[PartitionTotals]:
 
     Cost:
         One GET a segment of the file table, eight at a time; of a tree one GET of a range for each
-        leaf, or two. None for those that the process has read before. Time and memory for the labels and two numbers of each file.
+        leaf, or two. None for those that the process has read before. Time and memory for the
+        labels and two numbers of each file.
     """
     if not state.live.count:
         return []

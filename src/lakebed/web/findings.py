@@ -18,7 +18,8 @@ from lakebed.model.declared import Check, Condition, NotNull
 from lakebed.model.locations import shell_address, shell_text
 from lakebed.model.predicate import TRUE
 from lakebed.model.publishing import TableKind
-from lakebed.state import file_table, history, published
+from lakebed.plan.partition_totals import partition_totals
+from lakebed.state import history, published
 from lakebed.state.check_results import UNMET, CheckOutcome
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
@@ -338,13 +339,13 @@ def of_quarantine(lake: str, store: Store, dataset: str, names: Iterable[str]) -
         try:
             quarantine = Quarantine.of(dataset, name, is_by_file=True)
             state = quarantine.find(store)
-            if state is None or not state.labels:
+            if state is None or not state.live.count:
                 continue
-            counts = file_table.read_counts(store, state.lists.files)
+            totals = partition_totals(store, state)
             entries = history.read(store, state.lists.history)
         except LakebedError:
             continue  # the page of that dataset has the reason
-        waiting = sum(counts[label][0] for label in state.labels if label in counts)
+        waiting = sum(part.row_count or 0 for part in totals)
         changes = [
             (entry, (changed.inserted or 0) - (changed.deleted or 0))
             for entry in entries
