@@ -33,7 +33,7 @@ settings.register_profile(
 settings.register_profile(
     "ci", settings.get_profile("long"), derandomize=True, database=None, max_examples=100
 )
-settings.register_profile("test", settings.get_profile("ci"), max_examples=30)
+settings.register_profile("test", settings.get_profile("ci"), max_examples=16)
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

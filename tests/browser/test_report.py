@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ _LOOKS = [
     pytest.param(look, id=str(look), marks=pytest.mark.long if place != 1 else [])
     for place, look in enumerate(LOOKS)
 ]
+_DEMO = Path(__file__).parents[2] / "examples" / "pipeline.py"
 _PAPER = {"width": 718, "height": 1000}  # A4 within Chromium's margins, at 96 dots an inch
 
 
@@ -139,6 +142,24 @@ def test_the_lake_a_dataset_and_a_plan_have_their_picture(browser, report, keep_
         keep_picture("report-plan.png", page, "#plan")
     with opened(browser, report, Look(1000, "dark")) as page:
         keep_picture("report-dataset.png", page, "#dataset-flights")
+
+
+@pytest.mark.long
+def test_the_report_of_the_demo_is_without_fault_and_has_its_picture(
+    browser, tmp_path, keep_picture
+):
+    subprocess.run(
+        [sys.executable, _DEMO, "--directory", tmp_path / "year"],
+        cwd=tmp_path,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+    address = f"file://{tmp_path}/year/report.html"
+    with opened(browser, address, Look(1000, "light")) as page:
+        assert page.faults() == []
+        assert page.lost_anchors() == []
+        keep_picture("report-year.png", page, "h1")
 
 
 def unfold(page: Any) -> None:

@@ -537,6 +537,7 @@ def calls_of(write: Callable[[Dataset], object]) -> list[tuple[str, str]]:
     return calls.made
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("landed", [False, True], ids=["refused", "landed"])
 @pytest.mark.parametrize("name", WRITES)
 def test_killed_at_each_write_a_commit_and_a_fold_happened_or_not(
@@ -578,6 +579,7 @@ def check_readable(store: Store) -> None:
         check_sound(dataset)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("landed", [False, True], ids=["refused", "landed"])
 @pytest.mark.parametrize("name", WRITES)
 def test_lost_answer_leaves_one_commit_or_none(
