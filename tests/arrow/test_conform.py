@@ -2,11 +2,14 @@
 
 import datetime as dt
 import decimal
+import sys
+import types
 
 import pyarrow as pa
 import pytest
 
 from lakebed.arrow.conform import Conformer
+from lakebed.arrow.entities import opened
 from lakebed.errors import PartitionSpecError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
 
@@ -226,3 +229,10 @@ def test_column_that_stands_twice_is_refused() -> None:
 
     with pytest.raises(SchemaMismatchError, match="'k' appears twice"):
         Conformer(batch.schema, DESCRIPTOR)
+
+
+def test_rows_are_taken_while_another_thread_imports_pyarrow_dataset(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", types.ModuleType("pyarrow.dataset"))
+    rows = pa.table({"n": [1]})
+
+    assert opened(rows) is rows

@@ -225,9 +225,13 @@ def fight(tmp_path: Path, seed: int, seconds: float) -> dict[str, int]:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_that_lives_is_deleted_and_nothing_dead_is_left(tmp_path: Path, seed: int) -> None:
-    done = fight(tmp_path, seed, seconds=4)
-
-    assert {"read", "cleanup", "death", "protect", "deleted: superseded"} <= set(done), done
+    wanted = {"read", "cleanup", "death", "protect", "deleted: superseded"}
+    done: set[str] = set()
+    for fights in range(8):  # what threads get to do in one is chance
+        done |= set(fight(tmp_path / str(fights), seed + 1000 * fights, seconds=4))
+        if wanted <= done:
+            return
+    raise AssertionError(wanted - done)
 
 
 @pytest.mark.long

@@ -102,11 +102,14 @@ def opened(data: Any) -> Any:
             return data.scan().to_arrow_batch_reader()
         case "pyiceberg", "DataScan":
             return data.to_arrow_batch_reader()
-    # The caller that has a Dataset has imported the module; to import it takes a while.
-    dataset = sys.modules.get("pyarrow.dataset")
-    if dataset is not None and isinstance(data, dataset.Dataset):
+    # The caller that has a Dataset has imported the module; to import it takes a while. Another
+    # thread may be about to.
+    module = sys.modules.get("pyarrow.dataset")
+    dataset: Any = getattr(module, "Dataset", ())
+    scanner: Any = getattr(module, "Scanner", ())
+    if isinstance(data, dataset):
         return data.scanner().to_reader()
-    return data.to_reader() if dataset is not None and isinstance(data, dataset.Scanner) else data
+    return data.to_reader() if isinstance(data, scanner) else data
 
 
 def described(data: object) -> tuple[Schema, object]:

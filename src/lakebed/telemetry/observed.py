@@ -170,7 +170,7 @@ VERBS = (
     Verbs(
         module="lakebed.groups.index_group",
         owner="IndexGroup",
-        names=_in_group("indices", "build", "drop"),
+        names={"build": "indices.build", "drop": "indices.drop"},
         place=_of_group,
     ),
     Verbs(
