@@ -86,6 +86,41 @@ def test_wrappers_are_gone_with_the_last_observer() -> None:
     assert bindings() == before
 
 
+class Ends(Silent):
+    """Keeps the calls whose beginning and end it sees; the first may bring in another observer."""
+
+    def __init__(self, successor: Ends | None = None) -> None:
+        self.successor = successor
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+
+    def begin(self, call: Call) -> None:
+        self.begun.append(call.name)
+        if self.successor is not None:
+            watch(self.successor)
+            unwatch(self)
+
+    def end(self, call: Call) -> None:
+        self.ended.append(call.name)
+
+
+def test_an_observer_sees_both_ends_of_a_call_or_none(tmp_path: Path) -> None:
+    second = Ends()
+    first = Ends(second)
+    lake = lakebed.open_repository(tmp_path)
+    watch(first)
+    try:
+        lake.write("sales", [{"n": 1}])  # begins under the first, ends under the second
+        lake.open("sales").count()
+    finally:
+        unwatch(first)
+        unwatch(second)
+
+    assert first.begun == first.ended == ["write"]
+    assert "count" in second.begun
+    assert sorted(second.begun) == sorted(second.ended)
+
+
 def test_each_verb_and_function_that_is_observed_exists() -> None:
     for verbs in VERBS:
         owner = getattr(importlib.import_module(verbs.module), verbs.owner)

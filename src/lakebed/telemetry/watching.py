@@ -153,8 +153,8 @@ def unwatch(observer: Observer) -> None:
                 _undo.pop()()
 
 
-def _tell(what: str, *given: Any) -> None:
-    for observer in _observers:
+def _tell(observers: Iterable[Observer], what: str, *given: Any) -> None:
+    for observer in observers:
         try:
             getattr(observer, what)(*given)
         except Exception as exc:  # noqa: BLE001 - telemetry must not end what it observes
@@ -260,7 +260,8 @@ def _running(call: Call) -> Iterator[None]:
     if call.parent is None:
         _roots.add(call)
     token = _current.set(call)
-    _tell("begin", call)
+    observers = _observers  # those that see the beginning see the end
+    _tell(observers, "begin", call)
     began = time.perf_counter()
     try:
         yield
@@ -269,7 +270,7 @@ def _running(call: Call) -> Iterator[None]:
         raise
     finally:
         call.duration_s = time.perf_counter() - began
-        _tell("end", call)
+        _tell(observers, "end", call)
         _current.reset(token)
         _roots.discard(call)
 
@@ -312,7 +313,7 @@ def _note(request: SentRequest, sizes: dict[str, int] | None = None) -> None:
                 one.read_bytes += request.read_bytes
                 one.written_bytes += request.written_bytes
                 one.data_sizes.update(sizes or {})
-    _tell("request", request, call)
+    _tell(_observers, "request", request, call)
 
 
 def _size_of(data: Any) -> int:
