@@ -9,7 +9,7 @@ from typing import Any, Literal
 from lakebed.errors import LakebedError
 
 CallKind = Literal["verb", "step", "plan", "reading", "commit", "publication"]
-"""CallKind of an observed call.
+"""Kind of an observed call.
 
 `step` is a step of a pipeline, `publication` the publication to one table, `reading` the reading of
 raw files. These, `plan` and `commit` are parts of verbs, and occur without one where the command
@@ -30,7 +30,7 @@ class Verbs:
         module: The module of the class.
         owner: Name of the class.
         names: Names of the verbs in telemetry, by name of the method.
-        place: SharedFunction that returns the place of a call from its arguments.
+        place: Function that returns the place of a call from its arguments.
     """
 
     module: str
@@ -46,15 +46,15 @@ class SharedFunction:
     Attributes:
         module: The module that defines it.
         name: Its name there.
-        kind: CallKind of the call.
-        title: Name of the call in telemetry.
-        place: SharedFunction that returns the place of a call from its arguments.
+        kind: Kind of the call.
+        title: Name of the call in telemetry, with `{argument}` for the value of an argument.
+        place: Function that returns the place of a call from its arguments.
     """
 
     module: str
     name: str
     kind: CallKind
-    title: Callable[[Arguments], str]
+    title: str
     place: Callable[[Arguments], Place]
 
 
@@ -125,7 +125,7 @@ def _publication_of(table_format: str) -> SharedFunction:
         module=f"lakebed.tables.{table_format}.to_{table_format}",
         name="publish",
         kind="publication",
-        title=lambda _given: f"publish.{table_format}",
+        title=f"publish.{table_format}",
         place=_of_dataset,
     )
 
@@ -228,14 +228,14 @@ FUNCTIONS = (
         module="lakebed.plan.search",
         name="plan",
         kind="plan",
-        title=lambda _given: "plan",
+        title="plan",
         place=_of_state,
     ),
     SharedFunction(
         module="lakebed.state.committing",
         name="commit_change",
         kind="commit",
-        title=lambda _given: "commit",
+        title="commit",
         place=_of_terms,
     ),
     # The command line and the steps of a pipeline call these without the verb of a dataset.
@@ -243,21 +243,21 @@ FUNCTIONS = (
         module="lakebed.work.ingest.load",
         name="load",
         kind="verb",
-        title=lambda _given: "load",
+        title="load",
         place=_of_name,
     ),
     SharedFunction(
         module="lakebed.work.compaction",
         name="compact",
         kind="verb",
-        title=lambda _given: "compact",
+        title="compact",
         place=_of_name,
     ),
     SharedFunction(
         module="lakebed.work.ingest.execution",
         name="read_in",
         kind="reading",
-        title=lambda _given: "read_in",
+        title="read_in",
         place=_of_dataset,
     ),
     *map(_publication_of, ("delta", "iceberg", "hive")),
@@ -265,7 +265,7 @@ FUNCTIONS = (
         module="lakebed.pipeline.steps",
         name="run_step",
         kind="step",
-        title=lambda given: f"run.{given['step']}",
+        title="run.{step}",
         place=_of_step,
     ),
 )

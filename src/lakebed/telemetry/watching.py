@@ -42,7 +42,7 @@ class Call:
     """An observed call, while it runs and at its end.
 
     Attributes:
-        kind: CallKind of the call.
+        kind: Kind of the call.
         name: Its name, such as `append`.
         dataset: Name of the dataset; None if it has none.
         location: URI of the repository or archive; empty if unknown.
@@ -101,7 +101,7 @@ class SentRequest:
     """Requests to a store, as an object store would bill them.
 
     Attributes:
-        kind: CallKind of the requests.
+        kind: Kind of the requests.
         count: Number of the requests.
         read_bytes: Size of the content that was read.
         written_bytes: Size of the content that was written.
@@ -166,17 +166,13 @@ def _wrap_all() -> None:
     for verbs in VERBS:
         owner = getattr(importlib.import_module(verbs.module), verbs.owner)
         for method, name in verbs.names.items():
-            wrapped = _around(vars(owner)[method], "verb", _always(name), verbs.place)
+            wrapped = _around(vars(owner)[method], "verb", name, verbs.place)
             _replace_attribute(owner, method, wrapped)
     for one in FUNCTIONS:
         function = getattr(importlib.import_module(one.module), one.name)
         _replace_everywhere(function, _around(function, one.kind, one.title, one.place))
     for method, wrap in _OF_STORES.items():
         _replace_attribute(Store, method, wrap(vars(Store)[method]))
-
-
-def _always(name: str) -> Callable[[Arguments], str]:
-    return lambda _given: name
 
 
 def _replace_attribute(owner: type, name: str, wrapped: Callable[..., Any]) -> None:
@@ -202,7 +198,7 @@ def _rebind(old: object, new: object) -> None:
 def _around(
     function: Callable[..., Any],
     kind: CallKind,
-    title: Callable[[Arguments], str],
+    title: str,
     place: Callable[[Arguments], Place],
 ) -> Callable[..., Any]:
     """Return a function that does the same as an observed call."""
@@ -223,7 +219,7 @@ def _around(
 def _new_call(
     signature: inspect.Signature,
     kind: CallKind,
-    title: Callable[[Arguments], str],
+    title: str,
     place: Callable[[Arguments], Place],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -232,7 +228,7 @@ def _new_call(
     parent = _current.get()
     try:
         given = signature.bind(*args, **kwargs).arguments
-        name, (dataset, location) = title(given), place(given)
+        name, (dataset, location) = title.format_map(given), place(given)
     except Exception:  # noqa: BLE001 - the call itself raises the error that names what is wrong
         return None
     if parent is not None and (parent.kind, parent.name, parent.dataset) == (kind, name, dataset):
