@@ -222,9 +222,7 @@ class _OpenLineage:
         run = self._runs.pop(call, None)
         if run is None:
             return
-        error = call.error
-        if error is None and call.kind == "step":
-            error = call.result.error
+        error = call.failure
         if error is not None:
             run.facets["errorMessage"] = error_facet(error)
         self._send("COMPLETE" if error is None else "FAIL", run, dt.datetime.now(dt.UTC))

@@ -125,7 +125,7 @@ class _OpenTelemetry:
         """Record the metrics of a call, and end its span."""
         span, token = self._spans.pop(call)
         self._context.detach(token)
-        failed = _error_of(call)
+        failed = call.failure
         error: _Attributes = {} if failed is None else {"error.type": type(failed).__name__}
         facts = self._facts(call)
         if call.kind in ("verb", "step"):
@@ -177,8 +177,7 @@ class _OpenTelemetry:
             "lakebed.scan.scanned-data-manifests": scanned,
             "lakebed.scan.skipped-data-manifests": total - scanned,
         }
-        for name, count in counts.items():
-            self._add.count(name, count, common)
+        self._add.counts(counts, common)
         for by, count in skipped.items():
             self._add.count(_SKIPPED, count, {**common, "lakebed.skipped.by": by})
         return {**counts, _SKIPPED: sum(skipped.values()), "lakebed.version": plan.version}
@@ -192,8 +191,7 @@ class _OpenTelemetry:
             "lakebed.ingest.records": done.row_count,
             "lakebed.ingest.rejected-records": done.rejects.count,
         }
-        for name, count in counts.items():
-            self._add.count(name, count, common)
+        self._add.counts(counts, common)
         return dict(counts)
 
     def _end_commit(self, call: Call, common: _Attributes) -> _Attributes:
@@ -217,8 +215,7 @@ class _OpenTelemetry:
         totals = _totals(made)
         self._add.duration("lakebed.commit.total-duration", call, common)
         known = {name: count for name, count in counts.items() if count is not None}
-        for name, count in known.items():
-            self._add.count(name, count, common)
+        self._add.counts(known, common)
         for name, count in totals.items():
             self._add.gauge(name, count, _named(call, with_operation=False))
         return {
@@ -240,8 +237,7 @@ class _OpenTelemetry:
             "lakebed.publication.added-files": done.added_count,
             "lakebed.publication.removed-files": done.removed_count,
         }
-        for name, count in counts.items():
-            self._add.count(name, count, common)
+        self._add.counts(counts, common)
         return {**counts, "lakebed.publication.table": done.table, "lakebed.version": done.version}
 
     def _end_step(self, call: Call, _common: _Attributes) -> _Attributes:
@@ -269,6 +265,11 @@ class _Instruments:
             self._made[name] = self._meter.create_counter(name, unit)
         if count:
             self._made[name].add(count, attributes)
+
+    def counts(self, counts: Mapping[str, int], attributes: _Attributes) -> None:
+        """Add to counters, by name."""
+        for name, count in counts.items():
+            self.count(name, count, attributes)
 
     def gauge(self, name: str, value: int, attributes: _Attributes) -> None:
         """Set a gauge."""
@@ -304,14 +305,6 @@ def _of_requests(call: Call) -> _Attributes:
     if call.written_bytes:
         counts["lakebed.store.write.bytes"] = call.written_bytes
     return counts
-
-
-def _error_of(call: Call) -> BaseException | None:
-    """Return the error of a call; that of a step is in its report."""
-    error: BaseException | None = call.error
-    if error is None and call.kind == "step" and call.result is not None:
-        error = call.result.error
-    return error
 
 
 def _exception_of(error: BaseException) -> _Attributes:

@@ -91,6 +91,14 @@ class Call:
         return known_total([outermost.data_sizes.get(key) for key in keys])
 
     @property
+    def failure(self) -> BaseException | None:
+        """The error that ended it, or that of the report of a step."""
+        if self.error is None and self.kind == "step" and self.result is not None:
+            of_step: BaseException | None = self.result.error
+            return of_step
+        return self.error
+
+    @property
     def verb(self) -> Call | None:
         """The innermost verb or step that it is part of; itself if it is one."""
         return next((call for call in self.and_outer() if call.kind in ("verb", "step")), None)
