@@ -368,45 +368,43 @@ def _get_range(method: Callable[..., Any]) -> Callable[..., Any]:
     return get_range
 
 
-def _asking(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method that sends one HEAD."""
+def _sending(note: Callable[..., None]) -> Callable[[Any], Any]:
+    """Return the wrapper of a method whose requests are known, and noted, before it sends them."""
 
-    @functools.wraps(method)
-    def head(self: Store, key: str) -> Any:
-        if not _is_counted(self):
-            return method(self, key)
-        _note(SentRequest(kind="head", count=1))
-        with _inside():
-            return method(self, key)
+    def wrap(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def sent(self: Store, *args: Any, **kwargs: Any) -> Any:
+            if not _is_counted(self):
+                return method(self, *args, **kwargs)
+            note(*args, **kwargs)
+            with _inside():
+                return method(self, *args, **kwargs)
 
-    return head
+        return sent
 
-
-def _open_input(method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def open_input(self: Store, key: str, *, size_bytes: int | None = None) -> Any:
-        if not _is_counted(self):
-            return method(self, key, size_bytes=size_bytes)
-        if size_bytes is None:
-            _note(SentRequest(kind="head", count=1))
-        with _inside():
-            return method(self, key, size_bytes=size_bytes)
-
-    return open_input
+    return wrap
 
 
-def _writing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method that writes an object as a whole."""
+def _note_head(*_given: Any, **_options: Any) -> None:
+    _note(SentRequest(kind="head", count=1))
 
-    @functools.wraps(method)
-    def write(self: Store, key: str, data: Any, **kwargs: Any) -> Any:
-        if not _is_counted(self):
-            return method(self, key, data, **kwargs)
-        _written(key, _size_of(data))
-        with _inside():
-            return method(self, key, data, **kwargs)
 
-    return write
+def _note_opening(*_given: Any, size_bytes: int | None = None, **_options: Any) -> None:
+    if size_bytes is None:
+        _note_head()
+
+
+def _note_whole(key: str, data: Any, **_options: Any) -> None:
+    _written(key, _size_of(data))
+
+
+def _note_adoption(path: Path, key: str) -> None:
+    _written(key, path.stat().st_size)
+
+
+def _note_deletion_if_match(*_given: Any, **_options: Any) -> None:
+    _note(SentRequest(kind="get", count=1))
+    _note(SentRequest(kind="delete", count=1))
 
 
 def _put_stream(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -436,20 +434,6 @@ def _put_stream(method: Callable[..., Any]) -> Callable[..., Any]:
             _written(key, total)
 
     return put_stream
-
-
-def _adopt(method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def adopt(self: Store, path: Path, key: str) -> None:
-        if not _is_counted(self):
-            method(self, path, key)
-            return
-        size_bytes = path.stat().st_size
-        _written(key, size_bytes)
-        with _inside():
-            method(self, path, key)
-
-    return adopt
 
 
 def _list(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -495,32 +479,19 @@ def _delete(method: Callable[..., Any]) -> Callable[..., Any]:
     return delete
 
 
-def _delete_if_match(method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def delete_if_match(self: Store, key: str, *, etag: str) -> Any:
-        if not _is_counted(self):
-            return method(self, key, etag=etag)
-        _note(SentRequest(kind="get", count=1))
-        _note(SentRequest(kind="delete", count=1))
-        with _inside():
-            return method(self, key, etag=etag)
-
-    return delete_if_match
-
-
 _OF_STORES: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "get": _reading(lambda stored: len(stored.data)),
     "get_if_changed": _reading(lambda stored: 0 if stored is None else len(stored.data)),
     "get_range": _get_range,
-    "size": _asking,
-    "stat": _asking,
-    "open_input": _open_input,
-    "create": _writing,
-    "replace": _writing,
-    "put": _writing,
+    "size": _sending(_note_head),
+    "stat": _sending(_note_head),
+    "open_input": _sending(_note_opening),
+    "create": _sending(_note_whole),
+    "replace": _sending(_note_whole),
+    "put": _sending(_note_whole),
     "put_stream": _put_stream,
-    "adopt": _adopt,
+    "adopt": _sending(_note_adoption),
     "list": _list,
     "delete": _delete,
-    "delete_if_match": _delete_if_match,
+    "delete_if_match": _sending(_note_deletion_if_match),
 }
