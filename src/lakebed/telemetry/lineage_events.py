@@ -147,12 +147,10 @@ def raw_file(records: Sequence[tuple[str, SourceFile]]) -> dict[str, Any]:
     """
     file = records[-1][1]
     archived = {
-        name: getattr(file, name)
-        for name in ("file_id", "path", "what", "where", "work_id")
-        if getattr(file, name) is not None
+        name: getattr(file, name) for name in ("file_id", "path", "what", "where", "work_id")
     }
     times = {name: getattr(file, name) for name in ("start", "end")}
-    archived |= {name: moment.isoformat() for name, moment in times.items() if moment is not None}
+    archived |= {name: moment and moment.isoformat() for name, moment in times.items()}
     batches = [
         {
             "dataset": dataset,
@@ -167,7 +165,7 @@ def raw_file(records: Sequence[tuple[str, SourceFile]]) -> dict[str, Any]:
     return {
         **place_of(file.location)._asdict(),
         "facets": {
-            "version": facet("DatasetVersionDatasetFacet", datasetVersion=file.fingerprint),
+            "version": _version(file.fingerprint),
             "lakebed_rawFile": own_facet(
                 "LakebedRawFile", run=file.run, batches=batches, **archived
             ),
@@ -195,8 +193,12 @@ def earlier_version(location: str, dataset: str, version: int) -> dict[str, Any]
     return {**dataset_of(location, dataset)._asdict(), "facets": {"version": _version(version)}}
 
 
-def _version(version: int) -> Facet:
+def _version(version: int | str) -> Facet:
     return facet("DatasetVersionDatasetFacet", datasetVersion=str(version))
+
+
+def _change(change: str) -> Facet:
+    return facet("LifecycleStateChangeDatasetFacet", lifecycleStateChange=change)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -224,9 +226,7 @@ class CommittedTo:
             facets |= _of_state(last.state)
         change = _LIFECYCLE.get(last.entry.operation)
         if change is not None:
-            facets["lifecycleStateChange"] = facet(
-                "LifecycleStateChangeDatasetFacet", lifecycleStateChange=change
-            )
+            facets["lifecycleStateChange"] = _change(change)
         return {
             **dataset_of(self.location, self.dataset)._asdict(),
             "facets": facets,
@@ -282,11 +282,7 @@ def _of_state(state: State) -> dict[str, Facet]:
 
 def life_output(location: str, dataset: str, change: Life, state: State | None) -> dict[str, Any]:
     """Return a dataset that was created or dropped as an output."""
-    facets = {
-        "lifecycleStateChange": facet(
-            "LifecycleStateChangeDatasetFacet", lifecycleStateChange=change
-        )
-    }
+    facets = {"lifecycleStateChange": _change(change)}
     if state is not None:
         facets |= {"version": _version(state.version), **_of_state(state)}
     return {**dataset_of(location, dataset)._asdict(), "facets": facets}
@@ -296,7 +292,7 @@ def table_output(done: Publication, named: Named) -> dict[str, Any]:
     """Return a published table as an output."""
     table_version = done.version if done.table_version is None else done.table_version
     facets = {
-        "version": facet("DatasetVersionDatasetFacet", datasetVersion=str(table_version)),
+        "version": _version(table_version),
         "storage": facet("StorageDatasetFacet", storageLayer=done.kind),
         "lakebed_publication": own_facet(
             "LakebedPublication",
@@ -307,7 +303,5 @@ def table_output(done: Publication, named: Named) -> dict[str, Any]:
         ),
     }
     if done.created:
-        facets["lifecycleStateChange"] = facet(
-            "LifecycleStateChangeDatasetFacet", lifecycleStateChange="CREATE"
-        )
+        facets["lifecycleStateChange"] = _change("CREATE")
     return {**named._asdict(), "facets": facets}
