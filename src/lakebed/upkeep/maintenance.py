@@ -22,7 +22,7 @@ from lakebed.errors import (
 )
 from lakebed.model import publishing
 from lakebed.model.names import nearest
-from lakebed.model.retention import PREFIX as RETENTION
+from lakebed.model.retention import declared_in
 from lakebed.state.after import recording, wants_publication
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.state import State
@@ -290,7 +290,7 @@ def _declared(state: State, upkeep: Upkeep) -> Iterator[UpkeepStep]:
     """Yield the steps that may be due for a dataset."""
     descriptor = state.descriptor
     is_declared: Mapping[UpkeepStep, bool] = {
-        "retain": any(name.startswith(RETENTION[:-1]) for name in descriptor.properties),
+        "retain": bool(declared_in(descriptor.properties)),
         "index": bool(descriptor.index),
         "publish": wants_publication(state) and bool(publishing.targets(descriptor.properties)),
     }
