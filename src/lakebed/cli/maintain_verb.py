@@ -14,12 +14,12 @@ from lakebed.cli.compact import parse_size_option
 from lakebed.cli.output import Output, OutputFormat, show_error
 from lakebed.cli.shared_options import (
     REPOSITORY_VARIABLE,
+    age_option,
     dry_run_option,
     storage_option,
     takes_metastore,
     verb,
 )
-from lakebed.common.ages import parse_age
 from lakebed.common.plain import to_plain
 from lakebed.common.progress import NO_PROGRESS
 from lakebed.common.shown import counted, visible
@@ -56,13 +56,10 @@ _WIDTH_OF_STATUS = len("skipped")
     multiple=True,
     help="Run only this step. Repeatable.",
 )
-@click.option(
+@age_option(
     "--older-than",
-    metavar="AGE",
-    default="7d",
-    show_default=True,
-    callback=lambda _, __, value: parse_age(value),
-    help="Keep dead files this long after the commit that removed them, as for cleanup.",
+    "7d",
+    "Keep dead files this long after the commit that removed them, as for cleanup.",
 )
 @click.option(
     "--min-files",
