@@ -66,6 +66,17 @@ def test_a_bad_batch_is_refused_and_nothing_of_it_is_committed(tmp_path: Path) -
     assert sales.rows() == sales.expected()
 
 
+def test_the_plan_of_a_retention_has_only_requests_of_its_own(tmp_path: Path) -> None:
+    sales = sales_with(tmp_path, None)
+    sales.write("a", GOOD)
+    sales.declare().run()
+
+    plan = redeclare(sales, f"sane = {SANE}\n").run(dry_run=True)
+
+    assert (plan["checks"].status, plan["retain"].status) == ("done", "nothing")
+    assert plan["retain"].facts["request_count"] is None
+
+
 def test_bad_rows_go_to_the_quarantine_and_are_counted(tmp_path: Path) -> None:
     sales = sales_with(tmp_path, f'sane = {{rows = {SANE}, on_failure = "quarantine"}}\n')
     sales.write("a", [*GOOD, BAD])

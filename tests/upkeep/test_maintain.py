@@ -125,6 +125,14 @@ def test_a_dry_run_foretells_the_real_one_and_writes_nothing(lake: Repository) -
         assert count > 0
 
 
+def test_a_property_whose_name_only_begins_alike_is_not_a_retention(lake: Repository) -> None:
+    create(lake, retention_note="see the wiki")
+
+    report = lake.maintain()
+
+    assert [step.step for step in report["sales"].steps] == ["compact", "metadata", "cleanup"]
+
+
 def test_a_condition_that_matches_no_row_makes_no_version(lake: Repository) -> None:
     sales = create(lake, retention__keep="3000d", retention__delete_where="shop = 'closed'")
     fill(sales, commits=2)

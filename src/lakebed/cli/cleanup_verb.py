@@ -9,8 +9,13 @@ from typing import Any
 import click
 
 from lakebed.cli.output import Output
-from lakebed.cli.shared_options import dry_run_option, takes_dataset, takes_metastore, verb
-from lakebed.common.ages import parse_age
+from lakebed.cli.shared_options import (
+    age_option,
+    dry_run_option,
+    takes_dataset,
+    takes_metastore,
+    verb,
+)
 from lakebed.common.shown import counted
 from lakebed.repository import Repository
 from lakebed.work.check import EXIT_CODE
@@ -36,13 +41,10 @@ def _refuse_delete(
 
 @verb("cleanup", example="lakebed cleanup lake/flights --older-than 30d --dry-run")
 @takes_dataset
-@click.option(
+@age_option(
     "--older-than",
-    metavar="AGE",
-    default="7d",
-    show_default=True,
-    callback=lambda _, __, value: parse_age(value),
-    help="Keep files this long after the commit that removed them: a number and s, m, h, d or w.",
+    "7d",
+    "Keep files this long after the commit that removed them: a number and s, m, h, d or w.",
 )
 @click.option(
     "--delete",

@@ -11,8 +11,13 @@ import click
 
 from lakebed.archive import open_archive
 from lakebed.cli.output import Output
-from lakebed.cli.shared_options import dry_run_option, split_address, storage_option, verb
-from lakebed.common.ages import parse_age
+from lakebed.cli.shared_options import (
+    age_option,
+    dry_run_option,
+    split_address,
+    storage_option,
+    verb,
+)
 from lakebed.common.shown import counted
 from lakebed.model.layout import Folder
 from lakebed.repository import open_repository
@@ -40,13 +45,10 @@ _COLUMNS = ("place", "searched", "row_count", "rewritten", "removed", "left")
     required=True,
     help="Reason for the certificate, without the erased values.",
 )
-@click.option(
+@age_option(
     "--grace",
-    metavar="AGE",
-    default="1h",
-    show_default=True,
-    callback=lambda _, __, value: parse_age(value),
-    help="Keep old files this long for running readers: a number and s, m, h, d or w.",
+    "1h",
+    "Keep old files this long for running readers: a number and s, m, h, d or w.",
 )
 @click.option(
     "--include-protected",

@@ -11,20 +11,21 @@ from typing import Any, cast
 import click
 
 from lakebed.cli.compact import parse_size_option
-from lakebed.cli.output import Output, OutputFormat, show_error
+from lakebed.cli.output import Output, OutputFormat
 from lakebed.cli.shared_options import (
     REPOSITORY_VARIABLE,
+    age_option,
     dry_run_option,
     storage_option,
     takes_metastore,
     verb,
 )
-from lakebed.common.ages import parse_age
+from lakebed.cli.step_lines import line_of, note_error
 from lakebed.common.plain import to_plain
 from lakebed.common.progress import NO_PROGRESS
-from lakebed.common.shown import counted, visible
+from lakebed.common.shown import visible
 from lakebed.repository import open_repository
-from lakebed.upkeep.maintenance import UPKEEP_STEPS, MaintenanceReport, UpkeepStep
+from lakebed.upkeep.maintenance import UPKEEP_STEPS, UpkeepStep
 from lakebed.upkeep.rules import DUE_FILES, CleanupRule, LayoutRule
 from lakebed.upkeep.step_report import StepReport
 from lakebed.work.defaults import TARGET_BYTES
@@ -56,13 +57,10 @@ _WIDTH_OF_STATUS = len("skipped")
     multiple=True,
     help="Run only this step. Repeatable.",
 )
-@click.option(
+@age_option(
     "--older-than",
-    metavar="AGE",
-    default="7d",
-    show_default=True,
-    callback=lambda _, __, value: parse_age(value),
-    help="Keep dead files this long after the commit that removed them, as for cleanup.",
+    "7d",
+    "Keep dead files this long after the commit that removed them, as for cleanup.",
 )
 @click.option(
     "--min-files",
@@ -138,7 +136,8 @@ def _maintain(
 
     def show(name: str, step: StepReport) -> None:
         if output.is_table:
-            click.echo(f"{visible(name).ljust(width)}  {_line(step)}")
+            line = line_of(step, _WIDTH_OF_STEP, _WIDTH_OF_STATUS)
+            click.echo(f"{visible(name).ljust(width)}  {line}")
         elif is_streamed:
             output.rows(_COLUMNS, [_row({"dataset": name, **step.to_record()})])
         sys.stdout.flush()  # a reader of the lines sees each step as it ends
@@ -152,35 +151,12 @@ def _maintain(
         output.rows(_COLUMNS, map(_row, report.to_records()))
     if not report.datasets:
         output.note(f"There is no dataset in {opened.uri}.")
-    _note_errors(output, report)
+    for one in report.datasets:
+        for step in one.steps:
+            note_error(output, step, f"{one.name}, {step.step}")
     if report.exit_code:
         raise click.exceptions.Exit(report.exit_code)
 
 
 def _row(record: Mapping[str, object]) -> dict[str, object]:
     return {**record, "step": record["step"] or None, "facts": to_plain(record["facts"])}
-
-
-def _line(step: StepReport) -> str:
-    name = (step.step or "-").ljust(_WIDTH_OF_STEP)
-    again = f" after {step.attempts} attempts" if step.attempts > 1 else ""
-    count = step.facts.get("request_count")  # of a plan
-    requests = f"; {counted(count, 'request')}" if isinstance(count, int) and count else ""
-    status = step.status.ljust(_WIDTH_OF_STATUS)
-    return f"{name}  {status}  {visible(step.summary)}{requests}{again} ({step.duration_s:.1f} s)"
-
-
-def _note_errors(output: Output, report: MaintenanceReport) -> None:
-    """Show the error of each step that failed; its record has it, too."""
-    if not (output.is_table or output.format is OutputFormat.CSV):
-        return
-    for one in report.datasets:
-        for step in one.steps:
-            if step.error is not None:
-                show_error(
-                    step.error.code,
-                    f"{one.name}, {step.step}: {step.error.message}",
-                    step.error.hint,
-                    as_json=False,
-                    notes=getattr(step.error, "__notes__", ()),
-                )

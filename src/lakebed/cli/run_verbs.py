@@ -12,11 +12,11 @@ from typing import Any, cast
 import click
 
 from lakebed.cli.ingest_verb import note_report
-from lakebed.cli.output import Output, OutputFormat, show_error
+from lakebed.cli.output import Output, OutputFormat
 from lakebed.cli.shared_options import REPOSITORY_VARIABLE, dry_run_option, storage_option, verb
+from lakebed.cli.step_lines import line_of, note_error
 from lakebed.common.plain import to_plain
 from lakebed.common.progress import NO_PROGRESS
-from lakebed.common.shown import counted, visible
 from lakebed.errors import InvalidInputError
 from lakebed.pipeline import IngestReport
 from lakebed.pipeline.declaration import SCHEMA_FILE
@@ -121,7 +121,8 @@ def run(
         dry_run=is_dry_run,
         spark=True if is_spark else None,
     )
-    _note_errors(output, report)
+    for step in report.steps:
+        note_error(output, step, step.step)
     if report.exit_code:
         raise click.exceptions.Exit(report.exit_code)
 
@@ -134,7 +135,7 @@ def _run(output: Output, pipeline: Pipeline, **how: Any) -> PipelineReport:
         if isinstance(step.result, IngestReport):
             note_report(output, pipeline.ingest, step.result)
         if output.is_table:
-            click.echo(_line(step))
+            click.echo(line_of(step, _WIDTH_OF_STEP, _WIDTH_OF_STATUS))
         elif is_streamed:
             output.rows(_COLUMNS, [_row(step)])
         sys.stdout.flush()  # a reader of the lines sees each step as it ends
@@ -152,28 +153,6 @@ def _run(output: Output, pipeline: Pipeline, **how: Any) -> PipelineReport:
 def _row(step: StepReport) -> dict[str, object]:
     record = step.to_record()
     return {**record, "facts": to_plain(record["facts"])}
-
-
-def _line(step: StepReport) -> str:
-    name, status = step.step.ljust(_WIDTH_OF_STEP), step.status.ljust(_WIDTH_OF_STATUS)
-    again = f" after {step.attempts} attempts" if step.attempts > 1 else ""
-    count = step.facts.get("request_count")  # of a plan
-    requests = f"; {counted(count, 'request')}" if isinstance(count, int) and count else ""
-    return f"{name}  {status}  {visible(step.summary)}{requests}{again} ({step.duration_s:.1f} s)"
-
-
-def _note_errors(output: Output, report: PipelineReport) -> None:
-    """Show the error of each step that failed; its record has it, too."""
-    for step in report.steps:
-        if step.error is not None and (output.is_table or output.format is OutputFormat.CSV):
-            notes = getattr(step.error, "__notes__", ())
-            show_error(
-                step.error.code,
-                f"{step.step}: {step.error.message}",
-                step.error.hint,
-                as_json=False,
-                notes=notes,
-            )
 
 
 def _show_age(output: Output, age: RunAge) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from lakebed.cli.output import Output, OutputFormat
+from lakebed.common.ages import parse_age
 from lakebed.common.redaction import StorageOptions
 from lakebed.dataset import Dataset
 from lakebed.errors import (
@@ -325,6 +326,24 @@ def dry_run_option(help: str) -> Callable[[Verb], Verb]:  # noqa: A002 - click's
         help: The effect that is only shown.
     """
     return click.option("--dry-run", "is_dry_run", is_flag=True, help=help)
+
+
+def age_option(name: str, default: str, help: str) -> Callable[[Verb], Verb]:  # noqa: A002 - same
+    """Add an option for an age, such as `7d`.
+
+    Args:
+        name: Name of the option, with its dashes.
+        default: The age if it is not given.
+        help: The effect of the age.
+    """
+    return click.option(
+        name,
+        metavar="AGE",
+        default=default,
+        show_default=True,
+        callback=lambda _, __, value: parse_age(value),
+        help=help,
+    )
 
 
 def takes_dataset(function: Verb) -> Verb:

@@ -215,6 +215,19 @@ def _parts_of(functions: list[PartitionFunction]) -> int:
     return parts or _DAY  # without a year the partitions repeat, and rows are deleted
 
 
+def declared_in(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return those properties of a dataset that declare a retention, also invalid ones.
+
+    >>> declared_in({"retention.keep": "400d", "retention_note": "see the wiki"})
+    {'retention.keep': '400d'}
+    """
+    return {
+        name: value
+        for name, value in properties.items()
+        if name == PREFIX.rstrip(".") or name.startswith(PREFIX)
+    }
+
+
 def rule_in(properties: Mapping[str, str]) -> RetentionRule | None:
     """Return the retention that properties of a dataset declare; None if they declare none.
 
@@ -225,16 +238,14 @@ def rule_in(properties: Mapping[str, str]) -> RetentionRule | None:
     RetentionRule(keep='400d', by=None, delete_where=None, raw=None, raw_read_by=())
     """
     given: dict[str, str] = {}
-    for name in sorted(properties):
-        if name != PREFIX.rstrip(".") and not name.startswith(PREFIX):
-            continue
+    for name, value in sorted(declared_in(properties).items()):
         key = name.removeprefix(PREFIX)
         if key not in _KEYS:
             known = [f"{PREFIX}{one}" for one in _KEYS]
             raise InvalidInputError(
                 f"Unknown property {name!r}.", hint=f"Known are: {', '.join(known)}."
             )
-        given[key] = properties[name]
+        given[key] = value
     if not given:
         return None
     keep, by, delete_where = map(given.get, _KEYS)
@@ -270,16 +281,12 @@ def check(descriptor: DatasetDescriptor, before: DatasetDescriptor | None = None
     Raises:
         InvalidInputError: A property is unknown, or its value is not valid or does not fit.
     """
-    if before is not None and _own(before.properties) == _own(descriptor.properties):
+    if before is not None and declared_in(before.properties) == declared_in(descriptor.properties):
         try:
             _check(before)
         except LakebedError:
             return
     _check(descriptor)
-
-
-def _own(properties: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in properties.items() if name.startswith(PREFIX[:-1])}
 
 
 def _check(descriptor: DatasetDescriptor) -> None:

@@ -20,7 +20,6 @@ from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
     LakebedError,
-    ReadOnlyError,
 )
 from lakebed.model.declared import Check, check_form
 from lakebed.model.descriptor import DatasetDescriptor
@@ -35,7 +34,7 @@ from lakebed.pipeline.pipeline_report import STEPS, PipelineReport, StepName
 from lakebed.pipeline.run_log import RunLog
 from lakebed.pipeline.steps import Setting, publishes, retains, run_step
 from lakebed.state.after import recording
-from lakebed.state.reader import read_head
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.store.base import Store
 from lakebed.store.dry_run import DryRunStore
 from lakebed.upkeep.rules import CleanupRule, LayoutRule, PublishRule
@@ -358,17 +357,11 @@ class Pipeline:
             ReadOnlyError: The dataset cannot be written.
         """
         try:
-            state = read_head(store, self._dataset_name).state
+            state = read_own_head(store, self._dataset_name).state
         except DatasetNotFoundError:
             if self.ingest.create is not None:
                 self._check_rules(self.ingest.create)
             return  # otherwise the ingest reports that it is missing
-        if not state.is_ours:
-            raise ReadOnlyError(
-                f"Dataset {state.name!r} was not created by Lakebed, so it can only be read.",
-                hint="To write to it, take it over: adopt(…, kartothek=True), on the command line "
-                "--kartothek.",
-            )
         self._check_rules(state.descriptor)
 
     def _check_rules(self, descriptor: DatasetDescriptor) -> None:

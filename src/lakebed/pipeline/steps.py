@@ -183,8 +183,8 @@ def retains(setting: Setting) -> bool:
 
 def _retain(setting: Setting) -> StepOutcome:
     rows = retain(setting)
-    rule = in_force(setting.retention, setting.dataset().descriptor.properties)
-    if rule is None or rule.raw is None:
+    rule = setting.retention
+    if rule is None or rule.raw is None:  # which properties of the dataset cannot declare
         return rows
     raw = retain_raw(
         setting.ingest, setting.store, rule, setting.now, is_dry_run=setting.is_dry_run
@@ -193,7 +193,8 @@ def _retain(setting: Setting) -> StepOutcome:
     summaries = [rows.summary] if rows.status == "done" else []
     summaries += [raw.summary] if raw.file_count else []
     if not summaries:
-        summaries = [rows.summary if rule.is_of_rows else raw.summary]
+        is_of_rows = bool(rows.facts)  # by the pipeline, or by properties of the dataset
+        summaries = [rows.summary if is_of_rows else raw.summary]
     is_done = rows.status == "done" or raw.file_count
     return StepOutcome(
         status="done" if is_done else "nothing",

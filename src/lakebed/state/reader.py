@@ -391,8 +391,8 @@ def read_own_head(store: Store, dataset: str) -> Head:
     head = read_head(store, dataset)
     if not head.state.is_ours:
         raise ReadOnlyError(
-            f"Dataset {dataset!r} was not created by Lakebed, so it has no batches.",
-            hint="It can be read. To write to it, take it over: adopt(…, kartothek=True), on the "
-            "command line --kartothek.",
+            f"Dataset {dataset!r} was not created by Lakebed, so it can only be read.",
+            hint="To write to it, take it over: adopt(…, kartothek=True), on the command line "
+            "--kartothek.",
         )
     return head

@@ -22,9 +22,9 @@ from lakebed.errors import (
 )
 from lakebed.model import publishing
 from lakebed.model.names import nearest
-from lakebed.model.retention import PREFIX as RETENTION
+from lakebed.model.retention import declared_in
 from lakebed.state.after import recording, wants_publication
-from lakebed.state.reader import read_head
+from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.dry_run import DryRunStore
@@ -267,7 +267,7 @@ def _of_dataset(
         return step
 
     try:
-        state = _read_writable(store, name)
+        state = read_own_head(store, name).state
     except (ReadOnlyError, UnsupportedVersionError, DatasetNotFoundError) as exc:
         note(StepReport(step="", status="skipped", summary=exc.message))
         return DatasetUpkeep(name=name, skipped=exc.message)
@@ -286,27 +286,11 @@ def _of_dataset(
     return DatasetUpkeep(name=name, steps=tuple(steps))
 
 
-def _read_writable(store: Store, name: str) -> State:
-    """Read the head of a dataset that can be written.
-
-    Raises:
-        ReadOnlyError: It cannot.
-    """
-    state = read_head(store, name).state
-    if not state.is_ours:
-        raise ReadOnlyError(
-            f"Dataset {name!r} was not created by Lakebed, so it can only be read.",
-            hint="To write to it, take it over: adopt(…, kartothek=True), on the command line "
-            "--kartothek.",
-        )
-    return state
-
-
 def _declared(state: State, upkeep: Upkeep) -> Iterator[UpkeepStep]:
     """Yield the steps that may be due for a dataset."""
     descriptor = state.descriptor
     is_declared: Mapping[UpkeepStep, bool] = {
-        "retain": any(name.startswith(RETENTION[:-1]) for name in descriptor.properties),
+        "retain": bool(declared_in(descriptor.properties)),
         "index": bool(descriptor.index),
         "publish": wants_publication(state) and bool(publishing.targets(descriptor.properties)),
     }

@@ -10,7 +10,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -182,13 +182,14 @@ def retain(setting: UpkeepSetting) -> StepOutcome:
     conditions = conditions_of(
         rule, descriptor, setting.now, lambda text: dataset.where(text).constraint
     )
+    before = _written(setting.store)
     commits = {name: _deleted(setting, dataset, one) for name, one in conditions.items()}
+    request_count = len(_written(setting.store) - before)
     done = [found for found in commits.values() if found is not None]
     row_count = sum(commit.deleted_row_count or 0 for commit, _ in done)
     file_count = sum(len(commit.files_removed) for commit, _ in done)
     size_bytes = sum(size for _, size in done)
     partitions = {path for commit, _ in done for path in commit.replaced_partitions}
-    written = setting.store.written if isinstance(setting.store, DryRunStore) else None
     facts: dict[str, object] = {
         "cutoff": cutoff_of(conditions["keep"]) if "keep" in conditions else None,
         "conditions": {name: str(one) for name, one in conditions.items()},
@@ -197,7 +198,7 @@ def retain(setting: UpkeepSetting) -> StepOutcome:
         "file_count": file_count,
         "written_file_count": sum(len(commit.files_added) for commit, _ in done),
         "size_bytes": size_bytes,
-        "request_count": len(written) if written else None,
+        "request_count": request_count or None,
         "protection_count": len(dataset.protections.list()),
         "version": done[-1][0].version if done else None,
     }
@@ -210,6 +211,11 @@ def retain(setting: UpkeepSetting) -> StepOutcome:
         facts=facts,
         result=tuple(commit for commit, _ in done),
     )
+
+
+def _written(store: Store) -> Set[tuple[str, str]]:
+    """Return the objects that a dry run has written until now, with their etags."""
+    return store.written.items() if isinstance(store, DryRunStore) else set()
 
 
 def _deleted(
