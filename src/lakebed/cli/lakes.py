@@ -90,7 +90,7 @@ def _rows(
 
 
 def _row(dataset: Dataset) -> dict[str, object]:
-    files, history = dataset.files(), dataset.history()
+    files, history = dataset.files(), dataset._commits()
     return {
         "name": dataset.name,
         "version": dataset.version,

@@ -175,7 +175,7 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
     """
     descriptor = dataset.descriptor
     files = dataset.files()
-    history = dataset.history()
+    history = dataset._commits()
     return {
         "name": dataset.name,
         "location": dataset.uri,

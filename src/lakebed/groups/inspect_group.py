@@ -73,11 +73,11 @@ class InspectGroup(DatasetGroup):
             MissingDependencyError: matplotlib is not installed; raised when a chart is drawn.
 
         Cost:
-            As `Dataset.files`; for commits as `Dataset.history`.
+            As `Dataset.files`; for commits the head and the history, which are few objects.
         """
         from lakebed.plots import Plots
 
-        return Plots(self._dataset.files, self._dataset.history)
+        return Plots(self._dataset.files, self._dataset._commits)
 
     def partitions(self) -> Items[Partition]:
         """Return the partitions that hold live files, ordered by path.

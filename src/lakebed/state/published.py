@@ -457,9 +457,16 @@ def tables(store: Store, state: State) -> tuple[PublishedTable, ...]:
     Cost:
         As `read`.
     """
+    return tables_of(state, (note for _, note in read_each(store, state.name)))
+
+
+def tables_of(
+    state: State, notes: Iterable[Shown | CorruptMetadataError]
+) -> tuple[PublishedTable, ...]:
+    """Return the tables that show a dataset by its notes, and those that its properties name."""
     versions: dict[tuple[TableKind, str], int | None] = {}
     wanted = {_identity_of(target) for target in publishing.targets(state.descriptor.properties)}
-    for _, note in read_each(store, state.name):
+    for note in notes:
         if isinstance(note, Shown):
             versions[_identity(note, state.name)] = min(note.versions, default=None)
     return tuple(

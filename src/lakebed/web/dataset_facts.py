@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lakebed.batches.listing import Batch
-from lakebed.commit import Commit, File, Partition, partitions_of
+from lakebed.commit import Commit, File, Partition, partitions_of, with_raw_files
 from lakebed.common.shown import human_size
 from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
@@ -160,7 +160,9 @@ def gather(dataset: Dataset, entries: Sequence[RunEntry] | None = None) -> Datas
     now = dt.datetime.now(dt.UTC)
     pinned = dataset.at(version=dataset.version)
     store, state = pinned._source.store, pinned._source.load().state
-    files, commits = pinned.files(), pinned.history()
+    files, past = pinned.files(), pinned._entries(state)
+    raw_files = pinned.sources.list()
+    commits = [*with_raw_files((Commit.of(one, state) for one in past), raw_files)]
     indices, protections = pinned.indices.list(), dataset.protections.list()
     batches = dataset.batches()
     dead = _dead(dataset)
@@ -168,7 +170,6 @@ def gather(dataset: Dataset, entries: Sequence[RunEntry] | None = None) -> Datas
     # Computed from the files just read, because reading them again would be expensive.
     partitions = partitions_of(files, state.layout.partition_level_types)
     runs = gather_runs(store, list_entries(store, dataset.name) if entries is None else entries)
-    standing = {one.name: one.outcome for one in pinned.inspect.checks()}
     waiting = dataset.staged.list() if any(batch.is_staged for batch in batches) else ()
     return DatasetFacts(
         name=dataset.name,
@@ -182,7 +183,7 @@ def gather(dataset: Dataset, entries: Sequence[RunEntry] | None = None) -> Datas
         partitions=partitions,
         history=commits,
         batches=batches,
-        sources=pinned.sources.list(),
+        sources=raw_files,
         holds=pinned.sources.holds(),
         indices=indices,
         protections=protections,
@@ -195,8 +196,10 @@ def gather(dataset: Dataset, entries: Sequence[RunEntry] | None = None) -> Datas
         runs=runs,
         findings=[
             *runs.findings,
-            *findings.of_publications(address, store, state, pinned._entries(state)),
-            *findings.of_checks(address, commits, state.descriptor.checks, standing),
+            *findings.of_publications(address, store, state, past),
+            *findings.of_checks(
+                address, commits, state.descriptor.checks, state.standing_of_checks()
+            ),
             *findings.of_quarantine(lake, store, dataset.name, runs.quarantines),
             *findings.of_staged(address, waiting, now),
             *findings.of_protections(address, protections, now),

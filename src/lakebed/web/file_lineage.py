@@ -54,7 +54,7 @@ def find_file(dataset: Dataset, key: str) -> FileOrigin:
         The head, the history, the file table, and what is noted of runs and raw files.
     """
     current = dataset.snapshot()
-    history = current.history()
+    history = current._commits()
     added_by = next((each for each in reversed(history) if key in each.files_added), None)
     removed_by = next((each for each in reversed(history) if key in each.files_removed), None)
     versions = [current.version]

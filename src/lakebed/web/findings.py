@@ -20,7 +20,7 @@ from lakebed.model.predicate import TRUE
 from lakebed.model.publishing import TableKind
 from lakebed.plan.partition_totals import partition_totals
 from lakebed.state import history, published
-from lakebed.state.check_results import UNMET, CheckOutcome
+from lakebed.state.check_results import UNMET
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
 from lakebed.state.published import PublishedTable, Shown
@@ -249,14 +249,15 @@ def of_publications(
     does not.
 
     Cost:
-        One LIST, and one GET for each table, twice.
+        One LIST, and one GET for each table.
     """
-    for table in published.tables(store, state):
+    notes = list(published.read_each(store, state.name))
+    for table in published.tables_of(state, (note for _, note in notes)):
         finding = _of_table(address, table, entries)
         if finding is not None:
             yield finding
     now = dt.datetime.now(dt.UTC)
-    for key, note in published.read_each(store, state.name):
+    for key, note in notes:
         if isinstance(note, CorruptMetadataError):
             yield Advice(
                 kind="publication",
@@ -291,16 +292,11 @@ def _of_table(address: str, table: PublishedTable, entries: Sequence[Entry]) -> 
     if not missed or (table.version is None and not table.is_automatic):
         return None
     since = f"{missed[0].committed_at:%Y-%m-%d %H:%M}"
-    text = (
-        f"{table}, although each commit should be published to it"
-        if table.is_automatic
-        else f"{table}"
-    )
-    command = (
-        f"lakebed publish all {address}"
-        if table.is_automatic
-        else _publish_command(address, table.kind, table.table, "")
-    )
+    text = str(table)
+    command = _publish_command(address, table.kind, table.table, "")
+    if table.is_automatic:
+        text += ", although each commit should be published to it"
+        command = f"lakebed publish all {address}"
     return Advice(
         kind="publication",
         text=f"{text}: {counted(len(missed), 'commit')} behind, since {since}.",
@@ -413,11 +409,15 @@ def of_checks(
 def _of_unmet(
     address: str, name: str, check: Check, outcome: str, commits: Sequence[Commit]
 ) -> Advice:
-    last: tuple[int, CheckOutcome] | None = None
-    for commit in commits:
-        for result in commit.checks:
-            if result.name == name and result.outcome in UNMET:
-                last = commit.version, result
+    last = next(
+        (
+            (commit.version, result)
+            for commit in reversed(commits)
+            for result in reversed(commit.checks)
+            if result.name == name and result.outcome in UNMET
+        ),
+        None,
+    )
     text = f"Rows may fail check {name}, {check}: it is {outcome}"
     if last is not None:
         version, result = last

@@ -16,7 +16,7 @@ from lakebed.web import charts, dataset_facts
 from lakebed.web.dataset_facts import DatasetFacts
 from lakebed.web.findings import Advice
 from lakebed.web.first_rows import ShownRows
-from lakebed.web.markup import Markup, command_line, element, folded, joined, lines, table
+from lakebed.web.markup import Markup, command_line, element, folded, joined, table, whole_text
 from lakebed.web.markup import facts as pairs
 from lakebed.web.row_table import caption_of, table_of
 from lakebed.web.run_facts import RunFacts
@@ -433,11 +433,6 @@ def _runs(dataset: DatasetFacts, links: RunLinks | None) -> Markup:
 
 def _reason(finding: Advice) -> Markup:
     return element("span", finding.why, class_="why")
-
-
-def whole_text(text: str) -> Markup:
-    """Return a sentence that may be longer than a cell."""
-    return joined(f" {line}" if number else line for number, line in enumerate(lines(text)))
 
 
 def _files(dataset: DatasetFacts) -> Iterator[Markup]:

@@ -77,6 +77,11 @@ def lines(text: str) -> list[str]:
     return [piece for piece in pieces if piece][:10]
 
 
+def whole_text(text: str) -> Markup:
+    """Return a text that may be longer than a cell."""
+    return joined(f" {line}" if number else line for number, line in enumerate(lines(text)))
+
+
 def command_line(text: str) -> Markup:
     """Return a command to copy: it is shown as a whole, however long it is."""
     return Markup(f"<code>{escape(visible(text))}</code>")

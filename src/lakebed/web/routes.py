@@ -221,7 +221,8 @@ class _Pages:
         names = self._names()
         count = max(1, -(-len(names) // DATASETS_A_PAGE))
         page = _page_of(request, count)
-        lake = self._gathered(names[(page - 1) * DATASETS_A_PAGE : page * DATASETS_A_PAGE])
+        shown = names[(page - 1) * DATASETS_A_PAGE : page * DATASETS_A_PAGE]
+        lake = self._gathered(shown, set(names))
         steps = {"Pages before": page - 1, "Next page": page + 1}
         links = {
             text: self._addresses.lake(step) for text, step in steps.items() if 1 <= step <= count
@@ -234,10 +235,10 @@ class _Pages:
             parts += [element("p", summary), pages.navigation("Pages", links)]
         return self._page(request, f"Lakebed: {title_of(self._repository.uri)}", parts)
 
-    def _gathered(self, names: Sequence[str]) -> Lake:
+    def _gathered(self, names: Sequence[str], existing: Collection[str]) -> Lake:
         assert self._repository is not None  # or there is no such route
         repository = self._repository
-        recorded = runs_by_dataset(repository.store)
+        recorded = runs_by_dataset(repository.store, self._name)
 
         def facts_of(name: str) -> DatasetFacts | tuple[str, str]:
             try:
@@ -247,11 +248,10 @@ class _Pages:
                 return name, error.message
 
         known = list(at_once(facts_of, names, _THREADS))
-        existing = set(self._names())
         missing = {
             name: gather_runs(repository.store, entries)
             for name, entries in recorded.items()
-            if self._name is None and name not in existing
+            if name not in existing
         }
         read = [each.runs for each in known if isinstance(each, DatasetFacts)]
         return Lake(
@@ -298,13 +298,14 @@ class _Pages:
         )
 
     def _runs_of_lake(self, request: Request) -> Response:
-        parts = [element("h1", "Runs of pipelines"), *self._runs(request, None)]
+        parts = [element("h1", "Runs of pipelines"), *self._runs(request, None, self._names())]
         return self._page(request, "Lakebed: runs", parts)
 
     def _runs_of_dataset(self, request: Request) -> Response:
         name = self._known_name(request)
         assert self._repository is not None  # or there is no such route
-        if name not in self._names():
+        names = self._names()
+        if name not in names:
             try:
                 self._repository.open(name)
             except LakebedError as error:
@@ -312,16 +313,17 @@ class _Pages:
         parts = [
             element("h1", f"Runs of {name}"),
             self._views(request, name),
-            *self._runs(request, name),
+            *self._runs(request, name, names),
         ]
         return self._page(request, f"Lakebed: runs of {name}", parts)
 
-    def _runs(self, request: Request, name: str | None) -> Iterator[Markup]:
+    def _runs(self, request: Request, name: str | None, names: Collection[str]) -> Iterator[Markup]:
         """Yield a page of runs in the order of the request.
 
         Args:
             request: The request.
             name: The dataset; None for all.
+            names: Names of the datasets that exist.
         """
         assert self._repository is not None  # or there is no such route
         sort, order = (request.query_params.get(key, "") for key in ("sort", "order"))
@@ -341,7 +343,7 @@ class _Pages:
             return self._addresses.runs(name, **asked)
 
         links = replace(
-            self._run_links(self._names()),
+            self._run_links(names),
             sort=lambda column, direction: address(sort=column, order=direction),
         )
         first = (page - 1) * RUNS_A_PAGE + 1

@@ -19,6 +19,7 @@ from lakebed.work.pipeline_runs import (
     last_success,
     list_entries,
     read_entries,
+    unreadable_run,
 )
 
 SHOWN_RUNS = 20
@@ -58,14 +59,14 @@ def facts_of(run: PipelineRun, step: str) -> Mapping[str, Any]:
     return found
 
 
-def runs_by_dataset(store: Store) -> dict[str, Sequence[RunEntry]]:
-    """Return the recorded runs of each dataset, newest first.
+def runs_by_dataset(store: Store, dataset: str | None = None) -> dict[str, Sequence[RunEntry]]:
+    """Return the recorded runs of each dataset, or of one, newest first.
 
     Cost:
         One LIST for each 1,000 objects of the log.
     """
     found: dict[str, list[RunEntry]] = {}
-    for entry in list_entries(store):
+    for entry in list_entries(store, dataset):
         found.setdefault(entry.dataset, []).append(entry)
     return dict(found)
 
@@ -132,12 +133,14 @@ class _Standing:
         known = {(run.dataset, run.began_at, run.run_id): run for run in shown}
 
         def run_of(entry: RunEntry) -> PipelineRun | None:
-            key = (entry.dataset, entry.began_at, entry.name.partition("-")[2])
+            key = (entry.dataset, entry.began_at, entry.run_id)
             if key in known:
                 return known[key]
             return next(iter(read_entries(store, [entry])), None)
 
-        newest = run_of(entries[0]) or _gone(entries[0])
+        newest = run_of(entries[0])
+        if newest is None:
+            newest = unreadable_run(entries[0], "its entry was deleted meanwhile")
         first_ended = next((entry for entry in entries if entry.state != "unfinished"), None)
         ended = None if first_ended is None else run_of(first_ended)
         if ended is not None and ended.state == "ok":
@@ -260,15 +263,3 @@ def left_out_of(run: PipelineRun) -> list[Mapping[str, Any]]:
     """Return the raw files that the ingest of a run has left out."""
     found = facts_of(run, "ingest").get("left_out")
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def _gone(entry: RunEntry) -> PipelineRun:
-    """Return a run whose entry was deleted meanwhile."""
-    return PipelineRun(
-        pipeline="",
-        dataset=entry.dataset,
-        run_id=entry.name.partition("-")[2],
-        began_at=entry.began_at,
-        state="unreadable",
-        problem="its entry was deleted meanwhile",
-    )

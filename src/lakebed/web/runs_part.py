@@ -14,8 +14,8 @@ from lakebed.web.markup import (
     element,
     folded,
     joined,
-    lines,
     row_head,
+    whole_text,
 )
 from lakebed.web.run_facts import facts_of, left_out_of
 from lakebed.work.pipeline_runs import PipelineRun
@@ -189,7 +189,7 @@ def _step(step: Mapping[str, Any]) -> Iterator[str]:
     texts = [step["summary"]] if error is None else [error["message"], error["hint"]]
     if any(texts):
         yield ": "
-        yield from _spaced(" ".join(texts))
+        yield whole_text(" ".join(texts))
 
 
 def _file(one: Mapping[str, Any]) -> Markup:
@@ -197,9 +197,9 @@ def _file(one: Mapping[str, Any]) -> Markup:
     return element(
         "li",
         "left out: ",
-        *_spaced(str(one.get("location"))),
+        whole_text(str(one.get("location"))),
         f" ({one.get('why')}) ",
-        *_spaced(str(detail)),
+        whole_text(str(detail)),
     )
 
 
@@ -207,8 +207,3 @@ def _more_files(run: PipelineRun) -> Iterator[Markup]:
     more = len(left_out_of(run)) - MAX_LEFT_OUT
     if more > 0:
         yield element("li", f"left out: {counted(more, 'more file')}, see lakebed runs -o json")
-
-
-def _spaced(text: str) -> Iterator[str]:
-    for number, line in enumerate(lines(text)):
-        yield f" {line}" if number else line

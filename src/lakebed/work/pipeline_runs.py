@@ -141,10 +141,7 @@ class PipelineRun:
     @property
     def versions(self) -> tuple[int, ...]:
         """The versions of the dataset that the run made, as far as they are recorded."""
-        made: dict[int, None] = {}
-        for step in self.steps:
-            made.update(dict.fromkeys(step["versions"]))
-        return tuple(made)
+        return tuple(dict.fromkeys(version for step in self.steps for version in step["versions"]))
 
     def to_record(self) -> dict[str, object]:
         """Return the run as a record with stable keys."""
@@ -183,6 +180,11 @@ class RunEntry:
     folder: str
     name: str
     objects: Mapping[str, ObjectInfo]
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.name.partition("-")[2]
 
     @property
     def state(self) -> RunState:
@@ -289,14 +291,14 @@ def _read(store: Store, entry: RunEntry) -> PipelineRun | None:
     info = entry.objects[state]
     try:
         if info.size_bytes > MAX_ENTRY_BYTES:
-            return _unreadable(entry, f"its entry has {info.size_bytes:,} bytes")
+            return unreadable_run(entry, f"its entry has {info.size_bytes:,} bytes")
         document = msgspec.json.decode(store.get(info.key).data, type=RunDocument)
     except LookupError:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        return _unreadable(entry, f"its entry cannot be read: {exc}")
+        return unreadable_run(entry, f"its entry cannot be read: {exc}")
     if document.dataset != entry.dataset or (state != "begun") != (document.ended_at is not None):
-        return _unreadable(entry, "its entry belongs to another run")
+        return unreadable_run(entry, "its entry belongs to another run")
     return PipelineRun(
         pipeline=document.pipeline,
         dataset=document.dataset,
@@ -313,11 +315,12 @@ def _read(store: Store, entry: RunEntry) -> PipelineRun | None:
     )
 
 
-def _unreadable(entry: RunEntry, problem: str) -> PipelineRun:
+def unreadable_run(entry: RunEntry, problem: str) -> PipelineRun:
+    """Return the run of an entry that cannot be read."""
     return PipelineRun(
         pipeline="",
         dataset=entry.dataset,
-        run_id=entry.name.partition("-")[2],
+        run_id=entry.run_id,
         began_at=entry.began_at,
         state="unreadable",
         problem=problem,
