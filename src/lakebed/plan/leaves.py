@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lakebed.model.predicate import And, Leaf, Or, Predicate, leaves
-from lakebed.plan.statistics import evidence_of
+from lakebed.model.predicate import Leaf, Predicate, leaves
+from lakebed.plan.statistics import combined, evidence_of
 from lakebed.state.state import Listed, State
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.find import StoredLeaves, facts_of
@@ -88,7 +88,7 @@ class _Ranges:
         for leaf in leaves(predicate):
             if leaf not in self._known:
                 self._known[leaf] = self._may(leaf)
-        return self._combined(predicate)
+        return combined(predicate, len(self._refs), self._known.__getitem__)
 
     def _may(self, leaf: Leaf) -> np.ndarray:
         names = list(self._order.types)
@@ -104,18 +104,3 @@ class _Ranges:
         nulls = [count for _, _, count in ranges]
         bounds = self._order.bounds(leaf.column, lows, highs, nulls)
         return evidence_of(leaf, bounds, self._files, self._order.types[leaf.column]).may
-
-    def _combined(self, predicate: Predicate) -> np.ndarray:
-        match predicate:
-            case And(parts):
-                truth = np.ones(len(self._refs), dtype=bool)
-                for part in parts:
-                    truth &= self._combined(part)
-                return truth
-            case Or(parts):
-                truth = np.zeros(len(self._refs), dtype=bool)
-                for part in parts:
-                    truth |= self._combined(part)
-                return truth
-            case _:
-                return self._known[predicate]
