@@ -28,27 +28,26 @@ class Narrowed:
     """
 
     state: State
-    left_out: int = 0
-    requests: int = 0
+    left_out: int
+    requests: int
 
 
 def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
-    """Return a state that lists the files which a plan examines; one that lists all stays as it is.
+    """Return a state that lists the files of a tree which a plan examines.
 
     Args:
-        state: The state to plan from.
+        state: The state to plan from, whose head is a tree.
         questions: Predicates on partition fields, of which one is true where rows may match.
 
     Raises:
         CorruptMetadataError: A leaf that may hold matching files is lost or damaged.
 
     Cost:
-        For a tree one GET of a range for each leaf whose range may match, eight at a time; nothing
+        One GET of a range for each leaf whose range may match, eight at a time; nothing
         for those that the process has read before.
     """
     tree = state.live
-    if not isinstance(tree, TreeFiles):
-        return Narrowed(state)
+    assert isinstance(tree, TreeFiles)
     refs = _chosen(tree, questions)
     requests = tree.leaves.fetch(refs) if isinstance(tree.leaves, StoredLeaves) else 0
     labels = tree.among(refs)

@@ -528,8 +528,6 @@ def _question_for(state: State, conditions: tuple[Predicate, ...], number: int |
 
 def _partition_questions(state: State, conditions: tuple[Predicate, ...]) -> tuple[Predicate, ...]:
     """Return the predicates on partition fields that are true where rows of some schema may match."""
-    if not state.is_tree:
-        return ()
     numbers = (*range(1, state.lineage.number + 1), None)
     questions = (_question_for(state, conditions, number) for number in numbers)
     return tuple(one.permissive for one in questions if not one.is_impossible)
