@@ -12,6 +12,7 @@ import msgspec
 import zstandard
 
 from lakebed.errors import CorruptMetadataError
+from lakebed.state import history
 from lakebed.state.tree.tree_root import MOST_BYTES, Buffered, HistoryRef, check_buffered
 from lakebed.store.segments import compress, decompress
 
@@ -45,8 +46,6 @@ def decode(data: bytes, segment: HistoryRef, key: str) -> tuple[Buffered, ...]:
         OverflowError,
     ) as exc:
         raise CorruptMetadataError(
-            f"History {key!r} cannot be read: {exc}.",
-            hint="The current version is not affected; older versions and the check for conflicts "
-            "are.",
+            f"History {key!r} cannot be read: {exc}.", hint=history.LOSS
         ) from exc
     return buffer
