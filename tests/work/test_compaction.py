@@ -904,6 +904,22 @@ class TestMetadata:
         assert versions == list(range(dataset.version + 1))
         assert all(file.row_count is not None for file in dataset.files())
 
+    def test_head_that_becomes_a_tree_meanwhile_is_folded(self) -> None:
+        dataset = scattered(6)
+        inner = store_of(dataset)
+        store = HaltingStore(inner, "replace", "by-dataset-metadata")
+
+        def meanwhile() -> None:
+            dataset.compact(head="tree")
+
+        store.then = meanwhile
+        before = dataset.count()
+        merged = lakebed.Repository(store).open("d").compact(metadata=True)
+
+        assert [one.name for one in merged] == ["leaves"]
+        assert read_head(inner, "d").state.is_tree
+        assert dataset.count() == before
+
     def test_what_the_commit_has_named_stays_and_is_told_though_others_merge_it_at_once(
         self,
     ) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lakebed.model.predicate import And, Leaf, Or, Predicate, leaves
-from lakebed.plan.statistics import evidence_of
+from lakebed.model.predicate import Leaf, Predicate, leaves
+from lakebed.plan.statistics import combined, evidence_of
 from lakebed.state.state import Listed, State
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.find import StoredLeaves, facts_of
@@ -28,27 +28,26 @@ class Narrowed:
     """
 
     state: State
-    left_out: int = 0
-    requests: int = 0
+    left_out: int
+    requests: int
 
 
 def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
-    """Return a state that lists the files which a plan examines; one that lists all stays as it is.
+    """Return a state that lists the files of a tree which a plan examines.
 
     Args:
-        state: The state to plan from.
+        state: The state to plan from, whose head is a tree.
         questions: Predicates on partition fields, of which one is true where rows may match.
 
     Raises:
         CorruptMetadataError: A leaf that may hold matching files is lost or damaged.
 
     Cost:
-        For a tree one GET of a range for each leaf whose range may match, eight at a time; nothing
+        One GET of a range for each leaf whose range may match, eight at a time; nothing
         for those that the process has read before.
     """
     tree = state.live
-    if not isinstance(tree, TreeFiles):
-        return Narrowed(state)
+    assert isinstance(tree, TreeFiles)
     refs = _chosen(tree, questions)
     requests = tree.leaves.fetch(refs) if isinstance(tree.leaves, StoredLeaves) else 0
     labels = tree.among(refs)
@@ -88,7 +87,7 @@ class _Ranges:
         for leaf in leaves(predicate):
             if leaf not in self._known:
                 self._known[leaf] = self._may(leaf)
-        return self._combined(predicate)
+        return combined(predicate, len(self._refs), self._known.__getitem__)
 
     def _may(self, leaf: Leaf) -> np.ndarray:
         names = list(self._order.types)
@@ -104,18 +103,3 @@ class _Ranges:
         nulls = [count for _, _, count in ranges]
         bounds = self._order.bounds(leaf.column, lows, highs, nulls)
         return evidence_of(leaf, bounds, self._files, self._order.types[leaf.column]).may
-
-    def _combined(self, predicate: Predicate) -> np.ndarray:
-        match predicate:
-            case And(parts):
-                truth = np.ones(len(self._refs), dtype=bool)
-                for part in parts:
-                    truth &= self._combined(part)
-                return truth
-            case Or(parts):
-                truth = np.zeros(len(self._refs), dtype=bool)
-                for part in parts:
-                    truth |= self._combined(part)
-                return truth
-            case _:
-                return self._known[predicate]

@@ -30,7 +30,7 @@ from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan import indices
 from lakebed.plan.paths import Paths
 from lakebed.plan.plan import Account, DataFile, Scan, ScanPlan
-from lakebed.plan.statistics import Evidence, evidence_of
+from lakebed.plan.statistics import Evidence, combined, evidence_of
 from lakebed.state import file_table
 from lakebed.state.state import State
 from lakebed.store.base import Store
@@ -528,8 +528,6 @@ def _question_for(state: State, conditions: tuple[Predicate, ...], number: int |
 
 def _partition_questions(state: State, conditions: tuple[Predicate, ...]) -> tuple[Predicate, ...]:
     """Return the predicates on partition fields that are true where rows of some schema may match."""
-    if not state.is_tree:
-        return ()
     numbers = (*range(1, state.lineage.number + 1), None)
     questions = (_question_for(state, conditions, number) for number in numbers)
     return tuple(one.permissive for one in questions if not one.is_impossible)
@@ -623,26 +621,10 @@ class _Group:
         self.evidence = {leaf: evidence.of(chosen) for leaf, evidence in self.evidence.items()}
 
     def _may(self, predicate: Predicate) -> np.ndarray:
-        return self._truth(predicate, lambda evidence: evidence.may)
+        return combined(predicate, len(self.positions), lambda leaf: self.evidence[leaf].may)
 
     def _surely(self, predicate: Predicate) -> np.ndarray:
-        return self._truth(predicate, lambda evidence: evidence.surely)
-
-    def _truth(self, predicate: Predicate, of: Callable[[Evidence], np.ndarray]) -> np.ndarray:
-        """Return the combined evidence on the parts for each file."""
-        match predicate:
-            case And(parts):
-                truth = np.ones(len(self.positions), dtype=bool)
-                for part in parts:
-                    truth &= self._truth(part, of)
-                return truth
-            case Or(parts):
-                truth = np.zeros(len(self.positions), dtype=bool)
-                for part in parts:
-                    truth |= self._truth(part, of)
-                return truth
-            case _:
-                return of(self.evidence[predicate])
+        return combined(predicate, len(self.positions), lambda leaf: self.evidence[leaf].surely)
 
     def is_filtered(self) -> np.ndarray:
         """Return for each file whether some of its rows may miss a condition."""

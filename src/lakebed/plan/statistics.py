@@ -18,7 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
+from lakebed.model.predicate import (
+    And,
+    Comparison,
+    Leaf,
+    Like,
+    Membership,
+    NullCheck,
+    Op,
+    Or,
+    Predicate,
+)
 from lakebed.model.schema import Primitive, Type
 from lakebed.model.values import FLOATS, Scalar, is_nan
 from lakebed.state.file_table import Bounds
@@ -62,6 +72,29 @@ def evidence_of(leaf: Leaf, bounds: Bounds, row_count: pa.ChunkedArray, kind: Ty
     may, surely = _judge(leaf, facts)
     # A file without rows cannot match, and trivially all of its rows meet every condition.
     return Evidence(may & ~facts.is_empty, surely | facts.is_empty)
+
+
+def combined(predicate: Predicate, count: int, of: Callable[[Leaf], np.ndarray]) -> np.ndarray:
+    """Return for each file whether a predicate is true, from its leaves.
+
+    Args:
+        predicate: The predicate.
+        count: Number of files.
+        of: Function that returns for each file whether a leaf of the predicate is true.
+    """
+    match predicate:
+        case And(parts):
+            truth = np.ones(count, dtype=bool)
+            for part in parts:
+                truth &= combined(part, count, of)
+            return truth
+        case Or(parts):
+            truth = np.zeros(count, dtype=bool)
+            for part in parts:
+                truth |= combined(part, count, of)
+            return truth
+        case _:
+            return of(predicate)
 
 
 class _Facts:

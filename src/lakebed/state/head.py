@@ -21,7 +21,7 @@ import zstandard
 
 from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
 from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX, Naming
-from lakebed.store.segments import decompress
+from lakebed.store.segments import compress, decompress
 
 METADATA_VERSION = 4  # of the Kartothek specification
 # Of a head that is a tree: neither earlier releases nor other tools read or write such a dataset.
@@ -113,7 +113,7 @@ def encode_head(document: HeadDocument, head_format: HeadFormat) -> bytes:
     )
     if head_format is HeadFormat.JSON:
         return payload
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(payload)
+    return compress(payload, level=_LEVEL)
 
 
 def decode_head(data: bytes, head_format: HeadFormat, key: str) -> HeadDocument:

@@ -19,7 +19,7 @@ from lakebed.state.check_results import CheckOutcome
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, due_end, end_within, pack, read_segment, unpack
 
-_LOSS = "The current version is not affected; older versions and the check for conflicts are."
+LOSS = "The current version is not affected; older versions and the check for conflicts are."
 
 SUFFIX = ".json.zst"
 PLAIN_SUFFIX = ".json"  # of segments of early releases, which are not compressed
@@ -168,7 +168,7 @@ def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple
     """
     what = f"History {key!r}"
     is_packed = key.endswith(SUFFIX)
-    document = unpack(data, _Document, what, _LOSS) if is_packed else _read_plain(data, what)
+    document = unpack(data, _Document, what, LOSS) if is_packed else _read_plain(data, what)
     entries = document.entries
     if not entries or entries[-1].stored_at is not None:
         return entries
@@ -180,7 +180,7 @@ def _read_plain(data: bytes, what: str) -> _Document:
     try:
         return msgspec.json.decode(data, type=_Document)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise CorruptMetadataError(f"{what} cannot be read: {exc}.", hint=_LOSS) from exc
+        raise CorruptMetadataError(f"{what} cannot be read: {exc}.", hint=LOSS) from exc
 
 
 def merge(parts: Sequence[StoredObject]) -> bytes:
@@ -210,7 +210,7 @@ def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple
         if isinstance(segment, OtherEntries):
             entries = segment.read(store)
         else:
-            entries = _entries_in(read_segment(store, segment, "History", _LOSS))
+            entries = _entries_in(read_segment(store, segment, "History", LOSS))
         parts.append(tuple(entry for entry in entries if entry.version > after))
         if entries and entries[0].version <= after + 1:
             break

@@ -197,8 +197,7 @@ def pack(document: object, *, level: int = 3) -> bytes:
         level: Level of zstd. Level 1 is best for labels: half of each is unpredictable digits, in
             which higher levels search in vain.
     """
-    compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
-    return compressor.compress(msgspec.json.encode(document))
+    return compress(msgspec.json.encode(document), level=level)
 
 
 def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:
@@ -223,6 +222,12 @@ def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:
         RecursionError,
     ) as exc:
         raise CorruptMetadataError(f"{what} cannot be read: {exc}.", hint=hint) from exc
+
+
+def compress(data: bytes, *, level: int) -> bytes:
+    """Return a frame with a checksum, at a level of zstd."""
+    # A compressor must not be shared by threads, so each call has its own.
+    return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(data)
 
 
 def decompress(data: bytes, max_bytes: int) -> bytes:

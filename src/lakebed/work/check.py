@@ -452,7 +452,9 @@ class _Checker:
     def _check_facts(
         self, present: Iterable[str], table: Mapping[str, tuple[int, str]]
     ) -> Iterator[Finding]:
-        for label in present if not self.state.is_tree else ():
+        if self.state.is_tree:
+            return
+        for label in present:
             if label not in table and is_own_name(label):
                 self.lost_facts.append(label)
                 yield _without_facts(self.state.layout.key(label))

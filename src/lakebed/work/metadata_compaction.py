@@ -71,12 +71,11 @@ def compact_metadata(
         The history and the file table, read once and written once, and one commit. Memory: the
         larger of the two.
     """
-    state = read_own_head(store, name).state
-    if state.is_tree:
-        return _compacted_tree(store, state, is_dry_run=is_dry_run)
     done: dict[str, MergedList] = {}
     for _ in range(_ROUNDS):
         state = read_own_head(store, name).state
+        if state.is_tree:
+            return (*done.values(), *_compacted_tree(store, state, is_dry_run=is_dry_run))
         wanted = [_merged(store, state, list_name) for list_name in _LEAST if list_name not in done]
         merges = [merge for merge in wanted if merge is not None]
         if is_dry_run:

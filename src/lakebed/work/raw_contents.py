@@ -127,7 +127,7 @@ def _holds(column: str, values: tuple[Scalar, ...]) -> _Truth:
             return lines is not None and lines.match(raw)
         if found is None:
             return False
-        is_known = found in known if isinstance(found, Hashable) else False
+        is_known = isinstance(found, Hashable) and found in known
         return is_known or str(found) in forms
 
     return holds

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.errors import ObjectNotFoundError
 from lakebed.model.keys import partition_of_label
 from lakebed.state import file_table, history
 from lakebed.state.head import HeadFormat
@@ -29,6 +29,7 @@ from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, RootEn
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.cache import PROCESS_CACHE
+from lakebed.store.segments import Segment, read_segment
 
 AT_ONCE = 8
 _A_FILE = 120  # approximate bytes of memory of a file of a leaf
@@ -235,14 +236,7 @@ def read_commits(store: Store, dataset: str, one: HistoryRef) -> tuple[Buffered,
         One GET.
     """
     key = one.key(dataset)
-    try:
-        data = store.get(key).data
-    except ObjectNotFoundError as exc:
-        raise CorruptMetadataError(
-            f"History {key!r} cannot be read: it is missing.",
-            hint="The current version is not affected; older versions and the check for conflicts "
-            "are.",
-        ) from exc
+    data = read_segment(store, Segment(key, one.weight), "History", history.LOSS).data
     return segment.decode(data, one, key)
 
 

@@ -12,14 +12,14 @@ import msgspec
 import zstandard
 
 from lakebed.errors import CorruptMetadataError
+from lakebed.state import history
 from lakebed.state.tree.tree_root import MOST_BYTES, Buffered, HistoryRef, check_buffered
-from lakebed.store.segments import decompress
+from lakebed.store.segments import compress, decompress
 
 
 def encode(buffer: Sequence[Buffered]) -> bytes:
     """Return the bytes of a segment."""
-    compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
-    return compressor.compress(msgspec.msgpack.encode(buffer))
+    return compress(msgspec.msgpack.encode(buffer), level=1)
 
 
 def decode(data: bytes, segment: HistoryRef, key: str) -> tuple[Buffered, ...]:
@@ -46,8 +46,6 @@ def decode(data: bytes, segment: HistoryRef, key: str) -> tuple[Buffered, ...]:
         OverflowError,
     ) as exc:
         raise CorruptMetadataError(
-            f"History {key!r} cannot be read: {exc}.",
-            hint="The current version is not affected; older versions and the check for conflicts "
-            "are.",
+            f"History {key!r} cannot be read: {exc}.", hint=history.LOSS
         ) from exc
     return buffer

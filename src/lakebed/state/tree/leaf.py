@@ -30,13 +30,12 @@ from lakebed.state.head import are_sound
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf_files import MOST, OTHER_NAME, UNKNOWN, Files
 from lakebed.state.tree.sums import NAME_BYTES, hash_of
-from lakebed.store.segments import decompress
+from lakebed.store.segments import compress, decompress
 
 PARTITIONS, FILES, FACTS = range(3)  # the sections, in their order
 HASH_BYTES = 16
 MAX_FILES = 2**16  # of a leaf that is read; one that is written has a quarter of that
 _HEADER = struct.Struct("<7I")  # number of files, and the lengths of the parts after it
-_PARTS = 6
 # Of all directories, or of all names of another form: no storage takes keys of more than 4 KiB.
 _MOST_TEXT = 2**26
 _NO_COVERAGE = 0  # of the flags of a run, all others of which are reserved
@@ -114,8 +113,7 @@ def section_hash(data: bytes) -> bytes:
 
 
 def _pack(data: bytes) -> bytes:
-    # A compressor must not be shared by threads, so each call has its own.
-    return zstandard.ZstdCompressor(level=1, write_checksum=True).compress(data)
+    return compress(data, level=1)
 
 
 def _partitions(files: Files) -> bytes:

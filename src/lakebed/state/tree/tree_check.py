@@ -9,7 +9,7 @@ from functools import partial
 from lakebed.errors import CorruptMetadataError
 from lakebed.state.head import HeadFormat
 from lakebed.state.state import State
-from lakebed.state.tree.find import StoredLeaves, read_commits
+from lakebed.state.tree.find import AT_ONCE, StoredLeaves, read_commits
 from lakebed.state.tree.leaf import partitions_of
 from lakebed.state.tree.leaf_merge import check_totals
 from lakebed.state.tree.older_version import read_copy
@@ -18,8 +18,6 @@ from lakebed.state.tree.tree_objects import readable_copies
 from lakebed.state.tree.tree_root import Ref, Root
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
-
-_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +58,7 @@ def troubles_of(store: Store, state: State) -> Iterator[Trouble]:
         return _error_of(lambda: _check_leaf(leaves, ref))
 
     is_whole = True
-    for ref, what in zip(root.refs, at_once(inspect, root.refs, _AT_ONCE), strict=True):
+    for ref, what in zip(root.refs, at_once(inspect, root.refs, AT_ONCE), strict=True):
         if what:
             is_whole = False
             yield Trouble(key=ref.key(name), what=what, is_current=True)

@@ -201,8 +201,6 @@ def _add(totals: dict[str, PartitionFiles], parts: Iterable[PartitionFiles]) -> 
 def _touches(ref: Ref, path: str, order: DirectoryOrder) -> bool:
     """Return whether the range of a leaf holds the levels of a directory, or of its partition."""
     levels = path.split("/") if path else []
-    if not ref.low:
-        return True
     for name, level, low, high, nulls in zip(
         order.types, levels, ref.low, ref.high, ref.nulls, strict=False
     ):

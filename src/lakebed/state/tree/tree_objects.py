@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 from lakebed.state.readable import protected_versions
 from lakebed.state.state import State
-from lakebed.state.tree.find import read_commits
+from lakebed.state.tree.find import AT_ONCE, read_commits
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_root import Buffered, Root
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
-
-_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +92,13 @@ def find_objects(store: Store, state: State) -> TreeObjects | None:
     read = at_once(
         lambda version: read_copy(store, state.name, version, copies[version])[1],
         list(copies),
-        _AT_ONCE,
+        AT_ONCE,
     )
     leaves = {
         version: frozenset(ref.key(state.name) for ref in copy.refs)
         for version, copy in zip(copies, read, strict=True)
     }
-    segments = at_once(lambda one: read_commits(store, state.name, one), root.history, _AT_ONCE)
+    segments = at_once(lambda one: read_commits(store, state.name, one), root.history, AT_ONCE)
     commits = [commit for segment in segments for commit in segment]
     of_commits = _leaves_of((*commits, *root.buffer), state.name)
     return TreeObjects(

@@ -365,6 +365,9 @@ class Root:
         }
         # A fold may have used the number since that the run had when it was written.
         brought = (msgspec.structs.replace(ref, run=self.runs) for ref in entry.brought)
+        for ref in entry.brought:
+            totals += ref.totals
+        totals += totals_of(entry.added, facts.rows, facts.sizes)
         new = replace(
             self,
             version=entry.version,
@@ -374,13 +377,8 @@ class Root:
             gone={leaf: one for leaf, one in all_gone.items() if leaf not in empty},
             buffer=(*self.buffer, Buffered(entry, facts)),
         )
-        for ref in entry.brought:
-            totals += ref.totals
-        totals += new.totals_of(entry.added)
-        balanced = replace(new, totals=totals)
-        vars(balanced)["held"] = new.held  # it has the same buffer
-        balanced.check_balance()
-        return balanced
+        new.check_balance()
+        return new
 
 
 def _check_removed(entry: RootEntry, lost: int, gone: Mapping[bytes, Gone]) -> None:
