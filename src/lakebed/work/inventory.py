@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
@@ -322,6 +323,7 @@ class Judge:
     def __init__(self, inventory: Inventory, state: State, rules: Rules) -> None:
         entries, published = inventory.entries, inventory.published
         self._state = state
+        self._entries = entries
         self._reserved = inventory.reserved
         self._rules = rules
         self._committed = _committed(entries)
@@ -380,7 +382,6 @@ class Judge:
         writing = [batch for batch in living if not batch.is_staged]
         starts = (batch.began_at for batch in writing)
         self._oldest_start = _before(min(starts, default=rules.now), rules.clock_skew)
-        self._oldest_index = self._find_oldest_index(entries)
         # Segments from before it, and that no head names, are not those of a writer at work.
         self._settled_at = min(
             (batch.began_after(rules.clock_skew) for batch in writing),
@@ -611,8 +612,9 @@ class Judge:
         note = "The head does not name it."
         return _found(info, Reason.UNREFERENCED, since=info.modified_at, note=note)
 
-    def _find_oldest_index(self, entries: Iterable[Entry]) -> dt.datetime:
-        """Return the time before which an index file was replaced longer ago than the retention.
+    @cached_property
+    def _oldest_index(self) -> dt.datetime:
+        """Time before which an index file was replaced longer ago than the retention.
 
         Each commit that changes files names another index file, which it writes after the commit
         before it. So the file that was current at the cutoff is younger than the last but one of the
@@ -621,7 +623,7 @@ class Judge:
         rules = self._rules
         until = [
             self._times[entry.version]
-            for entry in entries
+            for entry in self._entries
             if (entry.added or entry.removed) and self._times[entry.version] <= rules.cutoff
         ]
         if len(until) < 2:
