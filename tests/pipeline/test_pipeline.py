@@ -344,7 +344,11 @@ def test_a_step_that_fails_stops_no_other_one_but_the_cleanup(
     assert pipeline.run().is_ok
 
 
-def test_a_table_that_cannot_be_published_to_is_a_failure_of_its_own(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_published_to_is_a_failure_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another test of this process may have started one.
+    monkeypatch.setattr("lakebed.tables.automatic.is_session_running", lambda: False)
     sales = Sales(root=tmp_path, tables='delta = true\nhive = "lake.sales"\n')
     pipeline = sales.declare()
     sales.write_day("a", 1)

@@ -106,10 +106,16 @@ class DryRunStore(Store):
         return sum(one.size_bytes for one in held if one is not None)
 
     @property
-    def written(self) -> dict[str, str]:
-        """Etags of the objects that the real run would leave, by key."""
+    def written(self) -> dict[str, int]:
+        """Sizes of the objects that the real run would leave, by key."""
         with self._lock:
-            return {key: held.etag for key, held in sorted(self._changed.items()) if held}
+            return {key: held.size_bytes for key, held in sorted(self._changed.items()) if held}
+
+    @property
+    def etags(self) -> dict[str, str]:
+        """Etags of the same objects, by key; one that is written again has another."""
+        with self._lock:
+            return {key: held.etag for key, held in self._changed.items() if held}
 
     def _find(self, key: str) -> _Held | None:
         """Return the object if the dry run wrote it, None if it did not touch the key.

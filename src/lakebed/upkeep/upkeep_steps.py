@@ -215,7 +215,7 @@ def retain(setting: UpkeepSetting) -> StepOutcome:
 
 def _written(store: Store) -> Set[tuple[str, str]]:
     """Return the objects that a dry run has written until now, with their etags."""
-    return store.written.items() if isinstance(store, DryRunStore) else set()
+    return store.etags.items() if isinstance(store, DryRunStore) else set()
 
 
 def _deleted(
