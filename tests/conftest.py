@@ -41,12 +41,33 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # The spark tests run on a session of Spark Connect instead, behind which there is no JVM to touch.
 ON_CONNECT = os.environ.get("LAKEBED_TEST_SPARK", "classic") == "connect"
 
+# Each dataset that the tests create has a tree as its head, whose leaves are small.
+ON_TREES = os.environ.get("LAKEBED_TEST_HEAD", "document") == "tree"
+
 # Comparisons with other tools and older papers: `make compat`.
 _COMPARISONS = frozenset({"golden", "interop", "kite", "telemetry"})
 
 # What asks a server that the tests start waits for it most of the time.
 _SERVERS = frozenset({"s3_application", "server"})
 _PLAYED = frozenset({"glue", "s3", "dynamodb", "s3-dynamodb"})  # as parameters of fixtures
+
+
+def pytest_configure() -> None:
+    """Let datasets begin as trees that fold every few commits, if that is asked for."""
+    if ON_TREES:
+        from lakebed.repository import Repository
+        from lakebed.state.creation import first_state
+        from lakebed.state.state import HeadKind
+        from lakebed.state.tree.tree_commit import SIZES
+
+        for call, kind in (
+            (first_state, HeadKind.TREE),
+            (Repository.create, "tree"),
+            (Repository._create, HeadKind.TREE),
+        ):
+            call.__kwdefaults__["head"] = kind
+        for name, size in {"leaf": 8, "buffer": 4, "inline": 8, "fanout": 2, "merge": 100}.items():
+            object.__setattr__(SIZES, name, size)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -168,14 +168,20 @@ def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
         record: Record of the batch.
 
     Cost:
-        Nothing; for a rerun, the few objects of the list of runs.
+        Nothing; for a rerun, the few objects of the list of runs; of a tree, the facts of the batch
+        and the leaves whose range the removed files touch.
     """
     change = change_of(state, record)
     if isinstance(change.scope, RunFiles):
         own = runs.read(store, state.lists).files_of(change.scope.run, state.labels)
         scope = replace(change.scope, labels=frozenset(own))
         change = msgspec.structs.replace(change, scope=scope)
-    return apply(state, change, dt.datetime.now(dt.UTC))[0]
+    after, entry = apply(state, change, dt.datetime.now(dt.UTC))
+    if not state.is_tree:
+        return after
+    from lakebed.state.tree.tree_commit import entered
+
+    return entered(store, state, after, change, entry, None, None)[0]
 
 
 def commit(

@@ -5,6 +5,7 @@ A commit of very many files writes leaves of its own, and states no labels: the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -40,7 +41,7 @@ def entered(
     change: Change,
     entry: Entry,
     facts: pa.Table | None,
-    written: list[str],
+    written: list[str] | None,
 ) -> tuple[State, Entry]:
     """Enter a commit into the root of a tree.
 
@@ -52,7 +53,8 @@ def entered(
         entry: Its record.
         facts: Facts of files that it adds, and of others; None if they are in an object that the
             change names.
-        written: Receives the key of each leaf before it is written.
+        written: Receives the key of each leaf before it is written; None writes no leaf, for a
+            state that is only looked at.
 
     Returns:
         The state with the files after the commit; and the record, with the number of removed rows.
@@ -73,13 +75,16 @@ def entered(
         count = None if lost.unknown else lost.rows
         entry = msgspec.structs.replace(entry, removed_row_count=count)
 
+    most = math.inf if written is None else SIZES.inline
+
     def put(files: Files, level: int) -> tuple[Ref, ...]:
+        assert written is not None
         leaves = leaves_of(files, order, SIZES, level=level, run=tree.root.runs)
         put_leaves(store, after.name, leaves, written)
         return tuple(leaf.ref for leaf in leaves)
 
     stated = _root_entry(entry)
-    if len(entry.added) > SIZES.inline:
+    if len(entry.added) > most:
         files = leaf_files(entry.added, known, order, since=entry.version)
         brought = put(files, SIZES.level_of(files.count))
         stated = msgspec.structs.replace(stated, added=(), brought=brought)
@@ -87,11 +92,11 @@ def entered(
     # Files in the buffer are always stated as labels.
     held = tree.root.held
     stored = [label for label in entry.removed if label not in held]
-    if len(stored) > SIZES.inline:
+    if len(stored) > most:
         removed = tuple(label for label in entry.removed if label in held)
         dropped = put(files_of(stored, order), 0)
         stated = msgspec.structs.replace(stated, removed=removed, dropped=dropped)
-    if len(entry.partitions) > SIZES.inline:
+    if len(entry.partitions) > most:
         stated = msgspec.structs.replace(stated, partitions=())  # the labels tell them
     root = tree.root.after(stated, inline(known), gone)
     return with_root(after, root, TreeFiles(root, order, tree.leaves)), entry
