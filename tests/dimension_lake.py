@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from copies import copy_of
-from inside import state_of, store_of
+from inside import is_of_an_attempt, state_of, store_of
 
 import lakebed
 from lakebed import by
@@ -81,6 +81,6 @@ PHASES: dict[str, Callable[[str, str], bool]] = {
     "reserve": lambda operation, key: operation == "create" and "/batches/" in key,
     "stage": lambda operation, key: operation == "put" and "/data/" in key,
     "complete": lambda operation, key: operation == "replace" and "/batches/" in key,
-    "attempt": lambda operation, key: operation == "put" and "/history/" in key,
+    "attempt": is_of_an_attempt,
     "swap": lambda operation, key: operation == "replace" and "by-dataset-metadata" in key,
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from inside import is_of_an_attempt
 from upkeep_lake import Interfering
 
 import lakebed
@@ -53,8 +54,7 @@ def content(dataset: lakebed.Dataset) -> list[tuple[str, int]]:
 
 def at_the_last_moment(store: Store, act: Callable[[], Any]) -> lakebed.Dataset:
     """Return the dataset as one sees it to whom `act` happens right before the first swap."""
-    last = Interfering(store, lambda operation, key: operation == "put" and "/history/" in key, act)
-    return lakebed.Repository(last).open("d")
+    return lakebed.Repository(Interfering(store, is_of_an_attempt, act)).open("d")
 
 
 UNDOING: dict[str, Callable[[lakebed.Dataset], Any]] = {

@@ -22,13 +22,15 @@ from tree_copies import SMALL, shrink
 from upkeep_lake import age, sweep
 
 import lakebed
-from lakebed import CommitOptions, Dataset
+from lakebed import CommitOptions, Dataset, DimensionSchema, by
 from lakebed.errors import (
     LakebedError,
     ReadOnlyError,
     StorageError,
     VersionNotFoundError,
 )
+from lakebed.model.allowed import read_allowed
+from lakebed.model.dimensions import DimensionRule
 from lakebed.model.layout import Folder
 from lakebed.state.head import HeadFormat
 from lakebed.state.tree import stored_folds
@@ -906,3 +908,58 @@ def test_drop_leaves_nothing(is_whole: bool) -> None:
     assert repository.drop("d")
 
     assert [info.key for info in store.list()] == []
+
+
+@pytest.mark.parametrize("seed", range(cases(3)))
+def test_partition_fields_may_change(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    schema = pa.schema([("channel", pa.string()), ("n", pa.int64()), ("day", pa.int64())])
+    first = [by.dimension("channel", ["beta"]), by.identity("day")]
+    pair = [
+        lakebed.open_repository(tmp_path / head).create(
+            "d", schema, partition_by=first, head=head, properties={"kartothek.indices": "off"}
+        )
+        for head in ("document", "tree")
+    ]
+    rules = [
+        {"channel": ["beta", "esr"], "n": [str(number) for number in range(4)]},
+        {"n": ["1"]},
+        {"channel": ["esr"]},
+    ]
+    for rule in rules:
+        for _ in range(9):
+            batch = [
+                {
+                    "channel": rng.choice(["beta", "esr", None]),
+                    "n": rng.randrange(5),
+                    "day": rng.randrange(8, 12),
+                }
+                for _ in range(6)
+            ]
+            for dataset in pair:
+                dataset.append(batch)
+        old, new = pair[1].descriptor, rng.randrange(8, 12)
+        for dataset in pair:
+            dataset.dimensions.promote(dimensions_of(rule), reroute=True)
+        assert old != pair[1].descriptor
+        check_sound(pair[1])
+        for dataset in pair:
+            dataset.where(f"day = {new}").overwrite([{"channel": "esr", "n": 1, "day": new}])
+        check_sound(pair[1])
+    document, tree = pair
+    assert tree.version == document.version
+    for version in range(document.version + 1):
+        older, expected = (one.at(version=version) for one in (tree, document))
+        for text in ("n >= 0", "channel = 'beta' OR n > 2", "day = 9", "day >= 10 AND n = 1"):
+            assert as_set(older.where(text).arrow()) == as_set(expected.where(text).arrow())
+            assert older.where(text).count() == expected.where(text).count()
+
+
+def dimensions_of(rules: dict[str, list[str]]) -> DimensionSchema:
+    """Return a schema of dimensions with the allowed values of fields."""
+    return DimensionSchema(
+        dimensions=tuple(
+            DimensionRule(field_name=name, allowed=read_allowed(allowed, name))
+            for name, allowed in rules.items()
+        )
+    )

@@ -23,7 +23,7 @@ from copies import copy_of
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from inside import state_of, store_of
+from inside import is_of_an_attempt, state_of, store_of
 from upkeep_lake import DyingStore, HaltingStore, Interfering, Killed, data_keys
 from writing_calls import writing_calls
 
@@ -470,7 +470,7 @@ PHASES: dict[str, Callable[[str, str], bool]] = {
     "stage": lambda operation, key: operation == "put" and "/data/" in key,
     "complete": lambda operation, key: operation == "replace" and "/batches/" in key,
     "facts": lambda operation, key: operation == "put" and "/files/" in key,
-    "attempt": lambda operation, key: operation == "put" and "/history/" in key,
+    "attempt": is_of_an_attempt,
     "swap": lambda operation, key: operation == "replace" and "by-dataset-metadata" in key,
 }
 

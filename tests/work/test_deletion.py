@@ -317,7 +317,7 @@ class _Interfering(DelegatingStore):
 
     def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
         interfere, self._interfere = self._interfere, None
-        if interfere is not None and key.endswith("metadata.json"):
+        if interfere is not None and "by-dataset-metadata" in key:
             interfere()
         else:
             self._interfere = interfere

@@ -140,6 +140,17 @@ def segment_key(folder: str, weight: int, name: str) -> str:
     return f"{folder}/{weight:010d}-{name}"
 
 
+def copy_key(dataset: str, version: int, copy_id: str) -> str:
+    """Return the key of a copy of the head of a tree at a version.
+
+    Args:
+        dataset: Name of the dataset.
+        version: The version.
+        copy_id: 32 hexadecimal digits; fewer are the beginning of a key.
+    """
+    return Folder.ROOTS.of(dataset, f"{version:019d}-{copy_id}")
+
+
 def is_own_key(key: str) -> bool:
     """Return whether a key in the directory of a dataset has a form that Lakebed writes.
 

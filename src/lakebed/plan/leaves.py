@@ -91,6 +91,8 @@ class _Ranges:
 
     def _may(self, leaf: Leaf) -> np.ndarray:
         names = list(self._order.types)
+        if leaf.column not in names:  # a partition field of another version
+            return np.ones(len(self._refs), dtype=bool)
         position, unknown = names.index(leaf.column), ("", "", 0)
         ranges = [
             (ref.low[position], ref.high[position], ref.nulls[position])

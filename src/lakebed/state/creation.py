@@ -22,7 +22,7 @@ from lakebed.errors import (
 )
 from lakebed.model import publishing, retention
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.layout import Folder, Layout, segment_key
+from lakebed.model.layout import Folder, Layout, copy_key, segment_key
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition.repeating import warn_of_repetition
 from lakebed.model.renaming import without_stored_names
@@ -92,7 +92,12 @@ def _first_segment(state: State) -> Segment:
 
 
 def is_of_a_namesake(key: str, state: State) -> bool:
-    """Return whether a key is the first segment of another dataset, whose head may still come."""
+    """Return whether a key is of what another dataset wrote before its head, which may still come.
+
+    That is the first segment of its history, and the copy of the first head of a tree.
+    """
+    if key.startswith(copy_key(state.name, 0, "")):
+        return not key.startswith(copy_key(state.name, 0, _sign_of(state)))
     is_first = key.startswith(f"{Folder.HISTORY.of(state.name)}/") and key.endswith(_SUFFIXES)
     return is_first and not key.startswith(_begin_of(state))
 
@@ -242,7 +247,7 @@ def with_history(store: Store, state: State, written: dict[str, State]) -> State
         written: Receives the state by its time of creation, before its history is written.
 
     Cost:
-        One PUT.
+        One PUT, for a tree two.
     """
     entry = Entry(
         version=0,
@@ -253,12 +258,14 @@ def with_history(store: Store, state: State, written: dict[str, State]) -> State
     )
     segment = _first_segment(state)
     first = replace(state, lists=Lists(history=(segment,)))
+    if first.is_tree:
+        from lakebed.state.tree.planting import put_copy, with_origin
+
+        first = with_origin(first, _sign_of(first))
+        written[state.created_at] = first
+        put_copy(store, first)
     written[state.created_at] = first
     store.put(segment.key, history.encode([entry]))
-    if first.is_tree:
-        from lakebed.state.tree.planting import put_copy
-
-        put_copy(store, first)
     return first
 
 

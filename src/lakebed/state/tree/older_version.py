@@ -13,6 +13,7 @@ from lakebed.state.codec import from_document
 from lakebed.state.head import HeadFormat, decode_head
 from lakebed.state.lists import Segments
 from lakebed.state.state import State, descriptor_from
+from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.find import StoredLeaves, facts_of, read_commits
 from lakebed.state.tree.tree_files import TreeFiles, replayed
 from lakebed.state.tree.tree_root import Root
@@ -70,15 +71,16 @@ def read_past(store: Store, state: State, version: int) -> Past | None:
     commits = [one for part in newer for one in read_commits(store, state.name, part)]
     commits += root.buffer
     since = [one for one in commits if start < one.entry.version <= version]
-    older = replayed(copy, since, live.order, StoredLeaves(store, state.name))
     changed = [one.entry.descriptor for one in since if one.entry.descriptor is not None]
     descriptor, lineage = copied.descriptor, copied.lineage
     if changed:
         descriptor, lineage = descriptor_from(changed[-1], Folder.HISTORY.of(state.name))
+    order = DirectoryOrder(copied.as_of(descriptor, lineage).layout.partition_types)
+    older = replayed(copy, since, order, StoredLeaves(store, state.name))
     last = since[-1].entry if since else None
     return Past(
         live=older,
-        facts=facts_of(older.root, older.root.refs, live.order, state.name),
+        facts=facts_of(older.root, older.root.refs, order, state.name),
         descriptor=descriptor,
         lineage=lineage,
         commit_id=last.commit_id if last else copied.commit_id,

@@ -69,6 +69,19 @@ def to_tree(store: Store, state: State, written: list[str]) -> State:
     return new
 
 
+def with_origin(first: State, sign: str) -> State:
+    """Return the first state of a tree with a new key for the copy of its head.
+
+    Args:
+        first: The state.
+        sign: 16 hexadecimal digits of the dataset, with which the id of the copy begins.
+    """
+    tree = first.live
+    assert isinstance(tree, TreeFiles)
+    root = replace(tree.root, origin=bytes.fromhex(sign) + uuid.uuid4().bytes[:8])
+    return with_root(first, root, replace(tree, root=root))
+
+
 def put_copy(store: Store, state: State) -> None:
     """Write the copy of the first head of a tree, from which later versions are read.
 

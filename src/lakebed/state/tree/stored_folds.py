@@ -148,8 +148,9 @@ def _land(store: Store, state: State, folded: Folded) -> bool | None:
         except DatasetNotFoundError:
             return None
         now = head.state
-        if not is_one_dataset(state, now) or not isinstance(now.live, TreeFiles):
+        if not is_one_dataset(state, now) or not _is_ordered_alike(state, now):
             return None if has_tried else False
+        assert isinstance(now.live, TreeFiles)
         if any(one.id == folded.segment.id for one in now.live.root.history):
             return True
         root = land(folded, now.live.root, now.live.leaves, now.live.order)
@@ -168,6 +169,12 @@ def _land(store: Store, state: State, folded: Folded) -> bool | None:
             return True
         time.sleep(random.uniform(0, min(0.005 * 2**attempt, _LONGEST_WAIT_S)))
     return None
+
+
+def _is_ordered_alike(state: State, now: State) -> bool:
+    """Return whether a later head is a tree of the same partition fields."""
+    assert isinstance(state.live, TreeFiles)
+    return isinstance(now.live, TreeFiles) and now.live.order.types == state.live.order.types
 
 
 def _swap(store: Store, head: Head, new: State) -> None:

@@ -69,7 +69,8 @@ def entered(
     assert isinstance(tree, TreeFiles)
     order = DirectoryOrder(after.layout.partition_types)
     known = _facts_of(store, before, change, entry.added, facts)
-    gone = locate(tree.root, _root_entry(entry), tree.leaves, order)
+    # A commit may change the partition fields: the leaves so far are in the order before it.
+    gone = locate(tree.root, _root_entry(entry), tree.leaves, tree.order)
     if entry.removed and entry.removed_row_count is None and entry.operation not in REWRITING:
         lost = _totals_of_removed(tree.root, entry, gone)
         count = None if lost.unknown else lost.rows

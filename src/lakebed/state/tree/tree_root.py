@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from lakebed.errors import CorruptMetadataError
-from lakebed.model.layout import Folder, segment_key
+from lakebed.model.layout import Folder, copy_key, segment_key
 from lakebed.state.head import are_sound
 from lakebed.state.history import Entry
 from lakebed.state.tree.directory_order import DirectoryOrder
@@ -262,7 +262,7 @@ class Root:
         of the key: a fold that lost the race does not replace the copy of the one that won.
         """
         ids = {self.born: self.origin} | {one.last: one.id for one in self.history}
-        return copy_key(dataset, version, ids[version])
+        return copy_key(dataset, version, ids[version].hex())
 
     @property
     def memory_bytes(self) -> int:
@@ -455,11 +455,6 @@ def _range_of(
         is_null = [order.is_null(name, level) for level in levels]
         nulls.append(sum(count for count, null in zip(counts, is_null, strict=True) if null))
     return tuple(low), tuple(high), tuple(nulls)
-
-
-def copy_key(dataset: str, version: int, copy_id: bytes) -> str:
-    """Return the key of a copy of the head at a version, of those that folds leave."""
-    return Folder.ROOTS.of(dataset, f"{version:019d}-{copy_id.hex()}")
 
 
 def encode(root: Root) -> bytes:
