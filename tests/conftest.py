@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from heads import ON_TREES, of_documents, plant_trees
 from hypothesis import HealthCheck, settings
 from places import BUCKET, PROGRAMS, SERVERS, TRUE_SERVERS, Place
 from s3_services import ForgetfulService, served
@@ -41,9 +42,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # The spark tests run on a session of Spark Connect instead, behind which there is no JVM to touch.
 ON_CONNECT = os.environ.get("LAKEBED_TEST_SPARK", "classic") == "connect"
 
-# Each dataset that the tests create has a tree as its head, whose leaves are small.
-ON_TREES = os.environ.get("LAKEBED_TEST_HEAD", "document") == "tree"
-
 # Comparisons with other tools and older papers: `make compat`.
 _COMPARISONS = frozenset({"golden", "interop", "kite", "telemetry"})
 
@@ -55,19 +53,7 @@ _PLAYED = frozenset({"glue", "s3", "dynamodb", "s3-dynamodb"})  # as parameters 
 def pytest_configure() -> None:
     """Let datasets begin as trees that fold every few commits, if that is asked for."""
     if ON_TREES:
-        from lakebed.repository import Repository
-        from lakebed.state.creation import first_state
-        from lakebed.state.state import HeadKind
-        from lakebed.state.tree.tree_commit import SIZES
-
-        for call, kind in (
-            (first_state, HeadKind.TREE),
-            (Repository.create, "tree"),
-            (Repository._create, HeadKind.TREE),
-        ):
-            call.__kwdefaults__["head"] = kind
-        for name, size in {"leaf": 8, "buffer": 4, "inline": 8, "fanout": 2, "merge": 100}.items():
-            object.__setattr__(SIZES, name, size)
+        plant_trees()
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -85,7 +71,11 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep on one worker the tests that share what is dear to start, and mark those of a tier."""
+    other = dict(of_documents()) if ON_TREES else {}
     for item in items:
+        reason = next((other[begin] for begin in other if item.nodeid.startswith(begin)), None)
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=f"Of documents alone: {reason}"))
         if _asks_a_server(item):
             item.add_marker(pytest.mark.thorough)
         if item.path.parent.name in _COMPARISONS:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 from copies import copy_of
-from inside import is_of_an_attempt, state_of, store_of
+from heads import is_of_an_attempt
+from inside import state_of, store_of
 
 import lakebed
 from lakebed import by

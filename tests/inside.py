@@ -23,12 +23,3 @@ def cached_state_of(dataset: Dataset | View) -> State:
 def is_pinned(dataset: Dataset) -> bool:
     """Return whether a dataset is at a version of its own."""
     return dataset._source.pinned is not None
-
-
-def is_of_an_attempt(operation: str, key: str) -> bool:
-    """Return whether a request is of an attempt to commit: a segment of the history, or the swap.
-
-    A tree has the new entry of its history in the head.
-    """
-    is_segment = operation == "put" and "/history/" in key
-    return is_segment or (operation == "replace" and "by-dataset-metadata" in key)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from heads import head_key
 from raw_files import MeanwhileStore, run_through
 from raw_folder import NUMBERS, Folder, avro_of, csv_of, objects, parquet_of
 
@@ -297,7 +298,7 @@ def test_a_replay_that_broke_off_before_its_rows_is_finished_by_the_next_run(
     def stop() -> None:
         raise KeyboardInterrupt
 
-    store = MeanwhileStore(open_store(folder.lake), "numbers.by-dataset-metadata.json", stop)
+    store = MeanwhileStore(open_store(folder.lake), head_key("numbers"), stop)
     with pytest.raises(KeyboardInterrupt):
         run_through(store, mended, again=path)
     assert folder.ids() == [1, 3]

@@ -13,6 +13,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from heads import head_key
 from raw_files import MeanwhileStore, run_through
 from raw_folder import NUMBERS, Folder, avro_of, csv_of, objects, parquet_of
 
@@ -337,7 +338,7 @@ def test_another_run_that_adds_the_same_field_meanwhile_is_no_conflict(folder: F
     def meanwhile() -> None:
         folder.dataset.evolve(lambda old: dataclasses.replace(old, schema=wide))
 
-    store = MeanwhileStore(open_store(folder.lake), "numbers.by-dataset-metadata.json", meanwhile)
+    store = MeanwhileStore(open_store(folder.lake), head_key("numbers"), meanwhile)
     report = run_through(store, dataclasses.replace(folder.ingest, unknown="keep"))
 
     assert store.has_happened

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from inside import is_of_an_attempt
+from heads import is_of_an_attempt
 from upkeep_lake import Interfering
 
 import lakebed

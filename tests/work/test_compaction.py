@@ -21,9 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 from copies import copy_of
 from effort import examples
+from heads import is_of_an_attempt
 from hypothesis import given
 from hypothesis import strategies as st
-from inside import is_of_an_attempt, state_of, store_of
+from inside import state_of, store_of
 from upkeep_lake import DyingStore, HaltingStore, Interfering, Killed, data_keys
 from writing_calls import writing_calls
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from heads import head_key
 from raw_files import EVENTS, MeanwhileStore, Raw, lines, run_through
 
 import lakebed
@@ -17,8 +18,8 @@ from lakebed import Dataset, DatasetDescriptor, Repository
 from lakebed.errors import CommitConflictError, LakebedError
 from lakebed.store import open_store
 
-EVENTS_HEAD = "events.by-dataset-metadata.json"
-QUARANTINE_HEAD = "events_quarantine.by-dataset-metadata.json"
+EVENTS_HEAD = head_key("events")
+QUARANTINE_HEAD = head_key("events_quarantine")
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ class Loads:
         return lakebed.open_repository(self.lake).open("numbers").load(self.file, run=run)
 
     def load_overtaken(self, head: str, act: Callable[[], object]) -> lakebed.LoadReport:
-        store = MeanwhileStore(open_store(self.lake), f"{head}.by-dataset-metadata.json", act)
+        store = MeanwhileStore(open_store(self.lake), head_key(head), act)
         report = Repository(store).open("numbers").load(self.file, run="daily")
         assert store.has_happened
         return report
@@ -144,7 +145,7 @@ def test_a_load_that_was_overtaken_by_its_own_run_finds_its_work_done(
 def test_a_load_that_a_load_of_its_run_may_still_overtake_is_refused(loads: Loads) -> None:
     def set_aside_alone() -> None:
         # Another load is as far as its quarantine, and has not committed its rows.
-        store = MeanwhileStore(open_store(loads.lake), "numbers.by-dataset-metadata.json", fail)
+        store = MeanwhileStore(open_store(loads.lake), head_key("numbers"), fail)
         with pytest.raises(KeyboardInterrupt):
             Repository(store).open("numbers").load(loads.file, run="daily")
 

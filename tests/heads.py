@@ -1,0 +1,51 @@
+"""The kind of head that the datasets of tests have: `make test-trees` gives all of them trees."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+ON_TREES = os.environ.get("LAKEBED_TEST_HEAD", "document") == "tree"
+# Folds and merges of the tree come every few commits.
+SMALL_SIZES = {"leaf": 8, "buffer": 4, "inline": 8, "fanout": 2, "merge": 100}
+_OF_DOCUMENTS = Path(__file__).with_name("of_documents.txt")
+
+
+def head_key(name: str) -> str:
+    """Return the key of the head of a dataset that a test has created in the usual format."""
+    return f"{name}.by-dataset-metadata.{'msgpack.zstd' if ON_TREES else 'json'}"
+
+
+def is_of_an_attempt(operation: str, key: str) -> bool:
+    """Return whether a request is of an attempt to commit: a segment of the history, or the swap.
+
+    A tree has the new entry of its history in the head.
+    """
+    is_segment = operation == "put" and "/history/" in key
+    return is_segment or (operation == "replace" and "by-dataset-metadata" in key)
+
+
+def plant_trees() -> None:
+    """Let each dataset that a test creates have a tree as its head, unless it asks for a format."""
+    from lakebed.repository import Repository
+    from lakebed.state.creation import first_state
+    from lakebed.state.state import HeadKind
+    from lakebed.state.tree.tree_commit import SIZES
+
+    for call, kind in (
+        (first_state, HeadKind.TREE),
+        (Repository.create, "tree"),
+        (Repository._create, HeadKind.TREE),
+    ):
+        call.__kwdefaults__["head"] = kind
+    for name, size in SMALL_SIZES.items():
+        object.__setattr__(SIZES, name, size)
+
+
+def of_documents() -> Iterator[tuple[str, str]]:
+    """Yield the beginnings of the ids of tests that are of documents alone, each with the reason."""
+    reason = ""
+    for line in _OF_DOCUMENTS.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            reason = line[2:]
+        elif line:
+            yield line, reason
