@@ -1622,14 +1622,14 @@ class Dataset(View):
         )
 
     def _change_head(self, kind: str, *, is_dry_run: bool) -> Commit | None:
-        from lakebed.state.handover import change_head, check_head_change
+        from lakebed.state.handover import change_head
 
         if kind not in tuple(HeadKind):
             raise InvalidInputError(f"head is {kind!r}.", hint="Give 'document' or 'tree'.")
         self._check_writable()
         store = self._source.store
         if is_dry_run:
-            check_head_change(read_own_head(store, self.name).state, HeadKind(kind))
+            read_own_head(store, self.name)
             return None
         made = change_head(store, self.name, HeadKind(kind), self._commit_options)
         return None if made is None else Commit.of(made[0], made[1])
@@ -1703,6 +1703,8 @@ def _dead_metadata_of_tables(
 ) -> OldMetadata:
     """Judge the metadata of Delta and Iceberg tables beside the data."""
     from lakebed.tables.delta.log_names import dead_log_keys
+    from lakebed.tables.delta.sidecars import dead_sidecars
 
-    of_delta = dead_log_keys(dataset, objects, cutoff)
+    of_log = dead_log_keys(dataset, objects, cutoff)
+    of_delta = dead_sidecars(store, dataset, objects, of_log)
     return of_delta | iceberg.dead_metadata.dead_keys(store, dataset, objects, cutoff)

@@ -376,25 +376,18 @@ def test_dry_run_moves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tree", "document"])
-def test_dataset_that_is_published_has_no_tree(tmp_path: Path, kind: str) -> None:
+def test_tree_is_published_after_each_commit_as_a_document_is(tmp_path: Path, kind: str) -> None:
     published = lakebed.DatasetDescriptor(
         schema=SCHEMA, partition_by="day", properties={"publish.delta": "true"}
     )
-    repository = lakebed.open_repository(tmp_path)
-    if kind == "tree":
-        with pytest.raises(ReadOnlyError, match=r"publish\.delta"):
-            repository.create("d", published, head="tree")
-        assert repository.list() == []
-        tree = repository.create("d", described(), head="tree")
-        with pytest.raises(ReadOnlyError, match=r"publish\.delta"):
-            tree.evolve(published, base=0)
-    else:
-        document = repository.create("d", published)
-        before = {info.key for info in store_of(document).list()}
-        for is_dry_run in (True, False):
-            with pytest.raises(ReadOnlyError, match=r"publish\.delta"):
-                document.compact(head="tree", dry_run=is_dry_run)
-        assert {info.key for info in store_of(document).list()} == before
+    dataset = lakebed.open_repository(tmp_path).create("d", published, head=kind)
+    for number in range(3):
+        dataset.append(rows(random.Random(number), 9))
+        assert [table.version for table in dataset.inspect.publications()] == [dataset.version]
+    other = "tree" if kind == "document" else "document"
+    assert dataset.compact(head=other, dry_run=True) is None
+    dataset.compact(head=other)
+    assert [table.version for table in dataset.inspect.publications()] == [dataset.version]
 
 
 # What a commit and a fold write
@@ -732,7 +725,6 @@ def test_writers_beside_each_other_lose_nothing(tmp_path: Path) -> None:
 
 REFUSED: dict[str, Callable[[Dataset], object]] = {
     "erasure": lambda d: d.erase("id = 1", reason="asked for"),
-    "publication": lambda d: d.publish("delta"),
 }
 
 

@@ -24,10 +24,12 @@ _SWITCH = ("true", "false")
 ICEBERG = f"{PREFIX}iceberg"
 HIDE_BATCH_ID = f"{ICEBERG}.hide_batch_id"
 REQUIRE_CHECKS = f"{PREFIX}require_checks"
+CHECKPOINTS = f"{PREFIX}delta.checkpoints"
+BY_LEAF, CLASSIC = "v2", "classic"  # Delta's names of the policies
 
 # The fastest first: the slow Hive does not delay the others.
 _OPTIONS: Mapping[TableKind, tuple[str, ...]] = {
-    "delta": (),
+    "delta": ("checkpoints",),
     "iceberg": ("catalog", "table", "root", "hide_batch_id"),
     "hive": ("table", "mode", "root"),
 }
@@ -115,6 +117,13 @@ class PublicationTarget:
         """
         name = f"{PREFIX}{self.kind}"
         table, catalog, mode = map(self.options.get, ("table", "catalog", "mode"))
+        checkpoints = self.options.get("checkpoints")
+        if checkpoints not in (None, BY_LEAF, CLASSIC):
+            raise InvalidInputError(
+                f"Unknown checkpoints {checkpoints!r} in the property '{CHECKPOINTS}'.",
+                hint="Give 'v2', which the head of a tree has anyway, or 'classic', which every "
+                "reader of Delta knows.",
+            )
         if self.kind == "hive":
             if table is None:
                 raise InvalidInputError(

@@ -12,7 +12,7 @@ from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
 from lakebed.state.moving import encode_moved, read_settled_head
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import Change, HeadKind, State, check_publishes_nothing, refuse_tree
+from lakebed.state.state import Change, HeadKind, State, refuse_tree
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 
@@ -78,8 +78,7 @@ def change_head(
 
     Raises:
         DatasetNotFoundError: The dataset does not exist.
-        ReadOnlyError: Another tool created the dataset, or the store cannot swap; or the dataset is
-            published after each commit, which a tree cannot be.
+        ReadOnlyError: Another tool created the dataset, or the store cannot swap.
         CorruptMetadataError: The file table, the history or a leaf is damaged; nothing has changed.
         CommitConflictError: The race for the head was lost until the deadline; nothing has changed.
         CommitUnknownError: The store stopped answering.
@@ -89,21 +88,10 @@ def change_head(
         moves to msgpack, by a commit of its own.
     """
     state = read_own_head(store, dataset).state
-    if not check_head_change(state, kind):
+    if state.is_tree is (kind is HeadKind.TREE):
         return None
     if kind is HeadKind.TREE:
         hand_over(store, dataset, HeadFormat.MSGPACK, options)
     base = read_settled_head(store, dataset).state
     with Transaction.on(store, base, OPERATION, options=options) as transaction:
         return transaction.commit(Change(head=kind)).entry, base
-
-
-def check_head_change(state: State, kind: HeadKind) -> bool:
-    """Check that a dataset may get a head of a kind; return whether it has another one.
-
-    Raises:
-        ReadOnlyError: The dataset is published after each commit, which a tree cannot be.
-    """
-    if kind is HeadKind.TREE:
-        check_publishes_nothing(state.name, state.descriptor)
-    return state.is_tree is not (kind is HeadKind.TREE)

@@ -25,7 +25,6 @@ from lakebed.errors import (
     LakebedError,
     ReadOnlyError,
 )
-from lakebed.model import publishing
 from lakebed.model.descriptor import DatasetDescriptor, new_checks
 from lakebed.model.keys import FIRST_MOMENT, BatchId, partition_of_label
 from lakebed.model.layout import Layout
@@ -790,23 +789,6 @@ def check_fits_tree(state: State, change: Change) -> None:
         refuse_tree(state, "erasure")
     if change.moves_to is not None:
         refuse_tree(state, f"head in {change.moves_to}")
-    if change.new_descriptor is not None:
-        check_publishes_nothing(state.name, change.new_descriptor)
-
-
-def check_publishes_nothing(name: str, descriptor: DatasetDescriptor) -> None:
-    """Check that a dataset whose head is, or is to be, a tree is not published after each commit.
-
-    Raises:
-        ReadOnlyError: A property of it is about publication.
-    """
-    found = [one for one in descriptor.properties if one.startswith(publishing.PREFIX)]
-    if found:
-        raise ReadOnlyError(
-            f"Dataset {name!r} has the property {found[0]!r}, and a dataset whose head is a tree "
-            "cannot be published in this release.",
-            hint="Keep the head a document, or remove the property.",
-        )
 
 
 def is_one_dataset(one: State, other: State) -> bool:

@@ -20,7 +20,7 @@ from typing import Protocol, Self, TypeVar
 from lakebed.errors import InvalidInputError, LakebedError, StorageError
 from lakebed.state.published import Note
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import State, is_one_dataset, refuse_tree
+from lakebed.state.state import State, is_one_dataset
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
@@ -129,7 +129,6 @@ def bring_into_step(
     is_open = True
     for number in range(1, _MAX_ROUNDS + 1):
         state = read_own_head(store, dataset).state
-        refuse_tree(state, "publication")
         if not is_open and total is not None and total.version == state.version:
             break
         before = total

@@ -20,6 +20,7 @@ from lakebed.state import file_table
 from lakebed.state.file_table import KnownFacts
 from lakebed.state.state import State
 from lakebed.store.base import Store
+from lakebed.store.segments import Segment
 
 MAX_BOUNDED = 32  # columns with bounds; Delta's default, and near that of Iceberg
 _FEW = 0.25  # part of the files in the file table
@@ -76,18 +77,25 @@ class ShownFiles:
     columns: Sequence[ShownColumn]
 
 
-def shown_files(store: Store, state: State, labels: Sequence[str]) -> ShownFiles:
+def shown_files(
+    store: Store, state: State, labels: Sequence[str], segments: Sequence[Segment] | None = None
+) -> ShownFiles:
     """Return the facts of files.
 
+    Args:
+        store: The store that holds the dataset.
+        state: State of the dataset.
+        labels: Labels of the files.
+        segments: The parts of the file table that describe them; None if these are to be found.
+
     Cost:
-        The segments of the file table that cover the files, newest first; the footer of each file
-        that no segment covers.
+        The segments of the file table, or the leaves, that cover the files, newest first; the footer
+        of each file that none of them covers.
     """
     fields = bounded_fields(state)
     types = {field.stored_name: type_to_arrow(field.type) for field in fields}
-    segments = state.lists.files
-    if len(labels) < _FEW * sum(segment.weight for segment in segments):
-        segments = file_table.covering(store, segments, labels)
+    if segments is None:
+        segments = _segments_of(store, state, labels)
     known = file_table.find(store, segments, pa.array(labels, pa.large_string()), types)
     row_count, size_bytes = known.row_count.to_pylist(), known.size_bytes.to_pylist()
     _measure(store, state, labels, row_count, size_bytes)
@@ -99,6 +107,18 @@ def shown_files(store: Store, state: State, labels: Sequence[str]) -> ShownFiles
         values=_values(state, labels),
         columns=[_column(known, field) for field in fields],
     )
+
+
+def _segments_of(store: Store, state: State, labels: Sequence[str]) -> Sequence[Segment]:
+    """Return the parts of the file table that describe some files."""
+    if state.is_tree:
+        from lakebed.state.tree.find import facts_holding
+
+        return facts_holding(state, labels)
+    segments = state.lists.files
+    if len(labels) < _FEW * sum(segment.weight for segment in segments):
+        return file_table.covering(store, segments, labels)
+    return segments
 
 
 def bounded_fields(state: State) -> tuple[Field, ...]:

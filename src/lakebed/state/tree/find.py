@@ -7,7 +7,7 @@ datasets have, so readers of those need not know trees.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from lakebed.state.tree import leaf
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf import FACTS, FILES, PARTITIONS, PartitionFiles, section_hash
 from lakebed.state.tree.leaf_files import UNKNOWN, Files
-from lakebed.state.tree.tree_files import Leaves, TreeFiles
+from lakebed.state.tree.tree_files import Leaves, TreeFiles, by_leaf
 from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, RootEntry
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
@@ -214,6 +214,29 @@ class BufferedHistory(history.OtherEntries):
     def read(self, store: Store) -> tuple[Entry, ...]:
         """Return the entries, oldest first."""
         return _entries(self.root.buffer, StoredLeaves(store, self.dataset))
+
+
+def facts_holding(state: State, labels: Collection[str]) -> tuple[file_table.OtherFacts, ...]:
+    """Return the facts of the leaves that hold some files, and of the buffer if it holds any.
+
+    Cost:
+        The labels of the leaves whose range the files touch, from the newest back, until all are
+        found; nothing for files of the buffer.
+    """
+    tree = state.live
+    assert isinstance(tree, TreeFiles)
+    root, missing = tree.root, {label for label in labels if label not in tree.root.held}
+    is_in_buffer = len(missing) < len(labels)
+    chosen = []
+    for ref in sorted(root.refs, key=lambda ref: ref.run, reverse=True):
+        if not missing:
+            break
+        for _, wanted in by_leaf([ref], missing, tree.order):
+            found = tree.leaves.files(ref).find(wanted)
+            missing.difference_update(found)
+            chosen += [ref] if found else []
+    known = root if is_in_buffer else replace(root, buffer=())
+    return facts_of(known, chosen, tree.order, state.name)
 
 
 def history_of(root: Root, dataset: str) -> tuple[history.OtherEntries, ...]:

@@ -117,7 +117,7 @@ class TreeFiles:
         held = {label for label in labels if label in self.root.held}
         rest = [label for label in labels if label not in held]
         found = set(held)
-        for ref, wanted in _by_leaf(self.root.refs, rest, self.order):
+        for ref, wanted in by_leaf(self.root.refs, rest, self.order):
             found.update(self.of_leaf(ref).find(wanted))
         return frozenset(found)
 
@@ -216,7 +216,7 @@ def _touches(ref: Ref, path: str, order: DirectoryOrder) -> bool:
     return True
 
 
-def _by_leaf(
+def by_leaf(
     refs: Iterable[Ref], labels: Collection[str], order: DirectoryOrder
 ) -> Iterator[tuple[Ref, list[str]]]:
     """Yield the leaves that may hold some labels, with those labels."""
@@ -254,7 +254,7 @@ def locate(
     for ref in entry.dropped:
         wanted += leaves.files(ref).labels()
     found: dict[bytes, Gone] = {}
-    for ref, some in _by_leaf(root.refs, wanted, order):
+    for ref, some in by_leaf(root.refs, wanted, order):
         files = leaves.files(ref)
         places = set(files.find(some).values())
         if ref.id in root.gone:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +20,9 @@ from lakebed.errors import ObjectNotFoundError
 from lakebed.store.base import Store
 from lakebed.tables import pointers
 from lakebed.tables.delta.log import Log, checkpoint_in
+
+if TYPE_CHECKING:
+    from lakebed.tables.delta.sidecars import Sidecar
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _SCHEMA = pa.schema(
@@ -83,6 +86,23 @@ _SCHEMA = pa.schema(
 )
 
 _ADD = _SCHEMA.field("add").type
+_WITH_SIDECARS = pa.schema(
+    [
+        *_SCHEMA,
+        ("checkpointMetadata", pa.struct([("version", pa.int64()), ("tags", _TEXTS)])),
+        (
+            "sidecar",
+            pa.struct(
+                [
+                    ("path", pa.string()),
+                    ("sizeInBytes", pa.int64()),
+                    ("modificationTime", pa.int64()),
+                    ("tags", _TEXTS),
+                ]
+            ),
+        ),
+    ]
+)
 
 # Paths and statistics never repeat; a dictionary for them would take most of the time. Column
 # bounds are left out because no reader skips rows of a checkpoint by them.
@@ -117,12 +137,45 @@ def encode(other_actions: Sequence[Mapping[str, Any]], adds: pa.ChunkedArray) ->
         for name in _SCHEMA.names
     ]
     table = pa.concat_tables([others, pa.table(columns, schema=_SCHEMA)])
+    data = _parquet(table)
+    return Checkpoint(data, table.num_rows, digest_of(data))
+
+
+def encode_of_sidecars(
+    other_actions: Sequence[Mapping[str, Any]], sidecars: Sequence[Sidecar], number: int
+) -> Checkpoint:
+    """Return a checkpoint whose files are in sidecars.
+
+    Args:
+        other_actions: All actions except those of files.
+        sidecars: The sidecars, which are on storage.
+        number: Number of the commit before the checkpoint.
+    """
+    actions = [
+        {"checkpointMetadata": {"version": number}},
+        *(dict(action) for action in other_actions),
+        *(sidecar.action() for sidecar in sidecars),
+    ]
+    data = _parquet(pa.Table.from_pylist(actions, schema=_WITH_SIDECARS))
+    count = len(actions) + sum(sidecar.file_count for sidecar in sidecars)
+    return Checkpoint(data, count, digest_of(data))
+
+
+def encode_adds(adds: pa.ChunkedArray) -> pa.Buffer:
+    """Return the bytes of a sidecar.
+
+    Args:
+        adds: Its files, as `adds_column` returns them.
+    """
+    return _parquet(pa.table({"add": adds}))
+
+
+def _parquet(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     pq.write_table(
         table, sink, compression="snappy", use_dictionary=_REPEATED, write_statistics=False
     )
-    data = sink.getvalue()
-    return Checkpoint(data, table.num_rows, _digest(data))
+    return sink.getvalue()
 
 
 def write(store: Store, log: Log, number: int, checkpoint: Checkpoint) -> None:
@@ -171,7 +224,7 @@ def read_adds(
         data = store.get(log.checkpoint_key(number)).data
     except ObjectNotFoundError:
         return None
-    if _digest(data) != digest:
+    if digest_of(data) != digest:
         return None
     adds = pq.ParquetFile(pa.BufferReader(data)).read(["add"]).column("add").cast(_ADD)
     adds = adds.slice(adds.null_count)  # rows of other actions come first
@@ -187,7 +240,8 @@ def read_adds(
     )
 
 
-def _digest(data: pa.Buffer | bytes) -> str:
+def digest_of(data: pa.Buffer | bytes) -> str:
+    """Return the digest of a checkpoint."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from lakebed.errors import InvalidInputError
+from lakebed.model import publishing
 from lakebed.model.keys import schema_number_of
 from lakebed.model.renaming import check_shown_by_stored_name
 from lakebed.model.schema import (
@@ -34,6 +35,7 @@ from lakebed.tables import shown_facts
 # names. Readers ignore the feature.
 WRITER_FEATURE = "lakebed"
 _NTZ = "timestampNtz"
+_SIDECARS = "v2Checkpoint"
 _REFUSED = frozenset(" ,;{}()\n\t=")  # in names of columns, by Delta's protocol
 
 _KINDS = {
@@ -120,9 +122,27 @@ def table_metadata(state: State) -> TableMetadata:
     return TableMetadata(
         schema=_struct(fields, ""),
         partition_columns=tuple(levels),
-        protocol=_protocol([_NTZ] if Kind.TIMESTAMP_NTZ in used else []),
-        properties=_PROPERTIES | _skipping(state),
+        protocol=_protocol(
+            [
+                *([_NTZ] if Kind.TIMESTAMP_NTZ in used else []),
+                *([_SIDECARS] if has_sidecars(state) else []),
+            ]
+        ),
+        properties=_PROPERTIES | _policy(state) | _skipping(state),
     )
+
+
+def has_sidecars(state: State) -> bool:
+    """Return whether checkpoints of the table have their files in sidecars.
+
+    Those of a tree do, unless a property asks for checkpoints that every reader knows.
+    """
+    policy = state.descriptor.properties.get(publishing.CHECKPOINTS, publishing.BY_LEAF)
+    return state.is_tree and policy == publishing.BY_LEAF
+
+
+def _policy(state: State) -> dict[str, str]:
+    return {"delta.checkpointPolicy": "v2"} if has_sidecars(state) else {}
 
 
 def _check_names(state: State, fields: Sequence[Field]) -> None:
@@ -172,7 +192,12 @@ def _skipping(state: State) -> dict[str, str]:
 
 
 def _oldest_schema(state: State) -> int:
-    """Return the number of the oldest schema among the files."""
+    """Return the number of the oldest schema among the files.
+
+    Of a tree it is the first one: to know better, all leaves would be read for each publication.
+    """
+    if state.is_tree:
+        return 1
     newest = state.lineage.number
     numbers = (
         schema_number_of(label, newest=newest) for piece in state.live.pieces() for label in piece

@@ -25,6 +25,7 @@ from lakebed.tables.delta.log_names import (
     COMMIT,
     LAST_CHECKPOINT,
     MOST,
+    SIDECARS,
     number_in,
     number_of,
 )
@@ -50,6 +51,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         checkpoint_digest: Digest of the checkpoint after this commit, if one is due.
         begins_at: Number of the commit that the log begins with. Readers need nothing before it.
             They need the checkpoint after it, unless the number is 0.
+        has_sidecars: Whether the files of checkpoints are in sidecars from this commit on.
     """
 
     dataset: str
@@ -63,6 +65,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checkpoint: Annotated[int, msgspec.Meta(ge=-1, lt=MOST)] = -1
     checkpoint_digest: str = ""
     begins_at: Annotated[int, msgspec.Meta(ge=0, lt=MOST)] = 0
+    has_sidecars: bool = False
 
     def to_text(self) -> str:
         """Return the user metadata of a commit."""
@@ -134,6 +137,10 @@ class Log:
     def checkpoint_key(self, number: int) -> str:
         """Return the key of the checkpoint after a commit."""
         return f"{self.folder}/{number:020d}.checkpoint.parquet"
+
+    def sidecar_key(self, name: str) -> str:
+        """Return the key of a part of a checkpoint."""
+        return f"{self.folder}/{SIDECARS}/{name}"
 
     @property
     def pointer(self) -> str:
@@ -287,6 +294,10 @@ class Log:
         if checkpoints:
             for action in _checkpoint(self._store, self.checkpoint_key(first)):
                 live.play(action)
+            from lakebed.tables.delta.sidecars import paths_in
+
+            for path in paths_in(self._store, self, self.checkpoint_key(first)):
+                live.play({"add": {"path": path}})
         wanted = sorted(number for number in commits if number > first)
         for expected, number in enumerate(wanted, first + 1):
             if number != expected:

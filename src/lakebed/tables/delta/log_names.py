@@ -13,6 +13,7 @@ from lakebed.store.base import ObjectInfo
 COMMIT = re.compile(r"([0-9]{20})\.json")
 CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
 LAST_CHECKPOINT = "_last_checkpoint"
+SIDECARS = "_sidecars"  # folder of the parts of checkpoints
 MOST = 10**18  # numbers have 63 bits; no log gets that far commit by commit
 
 

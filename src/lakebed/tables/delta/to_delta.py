@@ -30,14 +30,21 @@ from lakebed.errors import (
 from lakebed.model.keys import schema_number_of
 from lakebed.state.published import Note, number_at
 from lakebed.state.state import State
-from lakebed.store.base import Store
+from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.segments import Segment
 from lakebed.tables.compatibility import check_compatible
 from lakebed.tables.delta import checkpoint
 from lakebed.tables.delta.actions import adds, encode, path_of
 from lakebed.tables.delta.checkpoint import Checkpoint
-from lakebed.tables.delta.delta_schema import TableMetadata, table_metadata, widens
+from lakebed.tables.delta.delta_schema import (
+    TableMetadata,
+    has_sidecars,
+    table_metadata,
+    widens,
+)
 from lakebed.tables.delta.log import LiveFiles, Log, LogCommit, Mark
 from lakebed.tables.delta.log_names import number_of
+from lakebed.tables.delta.sidecars import Sidecar, known_in, of_tree
 from lakebed.tables.engine import Request, bring_into_step, check_deadline
 from lakebed.tables.giving_up import give_up
 from lakebed.tables.outcome import Publication
@@ -168,7 +175,7 @@ class _DeltaTarget:
             commits, is_full = (() if tip is None else (tip,)), True
             if tip is None:
                 plan = _Plan(state=state, metadata=metadata, tip=None, mark=None)
-                plan = replace(plan, added=state.labels)
+                plan = replace(plan, added=_all_labels(state))
                 if keys or note.given_up >= 0:
                     # A checkpoint that was written late would hide the first commit from readers.
                     plan = self._beginning(plan, note)
@@ -292,9 +299,14 @@ class _DeltaTarget:
         """Prove that readers of the table read the new files as Lakebed does."""
         state, mark = plan.state, plan.mark
         is_same = mark is not None and mark.schema == state.lineage.number
-        labels = plan.added if is_same else state.labels
+        labels = [plan.added] if is_same else state.live.pieces()
         number = state.lineage.number
-        old = [label for label in labels if schema_number_of(label, newest=number) != number]
+        old = [
+            label
+            for piece in labels
+            for label in piece
+            if schema_number_of(label, newest=number) != number
+        ]
         if old:
             check_compatible(self._store, state, old, reader="Delta", widens=widens)
         return plan
@@ -323,12 +335,15 @@ class _DeltaTarget:
         number = plan.number
         mark = self._mark(plan)
         added = self._adds_of(plan.state, plan.added, is_change=plan.is_change)
-        due = self._checkpoint(plan, mark, added) if self._is_checkpoint_due(plan) else None
+        sidecars: list[str] = []
+        is_due = self._is_checkpoint_due(plan)
+        due = self._checkpoint(plan, mark, added, sidecars) if is_due else None
         if due is not None:
             mark = msgspec.structs.replace(mark, checkpoint=number, checkpoint_digest=due.digest)
         lines = [encode(action) for action in self._actions(plan, mark, added)]
         check_deadline(note, self.title)
         if not self._log.add(number, lines):
+            delete_or_leave(self._store, sidecars)  # each write of a sidecar has a key of its own
             return False
         self._made = number
         note.place = str(number)
@@ -361,6 +376,8 @@ class _DeltaTarget:
             or changes >= _MANY_FILES
             or plan.is_beginning
             or self._is_repairing
+            # Readers of the new protocol may not know the form of the last checkpoint.
+            or (plan.mark is not None and plan.mark.has_sidecars != has_sidecars(plan.state))
         )
 
     def _mark(self, plan: _Plan) -> Mark:
@@ -377,6 +394,7 @@ class _DeltaTarget:
             created_ms=_now_ms() if old is None else old.created_ms,
             checkpoint=-1 if old is None else old.checkpoint,
             begins_at=plan.number if plan.is_beginning else 0 if old is None else old.begins_at,
+            has_sidecars=has_sidecars(state),
         )
 
     def _actions(self, plan: _Plan, mark: Mark, added: Sequence[_Add]) -> Iterator[_Action]:
@@ -400,8 +418,13 @@ class _DeltaTarget:
         for add in added:
             yield {"add": add}
 
-    def _checkpoint(self, plan: _Plan, mark: Mark, added: Sequence[_Add]) -> Checkpoint | None:
-        """Return the checkpoint after the commit, built from the last one if there is one."""
+    def _checkpoint(
+        self, plan: _Plan, mark: Mark, added: Sequence[_Add], sidecars: list[str]
+    ) -> Checkpoint | None:
+        """Return the checkpoint after the commit, built from the last one if there is one.
+
+        Its sidecars are written before it; `sidecars` receives their keys.
+        """
         state = plan.state
         other_actions = (
             *plan.metadata.actions(mark.table_id, mark.created_ms),
@@ -409,6 +432,20 @@ class _DeltaTarget:
         )
         is_alone = self._is_repairing or plan.is_beginning
         with self._warning_of_no_checkpoint(plan):
+            if has_sidecars(state):
+                known = {} if is_alone else self._known_sidecars(plan)
+                parts = of_tree(
+                    self._store,
+                    self._log,
+                    state,
+                    known,
+                    lambda labels, facts: checkpoint.adds_column(
+                        self._adds_of(state, labels, segments=facts)
+                    ),
+                    basis=f"{plan.metadata.digest} {state.lineage.number}",
+                    written=sidecars,
+                )
+                return checkpoint.encode_of_sidecars(other_actions, parts, plan.number)
             if len(added) == state.live.count:
                 return checkpoint.encode(other_actions, checkpoint.adds_column(added))
             adds = None if is_alone else self._adds_from_last(plan)
@@ -417,9 +454,20 @@ class _DeltaTarget:
             return checkpoint.encode(other_actions, adds)
         return None
 
+    def _known_sidecars(self, plan: _Plan) -> Mapping[str, Sidecar]:
+        """Return the sidecars of the last checkpoint that Lakebed made."""
+        if plan.mark is None or plan.mark.checkpoint < 0 or not plan.mark.has_sidecars:
+            return {}
+        last = self._log.read(plan.mark.checkpoint)
+        if last is None or last.mark is None:
+            return {}
+        return known_in(self._store, self._log, last.number, last.mark.checkpoint_digest)
+
     def _adds_from_last(self, plan: _Plan) -> pa.ChunkedArray | None:
         """Return the files of the last checkpoint with all later changes; None if unknown."""
         if plan.mark is None or plan.mark.checkpoint < 0 or plan.foreign:
+            return None
+        if plan.mark.has_sidecars:
             return None
         last = self._log.read(plan.mark.checkpoint)
         if last is None or last.mark is None:
@@ -437,9 +485,14 @@ class _DeltaTarget:
         return pa.chunked_array([*adds.chunks, *new.chunks], adds.type)
 
     def _adds_of(
-        self, state: State, labels: Sequence[str], *, is_change: bool = False
+        self,
+        state: State,
+        labels: Sequence[str],
+        *,
+        is_change: bool = False,
+        segments: Sequence[Segment] | None = None,
     ) -> list[_Add]:
-        files = shown_files(self._store, state, labels)
+        files = shown_files(self._store, state, labels, segments)
         return list(adds(files, state.layout.naming, state.lineage, is_change=is_change))
 
     def report(self, plan: _Plan, *, is_applied: bool) -> Publication:
@@ -457,6 +510,11 @@ class _DeltaTarget:
             foreign=plan.foreign,
             damaged=plan.damaged,
         )
+
+
+def _all_labels(state: State) -> Sequence[str]:
+    """Return the labels of all files; of a tree in the order of its leaves."""
+    return [label for piece in state.live.pieces() for label in piece]
 
 
 def _transaction(mark: Mark, moment: int) -> dict[str, Any]:

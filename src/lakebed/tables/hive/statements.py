@@ -13,7 +13,7 @@ from lakebed.model.keys import decode_path
 from lakebed.model.layout import Folder
 from lakebed.model.publishing import TableName
 from lakebed.state.reader import read_own_head
-from lakebed.state.state import State, refuse_tree
+from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.root import plain_location, root_of
 from lakebed.tables.hive.directories import check_compatible, directories_of, problems
@@ -34,7 +34,6 @@ def statements(
     """Return the statements that make a table show a dataset; see `Dataset.publish`."""
     name = TableName.parse(table)
     state = read_own_head(store, dataset).state
-    refuse_tree(state, "publication")
     columns = columns_of(state, "partitions")
     touched = None if since is None else _touched(store, state, since)
     wanted = directories_of(state, columns, touched)

@@ -20,7 +20,8 @@ from lakebed.tables.iceberg.metadata_names import metadata_folder, number_of
 _log = logging.getLogger(__name__)
 
 _LIST = re.compile(r"snap-[0-9]+-[0-9]+-[0-9a-f]{32}\.avro")
-_MANIFEST = re.compile(r"[0-9a-f]{32}-m[0-9]+\.avro")
+# Those of the leaves of a tree have three numbers.
+_MANIFEST = re.compile(r"(?:[0-9a-f]{32}-){1,3}m[0-9]+\.avro")
 
 
 def dead_keys(

@@ -83,18 +83,27 @@ class ManifestWriter:
 
     def add(self, files: Sequence[DataFile]) -> list[ManifestFile]:
         """Write the manifests of new files."""
-        manifests = []
-        for part in _cut(files, FILES_A_MANIFEST):
-            entries = (
-                ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=file
-                )
-                for file in part
-            )
-            manifests.append(self._write(entries))
+        return [self.write(self.added(part)) for part in _cut(files, FILES_A_MANIFEST)]
+
+    def added(self, files: Sequence[DataFile]) -> list[ManifestEntry]:
+        """Return the entries of new files, which are counted."""
         self.counts.added_files += len(files)
         self.counts.added_rows += sum(file.record_count for file in files)
-        return manifests
+        return [
+            ManifestEntry.from_args(
+                status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=file
+            )
+            for file in files
+        ]
+
+    def removed(self, entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+        """Return entries as those of removed files, which are counted."""
+        result = []
+        for entry in entries:
+            self.counts.removed_files += 1
+            self.counts.removed_rows += entry.data_file.record_count
+            result.append(with_status(entry, ManifestEntryStatus.DELETED, self.snapshot_id))
+        return result
 
     def remove(
         self, manifests: Sequence[ManifestFile], removed: Mapping[str, PartitionKey]
@@ -110,25 +119,23 @@ class ManifestWriter:
             if not missing or not self._may_hold(manifest, {removed[path] for path in missing}):
                 result.append(manifest)
                 continue
-            entries = _entries(manifest, self.io)
+            entries = entries_of(manifest, self.io)
             held = {entry.data_file.file_path for entry in entries} & missing
             if not held:
                 result.append(manifest)
                 continue
             missing -= held
-            result.append(self._write(self._without(entries, held)))
+            result.append(self.write(self._without(entries, held)))
         return result, missing
 
     def _without(
         self, entries: Iterable[ManifestEntry], removed: set[str]
     ) -> Iterator[ManifestEntry]:
         for entry in entries:
-            is_removed = entry.data_file.file_path in removed
-            if is_removed:
-                self.counts.removed_files += 1
-                self.counts.removed_rows += entry.data_file.record_count
-            status = ManifestEntryStatus.DELETED if is_removed else ManifestEntryStatus.EXISTING
-            yield _as(entry, status, self.snapshot_id if is_removed else entry.snapshot_id)
+            if entry.data_file.file_path in removed:
+                yield from self.removed([entry])
+            else:
+                yield with_status(entry, ManifestEntryStatus.EXISTING)
 
     def _may_hold(self, manifest: ManifestFile, values: Iterable[PartitionKey]) -> bool:
         """Return whether a manifest may name a file of one of these partitions."""
@@ -156,20 +163,20 @@ class ManifestWriter:
         """Return the manifests, with groups of about the same size merged into one."""
         tiers: dict[int, list[ManifestFile]] = {}
         for manifest in manifests:
-            tiers.setdefault(_tier(_live_count(manifest)), []).append(manifest)
+            tiers.setdefault(_tier(live_count(manifest)), []).append(manifest)
         result = list(manifests)
         for tier, members in sorted(tiers.items()):
             is_full = _MERGED_AT_ONCE ** (tier + 1) >= FILES_A_MANIFEST
             if is_full or len(members) < _MERGED_AT_ONCE:
                 continue
             entries = [
-                _as(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id)
+                with_status(entry, ManifestEntryStatus.EXISTING)
                 for member in members
-                for entry in _entries(member, self.io)
+                for entry in entries_of(member, self.io)
             ]
             merged = set(members)
             result = [manifest for manifest in result if manifest not in merged]
-            result += [self._write(part) for part in _cut(entries, FILES_A_MANIFEST)]
+            result += [self.write(part) for part in _cut(entries, FILES_A_MANIFEST)]
         return result
 
     def write_list(
@@ -189,8 +196,15 @@ class ManifestWriter:
         self.written.append(location)
         return location
 
-    def _write(self, entries: Iterable[ManifestEntry]) -> ManifestFile:
-        location = f"{self.folder}/{self._id}-m{len(self.written)}.avro"
+    def write(self, entries: Iterable[ManifestEntry], *, name: str = "") -> ManifestFile:
+        """Write a manifest.
+
+        Args:
+            entries: Its entries.
+            name: Beginning of its name, which tells what is in it.
+        """
+        begin = f"{name}-" if name else ""
+        location = f"{self.folder}/{begin}{self._id}-m{len(self.written)}.avro"
         with write_manifest(
             format_version=_FORMAT_VERSION,
             spec=self.spec,
@@ -207,7 +221,7 @@ class ManifestWriter:
 
 def live_manifests(snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:
     """Return the manifests of a snapshot that name files with rows."""
-    return [manifest for manifest in _data_manifests(snapshot, io) if _live_count(manifest)]
+    return [manifest for manifest in _data_manifests(snapshot, io) if live_count(manifest)]
 
 
 def _data_manifests(snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:
@@ -222,7 +236,13 @@ def _manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
         return snapshot.manifests(io)
 
 
-def _entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
+def entries_of(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
+    """Return the entries of a manifest, without those of removed files.
+
+    Raises:
+        CorruptMetadataError: It cannot be read.
+        ObjectNotFoundError: It is missing.
+    """
     with reading(manifest.manifest_path, "a manifest"):
         return manifest.fetch_manifest_entry(io)
 
@@ -238,7 +258,7 @@ def live_files(snapshot: Snapshot | None, io: FileIO) -> dict[str, PartitionKey]
     """
     files: dict[str, PartitionKey] = {}
     for manifest in _data_manifests(snapshot, io):
-        for entry in _entries(manifest, io):
+        for entry in entries_of(manifest, io):
             path = entry.data_file.file_path
             if path in files:
                 raise CorruptMetadataError(
@@ -306,19 +326,27 @@ def _values(file: DataFile) -> PartitionKey:
     return tuple(file.partition[position] for position in range(len(file.partition)))
 
 
-def _as(
-    entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None
+def with_status(
+    entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None = None
 ) -> ManifestEntry:
+    """Return an entry for another manifest.
+
+    Args:
+        entry: The entry as it was read.
+        status: Status of the file in the other manifest.
+        snapshot_id: Id of the snapshot that removes it; None to keep that which added it.
+    """
     return ManifestEntry.from_args(
         status=status,
-        snapshot_id=snapshot_id,
+        snapshot_id=entry.snapshot_id if snapshot_id is None else snapshot_id,
         sequence_number=entry.sequence_number,
         file_sequence_number=entry.file_sequence_number,
         data_file=entry.data_file,
     )
 
 
-def _live_count(manifest: ManifestFile) -> int:
+def live_count(manifest: ManifestFile) -> int:
+    """Return the number of files that a manifest names and that have rows."""
     return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import (
     PARTITION_FIELD_ID_START,
     UNPARTITIONED_PARTITION_SPEC,
@@ -35,6 +36,7 @@ from pyiceberg.table.update import (
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.schema import Field
+from lakebed.state.state import State
 from lakebed.tables.iceberg.homes import IcebergTable, TableHome
 from lakebed.tables.iceberg.iceberg_schema import (
     NAME_MAPPING,
@@ -68,8 +70,10 @@ def commit(
     properties: dict[str, str],
     dropped: Sequence[Field],
     renamed: Mapping[str, str],
-    files: ShownFiles,
-    locations: Sequence[str],
+    files: Callable[[Sequence[str]], ShownFiles],
+    added: Sequence[str],
+    location: Callable[[str], str],
+    state: State,
     removed: Mapping[str, PartitionKey],
     operation: str,
     summary: Mapping[str, str],
@@ -88,8 +92,10 @@ def commit(
         properties: The properties that the table needs.
         dropped: Columns that older files may hold, by their names there.
         renamed: Names that data files have for renamed columns.
-        files: Files to add.
-        locations: Locations of these files, as the table names them.
+        files: Function that returns the facts of files by their labels.
+        added: Labels of the files to add.
+        location: Function that returns the location of a label, as the table names it.
+        state: State of the dataset.
         removed: Locations of files to remove, with their partition values.
         operation: Operation of the snapshot.
         summary: Version and commit of the dataset, for the summary of the snapshot.
@@ -97,7 +103,7 @@ def commit(
         is_schema_new: True if schema or properties differ from those of the table.
         horizon: Version of the dataset; snapshots that show earlier versions can expire.
         after: Number of the metadata that a new table begins above.
-        is_whole: True if `files` are all files of the table; the last snapshot is not read then.
+        is_whole: True if `added` are all files of the table; the last snapshot is not read then.
 
     Returns:
         The table after the commit; None if another writer has changed it meanwhile.
@@ -128,16 +134,27 @@ def commit(
         snapshot_id=snapshot_id,
     )
     kept = [] if is_whole else live_manifests(current, home.io)
-    kept, missing = writer.remove(kept, removed)
-    if missing:
-        raise CorruptMetadataError(
-            f"Table {home.table!r} does not name {min(missing)!r}, which should be removed.",
-            hint="Publish with repair, which compares all files.",
+
+    def entries_of(labels: Sequence[str]) -> list[DataFile]:
+        if not labels:
+            return []
+        return data_files(files(labels), [location(label) for label in labels], schema, spec)
+
+    if state.is_tree:
+        from lakebed.tables.iceberg.leaf_manifests import TreeSnapshot, manifests_of
+
+        shown = TreeSnapshot(
+            state=state, added=added, removed=removed, location=location, entries_of=entries_of
         )
-    manifests = [
-        *writer.add(data_files(files, locations, schema, spec)),
-        *writer.merge(kept),
-    ]
+        manifests = manifests_of(writer, shown, kept)
+    else:
+        kept, missing = writer.remove(kept, removed)
+        if missing:
+            raise CorruptMetadataError(
+                f"Table {home.table!r} does not name {min(missing)!r}, which should be removed.",
+                hint="Publish with repair, which compares all files.",
+            )
+        manifests = [*writer.add(entries_of(added)), *writer.merge(kept)]
     parent_id = None if current is None else current.snapshot_id
     sequence_number = last_sequence_number(metadata) + 1
     full_summary = Summary(
@@ -183,8 +200,8 @@ def commit(
     committed = home.commit(table, requirements, tuple(updates))
     if committed is None:
         # The commit has failed, so no metadata names these files.
-        for location in writer.written:
-            home.io.delete(location)
+        for unnamed in writer.written:
+            home.io.delete(unnamed)
     else:
         home.tidy(metadata, committed.metadata)
     return committed

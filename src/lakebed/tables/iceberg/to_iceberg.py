@@ -537,8 +537,13 @@ class _IcebergTarget:
 
         state, number = plan.state, plan.state.lineage.number
         is_known = plan.table is not None and _schema_number(plan.table) == number
-        labels = plan.added if is_known else state.labels
-        old = [label for label in labels if schema_number_of(label, newest=number) != number]
+        pieces = [plan.added] if is_known else state.live.pieces()
+        old = [
+            label
+            for piece in pieces
+            for label in piece
+            if schema_number_of(label, newest=number) != number
+        ]
         if old:
             check_compatible(
                 self._store,
@@ -592,7 +597,6 @@ class _IcebergTarget:
             self._home.lead(plan.table)
             note.place = f"{plan.table.place} {plan.table.metadata.current_snapshot_id}"
             return True
-        shown = shown_files(self._store, plan.state, plan.added)
         try:
             committed = commit(
                 self._home,
@@ -601,8 +605,10 @@ class _IcebergTarget:
                 properties=plan.properties,
                 dropped=plan.dropped,
                 renamed=plan.renamed,
-                files=shown,
-                locations=[self._location(plan.state, label) for label in plan.added],
+                files=lambda labels: shown_files(self._store, plan.state, labels),
+                added=plan.added,
+                location=lambda label: self._location(plan.state, label),
+                state=plan.state,
                 removed=plan.removed,
                 operation=plan.operation,
                 summary=self._summary(plan.state),
