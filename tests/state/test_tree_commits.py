@@ -710,7 +710,6 @@ def test_writers_beside_each_other_lose_nothing(tmp_path: Path) -> None:
 # What a tree does not have
 
 REFUSED: dict[str, Callable[[Dataset], object]] = {
-    "erasure": lambda d: d.erase("id = 1", reason="asked for"),
     "publication": lambda d: d.publish("delta"),
 }
 
