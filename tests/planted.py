@@ -1,7 +1,9 @@
 """Keys that are planted all over a lake, and a search for them in every byte of it."""
 
+import contextlib
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
+
+_FRAME = b"\x28\xb5\x2f\xfd"  # begins a frame of zstd
 
 MARK = "Zq7x"
 """Begins every planted key, and nothing else."""
@@ -37,9 +41,21 @@ def _traces(path: Path, root: Path) -> Iterator[str]:
     if not path.is_file():
         return
     data = path.read_bytes()
-    for how, content in _forms(data):
+    forms = _forms_of_leaf(data) if path.parent.name == "leaves" else _forms(data)
+    for how, content in forms:
         if MARK.encode() in content:
             yield how
+
+
+def _forms_of_leaf(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the bytes of a leaf, and of all frames and of the file of Parquet in it."""
+    yield "bytes", data
+    for found in re.finditer(re.escape(_FRAME), data):
+        with contextlib.suppress(zstandard.ZstdError):  # the name of a file may hold these bytes
+            yield from _forms(data[found.start() :])
+    for found in re.finditer(b"PAR1", data[:-4]):
+        with contextlib.suppress(pa.ArrowException, OSError):
+            yield from _of_parquet(data[found.start() :])
 
 
 def _forms(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -47,7 +63,7 @@ def _forms(data: bytes) -> Iterator[tuple[str, bytes]]:
     yield "bytes", data
     if data[:4] == b"PAR1" and data[-4:] == b"PAR1":
         yield from _of_parquet(data)
-    elif data[:4] == b"\x28\xb5\x2f\xfd":
+    elif data[:4] == _FRAME:
         unpacked = zstandard.ZstdDecompressor().decompressobj().decompress(data)
         yield from ((f"zstd: {how}", part) for how, part in _forms(unpacked))
     elif data[:2] == b"\x1f\x8b":

@@ -33,6 +33,7 @@ ALL_LABELS = {
     "state/reader.py": 2,
     "state/snapshot.py": 2,
     "state/state.py": 6,
+    "state/tree/erased_tree.py": 1,
     "state/tree/planting.py": 2,
     "tables/delta/to_delta.py": 2,
     "tables/hive/statements.py": 1,

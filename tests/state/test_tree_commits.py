@@ -25,7 +25,6 @@ import lakebed
 from lakebed import CommitOptions, Dataset, DimensionSchema, by
 from lakebed.errors import (
     LakebedError,
-    ReadOnlyError,
     StorageError,
     VersionNotFoundError,
 )
@@ -719,25 +718,6 @@ def test_writers_beside_each_other_lose_nothing(tmp_path: Path) -> None:
     assert history == list(range(dataset.version + 1))
     check_readable(store_of(dataset))
     assert {entry["day"] for entry in dataset.arrow().to_pylist()} >= set(DAYS[:4])
-
-
-# What a tree does not have
-
-REFUSED: dict[str, Callable[[Dataset], object]] = {
-    "erasure": lambda d: d.erase("id = 1", reason="asked for"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_a_tree_does_not_have_is_refused_before_anything_is_written(name: str) -> None:
-    store = copy_of(grown())
-    dataset = lakebed.Repository(store).open("d")
-    before = {info.key: store.get(info.key).etag for info in store.list()}
-
-    with pytest.raises(ReadOnlyError, match=f"there is no {name} in this release"):
-        REFUSED[name](dataset)
-
-    assert {info.key: store.get(info.key).etag for info in store.list()} == before
 
 
 # Upkeep

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from planted import MARK, found_in, key
+from tree_copies import shrink
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor
@@ -86,15 +87,29 @@ def busy(lake: Repository, name: str = "visits", **options: Any) -> Dataset:
     return visits
 
 
+@pytest.fixture(autouse=True, params=["document", "tree"])
+def head(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run each test on heads of both kinds; a tree folds and merges every few commits."""
+    if request.param == "tree":
+        monkeypatch.setitem(Repository.create.__kwdefaults__, "head", "tree")
+        shrink(monkeypatch)
+    return str(request.param)
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Repository:
     return lakebed.open_repository(str(tmp_path / "lake"))
 
 
-def test_planted_keys_leave_every_version_and_every_byte(lake: Repository, tmp_path: Path) -> None:
+def test_planted_keys_leave_every_version_and_every_byte(
+    lake: Repository, tmp_path: Path, head: str
+) -> None:
     visits = busy(lake)
     before = versions_of(visits)
-    assert len(found_in(tmp_path / "lake")) > 50
+    found = found_in(tmp_path / "lake")
+    assert len(found) > 50
+    of_trees = {one.split("/")[1] for one in found} & {"leaves", "history", "roots"}
+    assert head == "document" or of_trees >= {"leaves", "history"}
 
     done = visits.erase({"user": PLANTED}, reason="request 17", grace="0s")
 
@@ -418,6 +433,7 @@ def test_erasure_in_the_middle_of_another_write(
     """The erasure commits right before the head of the other writer would."""
     lake = lakebed.open_repository(str(tmp_path / "lake"))
     visits = small(lake)
+    visits.append(rows_of(1, ["dan"]))  # so that there is something to fold
 
     class Interrupting(DelegatingStore):
         is_done = False

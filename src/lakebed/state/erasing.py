@@ -15,7 +15,7 @@ The pure part is in `lakebed.state.erased_files`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -81,18 +81,9 @@ def lists_without(store: Store, state: State, change: Change, written: list[str]
         One GET a segment, and one PUT for each that changes; of an index the segments that hold
         pairs of files outside of every readable version are read and written.
     """
-    erases, dimensions = change.erases, change.erased_dimensions
+    erases = change.erases
     rewriting = _Rewriting(store, state.name, written)
     lists = state.lists
-    entries: list[Entry] = []
-
-    def changed_history(part: StoredObject) -> tuple[Segment, bytes] | None:
-        before = history.decode(part.data, part.key, part.modified_at)
-        after = [entry_without(entry, erases, dimensions) for entry in before]
-        entries.extend(after)
-        if all(new is old for new, old in zip(after, before, strict=True)):
-            return None
-        return history.new_segment(state.name, after), history.encode(after)
 
     def changed_runs(part: StoredObject) -> tuple[Segment, bytes] | None:
         noted = runs.decode(part.data, part.key)
@@ -111,18 +102,62 @@ def lists_without(store: Store, state: State, change: Change, written: list[str]
             return None
         return sources.new_segment(state.name, after), sources.encode(after)
 
+    segments, entries = history_without(store, state, change, written)
     lists = replace(
         lists,
-        history=rewriting.each(lists.history, changed_history),
+        history=segments,
         runs=rewriting.each(lists.runs, changed_runs),
         sources=rewriting.each(lists.sources, changed_sources),
     )
     kept = kept_files(entries, state).labels
     return replace(
         lists,
-        files=_facts_of(rewriting, lists.files, kept),
+        files=lists.files if state.is_tree else _facts_of(rewriting, lists.files, kept),
         postings=_postings_of(rewriting, state, lists, kept),
     )
+
+
+def history_without(
+    store: Store, state: State, change: Change, written: list[str]
+) -> tuple[Segments, tuple[Entry, ...]]:
+    """Return the history of a state without any trace of the files that a change erases.
+
+    Segments of a tree stay: `lakebed.state.tree.erased_tree` writes them.
+
+    Args:
+        store: The store that holds the dataset.
+        state: The state, with its history from before the erasure.
+        change: The change, with the files that it takes out.
+        written: Receives the key of each segment before it is written.
+
+    Returns:
+        The segments; and all entries in them, also those of a tree.
+
+    Cost:
+        One GET a segment, and one PUT for each that changes.
+    """
+    entries: list[Entry] = []
+
+    def without(before: Iterable[Entry]) -> list[Entry]:
+        after = [entry_without(one, change.erases, change.erased_dimensions) for one in before]
+        entries.extend(after)
+        return after
+
+    def changed(part: StoredObject) -> tuple[Segment, bytes] | None:
+        before = history.decode(part.data, part.key, part.modified_at)
+        after = without(before)
+        if all(new is old for new, old in zip(after, before, strict=True)):
+            return None
+        return history.new_segment(state.name, after), history.encode(after)
+
+    rewriting, segments = _Rewriting(store, state.name, written), list[Segment]()
+    for segment in state.lists.history:
+        if isinstance(segment, history.OtherEntries):
+            without(segment.read(store))
+            segments.append(segment)
+        else:
+            segments += rewriting.each((segment,), changed)
+    return tuple(segments), tuple(entries)
 
 
 def _sources_without(noted: Sources, change: Change) -> Sources:

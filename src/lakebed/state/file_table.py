@@ -429,7 +429,9 @@ def read_counts(store: Store, segments: Sequence[Segment]) -> dict[str, tuple[in
     counts: dict[str, tuple[int, int]] = {}
     for table in _readable(store, segments, list(_COUNTS), _as_it_is)[0]:
         columns = (table.column(name).to_pylist() for name in _COUNTS)
-        counts.update({label: (rows, size) for label, rows, size in zip(*columns, strict=True)})
+        for label, rows, size in zip(*columns, strict=True):
+            if rows is not None and size is not None:  # a tree may know a file without its facts
+                counts[label] = (rows, size)
     return counts
 
 
@@ -460,6 +462,7 @@ def read_recorded(
         recorded.update(
             (label, Recorded(size_bytes=size, checksum=checksum))
             for label, size, checksum in zip(*columns, strict=True)
+            if size is not None and checksum is not None
         )
     return recorded
 

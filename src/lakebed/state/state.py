@@ -639,6 +639,8 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
     if state.is_tree:
         check_fits_tree(state, change)
         edits = tuple(edit for edit in edits if edit.name != FILES)
+        if change.erases:
+            touched = _places_of(sorted(live.holding(change.erases.keys())), change.erases)
     elif change.erases:
         added, live = (), Listed(replaced(state.labels, change.erases))
         touched = _places_of(state.labels, change.erases)
@@ -783,10 +785,8 @@ def check_fits_tree(state: State, change: Change) -> None:
     """Check that a commit to a tree only does what the root can state.
 
     Raises:
-        ReadOnlyError: It rewrites the history, or moves the head to another format.
+        ReadOnlyError: It moves the head to another format.
     """
-    if change.erases or change.rewritten_sources:
-        refuse_tree(state, "erasure")
     if change.moves_to is not None:
         refuse_tree(state, f"head in {change.moves_to}")
 

@@ -51,6 +51,8 @@ from lakebed.work.inventory import (
 _SEGMENTS = (
     Folder.FILES,
     Folder.HISTORY,
+    Folder.LEAVES,
+    Folder.ROOTS,
     Folder.RUNS,
     Folder.SOURCES,
     Folder.POSTINGS,

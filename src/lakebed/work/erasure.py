@@ -28,7 +28,7 @@ from lakebed.state.lists import FILES, SOURCES, Edit, postings_of
 from lakebed.state.readable import protected_batches, protected_versions
 from lakebed.state.reader import read_own_head
 from lakebed.state.sources import Sources
-from lakebed.state.state import Change, State, refuse_tree
+from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
@@ -147,8 +147,7 @@ class _Job:
         """Erase rows from all readable versions and staged batches, until none is found."""
         for rounds_left in reversed(range(_ROUNDS)):
             state, entries, _ = read_history(self.store, self.name)
-            refuse_tree(state, "erasure")
-            schemas = Schemas(state, entries)
+            schemas = _schemas(self.store, state, entries)
             self.had_index_files |= bool(state.indices)
             searched = self._search(schemas)
             staged = find_staged(self.store, schemas, self.condition)
@@ -236,7 +235,7 @@ class _Job:
             more = {}
             self.unmarked.clear()
             state, entries, _ = read_history(self.store, self.name)
-            base = Schemas(state, entries)
+            base = _schemas(self.store, state, entries)
 
     def _commit(
         self,
@@ -309,6 +308,16 @@ class _Job:
             self.older.place(OLDER),
             self.staged.place(STAGED),
         )
+
+
+def _schemas(store: Store, state: State, entries: Sequence[Entry]) -> Schemas:
+    """Return the schemas of a dataset, with the facts of the files of all readable versions."""
+    if state.is_tree:
+        from lakebed.state.tree.erased_tree import facts_of_all_versions
+
+        files = facts_of_all_versions(store, state)
+        state = replace(state, lists=replace(state.lists, files=files))
+    return Schemas(state, entries)
 
 
 def _dimensions(state: State, condition: ErasureCondition) -> frozenset[str]:

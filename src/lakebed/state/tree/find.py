@@ -143,7 +143,7 @@ class LeafFacts(file_table.OtherFacts):
         sections = (FILES, FACTS) if needs_facts else (FILES,)
         requests = sum(not leaves.is_held(self.ref, section) for section in sections)
         files = leaves.with_facts(self.ref) if needs_facts else leaves.files(self.ref)
-        return _table(files), requests
+        return table_of(files), requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +157,11 @@ class BufferFacts(file_table.OtherFacts):
 
     def read(self, store: Store, names: Sequence[str]) -> tuple[pa.Table, int]:  # noqa: ARG002 - no I/O
         """Return the columns; it takes no request."""
-        return _table(self.root.held_files(self.order, self.head)), 0
+        return table_of(self.root.held_files(self.order, self.head)), 0
 
 
-def _table(files: Files) -> pa.Table:
+def table_of(files: Files) -> pa.Table:
+    """Return the facts of some files, in the form of `lakebed.state.facts`."""
     columns = {
         "label": pa.array(files.labels(), pa.string()),
         "row_count": _numbers(files.rows),
@@ -264,10 +265,10 @@ def read_commits(store: Store, dataset: str, one: HistoryRef) -> tuple[Buffered,
 
 
 def _entries(commits: Iterable[Buffered], leaves: Leaves) -> tuple[Entry, ...]:
-    return tuple(_expanded(one.entry, leaves) for one in commits)
+    return tuple(expanded(one.entry, leaves) for one in commits)
 
 
-def _expanded(entry: RootEntry, leaves: Leaves) -> Entry:
+def expanded(entry: RootEntry, leaves: Leaves) -> Entry:
     """Return an entry with the labels that it names by leaves."""
     facts = {name: getattr(entry, name) for name in Entry.__struct_fields__}
     if entry.brought or entry.dropped:

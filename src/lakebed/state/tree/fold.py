@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.state import history
+from lakebed.state.erased_files import OPERATION as ERASURE
 from lakebed.state.tree import folded_commits as segments
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf_files import Files
@@ -20,7 +21,7 @@ from lakebed.state.tree.tree_files import Leaves, locate
 from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, Sizes, live_count
 from lakebed.store.segments import Segment, count_to_merge, end_within
 
-CLEANUP = "cleanup"  # the operation
+CLEANUP, REPAIR = "cleanup", "repair"  # operations
 # Labels, and bounds of columns, that the buffer may have for each of its files.
 _LABELS, _BOUNDS = 2, 8
 
@@ -52,10 +53,11 @@ class Folded:
 def is_due(root: Root, sizes: Sizes) -> bool:
     """Return whether the buffer is full: of commits, of live files, of labels, or of bounds."""
     labels = history.weight_of(one.entry for one in root.buffer) - len(root.buffer)
+    marks = sum(len(one.entry.erased) for one in root.buffer)
     bounds = sum(one.facts.count * len(one.facts.columns) for one in root.buffer)
     return (
         max(len(root.buffer), len(root.held)) >= sizes.buffer
-        or labels >= _LABELS * sizes.buffer
+        or labels + marks >= _LABELS * sizes.buffer
         or bounds >= _BOUNDS * sizes.buffer
     )
 
@@ -165,7 +167,8 @@ def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Ro
 
     Returns:
         The root with the leaves of the fold, and with the later commits in its buffer; None if
-        another fold was made meanwhile, or a cleanup, which may have deleted what the fold wrote.
+        another fold was made meanwhile; or a cleanup, which may have deleted what the fold wrote; or
+        an erasure or a repair, which has replaced leaves.
 
     Raises:
         CorruptMetadataError: A leaf cannot be read, or the result differs from the root by now.
@@ -177,7 +180,8 @@ def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Ro
     if (now.folded_at, now.buffer[: len(base.buffer)]) != (base.folded_at, base.buffer):
         return None
     root, since = folded.root, now.buffer[len(base.buffer) :]
-    if any(one.entry.operation == CLEANUP for one in since):
+    # Neither may the leaves that an erasure or a repair has replaced come back.
+    if any(one.entry.operation in (CLEANUP, ERASURE, REPAIR) for one in since):
         return None
     for one in since:
         root = root.after(one.entry, one.facts, locate(root, one.entry, leaves, order))

@@ -65,12 +65,16 @@ def entered(
     Cost:
         The leaves whose range the removed files touch; a PUT for each leaf of a large commit.
     """
+    if change.erases:
+        from lakebed.state.tree.erased_tree import erased
+
+        return erased(store, before, after, change, entry, written)
     tree = before.live
     assert isinstance(tree, TreeFiles)
     order = DirectoryOrder(after.layout.partition_types)
     known = _facts_of(store, before, change, entry.added, facts)
     # A commit may change the partition fields: the leaves so far are in the order before it.
-    gone = locate(tree.root, _root_entry(entry), tree.leaves, tree.order)
+    gone = locate(tree.root, root_entry(entry), tree.leaves, tree.order)
     if entry.removed and entry.removed_row_count is None and entry.operation not in REWRITING:
         lost = _totals_of_removed(tree.root, entry, gone)
         count = None if lost.unknown else lost.rows
@@ -84,7 +88,7 @@ def entered(
         put_leaves(store, after.name, leaves, written)
         return tuple(leaf.ref for leaf in leaves)
 
-    stated = _root_entry(entry)
+    stated = root_entry(entry)
     if len(entry.added) > most:
         files = leaf_files(entry.added, known, order, since=entry.version)
         brought = put(files, SIZES.level_of(files.count))
@@ -144,7 +148,8 @@ def leaf_files(
     return files_of(labels, order, since=since, rows=rows, sizes=sizes, facts=own)
 
 
-def _root_entry(entry: Entry) -> RootEntry:
+def root_entry(entry: Entry) -> RootEntry:
+    """Return the record of a commit as a root has it, with all labels."""
     return RootEntry(**{name: getattr(entry, name) for name in Entry.__struct_fields__})
 
 
