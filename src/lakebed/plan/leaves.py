@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
-from lakebed.model.predicate import Leaf, Predicate, leaves
-from lakebed.plan.statistics import combined, evidence_of
+from lakebed.model.predicate import TRUE, Predicate
+from lakebed.plan.paths import Paths
 from lakebed.state.state import Listed, State
-from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.find import StoredLeaves, facts_of
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_root import Ref
@@ -48,9 +46,9 @@ def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
     """
     tree = state.live
     assert isinstance(tree, TreeFiles)
-    refs = _chosen(tree, questions)
+    refs = tree.ranges.may(questions)
     requests = tree.leaves.fetch(refs) if isinstance(tree.leaves, StoredLeaves) else 0
-    labels = tree.among(refs)
+    labels = tree.among(refs) if TRUE in questions else _matching(state, tree, refs, questions)
     few = replace(
         state,
         live=Listed(labels),
@@ -59,47 +57,25 @@ def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
     return Narrowed(few, tree.count - len(labels), requests)
 
 
+def _matching(
+    state: State, tree: TreeFiles, refs: Sequence[Ref], questions: Sequence[Predicate]
+) -> tuple[str, ...]:
+    """Return the labels of the files in some leaves whose directory may match."""
+    parts = list(tree.parts(refs))
+    # A directory is judged as a file in it is.
+    files = [f"{directory}/x" for part in parts for directory in part.directories]
+    paths = Paths(state.with_labels(files))
+    may = np.zeros(len(files), dtype=bool)
+    for question in dict.fromkeys(questions):
+        may |= paths.matching(question)
+    chosen, start, labels = may.tolist(), 0, list[str]()
+    for part in parts:
+        end = start + len(part.directories)
+        labels += part.choose(chosen[start:end]).labels()
+        start = end
+    return tuple(labels)
+
+
 def rows_in_root(state: State) -> int | None:
     """Return the number of entities of a tree; None if its root does not have it."""
     return state.live.row_count if isinstance(state.live, TreeFiles) else None
-
-
-def _chosen(tree: TreeFiles, questions: Sequence[Predicate]) -> list[Ref]:
-    refs = tree.root.refs
-    ranges = _Ranges(refs, tree.order)
-    may = np.zeros(len(refs), dtype=bool)
-    for question in dict.fromkeys(questions):
-        may |= ranges.may(question)
-    return [refs[position] for position in np.flatnonzero(may).tolist()]
-
-
-class _Ranges:
-    """The ranges of the partition fields in leaves, as bounds of columns in files."""
-
-    def __init__(self, refs: Sequence[Ref], order: DirectoryOrder) -> None:
-        self._refs = refs
-        self._order = order
-        self._files = pa.chunked_array([pa.array([ref.files for ref in refs], pa.int64())])
-        self._known: dict[Leaf, np.ndarray] = {}
-
-    def may(self, predicate: Predicate) -> np.ndarray:
-        """Return for each leaf whether a file in it may meet a predicate."""
-        for leaf in leaves(predicate):
-            if leaf not in self._known:
-                self._known[leaf] = self._may(leaf)
-        return combined(predicate, len(self._refs), self._known.__getitem__)
-
-    def _may(self, leaf: Leaf) -> np.ndarray:
-        names = list(self._order.types)
-        position, unknown = names.index(leaf.column), ("", "", 0)
-        ranges = [
-            (ref.low[position], ref.high[position], ref.nulls[position])
-            if len(ref.low) == len(names)
-            else unknown
-            for ref in self._refs
-        ]
-        lows = [low for low, _, _ in ranges]
-        highs = [high for _, high, _ in ranges]
-        nulls = [count for _, _, count in ranges]
-        bounds = self._order.bounds(leaf.column, lows, highs, nulls)
-        return evidence_of(leaf, bounds, self._files, self._order.types[leaf.column]).may

@@ -30,9 +30,9 @@ from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan import indices
 from lakebed.plan.paths import Paths
 from lakebed.plan.plan import Account, DataFile, Scan, ScanPlan
-from lakebed.plan.statistics import Evidence, combined, evidence_of
 from lakebed.state import file_table
 from lakebed.state.state import State
+from lakebed.state.statistics import Evidence, combined, evidence_of
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
