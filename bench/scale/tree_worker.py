@@ -28,6 +28,8 @@ import lakebed.plan.leaves
 import lakebed.plan.search
 import lakebed.state.tree.stored_folds  # noqa: F401
 from lakebed import Dataset, Repository, by
+from lakebed.index.postings_writer import rows_in_group
+from lakebed.index.segment import SegmentWriter
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
@@ -40,6 +42,7 @@ from lakebed.state.tree.tree_commit import SIZES, with_root
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_root import RootEntry
 from lakebed.store import Store, open_store
+from lakebed.store.segments import Segment
 from lakebed.testing import CountingStore
 
 SCHEMA = pa.schema([("day", pa.date32()), ("id", pa.int64()), ("amount", pa.float64())])
@@ -56,7 +59,7 @@ def prepare(location: str, *, count: int, index: bool) -> dict[str, Any]:
         schema=SCHEMA, partition_by=[by.identity("day")], index=["id"] if index else []
     )
     dataset = Repository(store).create(NAME, descriptor, head="tree")
-    _load(store, count)
+    _load(store, count, index=index)
     _fold(store)
     for part in range(2):
         for number in range(COMMITS):
@@ -67,17 +70,21 @@ def prepare(location: str, *, count: int, index: bool) -> dict[str, Any]:
     return {"version": Repository(store).open(NAME).version, "head_bytes": head}
 
 
-def _load(store: Store, count: int) -> None:
+def _load(store: Store, count: int, *, index: bool) -> None:
     """Enter a commit that has brought leaves with all files."""
     head = read_head(store, NAME)
     state, tree = head.state, head.state.live
     assert isinstance(tree, TreeFiles)
-    refs = []
+    refs, ids, homes = [], [np.zeros(0, np.int64)], list[str]()
     for first in range(0, count, A_LEAF):
         files = files_of(first, min(A_LEAF, count - first))
         for leaf in leaves_of(files, tree.order, SIZES, level=SIZES.level_of(count), run=0):
             store.put(leaf.ref.key(NAME), proved(leaf).data)
             refs.append(leaf.ref)
+        halves = files.names.view(">u8").astype(np.uint64)
+        ids.append(((halves[:, 0] ^ halves[:, 1]) >> np.uint64(1)).astype(np.int64))
+        homes += [files.directories[home] for home in files.homes.tolist()]
+    postings = {"id": (_write_index(store, np.concatenate(ids), homes),)} if index else {}
     entry = RootEntry(
         version=state.version + 1,
         commit_id=uuid.uuid4().hex,
@@ -98,13 +105,35 @@ def _load(store: Store, count: int) -> None:
     )
     root = tree.root.after(entry, none, {})
     new = replace(
-        with_root(state, root, replace(tree, root=root)),
+        with_root(
+            replace(state, lists=replace(state.lists, postings=postings), indexed=tuple(postings)),
+            root,
+            replace(tree, root=root),
+        ),
         version=root.version,
         commit_id=entry.commit_id,
         committed_at=entry.committed_at,
         last_batch_id=BATCH,
     )
     store.replace(head.key, encode_head(to_document(new), HeadFormat.MSGPACK), if_match=head.etag)
+
+
+def _write_index(store: Store, ids: np.ndarray, homes: list[str]) -> Segment:
+    """Write the postings of all files as one segment; each id is in one file."""
+    count, order = len(ids), np.argsort(ids)
+    places = np.empty(count, np.int32)
+    places[order] = np.arange(count, dtype=np.int32)
+    pairs = count * layout.ROWS_A_FILE
+    writer = SegmentWriter(
+        pa.int64(), ids[order], rows_in_group(pairs), [homes[at] for at in order.tolist()]
+    )
+    for piece in layout.batches(pairs, 1_000_000):
+        values = np.arange(piece.start, piece.stop, dtype=np.int64)
+        writer.add(pa.array(values), places[values % count])
+    nothing = np.array([], np.int64)
+    made = writer.finish(NAME, "id", nan_files=nothing, null_files=nothing)
+    store.put(made.segment.key, made.data)
+    return made.segment
 
 
 def _fold(store: Store) -> None:
@@ -205,17 +234,28 @@ def _rollback(dataset: Dataset, _count: int, _number: int) -> int:
     return dataset.rollback(version=dataset.version - 1).version
 
 
+def _merge(dataset: Dataset, count: int, number: int) -> int:
+    # Of a day without files, so that no data file must be read.
+    rows = pa.table(
+        {"day": [layout.FIRST_DAY - dt.timedelta(days=1)], "id": [count + number], "amount": [1.5]},
+        schema=SCHEMA,
+    )
+    report = dataset.kite.with_("day", rows["day"][0].as_py()).upsert(rows, "id")
+    return 0 if report.commit is None else report.commit.version
+
+
 CALLS: dict[str, Callable[[Dataset, int, int], int]] = {
     "plan of a day": _plan,
     "count": _count,
     "partitions": _partitions,
     "lookup of an id": _lookup,
-    "at, and plan of a day": _at,
+    "plan of a day, older": _at,
     "commit of one file": _append,
     "overwrite of a day": _overwrite,
     "delete of a day": _delete,
     "rerun of a run": _rerun,
     "rollback": _rollback,
+    "merge into a day": _merge,
 }
 
 

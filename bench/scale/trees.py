@@ -20,13 +20,14 @@ from typing import Any
 HERE = Path(__file__).parent
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 DOCUMENTS = (1_000, 10_000, 100_000, 1_000_000)
-READS = ("plan of a day", "count", "partitions", "lookup of an id", "at, and plan of a day")
+READS = ("plan of a day", "count", "partitions", "lookup of an id", "plan of a day, older")
 WRITES = (
     "commit of one file",
     "overwrite of a day",
     "delete of a day",
     "rerun of a run",
     "rollback",
+    "merge into a day",
 )
 ROUNDS = 5
 # The limits that the ratios must meet, by call: at a million files and beyond.
@@ -35,7 +36,7 @@ LIMITS = {
     "plan of a day": (2, 2),
     "lookup of an id": (2, 2),
     "overwrite of a day": (2, 2),
-    "at, and plan of a day": (2, 2),
+    "plan of a day, older": (2, 2),
 }
 MOST_MIB, MOST_ROOT_KB, MOST_REQUESTS, MOST_GROWTH = 100, 200, 9, 2.5
 

@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lakebed.model.predicate import TRUE, Predicate
+from lakebed.index.lookup import find_homes
+from lakebed.model.keys import file_ids
+from lakebed.model.predicate import TRUE, Leaf, Predicate
 from lakebed.plan.paths import Paths
 from lakebed.state.state import Listed, State
 from lakebed.state.tree.find import StoredLeaves, facts_of
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_root import Ref
+from lakebed.store.base import Store
+
+_FEW_LEAVES = 2  # reading so few takes no longer than a lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +28,13 @@ class Narrowed:
         state: The state, with the facts of these files.
         left_out: Number of the other live files, which cannot match.
         requests: Number of requests that it took.
+        by_index: The column whose index has found the files; empty if the ranges have.
     """
 
     state: State
     left_out: int
     requests: int
+    by_index: str = ""
 
 
 def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
@@ -55,6 +62,55 @@ def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
         lists=replace(state.lists, files=facts_of(tree.root, refs, tree.order, state.name)),
     )
     return Narrowed(few, tree.count - len(labels), requests)
+
+
+def looked_up(
+    state: State, questions: Sequence[Predicate], leaf: Leaf, store: Store
+) -> Narrowed | None:
+    """Return a state that lists the files of a tree in which an index finds a value.
+
+    Args:
+        state: The state to plan from, whose head is a tree.
+        questions: As for `narrowed`.
+        leaf: A condition that each row must meet, and that names values of an indexed column.
+        store: The store that holds the index.
+
+    Returns:
+        None if the index does not cover all files, or if reading the leaves is less work.
+
+    Raises:
+        CorruptMetadataError: A leaf that holds a file with the value is lost or damaged.
+
+    Cost:
+        As `find_homes`, and a GET of a range for each leaf that holds a file with the value. It
+        depends on these files, and not on their number in the dataset.
+    """
+    tree, column = state.live, state.descriptor.schema.stored_name(leaf.column)
+    assert isinstance(tree, TreeFiles)
+    segments = state.lists.postings.get(column, ())
+    if tree.is_past or column not in state.indexed or not segments:
+        return None
+    refs = tree.ranges.may(questions)
+    if len(refs) < _FEW_LEAVES:
+        return None
+    found = find_homes(store, segments, leaf, state.layout.predicate_types[leaf.column])
+    if found is None:
+        return None
+    known = np.unique(found.ids)
+    may = {ref.id for ref in refs}
+    directories = frozenset(found.directories)
+    chosen = [ref for ref, _ in tree.ranges.by_directory(directories) if ref.id in may]
+    requests = found.requests
+    requests += tree.leaves.fetch(chosen) if isinstance(tree.leaves, StoredLeaves) else 0
+    labels = tree.within(chosen, directories.__contains__)
+    is_found = np.isin(file_ids(labels), known)
+    labels = tuple(labels[place] for place in np.flatnonzero(is_found).tolist())
+    few = replace(
+        state,
+        live=Listed(labels),
+        lists=replace(state.lists, files=facts_of(tree.root, chosen, tree.order, state.name)),
+    )
+    return Narrowed(few, tree.count - len(labels), requests, by_index=leaf.column)
 
 
 def _matching(

@@ -10,7 +10,8 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from lakebed.model.keys import partition_of, split_label
+from lakebed.model.keys import BATCH_ID, batch_id_of, partition_of, split_label
+from lakebed.model.predicate import TRUE, Membership, Predicate
 from lakebed.state.scope import (
     Nothing,
     RewrittenFiles,
@@ -113,6 +114,18 @@ class TreeFiles:
         wanted = frozenset(partitions)
         refs = self.ranges.of_partitions(wanted)
         return self.within(refs, lambda directory: partition_of(directory) in wanted)
+
+    def of_batches(self, batches: Collection[int]) -> tuple[str, ...]:
+        """Return the labels of the files in the directories of some batches.
+
+        Cost:
+            The leaves whose range holds one of the batches.
+        """
+        wanted = frozenset(batches)
+        has_level = BATCH_ID in self.order.types
+        question: Predicate = Membership(BATCH_ID, tuple(sorted(wanted))) if has_level else TRUE
+        refs = self.ranges.may([question])
+        return self.within(refs, lambda directory: batch_id_of(f"{directory}/x") in wanted)
 
     def holding(self, labels: Collection[str]) -> frozenset[str]:
         """Return those of some labels whose files are live."""
