@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -30,6 +31,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, BatchIds
 from lakebed.model.layout import Folder, schema_key
 from lakebed.model.lineage import Lineage
+from lakebed.model.locations import shell_address
 from lakebed.model.names import check_dataset_name
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.predicate import TRUE
@@ -43,7 +45,7 @@ from lakebed.state.metadata_provider import MetadataProvider, reporting_provider
 from lakebed.state.moving import remove_heads
 from lakebed.state.reader import check_holds_none, list_repository, read_head
 from lakebed.state.snapshot import Source
-from lakebed.state.state import HeadKind, State
+from lakebed.state.state import HeadKind, State, should_be_tree
 from lakebed.store import Store, open_store
 from lakebed.tables import hive, trees
 from lakebed.tables.giving_up import (
@@ -66,6 +68,9 @@ if TYPE_CHECKING:
     from lakebed.upkeep.rules import CleanupRule, LayoutRule
     from lakebed.upkeep.step_report import StepReport
     from lakebed.work.adoption import Adoption
+
+_log = logging.getLogger(__name__)
+_RECOMMENDED: set[tuple[str, str]] = set()  # datasets whose move to a tree was recommended
 
 
 class Repository(RefusesFormerNames):
@@ -643,7 +648,21 @@ class Repository(RefusesFormerNames):
             One GET; two for a msgpack head; one more before the first commit.
         """
         head = read_head(self._store, name)
+        self._recommend_tree(head.state)
         return self._dataset(head.state, name)
+
+    def _recommend_tree(self, state: State) -> None:
+        """Log once in a process that a tree would be faster for a dataset of very many files."""
+        place = (self._store.uri, state.name)
+        if should_be_tree(state) and place not in _RECOMMENDED:
+            _RECOMMENDED.add(place)
+            _log.warning(
+                "the head lists many files dataset=%s files=%d: commits and plans are faster if it "
+                "becomes a tree: lakebed compact %s --head tree",
+                state.name,
+                state.live.count,
+                shell_address(f"{self._store.uri}/{state.name}"),
+            )
 
     def _dataset(self, state: State, name: str = "") -> Dataset:
         return Dataset(

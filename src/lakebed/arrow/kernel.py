@@ -118,6 +118,7 @@ class BatchTarget:
             admits its share of it as values come. With 0, none admits any.
         is_traced: True if writers record the source of each row.
         field_ids: Ids of the columns of Parquet files, by path; None for files without ids.
+        is_tree: Whether the head is a tree, so that indices need the directories of files.
     """
 
     dataset: str
@@ -131,6 +132,7 @@ class BatchTarget:
     admitting_writers: int = 1
     is_traced: bool = False
     field_ids: Mapping[str, int] | None = None
+    is_tree: bool = False
 
     def new_label(self, partition: str) -> str:
         """Return a unique label."""
@@ -205,7 +207,13 @@ class KernelWriter:
         self._columns = self._descriptor.file_schema.names
         name_of = self._descriptor.schema.stored_name
         indexed = {name_of(name): self._stored.field(name).type for name in self._descriptor.index}
-        self._postings = PostingsWriter(store, target.dataset, indexed, max(1, self._limit // 2))
+        self._postings = PostingsWriter(
+            store,
+            target.dataset,
+            indexed,
+            max(1, self._limit // 2),
+            with_homes=target.is_tree,
+        )
         # Ratio of bytes in the file to bytes in memory, of the last row groups. Small ones compress
         # worse than large ones, so that the worse of the last two predicts the next.
         self._ratios: deque[float] = deque(maxlen=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lakebed.errors import PartitionSpecError
 from lakebed.model.allowed import OTHER, TOKENS
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import encode_path
+from lakebed.model.keys import encode_path, split_label
 from lakebed.model.values import Scalar
 from lakebed.state.caught import MAX_SAMPLE, Caught
 from lakebed.state.state import State
@@ -21,8 +21,12 @@ from lakebed.state.state import State
 _TABLE_SIZE = 2**20
 
 
-def admitted_values(state: State) -> dict[str, frozenset[str]]:
+def admitted_values(state: State, written: Iterable[str] = ()) -> dict[str, frozenset[str]]:
     """Return, for each capped dimension, the values that have a partition.
+
+    Args:
+        state: The state.
+        written: Labels of further files.
 
     Cost:
         No request; time in proportion to the directories of live files, if a dimension is capped.
@@ -30,7 +34,8 @@ def admitted_values(state: State) -> dict[str, frozenset[str]]:
     strategy, schema = state.descriptor.partition_by, state.descriptor.schema
     values_by_name: dict[str, set[str]] = {name: set() for name in strategy.caps(schema)}
     if values_by_name:
-        for directory in state.directories():
+        further = {split_label(label)[0] for label in written}
+        for directory in (*state.directories(), *further):
             values = state.layout.directory_values(directory)
             for name, admitted in values_by_name.items():
                 value = values[name]

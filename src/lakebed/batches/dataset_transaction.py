@@ -235,9 +235,8 @@ class DatasetTransaction(View):
         state = self._watched.state
         target = self._narrow_target(started)
         # The cap of a dimension includes values that this transaction has written.
-        written = tuple(label for write in self._writes for label in write.written.labels)
-        known = state.with_labels((*state.labels, *written))
-        return replace(target, admitted=admitted_values(known))
+        written = [label for write in self._writes for label in write.written.labels]
+        return replace(target, admitted=admitted_values(state, written))
 
     def _add(self, data: object, scope: Scope | None) -> None:
         """Write rows, and delete them again if they must not replace that scope."""

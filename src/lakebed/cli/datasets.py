@@ -46,7 +46,7 @@ from lakebed.repository import Repository, open_repository
 from lakebed.state import published
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
-from lakebed.state.state import HeadKind
+from lakebed.state.state import HeadKind, should_be_tree
 from lakebed.store.dry_run import DryRunStore
 
 _TREE_COLUMNS = ("partition", "files", "rows", "bytes", "size")
@@ -328,6 +328,12 @@ def _show_dataset(output: Output, dataset: Dataset, *, is_by_partition: bool) ->
         _show(output, dataset)
         if output.is_table:
             output.note(_next_step(dataset))
+        state = dataset._source.load().state
+        if should_be_tree(state):
+            output.note(
+                f"The head lists {state.live.count:,} files: commits and plans are faster if it "
+                f"becomes a tree: lakebed compact {shell_address(dataset.uri)} --head tree"
+            )
         return
     if output.is_table:
         output.rows(_TREE_COLUMNS, _tree_rows(dataset.name, dataset.inspect.partitions()))

@@ -18,7 +18,14 @@ from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.index.covered_files import BUCKETS, bucket_of, counts_of, sums_of
-from lakebed.index.segment import Footer, file_ids_at, file_ids_in, open_segment, read_groups
+from lakebed.index.segment import (
+    Footer,
+    file_ids_at,
+    file_ids_in,
+    homes_at,
+    open_segment,
+    read_groups,
+)
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
 from lakebed.model.schema import Type
@@ -33,6 +40,8 @@ MAX_LOOKUP_BYTES = 256 * 2**20
 # small one: if its values are scattered, all files are soon found, and the rest need not be read.
 _PORTION_BYTES = 32 * 2**20
 _FIRST_BYTES = 2**20
+# Beyond so many files that may match, the leaves are read one after the other.
+MOST_HOMES = 10_000
 _MANY = 4  # values of a list for each file of a segment, in its first portion
 _THREADS = 8
 # The ids of the covered files in so few buckets are read, rather than compared by their sums.
@@ -191,6 +200,65 @@ def lookup(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """Files that hold a value, and where they are.
+
+    Attributes:
+        ids: Ids of the files.
+        directories: Directory of each.
+        requests: Number of requests to the store.
+    """
+
+    ids: np.ndarray
+    directories: Sequence[str]
+    requests: int
+
+
+def find_homes(store: Store, segments: Sequence[Segment], leaf: Leaf, kind: Type) -> Homes | None:
+    """Find the files with a value that meets a condition, with their directories.
+
+    The result does not depend on the live files, and neither does its cost.
+
+    Args:
+        store: The store that holds the index.
+        segments: All segments of one column.
+        leaf: A condition on that column, bound to `kind`.
+        kind: The current type of the column.
+
+    Returns:
+        The files; None if a segment lacks directories, is lost or damaged, or if too many values or
+        files could match.
+
+    Cost:
+        For each segment one GET of the footer, unless it is cached, and for those with the value a
+        few for row groups and directories.
+    """
+    questions = [_question(leaf, type_to_arrow(kind))]
+    footers = _side_by_side(lambda segment: _open(store, segment, questions), segments)
+    opened = [one for one in footers if isinstance(one, _Opened) and one.footer.homes is not None]
+    if len(opened) < len(segments) or len(_smallest(opened, MAX_LOOKUP_BYTES)) < len(opened):
+        return None
+
+    def look(one: _Opened) -> Homes:
+        places, requests = _places(store, one, questions)
+        if len(places) > MOST_HOMES:
+            return Homes(places, (), requests)
+        ids, directories, more = homes_at(store, one.footer, places)
+        return Homes(ids, directories, requests + more)
+
+    parts = _side_by_side(look, opened)
+    found = [part for part in parts if isinstance(part, Homes)]
+    ids = np.concatenate([_NO_FILES, *(part.ids for part in found)])
+    if len(found) < len(opened) or len(ids) > MOST_HOMES:
+        return None
+    return Homes(
+        ids=ids,
+        directories=[directory for part in found for directory in part.directories],
+        requests=sum(one.requests for one in opened) + sum(part.requests for part in found),
+    )
+
+
 def match_values(values: pa.ChunkedArray, leaves: Sequence[Leaf]) -> pa.ChunkedArray | None:
     """Return for each value whether it meets all conditions.
 
@@ -341,6 +409,15 @@ class _Answer:
 
 
 def _answer(store: Store, opened: _Opened, questions: Sequence[_Question]) -> _Answer:
+    places, requests = _places(store, opened, questions)
+    found, more = file_ids_at(store, opened.footer, places)
+    return _Answer(opened.segment, opened.footer, found, requests + more)
+
+
+def _places(
+    store: Store, opened: _Opened, questions: Sequence[_Question]
+) -> tuple[np.ndarray, int]:
+    """Return the positions of the files of a segment that match, and the number of requests."""
     footer = opened.footer
     is_found = np.zeros(footer.files.count, dtype=bool)
     is_wide = _ends_soon(opened, questions)
@@ -356,8 +433,7 @@ def _answer(store: Store, opened: _Opened, questions: Sequence[_Question]) -> _A
         is_found[positions] = True
         if is_found.all():
             break
-    found, more = file_ids_at(store, footer, np.flatnonzero(is_found))
-    return _Answer(opened.segment, footer, found, requests + more)
+    return np.flatnonzero(is_found), requests
 
 
 def _covers_all(parts: Sequence[_Answer], live: LiveIds) -> bool:

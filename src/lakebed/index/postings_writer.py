@@ -6,7 +6,8 @@ in large.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -21,12 +22,13 @@ from lakebed.index.segment import (
     SegmentWriter,
     file_ids_of,
     footer_of,
+    homes_at,
     open_segment,
     read_groups,
     size_of,
 )
 from lakebed.index.value_order import is_repetitive, sorted_pairs
-from lakebed.model.keys import file_id
+from lakebed.model.keys import file_id, split_label
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import EncodedSegment, Segment, compact, due_end, end_within
@@ -40,6 +42,11 @@ LARGE_BYTES = 256 * 2**20
 _CHUNK_BYTES = 32 * 2**20  # memory for values of all segments during a merge
 _THREADS = 8
 
+# Measured: an entry of the directory of row groups takes about 80 times the bytes of a pair.
+_PAIRS_A_ROOT = 80
+
+HomesOf = Callable[[np.ndarray], Sequence[str]]
+"""Function that returns the directories of files by their ids."""
 Postings = Mapping[str, tuple[Segment, ...]]
 """Segments by indexed column."""
 # Above this size the values of a file are sorted and encoded part by part: a data file of a few
@@ -167,6 +174,7 @@ def merge_segments(
     kind: pa.DataType,
     *,
     kept_ids: np.ndarray | None = None,
+    homes_of: HomesOf | None = None,
 ) -> EncodedSegment:
     """Merge several segments into one, which the caller writes.
 
@@ -177,6 +185,8 @@ def merge_segments(
         segments: The segments to merge, at least one.
         kind: The current type of the column, which may be wider than theirs.
         kept_ids: Ids of the files to keep, ascending; None for all.
+        homes_of: Function that returns the directories of files by their ids; None for those that
+            all of the segments have, if they have any.
 
     Raises:
         CorruptMetadataError: A segment is missing or damaged.
@@ -187,7 +197,9 @@ def merge_segments(
     """
     opened = at_once(lambda segment: open_segment(store, segment), segments, _THREADS)
     footers = [footer for footer, _ in opened]
-    return merge_footers(store, dataset, column, footers, kind, kept_ids=kept_ids)
+    return merge_footers(
+        store, dataset, column, footers, kind, kept_ids=kept_ids, homes_of=homes_of
+    )
 
 
 def merge_footers(
@@ -198,13 +210,17 @@ def merge_footers(
     kind: pa.DataType,
     *,
     kept_ids: np.ndarray | None = None,
+    homes_of: HomesOf | None = None,
 ) -> EncodedSegment:
     """Merge several segments whose footers were read; see `merge_segments`."""
     all_ids = np.unique(np.concatenate([file_ids_of(store, footer)[0] for footer in footers]))
     if kept_ids is not None:
         all_ids = np.intersect1d(all_ids, kept_ids)
     sources = merge_sources(store, footers, kind, all_ids)
-    writer = SegmentWriter(kind, all_ids)
+    homes = _homes_in(store, footers, all_ids) if homes_of is None else homes_of(all_ids)
+    pair_count = sum(footer.pair_count for footer in footers)
+    group_rows = GROUP_ROWS if homes is None else rows_in_group(pair_count)
+    writer = SegmentWriter(kind, all_ids, group_rows, homes)
     try:
         for values, files in merged_pairs(sources, len(all_ids)):
             writer.add(values, files)
@@ -219,6 +235,31 @@ def merge_footers(
         np.unique(np.concatenate(files)) for files in zip(*specials, strict=True)
     )
     return writer.finish(dataset, column, nan_files, null_files)
+
+
+def rows_in_group(pair_count: int) -> int:
+    """Return the number of pairs in a row group of a segment that may be very large.
+
+    A lookup reads the directory of row groups, and one of them: both grow as the square root.
+    """
+    return max(GROUP_ROWS, math.isqrt(_PAIRS_A_ROOT * pair_count))
+
+
+def _homes_in(store: Store, footers: Sequence[Footer], ids: np.ndarray) -> Sequence[str] | None:
+    """Return the directories of files from the segments that have them; None if some are missing."""
+    found_ids, found = [np.zeros(0, np.int64)], list[str]()
+    for footer in footers:
+        if footer.homes is not None:
+            own, homes, _ = homes_at(store, footer, np.arange(footer.files.count))
+            found_ids.append(own)
+            found += homes
+    known = np.concatenate(found_ids)
+    order = np.argsort(known, kind="stable")
+    places = np.searchsorted(known, ids, sorter=order)
+    if not found or (places == len(known)).any():
+        return None
+    at = order[places]
+    return [found[place] for place in at.tolist()] if (known[at] == ids).all() else None
 
 
 def compact_list(
@@ -391,6 +432,7 @@ def encode_segment(
     files: Mapping[int, ColumnValues],
     *,
     group_rows: int = GROUP_ROWS,
+    homes: Mapping[int, str] | None = None,
 ) -> EncodedSegment:
     """Return the segment of some files.
 
@@ -400,13 +442,15 @@ def encode_segment(
         kind: Type of the values.
         files: All values of each file, by id of the file.
         group_rows: Maximum number of pairs in a row group.
+        homes: Directory of each file, by id; None to leave them out.
     """
     ids = sorted(files)
     chunks = [chunk for number in ids for chunk in files[number].chunks]
     counts = [sum(map(len, files[number].chunks)) for number in ids]
     values = pa.concat_arrays([*chunks, pa.array([], kind)])
     positions = np.repeat(np.arange(len(ids), dtype=np.int32), counts)
-    writer = SegmentWriter(kind, np.array(ids, dtype=np.int64), group_rows)
+    known = None if homes is None else [homes[number] for number in ids]
+    writer = SegmentWriter(kind, np.array(ids, dtype=np.int64), group_rows, known)
     writer.add(*sorted_pairs(values, positions, len(ids)))
     return writer.finish(
         dataset,
@@ -420,7 +464,13 @@ class PostingsWriter:
     """Writes the postings for the files of one writer, in one or several segments per column."""
 
     def __init__(
-        self, store: Store, dataset: str, types: Mapping[str, pa.DataType], max_bytes: int
+        self,
+        store: Store,
+        dataset: str,
+        types: Mapping[str, pa.DataType],
+        max_bytes: int,
+        *,
+        with_homes: bool = False,
     ) -> None:
         """Start without files.
 
@@ -430,7 +480,9 @@ class PostingsWriter:
             types: Types of the indexed columns.
             max_bytes: Maximum size of values in memory, unless one file has more. When it is
                 exceeded, a segment is written and another one begun.
+            with_homes: Whether the head is a tree, so that segments have the directories of files.
         """
+        self._homes: dict[int, str] | None = {} if with_homes else None
         self._store = store
         self._dataset = dataset
         self._types = types
@@ -454,6 +506,8 @@ class PostingsWriter:
         if number is None or not self._types:
             return
         self._files[number] = values
+        if self._homes is not None:
+            self._homes[number] = split_label(label)[0]
         self._size_bytes += values.size_bytes
         if self._size_bytes > self._max_bytes:
             self._flush()
@@ -475,7 +529,7 @@ class PostingsWriter:
         for number, column_values in values.items():
             if column_values.parts:
                 column_values.encode_part(number)
-        encoded = encode_segment(self._dataset, column, kind, values)
+        encoded = encode_segment(self._dataset, column, kind, values, homes=self._homes)
         parts = [part for column_values in values.values() for part in column_values.parts]
         if parts:
             footers = [footer_of(part) for part in (encoded, *parts)]

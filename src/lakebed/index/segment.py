@@ -20,7 +20,7 @@ import io
 import re
 import uuid
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
+from lakebed.index import file_homes
 from lakebed.index.covered_files import BUCKETS, counts_of, sums_of
 from lakebed.index.value_order import is_first
 from lakebed.model.layout import postings_folder, segment_key
@@ -55,13 +56,15 @@ _ID_BYTES = 8
 _BUCKET_BYTES = 256  # what a bucket of ids takes in memory beside them
 _VERSION = "1"
 _VERSION_WITH_BUCKETS = "2"
+_VERSION_WITH_HOMES = "3"
 MANY_FILES = 4096  # from this number on, ids are apart from the footer
 _FORMAT, _FILES, _BUCKETS, _DIRECTORY, _VALUES = (
     f"lakebed.postings.{name}" for name in ("format", "files", "buckets", "groups", "values")
 )
+_HOMES, _HOMES_START = "lakebed.postings.homes", "lakebed.postings.homes_start"
 _NAME = re.compile(
     r"[0-9]{10,18}-[0-9a-f]{32}-(?P<size>[0-9a-f]{1,12})-(?P<footer>[0-9a-f]{1,8})"
-    rf"-(?P<hash>[0-9a-f]{{{2 * _HASH_BYTES}}})\.parquet"
+    rf"-(?P<hash>[0-9a-f]{{{2 * _HASH_BYTES}}})(?:-(?P<files>[0-9a-f]{{1,8}}))?\.parquet"
 )
 
 
@@ -100,7 +103,11 @@ class SegmentWriter:
     """Builds a segment from sorted pairs, step by step."""
 
     def __init__(
-        self, kind: pa.DataType, file_ids: np.ndarray, group_rows: int = GROUP_ROWS
+        self,
+        kind: pa.DataType,
+        file_ids: np.ndarray,
+        group_rows: int = GROUP_ROWS,
+        homes: Sequence[str] | None = None,
     ) -> None:
         """Start a segment.
 
@@ -108,7 +115,9 @@ class SegmentWriter:
             kind: Type of the values.
             file_ids: Ids of the covered files, ascending and distinct.
             group_rows: Maximum number of pairs in a row group.
+            homes: Directory of each of these files, for a dataset whose head is a tree.
         """
+        self._homes = homes
         self._group_rows = group_rows
         self._file_ids = file_ids
         self._schema = pa.schema(
@@ -199,6 +208,7 @@ class SegmentWriter:
         if specials:
             self._write_group(pa.concat_tables(specials).combine_chunks(), is_special=True)
         ids = self._file_ids.astype("<i8")
+        of_homes = {} if self._homes is None else self._write_homes(ids, self._homes)
         if len(ids) < MANY_FILES:
             files = {_FORMAT: _VERSION, _FILES: _to_text(ids.tobytes())}
         else:
@@ -209,6 +219,7 @@ class SegmentWriter:
         self._writer.add_key_value_metadata(
             {
                 **files,
+                **of_homes,
                 _DIRECTORY: _to_text(_encode_directory(self._groups, kind)),
                 _VALUES: str(self._value_count),
             }
@@ -217,8 +228,27 @@ class SegmentWriter:
         data = bytes(self._sink.data)
         footer = data[footer_start:]
         name = f"{uuid.uuid4().hex}-{len(data):x}-{len(footer):x}-{_hash(footer).hex()}"
+        name += f"-{len(ids):x}" if of_homes else ""
         key = segment_key(postings_folder(dataset, column), self._row_count, f"{name}.parquet")
         return EncodedSegment(Segment(key, self._row_count), data)
+
+    def _write_homes(self, ids: np.ndarray, homes: Sequence[str]) -> dict[str, str]:
+        """Write the pages with the directories of the files; return the entries that lead to them."""
+        start = len(self._sink.data)
+        pages = list(file_homes.encode(ids, homes))
+        for page in pages:
+            self._sink.data += page
+        table = pa.table(
+            {
+                "size": pa.array(map(len, pages), pa.int32()),
+                "hash": pa.array(map(_hash, pages), _HASH_TYPE),
+            }
+        )
+        return {
+            _FORMAT: _VERSION_WITH_HOMES,
+            _HOMES: _to_text(_encode_table(table)),
+            _HOMES_START: str(start),
+        }
 
 
 def _encoding(kind: pa.DataType) -> str:
@@ -335,6 +365,21 @@ class CoveredFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class HomePages:
+    """The pages with the directories of the covered files.
+
+    Attributes:
+        starts: Position of each page in the object.
+        sizes: Size of each page.
+        hashes: Hash of each page.
+    """
+
+    starts: np.ndarray
+    sizes: np.ndarray
+    hashes: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Footer:
     """The verified footer of a segment.
 
@@ -350,6 +395,7 @@ class Footer:
         has_specials: True if the last row group is that of NaN and null.
         metadata: Metadata of the Parquet file.
         held: The whole object if it is small; else None.
+        homes: The pages with the directories of the covered files; None if it has none.
     """
 
     key: str
@@ -362,6 +408,7 @@ class Footer:
     has_specials: bool
     metadata: pq.FileMetaData
     held: bytes | None
+    homes: HomePages | None = None
 
     @property
     def regular_count(self) -> int:
@@ -402,6 +449,12 @@ def is_small(segment: Segment) -> bool:
     """Return whether one request fetches the whole segment, judged by its name."""
     match = _NAME.fullmatch(segment.key.rpartition("/")[2])
     return match is not None and int(match["size"], 16) <= SMALL_BYTES
+
+
+def file_count_of(segment: Segment) -> int | None:
+    """Return the number of files that a segment covers, by its name; None if it has no directories."""
+    match = _NAME.fullmatch(segment.key.rpartition("/")[2])
+    return None if match is None or match["files"] is None else int(match["files"], 16)
 
 
 def _match_name(key: str) -> re.Match[str]:
@@ -474,15 +527,18 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
         texts = {name.decode(): text for name, text in (metadata.metadata or {}).items()}
         groups = _decode_table(texts[_DIRECTORY])
         match texts.get(_FORMAT, b"").decode():
-            case version if version == _VERSION:
-                ids = np.frombuffer(base64.b64decode(texts[_FILES], validate=True), dtype="<i8")
-                files = CoveredFiles(count=len(ids), ids=ids.astype(np.int64))
-            case version if version == _VERSION_WITH_BUCKETS:
-                files = _read_buckets(_decode_table(texts[_BUCKETS]), groups, size - len(tail))
+            case version if version in (_VERSION, _VERSION_WITH_BUCKETS):
+                files, homes = _read_files(texts, groups, size - len(tail)), None
+            case version if version == _VERSION_WITH_HOMES:
+                files = _read_files(texts, groups, size - len(tail))
+                homes = _read_home_pages(texts, files.count, size - len(tail))
             case _:
                 raise _damaged(key, "it has a format that this release does not know")
         kind = metadata.schema.to_arrow_schema().field("value").type
         _check_counts(metadata, files.count)
+        named = _match_name(key)["files"]
+        if (named is None) != (homes is None) or (named and int(named, 16) != files.count):
+            raise _damaged(key, "its name states another number of files")
         return Footer(
             key=key,
             size_bytes=size,
@@ -494,9 +550,87 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
             has_specials=groups.num_rows > 0 and not groups.column("first")[-1].is_valid,
             metadata=metadata,
             held=held,
+            homes=homes,
         )
     except (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError) as exc:
         raise _damaged(key, exc) from exc
+
+
+def _read_files(texts: Mapping[str, bytes], groups: pa.Table, end: int) -> CoveredFiles:
+    if _FILES not in texts:
+        return _read_buckets(_decode_table(texts[_BUCKETS]), groups, end)
+    ids = np.frombuffer(base64.b64decode(texts[_FILES], validate=True), dtype="<i8")
+    return CoveredFiles(count=len(ids), ids=ids.astype(np.int64))
+
+
+def _read_home_pages(texts: Mapping[str, bytes], count: int, end: int) -> HomePages:
+    """Return the pages with the directories of the covered files.
+
+    Raises:
+        ValueError: They do not fit into the object, or their number is wrong.
+    """
+    table, start = _decode_table(texts[_HOMES]), int(texts[_HOMES_START])
+    sizes = table.column("size").to_numpy().astype(np.int64)
+    is_possible = len(sizes) == file_homes.page_count(count) and (sizes >= 0).all()
+    if not is_possible or not 0 <= start <= start + int(sizes.sum()) <= end:
+        message = "the directories of its files do not fit into it"
+        raise ValueError(message)
+    return HomePages(start + np.cumsum(sizes) - sizes, sizes, table.column("hash").to_pylist())
+
+
+def homes_at(
+    store: Store, footer: Footer, positions: np.ndarray
+) -> tuple[np.ndarray, list[str], int]:
+    """Return the ids and the directories of the files at some positions, and the number of requests.
+
+    Args:
+        store: The store that holds the segment.
+        footer: Footer of a segment with directories.
+        positions: Positions of covered files, ascending.
+
+    Raises:
+        CorruptMetadataError: The object is missing or damaged.
+
+    Cost:
+        One GET for each set of pages that are close together, unless the process has read them.
+    """
+    pages = footer.homes
+    assert pages is not None
+    numbers = np.unique(positions // file_homes.PAGE_FILES).tolist()
+    known: dict[int, file_homes.Page] = {}
+    for number in numbers:
+        held = PROCESS_CACHE.find(_name_of_homes(store, footer, number), file_homes.Page)
+        if held is not None:
+            known[number] = held
+    missing = [number for number in numbers if number not in known]
+    pieces, requests = _read_pieces(store, footer, missing, pages.starts, pages.sizes)
+    for number, piece in zip(missing, pieces, strict=True):
+        if _hash(piece) != pages.hashes[number]:
+            raise _damaged(footer.key, f"the directories of its files are damaged (page {number})")
+        known[number] = _read_page(footer, bytes(piece), number)
+        PROCESS_CACHE.hold(
+            _name_of_homes(store, footer, number),
+            known[number],
+            size_bytes=known[number].memory_bytes,
+        )
+    ids, homes = [np.zeros(0, np.int64)], list[str]()
+    for number in numbers:
+        own = positions[positions // file_homes.PAGE_FILES == number] % file_homes.PAGE_FILES
+        ids.append(known[number].ids[own])
+        homes += known[number].homes(own)
+    return np.concatenate(ids), homes, requests
+
+
+def _read_page(footer: Footer, data: bytes, number: int) -> file_homes.Page:
+    count = min(file_homes.PAGE_FILES, footer.files.count - number * file_homes.PAGE_FILES)
+    try:
+        return file_homes.decode(data, count)
+    except file_homes.ERRORS as exc:
+        raise _damaged(footer.key, exc) from exc
+
+
+def _name_of_homes(store: Store, footer: Footer, number: int) -> tuple[str, ...]:
+    return ("homes", store.cache_name, footer.key, str(number))
 
 
 def _decode_table(text: bytes) -> pa.Table:

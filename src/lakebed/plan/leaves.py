@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
-from lakebed.model.predicate import Leaf, Predicate, leaves
-from lakebed.plan.statistics import combined, evidence_of
+from lakebed.index.lookup import find_homes
+from lakebed.model.keys import file_ids
+from lakebed.model.predicate import TRUE, Leaf, Predicate
+from lakebed.plan.paths import Paths
 from lakebed.state.state import Listed, State
-from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.find import StoredLeaves, facts_of
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_root import Ref
+from lakebed.store.base import Store
+
+_FEW_LEAVES = 2  # reading so few takes no longer than a lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +28,13 @@ class Narrowed:
         state: The state, with the facts of these files.
         left_out: Number of the other live files, which cannot match.
         requests: Number of requests that it took.
+        by_index: The column whose index has found the files; empty if the ranges have.
     """
 
     state: State
     left_out: int
     requests: int
+    by_index: str = ""
 
 
 def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
@@ -48,9 +53,9 @@ def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
     """
     tree = state.live
     assert isinstance(tree, TreeFiles)
-    refs = _chosen(tree, questions)
+    refs = tree.ranges.may(questions)
     requests = tree.leaves.fetch(refs) if isinstance(tree.leaves, StoredLeaves) else 0
-    labels = tree.among(refs)
+    labels = tree.among(refs) if TRUE in questions else _matching(state, tree, refs, questions)
     few = replace(
         state,
         live=Listed(labels),
@@ -59,49 +64,74 @@ def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
     return Narrowed(few, tree.count - len(labels), requests)
 
 
+def looked_up(
+    state: State, questions: Sequence[Predicate], leaf: Leaf, store: Store
+) -> Narrowed | None:
+    """Return a state that lists the files of a tree in which an index finds a value.
+
+    Args:
+        state: The state to plan from, whose head is a tree.
+        questions: As for `narrowed`.
+        leaf: A condition that each row must meet, and that names values of an indexed column.
+        store: The store that holds the index.
+
+    Returns:
+        None if the index does not cover all files, or if reading the leaves is less work.
+
+    Raises:
+        CorruptMetadataError: A leaf that holds a file with the value is lost or damaged.
+
+    Cost:
+        As `find_homes`, and a GET of a range for each leaf that holds a file with the value. It
+        depends on these files, and not on their number in the dataset.
+    """
+    tree, column = state.live, state.descriptor.schema.stored_name(leaf.column)
+    assert isinstance(tree, TreeFiles)
+    segments = state.lists.postings.get(column, ())
+    if tree.is_past or column not in state.indexed or not segments:
+        return None
+    refs = tree.ranges.may(questions)
+    if len(refs) < _FEW_LEAVES:
+        return None
+    found = find_homes(store, segments, leaf, state.layout.predicate_types[leaf.column])
+    if found is None:
+        return None
+    known = np.unique(found.ids)
+    may = {ref.id for ref in refs}
+    directories = frozenset(found.directories)
+    chosen = [ref for ref, _ in tree.ranges.by_directory(directories) if ref.id in may]
+    requests = found.requests
+    requests += tree.leaves.fetch(chosen) if isinstance(tree.leaves, StoredLeaves) else 0
+    labels = tree.within(chosen, directories.__contains__)
+    is_found = np.isin(file_ids(labels), known)
+    labels = tuple(labels[place] for place in np.flatnonzero(is_found).tolist())
+    few = replace(
+        state,
+        live=Listed(labels),
+        lists=replace(state.lists, files=facts_of(tree.root, chosen, tree.order, state.name)),
+    )
+    return Narrowed(few, tree.count - len(labels), requests, by_index=leaf.column)
+
+
+def _matching(
+    state: State, tree: TreeFiles, refs: Sequence[Ref], questions: Sequence[Predicate]
+) -> tuple[str, ...]:
+    """Return the labels of the files in some leaves whose directory may match."""
+    parts = list(tree.parts(refs))
+    # A directory is judged as a file in it is.
+    files = [f"{directory}/x" for part in parts for directory in part.directories]
+    paths = Paths(state.with_labels(files))
+    may = np.zeros(len(files), dtype=bool)
+    for question in dict.fromkeys(questions):
+        may |= paths.matching(question)
+    chosen, start, labels = may.tolist(), 0, list[str]()
+    for part in parts:
+        end = start + len(part.directories)
+        labels += part.choose(chosen[start:end]).labels()
+        start = end
+    return tuple(labels)
+
+
 def rows_in_root(state: State) -> int | None:
     """Return the number of entities of a tree; None if its root does not have it."""
     return state.live.row_count if isinstance(state.live, TreeFiles) else None
-
-
-def _chosen(tree: TreeFiles, questions: Sequence[Predicate]) -> list[Ref]:
-    refs = tree.root.refs
-    ranges = _Ranges(refs, tree.order)
-    may = np.zeros(len(refs), dtype=bool)
-    for question in dict.fromkeys(questions):
-        may |= ranges.may(question)
-    return [refs[position] for position in np.flatnonzero(may).tolist()]
-
-
-class _Ranges:
-    """The ranges of the partition fields in leaves, as bounds of columns in files."""
-
-    def __init__(self, refs: Sequence[Ref], order: DirectoryOrder) -> None:
-        self._refs = refs
-        self._order = order
-        self._files = pa.chunked_array([pa.array([ref.files for ref in refs], pa.int64())])
-        self._known: dict[Leaf, np.ndarray] = {}
-
-    def may(self, predicate: Predicate) -> np.ndarray:
-        """Return for each leaf whether a file in it may meet a predicate."""
-        for leaf in leaves(predicate):
-            if leaf not in self._known:
-                self._known[leaf] = self._may(leaf)
-        return combined(predicate, len(self._refs), self._known.__getitem__)
-
-    def _may(self, leaf: Leaf) -> np.ndarray:
-        names = list(self._order.types)
-        if leaf.column not in names:  # a partition field of another version
-            return np.ones(len(self._refs), dtype=bool)
-        position, unknown = names.index(leaf.column), ("", "", 0)
-        ranges = [
-            (ref.low[position], ref.high[position], ref.nulls[position])
-            if len(ref.low) == len(names)
-            else unknown
-            for ref in self._refs
-        ]
-        lows = [low for low, _, _ in ranges]
-        highs = [high for _, high, _ in ranges]
-        nulls = [count for _, _, count in ranges]
-        bounds = self._order.bounds(leaf.column, lows, highs, nulls)
-        return evidence_of(leaf, bounds, self._files, self._order.types[leaf.column]).may

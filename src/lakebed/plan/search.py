@@ -19,7 +19,9 @@ from lakebed.model.predicate import (
     FALSE,
     TRUE,
     And,
+    Comparison,
     Leaf,
+    Membership,
     Or,
     Predicate,
     all_of,
@@ -30,9 +32,9 @@ from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan import indices
 from lakebed.plan.paths import Paths
 from lakebed.plan.plan import Account, DataFile, Scan, ScanPlan
-from lakebed.plan.statistics import Evidence, combined, evidence_of
 from lakebed.state import file_table
 from lakebed.state.state import State
+from lakebed.state.statistics import Evidence, combined, evidence_of
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 
@@ -85,7 +87,7 @@ def plan(
 
 
 def _search(state: State, predicate: Predicate, store: Store | None) -> Search:
-    search = Search(state, predicate)
+    search = Search(state, predicate, store)
     search.ask_partitions()
     if store is not None:
         search.ask_indices(store, only_for_values=True)
@@ -135,20 +137,28 @@ class Search:
     Files of one schema form a group, since the same question applies to them.
     """
 
-    def __init__(self, state: State, predicate: Predicate) -> None:
-        """Start with all live files.
+    def __init__(self, state: State, predicate: Predicate, store: Store | None = None) -> None:
+        """Start with all live files; of a tree with those that its ranges or an index leave.
 
         Args:
             state: The state to plan from.
             predicate: A bound predicate.
+            store: The store that holds the indices; None to use only the head.
         """
         self._conditions = conjuncts(predicate)
         self._whole, self._left_out, self.requests = state, 0, 0
+        by_index: Leaf | None = None
         if state.is_tree:
             # Most datasets have no tree: a plan of them must not import it.
-            from lakebed.plan.leaves import narrowed
+            from lakebed.plan.leaves import looked_up, narrowed
 
-            few = narrowed(state, _partition_questions(state, self._conditions))
+            questions = _partition_questions(state, self._conditions)
+            by_index = self._named_values() if store is not None else None
+            few = None
+            if by_index is not None and store is not None:
+                few = looked_up(state, questions, by_index, store)
+            if few is None:
+                by_index, few = None, narrowed(state, questions)
             self._left_out, self.requests = few.left_out, few.requests
             state = few.state
         self._state = state
@@ -165,12 +175,35 @@ class Search:
         }
         self._groups: list[_Group] = []
         self._live_count = state.live.count
-        self._dropped = {"partition": self._left_out, "schema": 0, "statistics": 0, "index": 0}
+        self._dropped = {"partition": 0, "schema": 0, "statistics": 0, "index": 0}
+        self._dropped["partition" if by_index is None else "index"] = self._left_out
         self._statistics_segments = 0
         self._indices: dict[str, int] = {}
         self._index_files: dict[str, IndexFile | None] = {}
         self._ignored: dict[str, None] = {}
         self._asked: set[Leaf] = set()
+        if by_index is not None:
+            self._asked.add(by_index)
+            self._indices[by_index.column] = len(self._postings[by_index.column])
+
+    def _named_values(self) -> Leaf | None:
+        """Return a condition that every row must meet, and that names values of an indexed column."""
+        state = self._whole
+        if not state.indexed:
+            return None
+        columns = state.layout.field_names(state.indexed).values()
+        # A file of an older schema may lack the column, and have one value for all its rows.
+        numbers = (*range(1, state.lineage.number + 1), None)
+        known = [_question_for(state, self._conditions, number).conditions for number in numbers]
+        for condition in self._conditions:
+            if (
+                isinstance(condition, Comparison | Membership)
+                and indices.names_values(condition)
+                and condition.column in columns
+                and all(condition in conditions for conditions in known)
+            ):
+                return condition
+        return None
 
     @property
     def file_table(self) -> tuple[Segment, ...]:

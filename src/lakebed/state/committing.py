@@ -455,7 +455,7 @@ def _scope_for(store: Store, state: State, scope: Scope) -> Scope:
     if not isinstance(scope, RunFiles) or not scope.replaces:
         return scope
     known = runs.read(store, state.lists)
-    return replace(scope, labels=frozenset(known.files_of(scope.run, state.labels)))
+    return replace(scope, labels=frozenset(known.live_files_of(scope.run, state.live)))
 
 
 def _with_segments(

@@ -45,7 +45,14 @@ from lakebed.state.scope import (
     WholeView,
 )
 from lakebed.state.sources import Sources, changed_meanwhile
-from lakebed.state.state import FOREIGN, Change, State, find_progress, is_one_dataset
+from lakebed.state.state import (
+    FOREIGN,
+    Change,
+    State,
+    find_progress,
+    have_same_files,
+    is_one_dataset,
+)
 from lakebed.state.undone import ROLLBACK
 from lakebed.store.base import Store
 
@@ -136,7 +143,7 @@ def check_unchanged(expected: State, now: State, change: Change) -> None:
         PreconditionFailedError: The head is in another state.
     """
     same_commit = (now.version, now.commit_id) == (expected.version, expected.commit_id)
-    if same_commit and _have_same_files(now, expected):
+    if same_commit and have_same_files(now, expected):
         return
     raise PreconditionFailedError(
         f"{change.operation} of {now.name!r} is meant for version {expected.version}, "
@@ -250,7 +257,7 @@ class _Since:
         return not (by_others or self.state.is_changed_by_others or self.now.is_changed_by_others)
 
     def _touched(self, *, minds_compactions: bool) -> dict[str, Entry | None]:
-        if not self.entries and _have_same_files(self.state, self.now):
+        if not self.entries and have_same_files(self.state, self.now):
             return {}
         if self.is_recorded:
             # A compaction only moves rows that the state had, or that an entry before it added.
@@ -279,13 +286,6 @@ class _Since:
         late = live.symmetric_difference(self.now.labels)
         touched.update((partition_of_label(label), None) for label in late)
         return touched
-
-
-def _have_same_files(one: State, other: State) -> bool:
-    """Return whether two states have the same files; those of a tree only change by commits."""
-    if one.is_tree and other.is_tree:
-        return one.version == other.version
-    return one.labels == other.labels
 
 
 def _parts(scope: Scope) -> tuple[Scope, ...]:

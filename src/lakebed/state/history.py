@@ -113,8 +113,12 @@ class OtherEntries(Segment, ABC):
     __slots__ = ()
 
     @abstractmethod
-    def read(self, store: Store) -> tuple[Entry, ...]:
+    def read(self, store: Store, *, labels_after: int = -1) -> tuple[Entry, ...]:
         """Return the entries, oldest first.
+
+        Args:
+            store: The store that holds the dataset.
+            labels_after: Entries up to this version need not have all labels of their files.
 
         Raises:
             CorruptMetadataError: They cannot be read.
@@ -197,18 +201,22 @@ def _entries_in(segment: StoredObject) -> tuple[Entry, ...]:
     return decode(segment.data, segment.key, segment.modified_at)
 
 
-def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple[Entry, ...]:
+def read(
+    store: Store, segments: Sequence[Segment], *, after: int = -1, labels_after: int = -1
+) -> tuple[Entry, ...]:
     """Return the entries of versions above `after`, oldest first.
 
-    Segments are read from the newest back, as far as needed.
+    Segments are read from the newest back, as far as needed. Entries up to `labels_after` need not
+    have all labels of their files: those of a tree name leaves instead of many labels.
 
     Cost:
-        One GET a segment; for recent versions usually one.
+        One GET a segment; for recent versions usually one. Of a tree also the leaves that commits
+        above `labels_after` name.
     """
     parts: list[tuple[Entry, ...]] = []
     for segment in reversed(segments):
         if isinstance(segment, OtherEntries):
-            entries = segment.read(store)
+            entries = segment.read(store, labels_after=labels_after)
         else:
             entries = _entries_in(read_segment(store, segment, "History", LOSS))
         parts.append(tuple(entry for entry in entries if entry.version > after))

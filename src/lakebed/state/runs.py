@@ -23,7 +23,7 @@ from lakebed.model.layout import Folder
 from lakebed.state import history
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
-from lakebed.state.state import epoch_of, newest_epochs
+from lakebed.state.state import Live, epoch_of, newest_epochs
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, pack, read_segment, unpack
 
@@ -94,6 +94,21 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         kept = {label for label, name in carried.items() if name == run}
         kept.update(batch_labels)
         return tuple(label for label in labels if label in kept)
+
+    def live_files_of(self, run: str, live: Live) -> tuple[str, ...]:
+        """Return the labels of the live files that hold rows of a run.
+
+        Args:
+            run: Name of the run.
+            live: The live files. Of a tree the leaves whose range holds a batch of the run are read.
+        """
+        batches = [batch_id for batch_id, name in self.batches.items() if name == run]
+        carried = [label for label, name in self.carried.items() if name == run]
+        if not live.is_tree:
+            return self.files_of(run, live.labels) if batches or carried else ()
+        own = live.of_batches(batches) if batches else ()
+        kept = dict.fromkeys(label for label in own if label not in self.carried)
+        return tuple(kept | dict.fromkeys(sorted(live.holding(carried))))
 
 
 def folder(dataset: str) -> str:

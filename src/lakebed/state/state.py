@@ -26,14 +26,14 @@ from lakebed.errors import (
     ReadOnlyError,
 )
 from lakebed.model.descriptor import DatasetDescriptor, new_checks
-from lakebed.model.keys import FIRST_MOMENT, BatchId, partition_of_label
+from lakebed.model.keys import FIRST_MOMENT, BatchId, batch_id_of, partition_of_label
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import Lineage
 from lakebed.state.check_results import UnmetCheck, Verdict, not_checked, unmet_after
 from lakebed.state.erased_files import mark_of, replaced
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
-from lakebed.state.lists import FILES, Edit, Lists
+from lakebed.state.lists import FILES, Edit, Lists, postings_of
 from lakebed.state.protections import Protection
 from lakebed.state.scope import Nothing, Scope
 
@@ -46,6 +46,10 @@ FOREIGN = "foreign"  # the operation of changes by other tools
 UNCONFIRMED = " unconfirmed"  # at the end of `moved_from`
 CREATION = "creation"  # as `moved_from`, until the creator has looked for the other head
 COMMITTED = 2  # the lowest claim of a head that has a commit
+
+
+# Of a document: with more, each commit and each plan is faster with a tree.
+MOST_LISTED = 50_000
 
 
 class HeadKind(StrEnum):
@@ -83,6 +87,9 @@ class Live(Protocol):
 
     def of(self, partitions: Collection[str]) -> tuple[str, ...]:
         """Return the labels of the files in some partitions, in the order of the state."""
+
+    def of_batches(self, batches: Collection[int]) -> tuple[str, ...]:
+        """Return the labels of the files in the directories of some batches."""
 
     def holding(self, labels: Collection[str]) -> frozenset[str]:
         """Return those of some labels whose files are live."""
@@ -133,6 +140,10 @@ class Listed:
     def of(self, partitions: Collection[str]) -> tuple[str, ...]:
         """Return the labels of the files in some partitions."""
         return tuple(label for label in self.labels if partition_of_label(label) in partitions)
+
+    def of_batches(self, batches: Collection[int]) -> tuple[str, ...]:
+        """Return the labels of the files in the directories of some batches."""
+        return tuple(label for label in self.labels if batch_id_of(label) in batches)
 
     def holding(self, labels: Collection[str]) -> frozenset[str]:
         """Return those of some labels whose files are live."""
@@ -381,6 +392,37 @@ def _merged_unmet(state: State, change: Change) -> tuple[UnmetCheck, ...]:
     return unmet_after(before, descriptor.checks, change.checks, replaces_all=replaces_all)
 
 
+def _merged_indexed(state: State, change: Change) -> tuple[str, ...]:
+    """Return the columns whose indices cover all files of a tree, after a change.
+
+    A segment states in its name how many files it covers, and covers no file of another segment.
+    So an index stays complete if the new segments cover as many files as are new. A document lists
+    its files, so that a lookup needs no such record.
+    """
+    if not state.is_tree or change.head is HeadKind.DOCUMENT:
+        return ()
+    descriptor = change.new_descriptor or state.descriptor
+    return tuple(
+        column for column in descriptor.stored_index if _is_covered_after(state, change, column)
+    )
+
+
+def _is_covered_after(state: State, change: Change, column: str) -> bool:
+    was_covered = column in state.indexed or not state.live.count
+    if column in change.covers:
+        return was_covered or state.version == change.base_version
+    edits = [edit for edit in change.edits if edit.name == postings_of(column)]
+    if change.erases or any(edit.removed for edit in edits):
+        return False
+    added = [segment for edit in edits for segment in edit.added]
+    if not was_covered or not added:
+        return was_covered and not change.added
+    # Opening a dataset must not import Parquet.
+    from lakebed.index.segment import file_count_of
+
+    return sum(file_count_of(segment) or 0 for segment in added) == len(change.added)
+
+
 def _merged_move(state: State, change: Change) -> HeadFormat | None:
     return None if change.moves_to is state.head_format else change.moves_to
 
@@ -411,6 +453,7 @@ class State:
         protections: Versions and batches that no cleanup may give up.
         streams: Progress of the streaming queries that committed to it, the latest last.
         unmet: Declared checks that rows of the version may fail, by name.
+        indexed: Columns of data files whose index covers all files of a tree.
         moves_to: Format that the head moves to: this head gets no more commits.
         moved_from: Format that the head came from, and an id, until the first commit to it;
             `CREATION` for a new dataset that its creator may still give up.
@@ -439,6 +482,7 @@ class State:
         (), tuple[QueryProgress, ...], _merged_streams, is_optional=True
     )
     unmet: tuple[UnmetCheck, ...] = head_fact((), tuple[UnmetCheck, ...], _merged_unmet)
+    indexed: tuple[str, ...] = head_fact((), tuple[str, ...], _merged_indexed)
     _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
 
     @property
@@ -580,6 +624,8 @@ class Change(Entry, frozen=True, kw_only=True):
         leaves_unchecked: Whether checks that the new descriptor adds are not tested on the rows that
             the dataset has.
         head: The kind of head that the dataset gets; None if it keeps its kind.
+        covers: Columns whose index was proved to cover all files of the base version. Segments that
+            its edits remove and add cover the same live files.
     """
 
     version: int = 0
@@ -607,6 +653,7 @@ class Change(Entry, frozen=True, kw_only=True):
     made_at: dt.datetime | None = None
     leaves_unchecked: bool = False
     head: HeadKind | None = None
+    covers: frozenset[str] = frozenset()
 
     @property
     def brought_keys(self) -> tuple[str, ...]:
@@ -797,6 +844,18 @@ def is_one_dataset(one: State, other: State) -> bool:
         return False
     are_both_new = one.version == other.version == 0
     return not are_both_new or one.commit_id == other.commit_id
+
+
+def should_be_tree(state: State) -> bool:
+    """Return whether a document lists so many files that a tree would be faster."""
+    return state.is_ours and not state.is_tree and state.live.count > MOST_LISTED
+
+
+def have_same_files(one: State, other: State) -> bool:
+    """Return whether two states have the same files; those of a tree only change by commits."""
+    if one.is_tree and other.is_tree:
+        return one.version == other.version
+    return one.labels == other.labels
 
 
 def claim_of(state: State) -> int:

@@ -206,6 +206,7 @@ def gather(dataset: Dataset, entries: Sequence[RunEntry] | None = None) -> Datas
             *findings.of_files(address, dataset, files, partitions),
             *findings.of_indices(address, indices),
             *findings.of_dead_files(address, dead, files, is_ours=state.is_ours),
+            *findings.of_head(address, state),
         ],
     )
 

@@ -24,7 +24,7 @@ from lakebed.state.check_results import UNMET
 from lakebed.state.history import Entry
 from lakebed.state.protections import Protection
 from lakebed.state.published import PublishedTable, Shown
-from lakebed.state.state import State
+from lakebed.state.state import State, should_be_tree
 from lakebed.store.base import Store
 from lakebed.work.cleanup import CleanupReport
 from lakebed.work.compaction import CompactionOptions, CompactionReport, compact
@@ -54,6 +54,7 @@ AdviceKind = Literal[
     "partition size",
     "index",
     "dead bytes",
+    "head",
 ]
 
 
@@ -234,6 +235,17 @@ def of_dead_files(
             f"{reasons}.",
             why="Older versions take more room than the current one.",
             command=f"lakebed cleanup {address} --kept --dry-run",
+        )
+
+
+def of_head(address: str, state: State) -> Iterator[Advice]:
+    """Yield a finding on a head that lists so many files that a tree would be faster."""
+    if should_be_tree(state):
+        yield Advice(
+            kind="head",
+            text=f"The head lists {state.live.count:,} files.",
+            why="Each commit writes the whole list, and each plan reads it; a tree needs a part.",
+            command=f"lakebed compact {address} --head tree",
         )
 
 

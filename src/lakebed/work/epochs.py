@@ -265,7 +265,7 @@ def _all_of(store: Store, base: State, epoch: Epoch) -> Scope:
     if all(entry.operation != ROLLBACK for entry in entries):
         return RunFiles(epoch.run)  # the last epoch: the list of runs has all its files
     joined = _joined_files(entries, epoch)
-    mixed = next((label for label in base.labels if label in joined), None)
+    mixed = next(iter(sorted(base.live.holding(joined))), None)
     if mixed is not None:
         raise StaleRerunError(
             f"Epoch {epoch.number} of the streaming query {epoch.query!r} cannot be replaced in "
@@ -275,7 +275,7 @@ def _all_of(store: Store, base: State, epoch: Epoch) -> Scope:
             expected=base.version,
             actual=base.version,
         )
-    return TheseFiles.of(runs.noted_by(entries).files_of(epoch.run, base.labels))
+    return TheseFiles.of(runs.noted_by(entries).live_files_of(epoch.run, base.live))
 
 
 def _joined_files(entries: Sequence[Entry], epoch: Epoch) -> set[str]:

@@ -82,7 +82,7 @@ def _known_scope(store: Store, now: State, scope: Scope) -> Scope:
     if not isinstance(scope, RunFiles) or not scope.replaces:
         return scope
     known = runs.read(store, now.lists)
-    return replace(scope, labels=frozenset(known.files_of(scope.run, now.labels)))
+    return replace(scope, labels=frozenset(known.live_files_of(scope.run, now.live)))
 
 
 def _scattered(now: State, pending: Pending, scope: Scope) -> frozenset[str]:

@@ -37,6 +37,7 @@ from lakebed.errors import (
 )
 from lakebed.index import kartothek_file as index_file
 from lakebed.index.postings_writer import (
+    HomesOf,
     Postings,
     PostingsWriter,
     groups_to_merge,
@@ -44,11 +45,11 @@ from lakebed.index.postings_writer import (
     keys_of_postings,
     merge_segments,
 )
-from lakebed.index.segment import Footer, file_ids_of, open_segment
+from lakebed.index.segment import Footer, file_count_of, file_ids_of, open_segment
 from lakebed.index.value_order import rank
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import file_ids
+from lakebed.model.keys import file_ids, split_label
 from lakebed.model.layout import Layout
 from lakebed.model.names import nearest
 from lakebed.model.predicate import TRUE
@@ -485,11 +486,16 @@ def _index_files(
         file.label: file
         for file in with_recorded(store, state.lists.files, (sized.file for sized in files))
     }
-    layout, report = state.layout, workers.listening(tally.listener)
+    layout, report, is_tree = state.layout, workers.listening(tally.listener), state.is_tree
 
     def index(labels: list[str]) -> dict[str, tuple[Segment, ...]]:
         return index_group(
-            store, layout, column, [by_label[label] for label in labels], on_indexed=report
+            store,
+            layout,
+            column,
+            [by_label[label] for label in labels],
+            on_indexed=report,
+            is_tree=is_tree,
         )
 
     groups = balanced_groups(sizes, workers.count)
@@ -506,6 +512,7 @@ def index_group(
     files: Sequence[DataFile],
     *,
     on_indexed: OnFileDone = NO_PROGRESS,
+    is_tree: bool = False,
 ) -> dict[str, tuple[Segment, ...]]:
     """Write the postings of some files, from their rows.
 
@@ -519,7 +526,13 @@ def index_group(
     """
     kind = type_to_arrow(layout.column_types[column])
     held = layout.descriptor.schema.stored_name(column)
-    writer = PostingsWriter(store, layout.name, {held: kind}, WriteOptions().memory_bytes // 8)
+    writer = PostingsWriter(
+        store,
+        layout.name,
+        {held: kind},
+        WriteOptions().memory_bytes // 8,
+        with_homes=is_tree,
+    )
     try:
         for file in files:
             values = writer.new_file(file.label)
@@ -562,20 +575,24 @@ def compact_indices(
     merged_lists: list[MergedList] = []
     edits: list[Edit] = []
     indices: dict[str, str] = {}
+    covers: set[str] = set()
     with Transaction.on(store, state, "compact", options=options) as transaction:
         for column in state.descriptor.index if columns is None else columns:
             segments, held = _segments_of(state, column), name_of(column)
             try:
-                groups = groups_to_merge(segments)
+                groups = _groups_of(state, segments)
                 merged = tuple(segment for group in groups for segment in group)
                 if not is_dry_run:
                     new = _merge_groups(store, transaction, column, groups)
                     edits.append(Edit(name=postings_of(held), removed=merged, added=new))
+                    after = edits[-1].of(segments)
+                    if state.is_tree and _covers_all(store, state, after):
+                        covers.add(held)
                     indices.update(_write_index_file(store, transaction, column))
             except CorruptMetadataError as exc:
                 _log.warning("index is left as it is column=%s error=%s", column, exc)
                 continue
-            if merged or held in indices:
+            if merged or held in indices or (held in covers and held not in state.indexed):
                 merged_lists.append(
                     MergedList(
                         name=f"index of {column}",
@@ -588,10 +605,42 @@ def compact_indices(
                 Change(
                     edits=tuple(edit for edit in edits if edit.added),
                     indices=indices,
-                    indices_of=digest_of(state.labels),
+                    indices_of="" if state.is_tree else digest_of(state.labels),
+                    covers=frozenset(covers),
                 )
             )
     return tuple(merged_lists)
+
+
+def _groups_of(state: State, segments: Sequence[Segment]) -> list[list[Segment]]:
+    """Return groups of segments to merge; of a tree also those without directories of files."""
+    groups = groups_to_merge(segments)
+    if state.is_tree:
+        grouped = {segment for group in groups for segment in group}
+        rest = (segment for segment in segments if segment not in grouped)
+        groups += [[segment] for segment in rest if file_count_of(segment) is None]
+    return groups
+
+
+def _covers_all(store: Store, state: State, segments: Sequence[Segment]) -> bool:
+    """Return whether segments cover all live files, each with the directory of its file."""
+    if any(file_count_of(segment) is None for segment in segments):
+        return False
+    covered = _read_coverage(store, segments)
+    pieces = (file_ids(piece) for piece in state.live.pieces())
+    return not covered.lost and all(np.isin(ids, covered.file_ids).all() for ids in pieces)
+
+
+def _homes_of(labels: Sequence[str]) -> HomesOf:
+    """Return the function that returns the directories of files by their ids."""
+    ids = file_ids(labels)
+    order = np.argsort(ids, kind="stable")
+
+    def homes(wanted: np.ndarray) -> list[str]:
+        places = order[np.searchsorted(ids, wanted, sorter=order)].tolist()
+        return [split_label(labels[place])[0] for place in places]
+
+    return homes
 
 
 def write_index_files(
@@ -626,14 +675,21 @@ def _merge_groups(
     if not groups:
         return ()
     state = transaction.base
-    kept = file_ids(sorted(kept_labels(store, state)))
+    labels = sorted(kept_labels(store, state))
+    kept = file_ids(labels)
     kind = type_to_arrow(state.layout.column_types[column])
     held = state.descriptor.schema.stored_name(column)
     written: list[Segment] = []
     try:
         for group in groups:
             merged = merge_segments(
-                store, state.name, held, group, kind, kept_ids=np.unique(kept[kept >= 0])
+                store,
+                state.name,
+                held,
+                group,
+                kind,
+                kept_ids=np.unique(kept[kept >= 0]),
+                homes_of=_homes_of(labels) if state.is_tree else None,
             )
             transaction.put(merged.segment.key, merged.data)
             written.append(merged.segment)

@@ -55,13 +55,13 @@ from lakebed.model.values import TIMES, Scalar, is_nan
 from lakebed.plan.plan import DataFile
 from lakebed.plan.search import plan
 from lakebed.spark.task_workers import workers_for
-from lakebed.state import file_table
+from lakebed.state import file_table, history
 from lakebed.state.committing import CommitOptions
 from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.runs import MERGE
 from lakebed.state.scope import MergedFiles, Unchanged
-from lakebed.state.state import Change, State, new_labels
+from lakebed.state.state import Change, State, have_same_files, new_labels
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store, delete_or_leave
@@ -415,7 +415,7 @@ class _Merge:
         for _ in range(_CATCHING_UP):
             files: Sequence[DataFile] = self._candidates(state, predicate)
             if state is not base:
-                late = new_labels(base.labels, state.labels) - outcome.new
+                late = self._late_files(base, state) - outcome.new
                 files = [f for f in files if f.label in late and f.label not in outcome.results]
                 outcome.new |= late
             results = self._inspect(matcher, state, files, outcome)
@@ -431,7 +431,7 @@ class _Merge:
                 inserted = self._insert(transaction, matcher, outcome, written)
                 transaction.add(inserted)
             now = read_head(self._target.store, base.name).state
-            if now.labels == state.labels or now.descriptor != base.descriptor:
+            if have_same_files(now, state) or now.descriptor != base.descriptor:
                 break
             state = now
             transaction.keep_alive()
@@ -610,17 +610,24 @@ class _Merge:
         )
         return rewrite_all(self._workers, self._target.store, job, works)
 
+    def _late_files(self, base: State, state: State) -> frozenset[str]:
+        """Return the files of a later state that the base lacks."""
+        if not state.is_tree:
+            return new_labels(base.labels, state.labels)
+        newer = history.read(self._target.store, state.lists.history, after=base.version)
+        return frozenset(history.net_labels(newer)[0])
+
     def _write_target(
         self, transaction: Transaction, matcher: Matcher, written: Sequence[Written]
     ) -> BatchTarget:
         base = transaction.base
         # The cap of a dimension also counts values that this merge has written.
-        labels = (*base.labels, *(label for part in written for label in part.labels))
+        labels = [label for part in written for label in part.labels]
         return replace(
             target_of(transaction, self._options),
             constraint=matcher.rules.constraint,
             provided=self._target.provided(base),
-            admitted=admitted_values(base.with_labels(labels)),
+            admitted=admitted_values(base, labels),
         )
 
     def _insert(

@@ -45,7 +45,7 @@ from lakebed.spark.task_workers import workers_for
 from lakebed.state.committing import CommitOptions
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import PromotedFiles
-from lakebed.state.state import Change, State
+from lakebed.state.state import Change, State, have_same_files
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.work.moving_rows import (
@@ -355,7 +355,7 @@ class _Promotion:
             transaction.add(*self.mover.rewrite(state, target, route, affected))
             inspected += results
             now = read_head(self.mover.store, base.name).state
-            if now.labels == state.labels or now.descriptor != base.descriptor:
+            if have_same_files(now, state) or now.descriptor != base.descriptor:
                 break
             state = now
         assert route is not None  # there is at least one round

@@ -114,7 +114,10 @@ def find_restoration(
         The history, the list of raw files that were read, and the file table if there are files to
         restore.
     """
-    entries = history.read(store, base.lists.history)
+    # Without records of raw files, the commits since tell all that changes.
+    is_short = base.is_tree and not base.lists.sources
+    bare_until = version if is_short else -1
+    entries = history.read(store, base.lists.history, labels_after=bare_until)
     past = history.replay(entries, version)
     check_readable(base, entries, version)
     then_described, _ = descriptor_from(past.descriptor, Folder.HISTORY.of(base.name))
@@ -126,8 +129,14 @@ def find_restoration(
     def is_meant(label: str) -> bool:
         return scope is None or scope.covers(partition_of_label(label))
 
-    now, then = frozenset(base.labels), frozenset(past.labels)
-    added = tuple(label for label in past.labels if label not in now and is_meant(label))
+    if is_short:
+        newer = [entry for entry in entries if entry.version > version]
+        came, went = history.net_labels(newer)
+    else:
+        now, then = frozenset(base.labels), frozenset(past.labels)
+        came = tuple(label for label in base.labels if label not in then)
+        went = tuple(label for label in past.labels if label not in now)
+    added = tuple(filter(is_meant, went))
     for label in added:
         if is_rerouted or not promoted.isdisjoint(label.split("/")):
             raise InvalidInputError(
@@ -136,8 +145,10 @@ def find_restoration(
                 f"{'other partitions' if is_rerouted else 'partitions of their own'}.",
                 hint="Read that version, and overwrite the partitions with its rows.",
             )
-    removed = tuple(label for label in base.labels if label not in then and is_meant(label))
-    counts = file_table.read_counts(store, _facts_then(store, base, version)) if added else {}
+    removed = tuple(filter(is_meant, came))
+    counts = (
+        file_table.read_counts(store, _facts_then(store, base, version, added)) if added else {}
+    )
     noted = source_list.read(store, base.lists.sources)
     current = _current_again(noted, base, entries, past, frozenset(added), frozenset(removed))
     return Restoration(
@@ -153,13 +164,13 @@ def find_restoration(
     )
 
 
-def _facts_then(store: Store, base: State, version: int) -> Segments:
-    """Return the segments with the facts of files of an older version; a file table has all."""
+def _facts_then(store: Store, base: State, version: int, labels: Sequence[str]) -> Segments:
+    """Return the segments with the facts of some files of an older version; a file table has all."""
     if not base.is_tree:
         return base.lists.files
     from lakebed.state.tree.older_version import facts_then
 
-    return facts_then(store, base, version)
+    return facts_then(store, base, version, labels)
 
 
 def _taken_out(

@@ -173,7 +173,7 @@ def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
     """
     change = change_of(state, record)
     if isinstance(change.scope, RunFiles):
-        own = runs.read(store, state.lists).files_of(change.scope.run, state.labels)
+        own = runs.read(store, state.lists).live_files_of(change.scope.run, state.live)
         scope = replace(change.scope, labels=frozenset(own))
         change = msgspec.structs.replace(change, scope=scope)
     after, entry = apply(state, change, dt.datetime.now(dt.UTC))

@@ -64,6 +64,7 @@ def target_in(base: State, batch_id: int, options: WriteOptions) -> BatchTarget:
         schema_number=base.lineage.number,
         field_ids=base.layout.field_ids,
         admitted=admitted_values(base),
+        is_tree=base.is_tree,
     )
 
 
@@ -183,7 +184,7 @@ def _note_of_append(store: Store, base: State, entry: Entry) -> str:
     known = _known_runs(store, base)
     if known is None or run not in {*known.batches.values(), *known.carried.values()}:
         return ""  # without the labels of all files, for which a tree reads all leaves
-    if not known.files_of(run, base.labels):
+    if not known.live_files_of(run, base.live):
         return ""
     return (
         f"Run {run!r} has rows already; append adds to them. To replace them, use `rerun`, or "
@@ -202,16 +203,12 @@ def _known_runs(store: Store, base: State) -> Runs | None:
 def _note_of_rerun(store: Store, base: State, run: str, entry: Entry) -> str:
     """Return a note if a rerun replaced nothing beside rows of others; an empty text otherwise."""
     removed, partitions = frozenset(entry.removed), frozenset(map(partition_of_label, entry.added))
-    beside = [
-        label
-        for label in base.labels
-        if label not in removed and partition_of_label(label) in partitions
-    ]
+    beside = [label for label in base.live.of(partitions) if label not in removed]
     known = _known_runs(store, base) if beside else None
     if known is None:
         return ""
     is_new = run not in known.batches.values()
-    if not is_new and known.files_of(run, base.labels):
+    if not is_new and known.live_files_of(run, base.live):
         return ""
     others: dict[str, set[str]] = {}
     for label in beside:

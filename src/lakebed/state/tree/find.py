@@ -24,6 +24,7 @@ from lakebed.state.tree import leaf
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf import FACTS, FILES, PARTITIONS, PartitionFiles, section_hash
 from lakebed.state.tree.leaf_files import UNKNOWN, Files
+from lakebed.state.tree.ranges import Ranges
 from lakebed.state.tree.tree_files import Leaves, TreeFiles, by_leaf
 from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, RootEntry
 from lakebed.store.at_once import at_once
@@ -198,10 +199,10 @@ class FoldedHistory(history.OtherEntries):
     dataset: str
     segment: HistoryRef
 
-    def read(self, store: Store) -> tuple[Entry, ...]:
+    def read(self, store: Store, *, labels_after: int = -1) -> tuple[Entry, ...]:
         """Return the entries, oldest first."""
         leaves = StoredLeaves(store, self.dataset)
-        return _entries(read_commits(store, self.dataset, self.segment), leaves)
+        return _entries(read_commits(store, self.dataset, self.segment), leaves, labels_after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +213,9 @@ class BufferedHistory(history.OtherEntries):
     version: int
     root: Root = field(compare=False)
 
-    def read(self, store: Store) -> tuple[Entry, ...]:
+    def read(self, store: Store, *, labels_after: int = -1) -> tuple[Entry, ...]:
         """Return the entries, oldest first."""
-        return _entries(self.root.buffer, StoredLeaves(store, self.dataset))
+        return _entries(self.root.buffer, StoredLeaves(store, self.dataset), labels_after)
 
 
 def facts_holding(state: State, labels: Collection[str]) -> tuple[file_table.OtherFacts, ...]:
@@ -232,7 +233,7 @@ def facts_holding(state: State, labels: Collection[str]) -> tuple[file_table.Oth
     for ref in sorted(root.refs, key=lambda ref: ref.run, reverse=True):
         if not missing:
             break
-        for _, wanted in by_leaf([ref], missing, tree.order):
+        for _, wanted in by_leaf(Ranges([ref], tree.order), missing):
             found = tree.leaves.files(ref).find(wanted)
             missing.difference_update(found)
             chosen += [ref] if found else []
@@ -264,14 +265,16 @@ def read_commits(store: Store, dataset: str, one: HistoryRef) -> tuple[Buffered,
     return segment.decode(data, one, key)
 
 
-def _entries(commits: Iterable[Buffered], leaves: Leaves) -> tuple[Entry, ...]:
-    return tuple(expanded(one.entry, leaves) for one in commits)
+def _entries(commits: Iterable[Buffered], leaves: Leaves, labels_after: int) -> tuple[Entry, ...]:
+    return tuple(
+        expanded(one.entry, leaves, with_leaves=one.entry.version > labels_after) for one in commits
+    )
 
 
-def expanded(entry: RootEntry, leaves: Leaves) -> Entry:
-    """Return an entry with the labels that it names by leaves."""
+def expanded(entry: RootEntry, leaves: Leaves, *, with_leaves: bool = True) -> Entry:
+    """Return an entry, with the labels that it names by leaves if they are wanted."""
     facts = {name: getattr(entry, name) for name in Entry.__struct_fields__}
-    if entry.brought or entry.dropped:
+    if with_leaves and (entry.brought or entry.dropped):
         added = [label for ref in entry.brought for label in leaves.files(ref).labels()]
         removed = [label for ref in entry.dropped for label in leaves.files(ref).labels()]
         facts["added"] = (*entry.added, *added)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -115,6 +115,20 @@ class Files:
             facts=None if self.facts is None else self.facts.take(pa.array(places)),
             **{name: getattr(self, name)[places] for name in _ARRAYS},
         )
+
+    def within(self, holds: Callable[[str], bool]) -> Files:
+        """Return the files in some directories.
+
+        Args:
+            holds: Function that returns whether the files of a directory are wanted.
+        """
+        return self.choose([holds(directory) for directory in self.directories])
+
+    def choose(self, chosen: Sequence[bool]) -> Files:
+        """Return the files in some directories, for each of which there is a boolean."""
+        if all(chosen):
+            return self
+        return self.take(np.flatnonzero(np.repeat(np.array(chosen, bool), self.counts)))
 
     def without(self, places: np.ndarray) -> Files:
         """Return the files but those at some positions."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.keys import split_label
 from lakebed.model.layout import Folder
 from lakebed.model.lineage import Lineage
 from lakebed.state.codec import from_document
@@ -14,7 +16,8 @@ from lakebed.state.head import HeadFormat, decode_head
 from lakebed.state.lists import Segments
 from lakebed.state.state import State, descriptor_from
 from lakebed.state.tree.directory_order import DirectoryOrder
-from lakebed.state.tree.find import StoredLeaves, facts_of, read_commits
+from lakebed.state.tree.find import LeafFacts, StoredLeaves, facts_of, read_commits
+from lakebed.state.tree.ranges import Ranges
 from lakebed.state.tree.tree_files import TreeFiles, replayed
 from lakebed.state.tree.tree_root import Root
 from lakebed.store.base import Store
@@ -89,19 +92,34 @@ def read_past(store: Store, state: State, version: int) -> Past | None:
     )
 
 
-def facts_then(store: Store, state: State, version: int) -> Segments:
+def facts_then(
+    store: Store, state: State, version: int, labels: Collection[str] | None = None
+) -> Segments:
     """Return the facts of the files of a tree by now, and of those of an older version.
 
     Args:
         store: The store that holds the dataset.
         state: The current state of a tree.
         version: The older version.
+        labels: The files whose facts are wanted; None for all.
 
     Cost:
         As `read_past`.
     """
     past = read_past(store, state, version) if version < state.version else None
-    return state.lists.files if past is None else (*state.lists.files, *past.facts)
+    segments = state.lists.files if past is None else (*state.lists.files, *past.facts)
+    if labels is None:
+        return segments
+    assert isinstance(state.live, TreeFiles)
+    refs = [one.ref for one in segments if isinstance(one, LeafFacts)]
+    directories = {split_label(label)[0] for label in labels}
+    own, rest = refs[: len(state.live.root.refs)], refs[len(state.live.root.refs) :]
+    wanted = {
+        ref.id
+        for some in (own, rest)
+        for ref, _ in Ranges(some, state.live.order).by_directory(directories)
+    }
+    return tuple(one for one in segments if not isinstance(one, LeafFacts) or one.ref.id in wanted)
 
 
 def read_copy(store: Store, dataset: str, version: int, key: str) -> tuple[State, Root]:

@@ -173,7 +173,7 @@ def _facts_of(
         tables += [file_table.decode(store.get(one.key).data, one.key) for one in segments]
     if not set().union(*(table.column("label").to_pylist() for table in tables)).issuperset(labels):
         then = state.version if change.restores is None else change.restores
-        for segment in facts_then(store, state, then):
+        for segment in facts_then(store, state, then, labels):
             assert isinstance(segment, file_table.OtherFacts)
             tables.append(segment.read(store, FACTS_OF_A_FILE)[0])
     return facts_in_order(tables, labels)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from lakebed.model.keys import partition_of_label, split_label
+from lakebed.model.keys import BATCH_ID, batch_id_of, partition_of, split_label
+from lakebed.model.predicate import TRUE, Membership, Predicate
 from lakebed.state.scope import (
     Nothing,
     RewrittenFiles,
@@ -18,11 +20,13 @@ from lakebed.state.scope import (
     Several,
     TheseFiles,
     ThesePartitions,
-    WholePartitions,
+    Unchanged,
+    WholeView,
 )
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf import PartitionFiles, partitions_of
 from lakebed.state.tree.leaf_files import Files
+from lakebed.state.tree.ranges import Ranges
 from lakebed.state.tree.sums import Totals
 from lakebed.state.tree.tree_root import Buffered, Gone, Ref, Root, RootEntry
 
@@ -81,7 +85,7 @@ class TreeFiles:
             All leaves, one at a time; memory for the labels.
         """
         labels, since = list[str](), list[np.ndarray]()
-        for files in self._parts(self.root.refs):
+        for files in self.parts(self.root.refs):
             labels += files.labels()
             since.append(files.since)
         if not labels:
@@ -101,23 +105,34 @@ class TreeFiles:
 
     def pieces(self) -> Iterator[Sequence[str]]:
         """Yield the labels of all files leaf by leaf, then those of the buffer."""
-        for files in self._parts(self.root.refs):
+        for files in self.parts(self.root.refs):
             if files.count:
                 yield files.labels()
 
     def of(self, partitions: Collection[str]) -> tuple[str, ...]:
         """Return the labels of the files in some partitions."""
         wanted = frozenset(partitions)
-        refs = [ref for ref in self.root.refs if self._may_hold(ref, wanted)]
-        labels = (label for files in self._parts(refs) for label in files.labels())
-        return tuple(label for label in labels if partition_of_label(label) in wanted)
+        refs = self.ranges.of_partitions(wanted)
+        return self.within(refs, lambda directory: partition_of(directory) in wanted)
+
+    def of_batches(self, batches: Collection[int]) -> tuple[str, ...]:
+        """Return the labels of the files in the directories of some batches.
+
+        Cost:
+            The leaves whose range holds one of the batches.
+        """
+        wanted = frozenset(batches)
+        has_level = BATCH_ID in self.order.types
+        question: Predicate = Membership(BATCH_ID, tuple(sorted(wanted))) if has_level else TRUE
+        refs = self.ranges.may([question])
+        return self.within(refs, lambda directory: batch_id_of(f"{directory}/x") in wanted)
 
     def holding(self, labels: Collection[str]) -> frozenset[str]:
         """Return those of some labels whose files are live."""
         held = {label for label in labels if label in self.root.held}
         rest = [label for label in labels if label not in held]
         found = set(held)
-        for ref, wanted in by_leaf(self.root.refs, rest, self.order):
+        for ref, wanted in by_leaf(self.ranges, rest):
             found.update(self.of_leaf(ref).find(wanted))
         return frozenset(found)
 
@@ -136,14 +151,12 @@ class TreeFiles:
             case Several():
                 parts = (self.removed_by(part) for part in scope.parts)
                 return tuple(dict.fromkeys(label for part in parts for label in part))
-            case WholePartitions():
-                refs = [ref for ref in self.root.refs if self._is_covered(ref, scope)]
-                return tuple(filter(scope.removes, self.among(refs)))
+            case Unchanged():
+                return ()
+            case WholeView():
+                refs = self.ranges.may([scope.predicate])
+                return self.within(refs, lambda directory: scope.covers(partition_of(directory)))
         return tuple(label for piece in self.pieces() for label in piece if scope.removes(label))
-
-    def _is_covered(self, ref: Ref, scope: Scope) -> bool:
-        """Return whether a scope covers a partition of a leaf; that takes its first section."""
-        return any(scope.covers(one.path) for one in self.leaves.partitions(ref))
 
     def of_leaf(self, ref: Ref) -> Files:
         """Return the live files of a leaf, without their facts."""
@@ -160,7 +173,21 @@ class TreeFiles:
 
     def among(self, refs: Iterable[Ref]) -> tuple[str, ...]:
         """Return the labels of the live files in some leaves and in the buffer."""
-        return tuple(label for files in self._parts(refs) for label in files.labels())
+        return tuple(label for files in self.parts(refs) for label in files.labels())
+
+    def within(self, refs: Iterable[Ref], holds: Callable[[str], bool]) -> tuple[str, ...]:
+        """Return the labels of the live files in some leaves and in the buffer, by directory.
+
+        Args:
+            refs: The leaves.
+            holds: Function that returns whether the files of a directory are wanted.
+        """
+        return tuple(label for files in self.parts(refs) for label in files.within(holds).labels())
+
+    @cached_property
+    def ranges(self) -> Ranges:
+        """The ranges of the leaves."""
+        return Ranges(self.root.refs, self.order)
 
     def partitions(self) -> list[PartitionFiles]:
         """Return the totals of each partition that holds a live file.
@@ -176,14 +203,12 @@ class TreeFiles:
         _add(totals, partitions_of(self.root.held_files(self.order, with_facts=False)))
         return list(totals.values())
 
-    def _parts(self, refs: Iterable[Ref]) -> Iterator[Files]:
+    def parts(self, refs: Iterable[Ref]) -> Iterator[Files]:
+        """Yield the live files of some leaves, one leaf at a time, then those of the buffer."""
         for ref in refs:
             yield self.of_leaf(ref)
         if self.root.held:
             yield self.root.held_files(self.order, with_facts=False)
-
-    def _may_hold(self, ref: Ref, partitions: Collection[str]) -> bool:
-        return not ref.low or any(_touches(ref, path, self.order) for path in partitions)
 
 
 def _add(totals: dict[str, PartitionFiles], parts: Iterable[PartitionFiles]) -> None:
@@ -198,42 +223,13 @@ def _add(totals: dict[str, PartitionFiles], parts: Iterable[PartitionFiles]) -> 
         )
 
 
-def _touches(ref: Ref, path: str, order: DirectoryOrder) -> bool:
-    """Return whether the range of a leaf holds the levels of a directory, or of its partition."""
-    levels = path.split("/") if path else []
-    for name, level, low, high, nulls in zip(
-        order.types, levels, ref.low, ref.high, ref.nulls, strict=False
-    ):
-        if not low:
-            continue
-        if order.is_null(name, level):
-            if not nulls:
-                return False
-        elif order.is_value(name, level) and not (
-            order.level(name, low) <= order.level(name, level) <= order.level(name, high)
-        ):
-            return False
-    return True
-
-
-def by_leaf(
-    refs: Iterable[Ref], labels: Collection[str], order: DirectoryOrder
-) -> Iterator[tuple[Ref, list[str]]]:
+def by_leaf(ranges: Ranges, labels: Collection[str]) -> Iterator[tuple[Ref, list[str]]]:
     """Yield the leaves that may hold some labels, with those labels."""
     by_directory: dict[str, list[str]] = {}
     for label in labels:
         by_directory.setdefault(split_label(label)[0], []).append(label)
-    keys = {directory: order(directory) for directory in by_directory}
-    for ref in refs:
-        first, last = order(ref.first), order(ref.last)
-        wanted = [
-            label
-            for directory, own in by_directory.items()
-            if first <= keys[directory] <= last
-            for label in own
-        ]
-        if wanted:
-            yield ref, wanted
+    for ref, directories in ranges.by_directory(by_directory):
+        yield ref, [label for directory in directories for label in by_directory[directory]]
 
 
 def locate(
@@ -254,7 +250,7 @@ def locate(
     for ref in entry.dropped:
         wanted += leaves.files(ref).labels()
     found: dict[bytes, Gone] = {}
-    for ref, some in by_leaf(root.refs, wanted, order):
+    for ref, some in by_leaf(Ranges(root.refs, order), wanted):
         files = leaves.files(ref)
         places = set(files.find(some).values())
         if ref.id in root.gone:
@@ -274,7 +270,7 @@ def scrub(tree: TreeFiles) -> Totals:
         All leaves, one at a time.
     """
     found = Totals()
-    for files in tree._parts(tree.root.refs):
+    for files in tree.parts(tree.root.refs):
         found += files.totals()
     return found
 

@@ -29,7 +29,7 @@ from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.state.scope import Scope, TheseFiles
 from lakebed.state.sources import FileRefusal, Restored, SourceFile, Sources
-from lakebed.state.state import Change, State
+from lakebed.state.state import Change, State, have_same_files
 from lakebed.state.transaction import Transaction
 from lakebed.state.updates import update
 from lakebed.state.written import Written
@@ -177,7 +177,7 @@ def read_in(
         _check_fit(intake, due, state)
     with _begin(store, dataset, intake, first) as started, Rejects(store) as rejects:
         base = started.base
-        if (base.version, base.labels) != (state.version, state.labels):
+        if base.version != state.version or not have_same_files(base, state):
             due = intake.find_due(base)
         if not due.files:
             return Done(due=due)

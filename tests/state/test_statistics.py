@@ -15,9 +15,9 @@ from lakebed.model.evaluate import matches
 from lakebed.model.predicate import Comparison, Leaf, Membership, NullCheck, Op, bind
 from lakebed.model.schema import Field, Schema
 from lakebed.model.values import is_nan
-from lakebed.plan.statistics import Evidence, evidence_of
 from lakebed.state import file_table
 from lakebed.state.facts import ColumnFacts, FileFacts, facts_table
+from lakebed.state.statistics import Evidence, evidence_of
 from lakebed.store import open_store
 
 _names = itertools.count()
