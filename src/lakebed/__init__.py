@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from lakebed.pipeline.ingest_report import IngestReport as IngestReport
     from lakebed.pipeline.pipeline import Pipeline as Pipeline
     from lakebed.pipeline.pipeline_report import PipelineReport as PipelineReport
+    from lakebed.pipeline.table_ingest import FromTable as FromTable
+    from lakebed.pipeline.table_ingest import TableIngest as TableIngest
+    from lakebed.pipeline.table_report import TableIngestReport as TableIngestReport
     from lakebed.repository import Repository as Repository
     from lakebed.repository import open_repository as open_repository
     from lakebed.repository import open_uri as open_uri
@@ -102,6 +105,9 @@ else:
             "IngestReport": "lakebed.pipeline.ingest_report",
             "Pipeline": "lakebed.pipeline.pipeline",
             "PipelineReport": "lakebed.pipeline.pipeline_report",
+            "FromTable": "lakebed.pipeline.table_ingest",
+            "TableIngest": "lakebed.pipeline.table_ingest",
+            "TableIngestReport": "lakebed.pipeline.table_report",
             "StepReport": "lakebed.upkeep.step_report",
             "PipelineRun": "lakebed.work.pipeline_runs",
             "MaintenanceReport": "lakebed.upkeep.maintenance",

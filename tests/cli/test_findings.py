@@ -328,6 +328,8 @@ def test_a_check_that_only_warns(cli, dataset: lakebed.Dataset, found) -> None:
         "n = -5."
     )
     assert paste(cli, f"{finding['command']} -o csv").stdout.splitlines()[1:] == ["a,-5"]
+    dataset.where("n < 0").update_rows({"n": "0"})
+    assert found() == []
 
 
 def test_a_check_that_was_not_made(cli, dataset: lakebed.Dataset, found) -> None:

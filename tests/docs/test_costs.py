@@ -27,6 +27,7 @@ from lakebed.groups.protection_group import ProtectionGroup
 from lakebed.groups.source_group import SourceGroup
 from lakebed.groups.staged_group import StagedGroup
 from lakebed.kite_words import KiteGroup
+from lakebed.pipeline.declared_dataset import DeclaredDataset
 from lakebed.repository import Repository, TreeGroup
 from lakebed.selection import Readable, ViewSelection
 from lakebed.store.cache import PROCESS_CACHE
@@ -45,6 +46,7 @@ CLASSES = (
     Staged,
     Diff,
     lakebed.Ingest,
+    lakebed.TableIngest,
     lakebed.Pipeline,
     lakebed.Archive,
 )
@@ -88,7 +90,8 @@ def text() -> str:
 def calls() -> Iterator[tuple[str, str | None]]:
     """Yield each public call with what its docstring says of its cost, if it does."""
     for owner, cls in ({cls.__name__: cls for cls in CLASSES} | GROUPS).items():
-        for name, member in vars(cls).items():
+        inherited = vars(DeclaredDataset) if issubclass(cls, DeclaredDataset) else {}
+        for name, member in {**inherited, **vars(cls)}.items():
             call = member.fget if isinstance(member, property) else member
             call = getattr(call, "__func__", call)
             if not name.startswith("_") and inspect.isroutine(call):

@@ -147,6 +147,7 @@ NO_VERBS = {
         *("open_record", "fetch", "spark", "ingest"),
     },
     "Ingest": {"from_toml", "dataset", "hold", "release", "batches_of", "sources", "follow"},
+    "TableIngest": {"dataset", "run_of"},
     "Pipeline": {"from_toml", "last_run", "runs"},
 }
 

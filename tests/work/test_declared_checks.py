@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -327,13 +328,80 @@ def test_standing_of_checks_over_time(lake: Repository) -> None:
     assert standing() == ["warned"]
     flights.append([{"id": 50, "delay": 1, "carrier": "UA"}])
     assert standing() == ["warned"]  # the bad rows are still there
+    bad_version = flights.version - 1
     flights.rollback(version=1)
-    assert standing() == ["warned"]  # what a rollback leaves is not searched for
+    assert standing() == ["passed"]  # the bad rows are gone
     flights.overwrite(GOOD)
-    assert standing() == ["passed"]  # all rows are new
-    flights.rollback(version=2)
+    flights.rollback(version=bad_version)
     assert outcomes(flights.history()[-1]) == {"sane": "not checked"}
     assert standing() == ["not checked"]
+
+
+@pytest.mark.parametrize(
+    "mend",
+    [
+        pytest.param(lambda of: of.where("delay < -120").delete(), id="delete"),
+        pytest.param(lambda of: of.where("delay < -120").update_rows({"delay": "0"}), id="update"),
+        pytest.param(lambda of: of.rerun(GOOD, run="monday"), id="rerun"),
+        pytest.param(lambda of: of.rerun([], run="monday"), id="empty rerun"),
+        pytest.param(
+            lambda of: of.upsert([{**row, "delay": 0} for row in BAD], on="id"), id="upsert"
+        ),
+    ],
+)
+def test_a_warning_ends_when_the_rows_that_failed_are_gone(
+    lake: Repository, mend: Callable[[Dataset], object]
+) -> None:
+    flights = created(lake, {"sane": checks.condition(SANE, on_failure="warn")})
+    flights.append([{"id": 90, "delay": 5, "carrier": "UA"}])
+    flights.rerun(BAD, run="monday")
+    flights.append([{"id": 91, "delay": 5, "carrier": "UA"}])
+    bad = flights.where(f"NOT ({SANE})").count()
+    assert [one.outcome for one in flights.inspect.checks()] == ["warned"]
+
+    flights.where("id = 91").delete()  # it removes no row that failed
+    assert [one.outcome for one in flights.inspect.checks()] == ["warned"]
+    before = flights.version
+    mend(flights)
+
+    assert bad > 0
+    assert [one.outcome for one in flights.inspect.checks()] == ["passed"]
+    flights.rollback(version=before)
+    assert [one.outcome for one in flights.inspect.checks()] == ["not checked"]
+
+
+def test_a_warning_stays_while_one_row_fails(lake: Repository) -> None:
+    flights = created(
+        lake,
+        {
+            "sane": checks.condition(SANE, on_failure="warn"),
+            "named": checks.not_null("carrier", on_failure="warn"),
+        },
+    )
+    flights.append([{"id": 1, "delay": -500, "carrier": None}])
+    flights.append([{"id": 2, "delay": -500, "carrier": "UA"}])
+
+    flights.where("id = 1").delete()
+    outcomes_of = {one.name: one.outcome for one in flights.inspect.checks()}
+    assert outcomes_of == {"sane": "warned", "named": "passed"}
+
+    # The delete rewrites the only file, whose other row fails: it is no write of all rows.
+    flights.overwrite(
+        [{"id": 3, "delay": -500, "carrier": "UA"}, {"id": 4, "delay": 1, "carrier": None}]
+    )
+    flights.where("id = 4").delete()
+    outcomes_of = {one.name: one.outcome for one in flights.inspect.checks()}
+    assert outcomes_of == {"sane": "warned", "named": "passed"}
+
+
+def test_rows_that_a_merge_leaves_as_they_are_still_fail(lake: Repository) -> None:
+    flights = created(lake, {"sane": checks.condition(SANE, on_failure="warn")})
+    flights.overwrite([*BAD, *GOOD])  # one file, which the merge rewrites
+
+    flights.upsert([{"id": 12, "delay": 8, "carrier": "UA"}], on="id")
+
+    assert flights.where(f"NOT ({SANE})").count() == 2
+    assert [one.outcome for one in flights.inspect.checks()] == ["warned"]
 
 
 def test_rollback_to_a_version_before_a_check(lake: Repository) -> None:

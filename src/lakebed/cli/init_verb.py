@@ -10,11 +10,16 @@ from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.cli.archive_verbs import INDEX_VARIABLE
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import storage_option, verb
-from lakebed.pipeline.drafting import draft_of_archive, draft_of_files
+from lakebed.pipeline.drafting import draft_of_archive, draft_of_files, draft_of_table
 
 
 @verb("init", example="lakebed init in/*.csv --into lake/sales > sales.toml")
-@click.argument("places", nargs=-1, required=True, metavar="FOLDER|FILE|ARCHIVE...")
+@click.argument("places", nargs=-1, metavar="FOLDER|FILE|ARCHIVE...")
+@click.option(
+    "--table",
+    metavar="NAME",
+    help="In place of files: a table or view of Spark, such as shop.sales.",
+)
 @click.option(
     "--into", metavar="DATASET", help="The dataset, as LOCATION/NAME.  [default: lake/NAME]"
 )
@@ -38,6 +43,7 @@ def init(
     output: Output,
     *,
     places: Sequence[str],
+    table: str | None,
     into: str | None,
     file_format: FileFormat | None,
     what: str | None,
@@ -46,13 +52,24 @@ def init(
     delimiter: str,
     storage_options: Mapping[str, str],
 ) -> None:
-    """Print a pipeline for raw files, to start from.
+    """Print a pipeline for raw files or a table, to start from.
 
     It looks at some of the files, infers their schema, and prints a TOML file with comments for
-    `lakebed run`. Paths in it are as they are given, relative to the folder that it is saved in.
+    `lakebed run`. Of a table it looks at the columns alone. Paths in it are as they are given, relative to the folder that it is saved in.
     Nothing is written.
     """
     context = click.get_current_context()
+    if (table is None) == (not places):
+        message = "Name files, or a table by --table."
+        raise click.UsageError(message, context)
+    if table is not None:
+        if what is not None or where is not None or file_format is not None or storage_options:
+            message = "With --table give only --into: the other options are for files."
+            raise click.UsageError(message, context)
+        with output.progress("Looking at the table"):
+            draft = draft_of_table(table, into=into)
+        click.echo(draft, nl=False)
+        return
     csv = CsvOptions(delimiter=delimiter)
     with output.progress("Looking at files"):
         if what is None:

@@ -17,8 +17,9 @@ from lakebed.cli.shared_options import REPOSITORY_VARIABLE, dry_run_option, stor
 from lakebed.cli.step_lines import line_of, note_error
 from lakebed.common.plain import to_plain
 from lakebed.common.progress import NO_PROGRESS
+from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
-from lakebed.pipeline import IngestReport
+from lakebed.pipeline import Ingest, IngestReport, TableIngestReport
 from lakebed.pipeline.declaration import SCHEMA_FILE
 from lakebed.pipeline.pipeline import MAX_AGE, Pipeline, RunAge
 from lakebed.pipeline.pipeline_report import STEPS, PipelineReport, StepName
@@ -132,8 +133,10 @@ def _run(output: Output, pipeline: Pipeline, **how: Any) -> PipelineReport:
     is_streamed = output.format in (OutputFormat.TABLE, OutputFormat.JSONL)
 
     def show(step: StepReport) -> None:
-        if isinstance(step.result, IngestReport):
+        if isinstance(step.result, IngestReport) and isinstance(pipeline.ingest, Ingest):
             note_report(output, pipeline.ingest, step.result)
+        if isinstance(step.result, TableIngestReport):
+            _note_table(output, pipeline, step.result)
         if output.is_table:
             click.echo(line_of(step, _WIDTH_OF_STEP, _WIDTH_OF_STATUS))
         elif is_streamed:
@@ -148,6 +151,24 @@ def _run(output: Output, pipeline: Pipeline, **how: Any) -> PipelineReport:
     if not is_streamed:
         output.rows(_COLUMNS, map(_row, report.steps))
     return report
+
+
+def _note_table(output: Output, pipeline: Pipeline, report: TableIngestReport) -> None:
+    """Note what a run has not read of a table, for a person."""
+    for part in report.kept_back:
+        output.note(
+            f"{part.run} was kept back: {part.kept_back}. If that is right, set may_be_empty."
+        )
+    if report.timeless_row_count:
+        column = getattr(pipeline.ingest.source, "time", None)
+        output.note(
+            f"{counted(report.timeless_row_count, 'row')} of {report.table} without {column} not read, "
+            f"since no window holds them. If that is right, leave them out by `where`."
+        )
+    if report.ignored_fields:
+        output.note(f"Columns left out: {', '.join(report.ignored_fields)}.")
+    if report.schema_changes:
+        output.note(f"The schema of the dataset has changed: {', '.join(report.schema_changes)}.")
 
 
 def _row(step: StepReport) -> dict[str, object]:

@@ -108,7 +108,9 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         ),
         "runs": Home("lakebed.cli.run_verbs", "runs", "List the last runs of pipelines."),
         "init": Home(
-            "lakebed.cli.init_verb", "init", "Print a pipeline for raw files, to start from."
+            "lakebed.cli.init_verb",
+            "init",
+            "Print a pipeline for raw files or a table, to start from.",
         ),
     },
     "Raw files": {

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from lakebed.pipeline.pipeline import Pipeline as Pipeline
     from lakebed.pipeline.pipeline import RunAge as RunAge
     from lakebed.pipeline.pipeline_report import PipelineReport as PipelineReport
+    from lakebed.pipeline.table_ingest import FromTable as FromTable
+    from lakebed.pipeline.table_ingest import TableIngest as TableIngest
+    from lakebed.pipeline.table_report import TableIngestReport as TableIngestReport
     from lakebed.upkeep.rules import CleanupRule as CleanupRule
     from lakebed.upkeep.rules import LayoutRule as LayoutRule
     from lakebed.upkeep.rules import PublishRule as PublishRule
@@ -38,6 +41,9 @@ else:
             "Pipeline": "lakebed.pipeline.pipeline",
             "RunAge": "lakebed.pipeline.pipeline",
             "PipelineReport": "lakebed.pipeline.pipeline_report",
+            "FromTable": "lakebed.pipeline.table_ingest",
+            "TableIngest": "lakebed.pipeline.table_ingest",
+            "TableIngestReport": "lakebed.pipeline.table_report",
             "StepReport": "lakebed.upkeep.step_report",
             "PipelineRun": "lakebed.work.pipeline_runs",
             "CleanupRule": "lakebed.upkeep.rules",

@@ -223,8 +223,8 @@ def _of_archive(
     archive = source.open()
     records = archive.list(
         source.what,
-        start=_moment(source.start),
-        end=_moment(source.end),
+        start=moment_of(source.start),
+        end=moment_of(source.end),
         work_id=source.work_id,
         where=source.where,
         retracted=True,
@@ -271,8 +271,8 @@ def _query(source: FromArchive) -> ArchiveQuery:
         source.what,
         where=source.where,
         work_id=source.work_id,
-        start=_moment(source.start),
-        end=_moment(source.end),
+        start=moment_of(source.start),
+        end=moment_of(source.end),
     )
 
 
@@ -282,10 +282,10 @@ def check_bound(value: object) -> None:
     Raises:
         InvalidInputError: It is not a time.
     """
-    bound_to_epoch_ms(_moment(value))
+    bound_to_epoch_ms(moment_of(value))
 
 
-def _moment(value: object) -> object:
+def moment_of(value: object) -> object:
     """Return a day as its start, and an age as the time so long before now.
 
     TOML has days, the archive only times.

@@ -10,6 +10,7 @@ from lakebed.model.declared import Check
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.publishing import REQUIRE_CHECKS, is_on
 from lakebed.pipeline.ingest import Ingest
+from lakebed.pipeline.table_ingest import TableIngest
 
 Checks = Mapping[str, Check]
 
@@ -35,7 +36,9 @@ def with_checks(
     return descriptor
 
 
-def creating_with(ingest: Ingest, checks: Checks | None, *, is_required: bool | None) -> Ingest:
+def creating_with(
+    ingest: Ingest | TableIngest, checks: Checks | None, *, is_required: bool | None
+) -> Ingest | TableIngest:
     """Return an ingest that creates a missing dataset with checks.
 
     Checks of fields that only the existing dataset has cannot be declared for a new one: the ingest

@@ -35,6 +35,8 @@ from lakebed.pipeline.check_rules import creating_with
 from lakebed.pipeline.check_tables import SCHEMA_OF_CHECKS
 from lakebed.pipeline.checked_rules import problems_of
 from lakebed.pipeline.ingest import Ingest
+from lakebed.pipeline.table_ingest import FromTable, TableIngest, problems_of_table
+from lakebed.pipeline.table_windows import UNITS
 from lakebed.pipeline.toml_lines import KeyPath, find_line, lines_of
 from lakebed.upkeep.rules import (
     DUE_FILES,
@@ -82,7 +84,7 @@ class _Csv(_Table):
 
 
 class _Source(_Table):
-    """The raw files: `paths` of folders or stores, or `storage` and `what` of an archive."""
+    """The source: `paths` of folders or stores, `storage` and `what` of an archive, or a `table`."""
 
     paths: Annotated[
         str | list[str] | None, _about("Paths, patterns, directories or URLs of raw files.")
@@ -91,14 +93,41 @@ class _Source(_Table):
     what: Annotated[str | None, _about("The program or process to search for in the archive.")] = (
         None
     )
-    where: Annotated[str | None, _about("The place or machine; all if it is left out.")] = None
+    where: Annotated[
+        str | None,
+        _about(
+            "Of an archive, the place or machine; of a table, a condition in Spark's SQL. All if it "
+            "is left out."
+        ),
+    ] = None
     work_id: Annotated[str | None, _about("The work id to search for, in place of a time.")] = None
     index: Annotated[str | None, _about("URL of the index of the archive.")] = None
+    table: Annotated[
+        str | None, _about("A table or view of Spark, such as shop.sales, in place of raw files.")
+    ] = None
+    query: Annotated[str | None, _about("A query in Spark's SQL, in place of a table.")] = None
+    time: Annotated[
+        str | None, _about("Column of the time of a row of the table, for start and end.")
+    ] = None
+    every: Annotated[
+        str | None,
+        _about(
+            "Length of the parts of the window of a table, each of which is replaced as a whole; by "
+            "default day.",
+            enum=list(UNITS),
+        ),
+    ] = None
     format: Annotated[
         str | None,
         _about("Format of the raw files; by suffix if it is left out.", enum=list(FILE_FORMATS)),
     ] = None
-    may_be_empty: Annotated[bool, _about("Allow that there is no file of `paths` yet.")] = False
+    may_be_empty: Annotated[
+        bool,
+        _about(
+            "Allow that there is no file of `paths` yet, or that a table has no rows any more where "
+            "it had some."
+        ),
+    ] = False
     csv: Annotated[_Csv | None, _about("Settings of CSV.")] = None
     storage_options: _StorageOptions = {}
 
@@ -250,7 +279,7 @@ class _Document(_Table, kw_only=True):
             pattern=_AGE,
         ),
     ] = None
-    source: Annotated[_Source, _about("The raw files.")]
+    source: Annotated[_Source, _about("The raw files, or the table of Spark.")]
     dataset: Annotated[_Dataset, _about("The dataset that they become.")]
     checks: (
         Annotated[
@@ -287,6 +316,10 @@ _FORMER: Mapping[str, str] = {
     "storage_options": "[dataset] storage_options",
 }
 _OF_ARCHIVES = ("storage", "what", "where", "work_id", "index")
+_OF_TABLES = ("table", "query", "time", "every")
+_OF_FILES = ("format", "csv", "storage_options")
+_RULES_OF_FILES = ("supersede", "max_rejects", "allow_truncated", "quarantine", "provided")
+_SOURCES = "Give paths of folders, storage and what of an archive, or a table of Spark."
 _OF_NEW = ("partition_by", "dimensions", "format", "compression", "index", "properties")
 
 
@@ -501,7 +534,7 @@ class _Builder:
         """Return a path in the file relative to the working directory; URLs stay."""
         return path if "://" in path else without_parents(str(self.folder / path))
 
-    def _ingest(self) -> Ingest | None:
+    def _ingest(self) -> Ingest | TableIngest | None:
         document, rules = self.document, self.document.ingest or _Ingest()
         source, create, csv = self._source(rules), self._descriptor(), self._csv()
         table = document.dataset
@@ -529,6 +562,8 @@ class _Builder:
             self._checked(given)
         if source is None or self.mistakes.found:
             return None
+        if isinstance(source, FromTable):
+            return self._table_ingest(given, source, create)
         with self.mistakes.at():
             return Ingest(
                 **given,
@@ -540,6 +575,15 @@ class _Builder:
             )
         return None
 
+    def _table_ingest(
+        self, given: Mapping[str, Any], source: FromTable, create: DatasetDescriptor | None
+    ) -> TableIngest | None:
+        chosen = {name: given[name] for name in ("name", "into", "unknown")}
+        options = self.document.dataset.storage_options
+        with self.mistakes.at("name"):
+            return TableIngest(**chosen, source=source, create=create, storage_options=options)
+        return None
+
     def _checked(self, given: Mapping[str, Any]) -> None:
         """Check some of the arguments of an ingest.
 
@@ -548,7 +592,7 @@ class _Builder:
         """
         Ingest(**given, source=FromFiles(paths="in"))
 
-    def _source(self, rules: _Ingest) -> FromArchive | FromFiles | None:
+    def _source(self, rules: _Ingest) -> FromArchive | FromFiles | FromTable | None:
         table = self.document.source
         if table is None:
             return None
@@ -556,6 +600,16 @@ class _Builder:
         if self.mistakes.has("source"):
             return None
         given = [name for name in _OF_ARCHIVES if getattr(table, name) is not None]
+        of_table = [name for name in _OF_TABLES if getattr(table, name) is not None]
+        if of_table:
+            return self._table(table, rules, of_table, [name for name in given if name != "where"])
+        if given == ["where"] and table.paths is None:
+            self.mistakes.add(
+                ("source", "where"),
+                "it is for an archive or a table, and neither is given.",
+                _SOURCES,
+            )
+            return None
         if table.paths is not None and given:
             self.mistakes.add(
                 ("source",),
@@ -567,12 +621,44 @@ class _Builder:
         elif not given:
             self.mistakes.add(
                 ("source",),
-                "neither paths nor storage is given.",
-                "Give paths of folders, or storage and what of an archive.",
+                "neither paths nor storage nor table is given.",
+                _SOURCES,
             )
         else:
             return self._archive(table, rules)
         return None
+
+    def _table(
+        self, table: _Source, rules: _Ingest, of_table: list[str], of_archive: list[str]
+    ) -> FromTable | None:
+        others = [*(["paths"] if table.paths is not None else []), *of_archive]
+        if others:
+            self.mistakes.add(
+                ("source",),
+                f"both {', '.join(of_table)} and {', '.join(others)} are given.",
+                _SOURCES,
+            )
+        for name in _OF_FILES:
+            if getattr(table, name):
+                self.mistakes.add(("source", name), "it is for raw files.", "Leave it out.")
+        for name in _RULES_OF_FILES:
+            if getattr(rules, name) not in (None, False, {}):
+                self.mistakes.add(("ingest", name), "it is for raw files.", "Leave it out.")
+        given: dict[str, Any] = {
+            "table": table.table,
+            "query": table.query,
+            "where": table.where,
+            "time": table.time,
+            "every": table.every or "day",
+            "start": rules.start,
+            "end": rules.end,
+        }
+        for name, problem in problems_of_table(given).items():
+            place = ("ingest", name) if name in ("start", "end") else ("source", name)
+            self.mistakes.found.append((place, problem))
+        if self.mistakes.has("source") or self.mistakes.has("ingest"):
+            return None
+        return FromTable(**given, may_be_empty=table.may_be_empty)
 
     def _files(self, table: _Source, rules: _Ingest) -> FromFiles | None:
         for name in ("start", "end", "supersede"):
@@ -757,7 +843,8 @@ class _Builder:
         if table.raw is not None:
             with self.mistakes.at("retention", "raw"):
                 RetentionRule(raw=table.raw)
-            if self.document.source is not None and self.document.source.paths is not None:
+            source = self.document.source
+            if source is not None and (source.paths or source.table or source.query):
                 self.mistakes.add(
                     ("retention", "raw"), "it is for files of an archive.", "Leave it out."
                 )

@@ -1,4 +1,4 @@
-"""A first declaration for raw files, with comments, made by looking at some of them."""
+"""A first declaration, with comments, made by looking at some raw files, or at a table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakebed.archive import ArchiveRecord, open_archive
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, find_files
@@ -21,28 +22,50 @@ from lakebed.model.avro import schema_to_avro
 from lakebed.model.names import MAX_DATASET_NAME_LENGTH, check_dataset_name
 from lakebed.model.partition.function import field_text
 from lakebed.model.schema import Kind, Primitive, Schema
+from lakebed.spark.source_tables import open_source_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MOST_FILES = 20  # that are looked at
 _RECENT = dt.timedelta(days=30)
 
 
+_ABOUT_INFERRED = (
+    "# Used once, to create the dataset. Every field may be null; correct types now. A text that",
+    '# holds dates can be {"type": "int", "logicalType": "date"}, one that holds times',
+    '# {"type": "long", "logicalType": "timestamp-micros"}.',
+)
+_ABOUT_COLUMNS = ("# Used once, to create the dataset. The columns are those of the table.",)
+_RULES_OF_FILES = (
+    '# A field that the dataset lacks: "reject" the line, "ignore" the field, or "keep" it.',
+    'unknown = "reject"',
+    "# Keep a file back if more of it does not fit: a share of its lines, or a number from 2 on.",
+    "# max_rejects = 0.1",
+)
+_RULES_OF_TABLES = (
+    '# A column that the dataset lacks: "reject" the table, "ignore" the column, or "keep" it.',
+    'unknown = "reject"',
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """Raw files that were looked at.
+    """A source that was looked at.
 
     Attributes:
         source: Lines of the table `[source]`.
-        window: Lines of the table `[ingest]`, for an archive.
-        format: Format of the files.
-        schema: Schema that their rows fit.
-        looked_at: The files, in words.
+        window: Lines of the table `[ingest]`, for an archive or a table.
+        schema: Schema that the rows fit.
+        described: Description of the source, in words.
+        is_of_files: True for raw files, whose schema is inferred.
     """
 
     source: Sequence[str]
     window: Sequence[str]
-    format: FileFormat
     schema: Schema
-    looked_at: str
+    described: str
+    is_of_files: bool = True
 
 
 def draft_of_files(
@@ -77,7 +100,7 @@ def draft_of_files(
     size = human_size(sum(one.size_bytes for one in files))
     looked_at = f"{counted(len(locations), 'file')} of {len(files):,}, {size}"
     return _drafted(
-        _Found(source=source, window=(), format=found, schema=schema, looked_at=looked_at),
+        _Found(source=source, window=(), schema=schema, described=_of_files(found, looked_at)),
         into or f"lake/{_name_of(paths[0])}",
     )
 
@@ -134,9 +157,59 @@ def draft_of_archive(
     ]
     looked_at = f"the newest {counted(len(records), 'file')}"
     return _drafted(
-        _Found(source=source, window=window, format=format, schema=schema, looked_at=looked_at),
+        _Found(source=source, window=window, schema=schema, described=_of_files(format, looked_at)),
         into or f"lake/{_name_of(what)}",
     )
+
+
+def draft_of_table(
+    table: str, *, into: str | None = None, spark: SparkSession | None = None
+) -> str:
+    """Return a declaration for a table or view of Spark.
+
+    Args:
+        table: Its name, as Spark spells it.
+        into: The dataset, as LOCATION/NAME; by default `lake/` and the last part of the name.
+        spark: The session; None for the running one, else a new one.
+
+    Raises:
+        NotFoundError: There is no such table.
+        SchemaMismatchError: A column has a type that Lakebed lacks.
+
+    Cost:
+        Some calls of the catalog.
+    """
+    found = open_source_table(spark, table=table, query=None, where=None, time=None)
+    times = _times_of(found.schema)
+    time = _text(next(iter(times), "COLUMN"))
+    source = [
+        f"table = {_text(table)}",
+        "# Rows to read, in Spark's SQL.",
+        "# where = \"place <> 'test'\"",
+        "# Read a window in place of the whole table: this column, with start in [ingest].",
+        f"# time = {time}",
+    ]
+    window = [
+        "# With time in [source]: whole days in UTC, each of which replaces its earlier rows.",
+        '# start = "-7d"',
+    ]
+    return _drafted(
+        _Found(
+            source=source,
+            window=window,
+            schema=found.schema,
+            described=f"the table {table} of Spark",
+            is_of_files=False,
+        ),
+        into or f"lake/{_name_of(table.replace('`', '').rpartition('.')[2])}",
+    )
+
+
+def _of_files(
+    format: FileFormat,  # noqa: A002 - the word of the option
+    looked_at: str,
+) -> str:
+    return f"raw files of {format}, drafted by looking at {looked_at}"
 
 
 def _drafted(found: _Found, into: str) -> str:
@@ -145,7 +218,7 @@ def _drafted(found: _Found, into: str) -> str:
     schema = json.dumps(schema_to_avro(found.schema), indent=2, ensure_ascii=False)
     literal = f"'''\n{schema}\n'''" if "'''" not in schema else _text(schema)
     lines = [
-        f"# A pipeline for raw files of {found.format}, drafted by looking at {found.looked_at}.",
+        f"# A pipeline for {found.described}.",
         "# Plan it:  lakebed run FILE --dry-run      Keys for editors:  lakebed run --schema",
         "",
         "# The age from which on the last successful run is too old, for `lakebed run FILE --check`",
@@ -157,18 +230,13 @@ def _drafted(found: _Found, into: str) -> str:
         "",
         "[dataset]",
         f"into = {_text(into)}",
-        "# Used once, to create the dataset. Every field may be null; correct types now. A text that",
-        '# holds dates can be {"type": "int", "logicalType": "date"}, one that holds times',
-        '# {"type": "long", "logicalType": "timestamp-micros"}.',
+        *(_ABOUT_INFERRED if found.is_of_files else _ABOUT_COLUMNS),
         f"schema = {literal}",
         *_partitions(found.schema),
         "",
         "[ingest]",
         *found.window,
-        '# A field that the dataset lacks: "reject" the line, "ignore" the field, or "keep" it.',
-        'unknown = "reject"',
-        "# Keep a file back if more of it does not fit: a share of its lines, or a number from 2 on.",
-        "# max_rejects = 0.1",
+        *(_RULES_OF_FILES if found.is_of_files else _RULES_OF_TABLES),
         "",
         "# Checks that every write of the dataset must pass; see docs/checks.md.",
         "# [checks]",
@@ -199,12 +267,7 @@ def _drafted(found: _Found, into: str) -> str:
 
 def _partitions(schema: Schema) -> list[str]:
     """Return the lines that partition by the first field with a time, if there is one."""
-    times = {
-        field.name: field.type.kind
-        for field in schema
-        if isinstance(field.type, Primitive)
-        and field.type.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
-    }
+    times = _times_of(schema)
     if not times:
         return [
             "# No field is a date or a time. With one, partitions by day make queries of some days",
@@ -214,6 +277,16 @@ def _partitions(schema: Schema) -> list[str]:
     of_others = f" Other fields with a time: {', '.join(others)}." if others else ""
     call = field_text(first) if times[first] is Kind.DATE else f"date({field_text(first)})"
     return [f"# A directory for each day.{of_others}", f"partition_by = {_text(call)}"]
+
+
+def _times_of(schema: Schema) -> dict[str, Kind]:
+    """Return the types of the fields that hold times, by name."""
+    return {
+        field.name: field.type.kind
+        for field in schema
+        if isinstance(field.type, Primitive)
+        and field.type.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+    }
 
 
 def _text(value: str) -> str:

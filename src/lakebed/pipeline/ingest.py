@@ -21,11 +21,9 @@ from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.redaction import StorageOptions
 from lakebed.common.shown import shown
 from lakebed.dataset import Dataset
-from lakebed.errors import DatasetExistsError, DatasetNotFoundError, InvalidInputError
+from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.evolution import has_partitions_of
-from lakebed.model.locations import refuse_credentials
-from lakebed.model.names import check_dataset_name, nearest
+from lakebed.model.names import nearest
 from lakebed.model.values import Scalar
 from lakebed.pipeline.attempts import Again, Attempts
 from lakebed.pipeline.candidates import (
@@ -36,23 +34,22 @@ from lakebed.pipeline.candidates import (
     find_candidates_of,
     real_slots,
 )
+from lakebed.pipeline.declared_dataset import DeclaredDataset
 from lakebed.pipeline.following import IngestQuery, IngestRun
 from lakebed.pipeline.ingest_report import IngestReport
 from lakebed.pipeline.recognition import find_due
-from lakebed.repository import Repository, open_repository
 from lakebed.state import sources as source_list
 from lakebed.state.after import catch_up
 from lakebed.state.committing import CommitOptions
-from lakebed.state.creation import check_place
 from lakebed.state.reader import read_head
 from lakebed.state.sources import Hold, SourceFile, Sources
 from lakebed.state.state import State
-from lakebed.store import Store, open_store
+from lakebed.store import Store
 from lakebed.work.ingest.due import Due, LeftOut
 from lakebed.work.ingest.execution import Done, Intake, read_in
 from lakebed.work.ingest.holding import change_holds, find_named
 from lakebed.work.ingest.load_options import IngestRules, LoadOptions, rule_of
-from lakebed.work.ingest.quarantine import Quarantine, checked_run
+from lakebed.work.ingest.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +98,7 @@ class IngestCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ingest:
+class Ingest(DeclaredDataset):
     r"""Raw files of an archive or a folder, and the dataset that they become.
 
     Attributes:
@@ -169,17 +166,8 @@ class Ingest:
                 f"source is {shown(self.source)}, which is not a source.",
                 hint="Give FromFiles, with paths or patterns such as 'in/*.csv'; or FromArchive.",
             )
-        refuse_credentials(self.into)
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
-        checked_run(self.name)
-        location, name = self._address()
-        if not location:
-            raise InvalidInputError(
-                f"Dataset {self.into!r} names no repository.",
-                hint="Write LOCATION/NAME, such as ./lake/flights or s3://bucket/lake/flights.",
-            )
-        check_dataset_name(name)
-        self._quarantine()
+        self._check_names()
         self._rules()
         if self.format is not None and self.format not in FILE_FORMATS:
             raise InvalidInputError(
@@ -212,30 +200,16 @@ class Ingest:
         from lakebed.pipeline.declaration import read_pipeline
 
         declared = read_pipeline(source)["ingest"]
+        if not isinstance(declared, cls):
+            raise InvalidInputError(
+                "The declaration has a table of Spark as its source, which is not a source of raw "
+                "files.",
+                hint="Use Pipeline.from_toml, or `lakebed run FILE`, which read it.",
+            )
         return cls(**{one.name: getattr(declared, one.name) for one in fields(declared)})
-
-    def _address(self) -> tuple[str, str]:
-        location, _, name = self.into.rstrip("/").rpartition("/")
-        return location, name
-
-    @property
-    def quarantine_name(self) -> str:
-        """Name of the dataset for rejects."""
-        return self._quarantine().name
 
     def _quarantine(self) -> Quarantine:
         return Quarantine.of(self._address()[1], self.quarantine, is_by_file=True)
-
-    def _repository(self) -> Repository:
-        return open_repository(self._address()[0], storage_options=self.storage_options)
-
-    def dataset(self) -> Dataset:
-        """Open the dataset.
-
-        Raises:
-            DatasetNotFoundError: It does not exist.
-        """
-        return self._repository().open(self._address()[1])
 
     def _rules(self) -> IngestRules:
         return IngestRules(
@@ -284,45 +258,6 @@ class Ingest:
 
     def _candidates(self) -> Candidates:
         return find_candidates(self.source, self.format)
-
-    def _store(self) -> Store:
-        return open_store(self._address()[0], storage_options=self.storage_options)
-
-    def _find(self) -> Dataset | None:
-        """Return the dataset, if it exists, after a check that it accepts the files."""
-        repository, name = self._repository(), self._address()[1]
-        try:
-            dataset = repository.open(name)
-        except DatasetNotFoundError as missing:
-            if self.create is None:
-                missing.hint += (
-                    " To create it, give its schema, with `create` or --schema; `lakebed schema "
-                    "infer` finds one."
-                )
-                raise
-            check_place(repository.store, name, missing)
-            self._check_descriptor(self.create)
-            return None
-        descriptor = dataset.descriptor
-        if self.create is not None and not has_partitions_of(descriptor, self.create):
-            raise InvalidInputError(
-                f"Dataset {name!r} exists with the partitions {descriptor.partition_by}, "
-                f"but {self.create.partition_by} are declared.",
-                hint="Declare its present partitions, or leave create out.",
-            )
-        self._check_descriptor(descriptor)
-        self._quarantine().find(self._store())
-        return dataset
-
-    def _created(self) -> Dataset:
-        """Create the dataset, or return the one that another run has created meanwhile."""
-        try:
-            return self._repository().create(self._address()[1], self.create)
-        except DatasetExistsError:
-            dataset = self._find()  # that run may have added fields to it
-            if dataset is None:
-                raise
-            return dataset
 
     def _check_descriptor(self, descriptor: DatasetDescriptor) -> None:
         if self.format is not None:

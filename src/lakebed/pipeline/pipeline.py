@@ -33,6 +33,7 @@ from lakebed.pipeline.ingest import Ingest
 from lakebed.pipeline.pipeline_report import STEPS, PipelineReport, StepName
 from lakebed.pipeline.run_log import RunLog
 from lakebed.pipeline.steps import Setting, publishes, retains, run_step
+from lakebed.pipeline.table_ingest import TableIngest
 from lakebed.state.after import recording
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.store.base import Store
@@ -74,14 +75,14 @@ class RunAge:
 class Pipeline:
     r"""Everything about a dataset that has to be done again and again, in one declaration.
 
-    The steps, in order: `checks` declares checks of the dataset, `ingest` reads new raw files,
+    The steps, in order: `checks` declares checks of the dataset, `ingest` reads new raw files, or a table of Spark,
     `retain` deletes what is past the retention, `compact` merges the small files of partitions that
     have many, `publish` updates tables of other formats, `cleanup` deletes dead files. A step whose rule is None is left out. Each may be
     repeated at any time, and killed at any point: the next run goes on from the state of the
     dataset. Several runs at once are safe.
 
     Attributes:
-        ingest: The ingest, which also names the pipeline and the dataset.
+        ingest: The ingest, of raw files or of a table of Spark, which also names the pipeline and the dataset.
         layout: The rule by which small files are merged.
         publish: The tables that are published to. Tables that properties of the dataset name are
             published to as well.
@@ -116,7 +117,7 @@ class Pipeline:
         <PipelineReport of 'numbers': ingest nothing, retain nothing>
     """
 
-    ingest: Ingest
+    ingest: Ingest | TableIngest
     layout: LayoutRule | None = None
     publish: PublishRule | None = None
     retention: RetentionRule | None = None
@@ -126,7 +127,8 @@ class Pipeline:
     file: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_given("ingest", self.ingest, Ingest, "Give an Ingest.", or_none=False)
+        kinds = (Ingest, TableIngest)
+        check_given("ingest", self.ingest, kinds, "Give an Ingest or a TableIngest.", or_none=False)
         rules = {
             "layout": LayoutRule,
             "publish": PublishRule,
@@ -137,9 +139,10 @@ class Pipeline:
             check_given(name, getattr(self, name), kind, f"Give a {kind.__name__}.")
         is_of_raw = self.retention is not None and self.retention.raw is not None
         if is_of_raw and not isinstance(self.ingest.source, FromArchive):
+            source = "a table" if isinstance(self.ingest, TableIngest) else "files of a folder"
             raise InvalidInputError(
-                "The retention has raw, which is for files of an archive, and these are of a folder.",
-                hint="Leave raw out, or push the files to an archive.",
+                f"The retention has raw, which is for files of an archive; the source is {source}.",
+                hint="Leave raw out, or push files to an archive.",
             )
         check_given("checks", self.checks, Mapping, "Give a dict that maps names to checks.")
         if self.checks is not None:
@@ -225,7 +228,8 @@ class Pipeline:
             fail: Raise the error of the first step that failed, after all have ended; otherwise
                 the report has it.
             spark: A session whose tasks read, merge and delete files; True for the active session,
-                else a local one. None does everything in this process.
+                else a local one. None does everything in this process, except that a table of Spark
+                is read by the active session, else a new one.
             on_step: Callback; receives each step after its end.
             on_progress: Callback for progress.
 

@@ -18,6 +18,7 @@ from lakebed.common.plain import to_plain
 from lakebed.errors import LakebedError, redacted
 from lakebed.pipeline.ingest_report import IngestReport
 from lakebed.pipeline.pipeline_report import PipelineReport
+from lakebed.pipeline.table_report import TableIngestReport
 from lakebed.store.base import Store
 from lakebed.upkeep.step_report import StepReport
 from lakebed.work.cleanup import CleanupReport
@@ -147,6 +148,8 @@ def _versions_in(result: object) -> Iterator[int]:
             yield result.version
         case IngestReport():
             yield from _versions_in(result.commit)
+        case TableIngestReport():
+            yield from _versions_in(result.commits)
         case CompactionReport():
             yield from _versions_in(result.commits)
         case CleanupReport():

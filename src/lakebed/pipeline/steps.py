@@ -14,6 +14,7 @@ from lakebed.pipeline.check_rules import with_checks
 from lakebed.pipeline.ingest import Ingest
 from lakebed.pipeline.pipeline_report import StepName
 from lakebed.pipeline.raw_retention import retain_raw
+from lakebed.pipeline.table_ingest import TableIngest, summary_of
 from lakebed.state.after import wants_publication
 from lakebed.state.reader import read_head
 from lakebed.upkeep.step_report import StepReport, StepStatus
@@ -38,7 +39,7 @@ class Setting(UpkeepSetting):
         checks: The checks of the step `checks`; None to leave those of the dataset.
     """
 
-    ingest: Ingest
+    ingest: Ingest | TableIngest
     checks: Mapping[str, Check] | None
 
 
@@ -84,9 +85,12 @@ def _checks(setting: Setting) -> StepOutcome:
 
 
 def _ingest(setting: Setting) -> StepOutcome:
+    ingest = setting.ingest
+    if isinstance(ingest, TableIngest):
+        return _ingest_of_table(setting, ingest)
     if setting.is_dry_run:
-        return _planned_ingest(setting)
-    report = setting.ingest.run(setting.spark, on_progress=setting.on_progress)
+        return _planned_ingest(ingest)
+    report = ingest.run(setting.spark, on_progress=setting.on_progress)
     left_out = _left_out(report.left_out)
     words = [counted(report.file_count, "file"), counted(report.row_count, "row")]
     if report.replaced_count:
@@ -114,8 +118,22 @@ def _ingest(setting: Setting) -> StepOutcome:
     )
 
 
-def _planned_ingest(setting: Setting) -> StepOutcome:
-    check = setting.ingest.check()
+def _ingest_of_table(setting: Setting, ingest: TableIngest) -> StepOutcome:
+    report = ingest.run(setting.spark, dry_run=setting.is_dry_run, on_progress=setting.on_progress)
+    is_done = report.commits or report.schema_changes or report.row_count
+    status: StepStatus = "done" if is_done else "nothing"
+    if report.kept_back or report.timeless_row_count:
+        status = "attention"
+    return StepOutcome(
+        status=status,
+        summary="no row" if status == "nothing" else summary_of(report),
+        facts=report.to_record(),
+        result=report,
+    )
+
+
+def _planned_ingest(ingest: Ingest) -> StepOutcome:
+    check = ingest.check()
     kept_back = sum(one.is_kept_back for one in check.left_out)
     file_count = len(check.new) + len(check.changed)
     words = [f"{counted(file_count, 'file')} of {human_size(check.size_bytes)}"]
@@ -184,11 +202,11 @@ def retains(setting: Setting) -> bool:
 def _retain(setting: Setting) -> StepOutcome:
     rows = retain(setting)
     rule = setting.retention
+    ingest = setting.ingest
     if rule is None or rule.raw is None:  # which properties of the dataset cannot declare
         return rows
-    raw = retain_raw(
-        setting.ingest, setting.store, rule, setting.now, is_dry_run=setting.is_dry_run
-    )
+    assert isinstance(ingest, Ingest)  # a pipeline refuses it for others
+    raw = retain_raw(ingest, setting.store, rule, setting.now, is_dry_run=setting.is_dry_run)
     facts = {**rows.facts, "raw": raw.to_record()}
     summaries = [rows.summary] if rows.status == "done" else []
     summaries += [raw.summary] if raw.file_count else []

@@ -29,6 +29,8 @@ _RANK: Mapping[Verdict, int] = {
     "not checked": 2,
     "refused": 3,
 }
+# Operations that check the rows which they change, and copy others of the same files.
+_COPYING = frozenset({"compact", "delete", "merge", "promote", "update_rows"})
 # A version with such a result may hold rows that fail the check.
 UNMET: frozenset[Verdict] = frozenset({"warned", "not checked"})
 
@@ -42,6 +44,8 @@ class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         outcome: `passed`, `rejected`, `quarantined`, `warned` or `not checked`.
         count: Number of rows that fail.
         examples: Values of a few of these rows; or a description of the failure.
+        is_of_all: True if all rows of the version pass, which was tested since earlier ones failed;
+            else the result is for the rows of the commit.
     """
 
     name: str
@@ -49,6 +53,7 @@ class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     outcome: Verdict
     count: Annotated[int, msgspec.Meta(ge=0)] = 0
     examples: tuple[str, ...] = ()
+    is_of_all: bool = False
 
     def __str__(self) -> str:
         if self.outcome in ("rejected", "quarantined", "refused"):
@@ -151,6 +156,20 @@ def covers(result: CheckOutcome, check: Check) -> bool:
     return result.outcome != "warned" or check.on_failure == "warn"
 
 
+def are_of_all_new(
+    results: Iterable[CheckOutcome], operation: str, rewritten_row_count: int
+) -> bool:
+    """Return whether the results of a commit are for all rows of the files that it adds.
+
+    Args:
+        results: The results.
+        operation: Operation of the commit.
+        rewritten_row_count: Number of rows that it has copied unchanged, as the history records it.
+    """
+    is_write = any(not result.is_of_all for result in results)
+    return is_write and not rewritten_row_count and operation not in _COPYING
+
+
 def unmet_after(
     before: Iterable[UnmetCheck],
     checks: Mapping[str, Check],
@@ -171,6 +190,6 @@ def unmet_after(
         check = checks.get(result.name)
         if result.outcome in UNMET:
             unmet[result.name] = result.outcome
-        elif check is not None and check.is_of_batch:
+        elif check is not None and (check.is_of_batch or result.is_of_all):
             unmet.pop(result.name, None)
     return tuple(UnmetCheck(name, unmet[name]) for name in sorted(unmet) if name in checks)

@@ -29,7 +29,13 @@ from lakebed.model.descriptor import DatasetDescriptor, new_checks
 from lakebed.model.keys import FIRST_MOMENT, BatchId, batch_id_of, partition_of_label
 from lakebed.model.layout import Layout
 from lakebed.model.lineage import Lineage
-from lakebed.state.check_results import UnmetCheck, Verdict, not_checked, unmet_after
+from lakebed.state.check_results import (
+    UnmetCheck,
+    Verdict,
+    are_of_all_new,
+    not_checked,
+    unmet_after,
+)
 from lakebed.state.erased_files import mark_of, replaced
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
@@ -387,7 +393,9 @@ def _merged_unmet(state: State, change: Change) -> tuple[UnmetCheck, ...]:
     # Checks that were declared anew are tested with the change.
     new = new_checks(state.descriptor, descriptor)
     before = (one for one in state.unmet if one.name not in new)
-    is_write = bool(change.checks) and change.new_descriptor is None
+    is_write = change.new_descriptor is None and are_of_all_new(
+        change.checks, change.operation, change.rewritten_row_count
+    )
     replaces_all = is_write and len(state.live.removed_by(change.scope)) == state.live.count
     return unmet_after(before, descriptor.checks, change.checks, replaces_all=replaces_all)
 

@@ -34,6 +34,7 @@ _VERSIONS = {
     "LifecycleStateChangeDatasetFacet": "1-0-1",
     "OutputStatisticsOutputDatasetFacet": "1-0-2",
     "InputStatisticsInputDatasetFacet": "1-0-0",
+    "SymlinksDatasetFacet": "1-0-1",
     "ParentRunFacet": "1-2-0",
     "ProcessingEngineRunFacet": "1-1-1",
     "ErrorMessageRunFacet": "1-0-1",
@@ -180,6 +181,32 @@ def unrecorded_file(location: str, size_bytes: int) -> dict[str, Any]:
         **place_of(location)._asdict(),
         "facets": {},
         "inputFacets": _statistics(size_bytes, None),
+    }
+
+
+def spark_table(
+    name: str, location: str | None, version: str | None, row_count: int | None
+) -> dict[str, Any]:
+    """Return a table of Spark as an input: by the place of its files if that is known, else by name.
+
+    Args:
+        name: Name of the table in its catalog.
+        location: URL of its files; None if it is unknown.
+        version: Version that was read; None if it is unknown.
+        row_count: Rows that were read; None if they are unknown.
+    """
+    facets: dict[str, Facet] = {}
+    if version is not None:
+        facets["version"] = _version(version)
+    if location is not None:
+        same = {"namespace": "spark", "name": name, "type": "TABLE"}
+        facets["symlinks"] = facet("SymlinksDatasetFacet", identifiers=[same])
+    named = Named("spark", name) if location is None else place_of(location)
+    statistics = facet("InputStatisticsInputDatasetFacet", rowCount=row_count)
+    return {
+        **named._asdict(),
+        "facets": facets,
+        "inputFacets": {} if row_count is None else {"inputStatistics": statistics},
     }
 
 

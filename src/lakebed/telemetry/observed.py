@@ -216,6 +216,12 @@ VERBS = (
         place=_of_declaration,
     ),
     Verbs(
+        module="lakebed.pipeline.table_ingest",
+        owner="TableIngest",
+        names={"run": "ingest"},
+        place=_of_declaration,
+    ),
+    Verbs(
         module="lakebed.pipeline.pipeline",
         owner="Pipeline",
         names={"run": "run"},

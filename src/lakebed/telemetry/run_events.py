@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakebed.errors import InvalidInputError, MissingDependencyError, redacted
+from lakebed.pipeline.table_ingest import TableIngest
+from lakebed.pipeline.table_report import TableIngestReport
 from lakebed.state.committing import Committed
 from lakebed.state.sources import SourceFile
 from lakebed.telemetry.lineage_events import (
@@ -31,6 +33,7 @@ from lakebed.telemetry.lineage_events import (
     own_facet,
     raw_file,
     run_event,
+    spark_table,
     table_output,
     unrecorded_file,
 )
@@ -304,6 +307,8 @@ def _note(call: Call, run: _Run) -> None:
         case "verb":
             if call.name == "run" and call.result is not None:
                 run.facets["lakebed_run"] = own_facet("LakebedRun", run_id=call.result.run_id)
+            elif isinstance(call.arguments.get("self"), TableIngest):
+                _note_table(call, run)
             elif call.name in _LIVES and call.error is None:
                 _note_life(call, run)
 
@@ -318,6 +323,16 @@ def _note_commit(call: Call, made: Committed, run: _Run) -> None:
     key = (call.location, dataset)
     written = run.written.setdefault(key, CommittedTo(location=call.location, dataset=dataset))
     written.commits.append((made, call.size_of(made)))
+
+
+def _note_table(call: Call, run: _Run) -> None:
+    """Note the table of Spark that an ingest has read; after a failure only its name is known."""
+    report, source = call.result, call.arguments["self"].source
+    if isinstance(report, TableIngestReport):
+        count = sum(part.source_row_count for part in report.parts)
+        run.read(spark_table(report.table, report.location, report.table_version, count))
+    else:
+        run.read(spark_table(source.title, None, None, None))
 
 
 def _note_publication(call: Call, run: _Run) -> None:

@@ -7,6 +7,8 @@ if another writer was faster. So the results hold for the version that the commi
   without one, by Spark's own writer or before the check was declared, is read here instead.
 - Keys and references are read from the new files. Partitions, statistics and indices select the
   other files that may hold one of the keys; often there are none.
+- A commit that removes the rows which failed a check that only warns ends its warning: the rest is
+  searched for others, up to the first.
 - A commit that only rewrites rows is not checked. A rollback restores rows as they were: checks that
   were declared otherwise at that version are recorded as not checked.
 """
@@ -20,6 +22,7 @@ from dataclasses import dataclass, replace
 from textwrap import shorten
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -59,8 +62,10 @@ from lakebed.plan.search import plan
 from lakebed.state import history
 from lakebed.state.check_results import (
     MOST_EXAMPLES,
+    UNMET,
     CheckOutcome,
     UnmetCheck,
+    are_of_all_new,
     covers,
     failed,
     not_checked,
@@ -81,6 +86,7 @@ _WIDTH = 80  # characters of a value in an example
 _BATCHES = frozenset({"append", "load", "ingest", "overwrite", "rerun", "transaction"})
 # Their files hold rows that the dataset had.
 _ONLY_REWRITING = frozenset({"compact", "delete", "promote"})
+_ONLY_MOVING = frozenset({"compact", "promote"})  # all rows stay
 _ENTRIES_A_BATCH = 8  # of the history that are read for each batch at first
 
 
@@ -101,7 +107,9 @@ def judge(store: Store, state: State, change: Change) -> tuple[CheckOutcome, ...
         Nothing for a change without new rows. Else the columns of keys, references and times of the
         new files; for keys also these columns of the older files that may hold one of them, and for
         references those of the other dataset; for the size of a batch the last entries of the
-        history. A check that an update declares reads its columns of the whole dataset.
+        history. A check that an update declares reads its columns of the whole dataset. A change
+        that removes rows which failed a check of rows reads the columns of the check in the files
+        that may hold others.
     """
     judging = _Judging(store, state, change)
     results = judging.results()
@@ -143,6 +151,9 @@ class _Judging:
         """Return the result of each check that applies."""
         if self.change.new_descriptor is not None:
             return self._of_update()
+        return self._with_mended(self._of_rows_and_batch())
+
+    def _of_rows_and_batch(self) -> tuple[CheckOutcome, ...]:
         if self.change.restores is not None:
             return self._of_rollback(self.change.restores)
         if self.change.operation in _ONLY_REWRITING or not self._is_write:
@@ -151,6 +162,47 @@ class _Judging:
             self._of_rows(name, check) if check.is_of_rows else self._of_batch(name, check)
             for name, check in self.descriptor.checks.items()
         )
+
+    def _with_mended(self, results: tuple[CheckOutcome, ...]) -> tuple[CheckOutcome, ...]:
+        """Mark the checks that earlier rows failed, and that all rows pass after the change.
+
+        Of the results of a write, the mark is for the version as a whole; a delete or a rollback
+        gets a result for it.
+        """
+        warned = [one.name for one in self.state.unmet if one.outcome == "warned"]
+        if not warned or self.change.operation in _ONLY_MOVING:
+            return results
+        removed = self.state.live.removed_by(self.change.scope)
+        if not removed:
+            return results
+        by_name = {result.name: result for result in results}
+        for name in warned:
+            check = self.descriptor.checks.get(name)
+            result = by_name.get(name)
+            if check is None or not check.is_of_rows or (result and result.outcome in UNMET):
+                continue
+            if self._is_mended(check, removed):
+                result = result or passed(name, check)
+                by_name[name] = msgspec.structs.replace(result, is_of_all=True)
+        return tuple(by_name.values())
+
+    def _is_mended(self, check: Check, removed: Sequence[str]) -> bool:
+        """Return whether a change removes rows that may fail a check, and no row of the rest fails it.
+
+        Cost:
+            Statistics of files, if the removed ones hold no row that fails. Else the columns of the
+            check in the files that may hold one, up to the first that does.
+        """
+        if self.store.is_dry_run and not all(map(self._is_there, self.change.added)):
+            return False  # the files of rows that Spark would write are only counted
+        where = _failing(check, self.state)
+        if not plan(
+            self.state.with_labels(tuple(removed)), where, requests=0, store=self.store
+        ).files:
+            return False
+        kept = plan(self._kept, where, requests=0, store=self.store)
+        candidates = self.state.with_labels(tuple(file.label for file in kept.files))
+        return not any(_has_failing(self.store, one, check) for one in (self._added, candidates))
 
     @property
     def _is_write(self) -> bool:
@@ -317,7 +369,9 @@ def _unmet_at(entries: Iterable[Entry], version: int, dataset: str) -> tuple[Unm
             new = {} if described is None else new_checks(described, later)
             unmet = tuple(one for one in unmet if one.name not in new)
             described = later
-        is_write = bool(entry.checks) and entry.descriptor is None
+        is_write = entry.descriptor is None and are_of_all_new(
+            entry.checks, entry.operation, entry.rewritten_row_count
+        )
         replaces_all = is_write and live <= set(entry.removed)
         live.difference_update(entry.removed)
         live.update(entry.added)
@@ -337,10 +391,24 @@ def _read(
         yield from batches
 
 
+def _failing(check: Check, state: State) -> Predicate:
+    """Return the condition for the rows of a state that fail a check of rows."""
+    condition = complement(predicate_of(check, state.descriptor.schema))
+    return bind(condition, state.layout.predicate_types)
+
+
+def _has_failing(store: Store, state: State, check: Check) -> bool:
+    """Return whether a row of a state fails a check of rows; the search ends at the first one."""
+    condition = predicate_of(check, state.descriptor.schema)
+    roots = tuple(dict.fromkeys(name.partition(".")[0] for name in columns_of(condition)))
+    columns = roots or state.descriptor.schema.names[:1]
+    return any(batch.num_rows for batch in _read(store, state, columns, _failing(check, state)))
+
+
 def _rows_failing(store: Store, state: State, check: Check) -> _Failure | None:
     """Return the rows of a state that fail a check of rows; None if all pass."""
     condition = predicate_of(check, state.descriptor.schema)
-    where = bind(complement(condition), state.layout.predicate_types)
+    where = _failing(check, state)
     named = columns_of(condition)
     roots = tuple(dict.fromkeys(name.partition(".")[0] for name in named))
     count, examples = 0, list[str]()
