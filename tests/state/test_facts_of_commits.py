@@ -58,8 +58,8 @@ def sample(form: Any) -> Any:
         return (sample(parts[0]),)
     if origin is dict:
         return {sample(parts[0]): sample(parts[1])}
-    if form in (int, str, dt.datetime):
-        return {int: 7, str: "x", dt.datetime: NOW}[form]
+    if form in (bool, int, str, dt.datetime):
+        return {bool: True, int: 7, str: "x", dt.datetime: NOW}[form]
     if issubclass(form, Enum):
         return list(form)[-1]
     hints = typing.get_type_hints(form, include_extras=True)

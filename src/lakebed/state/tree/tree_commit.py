@@ -68,6 +68,7 @@ def entered(
     if change.erases:
         from lakebed.state.tree.erased_tree import erased
 
+        assert written is not None  # an erasure is never staged
         return erased(store, before, after, change, entry, written)
     tree = before.live
     assert isinstance(tree, TreeFiles)
