@@ -27,6 +27,7 @@ CALLS = {
     "fetch": "one --to {root}/../out --storage {root}",
     "retract": "one --reason torn --storage {root}",
     "restore": "one --storage {root}",
+    "delete": "one --reason torn --yes --storage {root}",
     "reindex": "--storage {root}",
     "enqueue": "{file} --where box --what log --start now --queue {root}/../queue",
     "upload": "--queue {root}/../queue --storage {root}",

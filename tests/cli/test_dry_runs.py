@@ -216,6 +216,9 @@ CASES: Mapping[str, Case] = {
         of_rows,
         before=("archive retract {id} --reason torn --storage {raw}",),
     ),
+    "archive delete": Case(
+        "{id} --reason torn --storage {raw}", "Would delete 1 file of", of_rows, real="--yes"
+    ),
     "archive reindex": Case(
         "--storage {raw} --index sqlite:///{new}/other.db",
         "Would index 1 file",
@@ -485,6 +488,7 @@ REFUSALS = {
     "archive push": (f"{{lake}}/missing {PUSHED} --storage {{raw}}", "invalid-input"),
     "archive retract": ("nothing --reason torn --storage {raw}", "record-not-found"),
     "archive restore": ("{id} --storage {raw}", "invalid-input"),
+    "archive delete": ("nothing --reason torn --storage {raw}", "record-not-found"),
     "export": ("{lake}/flights {new}/tree --telemetry", "schema-mismatch"),
 }
 

@@ -48,7 +48,7 @@ def test_word_of_another_tool_leads_to_the_verb_here(cli, word: str, ours: str) 
     assert f"`lakebed {ours} --help`" in told
 
 
-@pytest.mark.parametrize(("word", "ours"), [("get", "fetch"), ("rm", "retract"), ("ls", "list")])
+@pytest.mark.parametrize(("word", "ours"), [("get", "fetch"), ("rm", "delete"), ("ls", "list")])
 def test_word_in_a_group_leads_to_the_verb_of_the_group(cli, word: str, ours: str) -> None:
     assert f"`lakebed archive {ours} --help`" in cli("archive", word, exit_code=2).stderr
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
-from lakebed.archive import kept_files
+from lakebed.archive import kept_files, removal
 from lakebed.archive.content import open_verified, opened, write_file
 from lakebed.archive.file_keys import KeyForm, check_file_id, check_keys
 from lakebed.archive.frames import FrameOf, to_frame
@@ -21,11 +21,17 @@ from lakebed.archive.name_advice import warn_of_names
 from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
 from lakebed.archive.record import ArchiveRecord
 from lakebed.archive.reindex import ReindexReport, reindex, with_retraction
-from lakebed.archive.retraction import key_of_retraction, note_retraction, retractions_in
+from lakebed.archive.retraction import (
+    key_of_retraction,
+    note_deletion,
+    note_retraction,
+    retractions_in,
+)
 from lakebed.archive.target import DEFAULT_TEMPLATE, target_path
 from lakebed.archive.times import DAY_MS, time_bucket, times_in_name, to_datetime, to_epoch_ms
 from lakebed.archive.translator import translate
 from lakebed.arrow.reading.hashes import can_verify
+from lakebed.common.given import given_names
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.errors import (
     CorruptMetadataError,
@@ -33,6 +39,7 @@ from lakebed.errors import (
     LakebedError,
     RecordNotFoundError,
 )
+from lakebed.state.sources import SourceFile
 from lakebed.store import Store, open_store
 from lakebed.store.at_once import at_once
 from lakebed.store.dry_run import DryRunStore
@@ -499,6 +506,77 @@ class Archive:
         self.index.put([record])
         return record
 
+    def delete(
+        self,
+        url_or_id: str,
+        *,
+        reason: str,
+        read_by: str | Iterable[str] = (),
+        storage_options: Mapping[str, str] | None = None,
+        dry_run: bool = True,
+    ) -> ArchiveRecord:
+        """Delete a file for good: its content, its metadata, and its record in the index.
+
+        Nothing brings it back; `retract` keeps a file and only ends its use. Rows that were read stay
+        in their datasets. The reason stays in the storage, as the note of a retraction. If the
+        deletion is interrupted, no ingest reads the file any more, and a second call deletes the
+        rest.
+
+        Args:
+            url_or_id: As in `record`.
+            reason: Reason for the deletion. It stays, so it must not name what was to be erased.
+            read_by: Datasets that need the file until they have read it, as LOCATION/NAME.
+            storage_options: Settings of the object store of these datasets.
+            dry_run: Write nothing; return the record that would be deleted. Give False to delete.
+
+        Returns:
+            The record of the file, with the reason.
+
+        Raises:
+            RecordNotFoundError: There is no such file.
+            DatasetNotFoundError: A dataset does not exist.
+            InvalidInputError: The reason is empty, a dataset has not read the file, or has not read
+                all of it; an older file with the same metadata would be read in its place; the URL
+                leads out of the archive, or the id is not valid.
+
+        Cost:
+            As `record`, a query of the index, a GET and a PUT of the note, two requests, and a write
+            to the index; for each dataset its head and the record of the files read.
+        """
+        if dry_run:
+            return self._on_dry_run().delete(
+                url_or_id,
+                reason=reason,
+                read_by=read_by,
+                storage_options=storage_options,
+                dry_run=False,
+            )
+        if not isinstance(reason, str) or not reason.strip():
+            msg = f"The reason is {reason!r}."
+            raise InvalidInputError(msg, hint="Give the reason why the file is deleted.")
+        record = self._find_to_delete(url_or_id)
+        names = given_names("read_by", read_by)
+        read = {name: _files_read_by(name, storage_options) for name in names}
+        removal.check_deletable(self, record, read)
+        record = replace(record, retraction=note_deletion(self.store, record.id, reason))
+        removal.remove(self, [record])
+        return record
+
+    def _find_to_delete(self, url_or_id: str) -> ArchiveRecord:
+        """Return the record of a file, also of one whose content is gone since a call was killed.
+
+        Raises:
+            RecordNotFoundError: Neither the storage nor the index has it.
+        """
+        try:
+            return kept_files.find_record(self.store, url_or_id)
+        except RecordNotFoundError:
+            file_id = url_or_id.removesuffix("/data").rpartition("/")[2]
+            indexed = self.index.find(file_id)
+            if indexed is None:
+                raise
+            return indexed
+
     def open(self, url_or_id: str, *, verify: bool = True) -> BinaryIO:
         """Open a file to be read from start to end. Close it, or use it in a `with`.
 
@@ -708,6 +786,23 @@ def prepare_fields(
         if isinstance(value, str):
             all_fields[name] = translate(value, str(all_fields["path"]))
     return all_fields
+
+
+def _files_read_by(
+    address: str, storage_options: Mapping[str, str] | None
+) -> Mapping[str, SourceFile]:
+    """Return the archived files that a dataset has read.
+
+    Raises:
+        InvalidInputError: The address names no repository.
+    """
+    location, _, name = address.rstrip("/").rpartition("/")
+    if not location:
+        raise InvalidInputError(
+            f"Dataset {address!r} names no repository.",
+            hint="Write LOCATION/NAME, such as ./lake/flights or s3://bucket/lake/flights.",
+        )
+    return removal.files_read_by(open_store(location, storage_options=storage_options), name)
 
 
 def open_archive(

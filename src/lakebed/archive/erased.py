@@ -60,7 +60,7 @@ def replace_content(
     if key != data_key(record.id):
         raise InvalidInputError(
             f"The key of {record.url} is made of its hash, and a rewritten file has another one.",
-            hint="Delete the file, and push a copy without the rows.",
+            hint="Delete the file by `lakebed archive delete`, and push a copy without the rows.",
         )
     new_hash = content_hash([data])
     if new_hash != record.hash:

@@ -19,6 +19,8 @@ from lakebed.store.base import Store
 # Keys of contents and metadata have two or four levels, so no file has a key in this folder.
 FOLDER = "retractions/ids/"
 
+_DELETED = "deleted: "  # begins the reason of a file that is gone, or going
+
 
 class Retraction(msgspec.Struct, frozen=True, kw_only=True):
     """A note that keeps ingests from reading a file of an archive.
@@ -96,6 +98,25 @@ def note_retraction(store: Store, file_id: str, reason: str) -> Retraction:
         store.create(key_of_retraction(file_id), msgspec.json.encode(note))
     except ObjectExistsError:
         return find_retraction(store, file_id) or note
+    return note
+
+
+def note_deletion(store: Store, file_id: str, reason: str) -> Retraction:
+    """Write the note that a file is deleted, in place of one that it was retracted.
+
+    The note stays when the file is gone. A note of an earlier call, which was killed, stays as it is.
+
+    Cost:
+        A GET and a PUT.
+    """
+    before = find_retraction(store, file_id)
+    if before is not None and before.reason.startswith(_DELETED):
+        return before
+    text = f"{_DELETED}{reason}"
+    if before is not None:
+        text += f" (retracted {before.retracted_at:%Y-%m-%d}: {before.reason})"
+    note = Retraction(reason=text, retracted_at=dt.datetime.now(dt.UTC))
+    store.put(key_of_retraction(file_id), msgspec.json.encode(note))
     return note
 
 

@@ -33,7 +33,7 @@ from lakebed.cli.group import VerbGroup
 from lakebed.cli.listening import listens
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import Verb, dry_run_option, parse_pairs, storage_option, verb
-from lakebed.common.shown import counted
+from lakebed.common.shown import counted, human_size
 from lakebed.errors import InvalidInputError
 from lakebed.spark.session import get_session
 
@@ -441,6 +441,55 @@ def fetch(
     )
 
 
+@verb(
+    "delete",
+    example="lakebed archive delete 6309e115c2914d0f8622973422626954 --reason 'erasure 17' "
+    "--storage ./raw --dry-run",
+)
+@takes_archive
+@click.argument("urls", nargs=-1, required=True, metavar="URL|ID...")
+@click.option("--reason", required=True, help="The reason, which stays in the storage.")
+@click.option(
+    "--read-by",
+    multiple=True,
+    metavar="DATASET",
+    help="Refuse if this dataset has not read all of a file. Repeatable.",
+)
+@dry_run_option("Only check, and show the records that would be deleted.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+def delete(
+    output: Output,
+    *,
+    archive: Archive,
+    urls: Sequence[str],
+    reason: str,
+    read_by: Sequence[str],
+    is_dry_run: bool,
+    is_sure: bool,
+) -> None:
+    """Delete files for good, after asking.
+
+    Content, metadata and the record in the index go; the reason stays as a note. Rows that were read
+    stay in their dataset. `lakebed archive retract` only ends the use of a file. Without a terminal
+    to ask, nothing is deleted unless --yes is given.
+    """
+
+    def deleted(*, dry_run: bool) -> list[ArchiveRecord]:
+        return [
+            archive.delete(url, reason=reason, read_by=read_by, dry_run=dry_run) for url in urls
+        ]
+
+    records = deleted(dry_run=True)
+    total = f"{counted(len(records), 'file')} of {human_size(sum(r.size_bytes for r in records))}"
+    if is_dry_run:
+        output.note(f"Would delete {total}.")
+    else:
+        if not is_sure:
+            click.confirm(f"Delete {total} for good?", abort=True, err=True)
+        records = deleted(dry_run=False)
+    _show_records(output, records, retracted=True)
+
+
 @verb("cat", example="lakebed archive cat 6309e115c2914d0f8622973422626954 --storage ./raw")
 @takes_archive
 @click.argument("urls", nargs=-1, metavar="[URL|ID]...")
@@ -722,7 +771,7 @@ def _report_row(report: MessageReport) -> dict[str, object]:
 
 
 for _command in (
-    *(init, push, list_, latest, fetch, cat, retract, restore),
+    *(init, push, list_, latest, fetch, cat, retract, restore, delete),
     *(reindex, enqueue, upload, ingest, serve),
 ):
     archive.add_command(_command)

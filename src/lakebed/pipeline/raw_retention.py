@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lakebed.archive.erased import hashes_before
 from lakebed.archive.record import ArchiveRecord
-from lakebed.archive.removal import is_in, portions, remove
+from lakebed.archive.removal import files_read_by, is_in, portions, remove, why_needed
 from lakebed.archive.times import to_epoch_ms
 from lakebed.common.ages import parse_age
 from lakebed.common.shown import counted, human_size
@@ -114,7 +113,7 @@ def retain_raw(
     within = source if source.work_id else replace(source, start=began_at, end=cutoff)
     candidates = find_candidates(within, ingest.format)
     due = ingest._due(store, state, candidates, Again.of(None))
-    others = [_read_by(store, name) for name in rule.raw_read_by]
+    others = [files_read_by(store, name) for name in rule.raw_read_by]
     old = _Old(candidates, due, read, others, to_epoch_ms(cutoff))
     found = RawRetention(
         cutoff=cutoff,
@@ -128,13 +127,6 @@ def retain_raw(
         remove(archive, records)
         _log.info("raw files deleted dataset=%s files=%d", state.name, len(records))
     return found
-
-
-def _read_by(store: Store, name: str) -> Mapping[str, SourceFile]:
-    """Return the archived files that a dataset has read, by id."""
-    lists = read_head(store, name).state.lists
-    current = source_list.read(store, lists.sources).current().values()
-    return {file.file_id: file for file in current if file.file_id is not None}
 
 
 def _check_unmoved(store: Store, state: State) -> None:
@@ -202,24 +194,15 @@ class _Old:
         if self._left_out.get(location) in _SETTLED and record.id not in self._read:
             return None
         file = self._read.get(record.id)
-        if file is None or not _is_of(file, record):
-            return "not read"
-        if file.refusal is not None:
-            return "read in part"
+        why = why_needed(record, file)
+        if file is None or why is not None:
+            return why
         if file.path is None and self._supersede not in ("id", "span"):
             return "of unknown path"  # later files of its time would be taken for it
-        for read in self._others:
-            other = read.get(record.id)
-            if other is None or not _is_of(other, record):
-                return "not read by all datasets"
-        return None
+        is_needed = any(why_needed(record, read.get(record.id)) for read in self._others)
+        return "not read by all datasets" if is_needed else None
 
 
 def _record(candidate: Candidate) -> ArchiveRecord:
     assert candidate.record is not None  # it is an archived file
     return candidate.record
-
-
-def _is_of(file: SourceFile, record: ArchiveRecord) -> bool:
-    """Return whether a file was read as it is now, or as it was before an erasure."""
-    return file.fingerprint == record.hash or file.fingerprint in hashes_before(record)

@@ -206,7 +206,7 @@ VERBS = (
     Verbs(
         module="lakebed.archive.archive",
         owner="Archive",
-        names=_in_group("archive", "push", "retract", "restore", "reindex"),
+        names=_in_group("archive", "push", "retract", "restore", "delete", "reindex"),
         place=_of_archive,
     ),
     Verbs(

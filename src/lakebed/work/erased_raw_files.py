@@ -18,6 +18,8 @@ from lakebed.store.base import Store
 from lakebed.work.certificate import RAW, ErasedPlace, LeftPlace
 from lakebed.work.raw_contents import RowTest, UnreadableRowsError, without_rows
 
+_DELETE = "Delete it by `lakebed archive delete`, or Archive.delete."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawErasure:
@@ -137,7 +139,7 @@ class _Work:
         except RecordNotFoundError:
             return  # it was deleted
         except InvalidInputError:
-            self._leave(f"A raw file with an id of another form: {file_id}.", "Delete it.")
+            self._leave(f"A raw file with an id of another form: {file_id}.", _DELETE)
             return
         self.searched += 1
         try:
@@ -147,13 +149,13 @@ class _Work:
         except (UnreadableRowsError, LakebedError) as error:
             self._leave(
                 f"The raw file {file_id} cannot be rewritten: {error}.",
-                "Delete it, or store a copy without the rows.",
+                "Delete it by `lakebed archive delete`, or store a copy without the rows.",
             )
             return
         if test.lines.match(record.metadata.to_json().encode()):
             self._leave(
                 f"The metadata of the raw file {file_id} names a value.",
-                "Push it again under another path or work id, and delete it.",
+                f"Push it again under another path or work id. {_DELETE}",
             )
         self.rows += count
         self.rewritten += bool(count)
