@@ -2,6 +2,7 @@
 
     python bench/year.py                     365 days of 24 runs
     python bench/year.py --days 60 --every 6
+    python bench/year.py --days 120 --keep 20
 
 Each hour a raw file is pushed to an archive, and the pipeline runs: it reads the file, checks its
 rows, deletes days that are past the retention, merges small files, updates a Delta table and
@@ -37,6 +38,7 @@ from lakebed.store.memory import MemoryStore
 START = dt.datetime(2025, 1, 1, tzinfo=dt.UTC)
 KEEP_DAYS = 60
 ROWS = 50
+RECORDS = ("_lakebed.runs/", "events/cleanups/")  # of runs and of cleanups: up to 500 of each
 _REQUESTS = (
     "get",
     "get_if_changed",
@@ -61,7 +63,7 @@ SCHEMA = """\
 ]}
 """
 
-DECLARATION = f"""\
+DECLARATION = """\
 [source]
 storage = "memory://year-raw"
 what = "events"
@@ -74,7 +76,7 @@ partition_by = "date(at) as day"
 index = ["sensor"]
 
 [checks]
-values = {{rows = "value >= 0", on_failure = "quarantine"}}
+values = {rows = "value >= 0", on_failure = "quarantine"}
 
 [ingest]
 start = "-2d"
@@ -87,14 +89,14 @@ min_files = 8
 delta = true
 
 [retention]
-keep = "{KEEP_DAYS}d"
+keep = "KEEPd"
 
 [cleanup]
 older_than = "1d"
 """
 
 
-def count_requests() -> Counter[str]:
+def count_requests(patch: Callable[[type, str, Any], None] = setattr) -> Counter[str]:
     """Count the calls of all stores in memory from now on."""
     counts: Counter[str] = collections.Counter()
 
@@ -107,7 +109,7 @@ def count_requests() -> Counter[str]:
         return call_counted
 
     for name in _REQUESTS:
-        setattr(MemoryStore, name, counted(name, getattr(MemoryStore, name)))
+        patch(MemoryStore, name, counted(name, getattr(MemoryStore, name)))
     return counts
 
 
@@ -133,11 +135,12 @@ def push(archive: lakebed.Archive, hour: dt.datetime) -> None:
     )
 
 
-def simulate(days: int, every: int, directory: Path) -> Iterator[dict[str, Any]]:
+def simulate(
+    days: int, every: int, directory: Path, counts: Counter[str], keep: int = KEEP_DAYS
+) -> Iterator[dict[str, Any]]:
     """Run the pipeline by the clock, and yield what each run was."""
     (directory / "event.avsc").write_text(SCHEMA)
-    (directory / "events.toml").write_text(DECLARATION)
-    counts = count_requests()
+    (directory / "events.toml").write_text(DECLARATION.replace("KEEPd", f"{keep}d"))
     with time_machine.travel(START, tick=False) as clock:
         archive = lakebed.open_archive("memory://year-raw")
         pipeline = lakebed.Pipeline.from_toml(directory / "events.toml")
@@ -164,7 +167,7 @@ def simulate(days: int, every: int, directory: Path) -> Iterator[dict[str, Any]]
                     raise SystemExit(f"run {number}: predicted {predicted}, deleted {deleted}")
                 continue  # its run had nothing left to read
             events = lake.open("events")
-            stored = [info.size_bytes for info in lake.store.list("")]
+            stored = list(lake.store.list(""))
             yield {
                 "run": number,
                 "month": number * every // (24 * 30),
@@ -177,7 +180,8 @@ def simulate(days: int, every: int, directory: Path) -> Iterator[dict[str, Any]]
                 "rows": events.count(),
                 "head_bytes": len(lake.store.get("events.by-dataset-metadata.json").data),
                 "objects": len(stored),
-                "lake_bytes": sum(stored),
+                "records": sum(1 for info in stored if info.key.startswith(RECORDS)),
+                "lake_bytes": sum(info.size_bytes for info in stored),
             }
 
 
@@ -188,6 +192,7 @@ def main() -> None:
     )
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--every", type=int, default=1, help="hours between runs")
+    parser.add_argument("--keep", type=int, default=KEEP_DAYS, help="days of rows that are kept")
     options = parser.parse_args()
     months: dict[int, list[dict[str, Any]]] = {}
     medians: dict[int, dict[str, float]] = {}
@@ -202,7 +207,10 @@ def main() -> None:
         )
 
     with tempfile.TemporaryDirectory() as directory:
-        for run in simulate(options.days, options.every, Path(directory)):
+        runs = simulate(
+            options.days, options.every, Path(directory), count_requests(), options.keep
+        )
+        for run in runs:
             if run["month"] not in months and months:
                 close(max(months))
             months.setdefault(run["month"], []).append(run)

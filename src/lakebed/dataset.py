@@ -1139,9 +1139,11 @@ class Dataset(View):
                 metastore failed, and nothing was deleted.
 
         Cost:
-            One LIST for each 1,000 objects, the history, one GET for each batch that was not
-            committed; without `dry_run` also a commit, and one request for each 1,000 files. If it
-            is published, some calls of the metastore for each table.
+            One LIST for each 1,000 objects, the log of an earlier cleanup, the commits since
+            `older_than` and since the last cleanup (all of them for an object that these do not
+            explain), one GET for each batch that was not committed; without `dry_run` also a
+            commit, and one request for each 1,000 files. If it is published, some calls of the
+            metastore for each table.
 
         Source:
             docs/design/005-cleanup.md

@@ -366,7 +366,7 @@ def test_foreign_files_stay_and_are_reported_as_unknown(dataset, lake, tmp_path)
     assert report.kept_counts["unknown"] == len(strange)
 
 
-def test_signals_schema_file_and_manifests_stay(dataset, lake, tmp_path) -> None:
+def test_signals_and_schema_file_stay(dataset, lake, tmp_path) -> None:
     dataset.kite.with_("p", "a").kite.signal_ready()
     before = {one.key for one in lake.store.list("d/") if "/data/p=" not in one.key}
     age(tmp_path / "d", days=400)
@@ -374,7 +374,7 @@ def test_signals_schema_file_and_manifests_stay(dataset, lake, tmp_path) -> None
     sweep(dataset)
 
     kept = {one.key for one in lake.store.list("d/")}
-    for folder in ("d/signals/", "d/batches/", "d/data/_common_metadata"):
+    for folder in ("d/signals/", "d/data/_common_metadata"):
         named = {key for key in before if key.startswith(folder)}
         assert named
         assert named <= kept

@@ -42,7 +42,7 @@ def base_as_of(
     if not is_foreign and version < state.version:
         since = history.read(store, state.lists.history, after=version)
         if all(entry.descriptor is None for entry in since):
-            return replace(state.with_labels(_labels_before(state, since)), version=version)
+            return replace(state.with_labels(labels_before(state, since)), version=version)
     past = history.replay(history.read(store, state.lists.history), version)
     descriptor, lineage = descriptor_from(past.descriptor, Folder.HISTORY.of(state.name))
     removed = frozenset(foreign_removed)
@@ -51,7 +51,7 @@ def base_as_of(
     return replace(older, version=version)
 
 
-def _labels_before(state: State, since: Sequence[Entry]) -> tuple[str, ...]:
+def labels_before(state: State, since: Sequence[Entry]) -> tuple[str, ...]:
     """Return the labels before the last commits of a state."""
     labels = dict.fromkeys(state.labels)
     for entry in reversed(since):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
-import zstandard
 
 from lakebed.arrow.workers import Workers
 from lakebed.common.ages import parse_age
@@ -39,8 +38,11 @@ from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
+from lakebed.work import cleanup_log
+from lakebed.work.cleanup_log import Observation
 from lakebed.work.defaults import CLOCK_SKEW
 from lakebed.work.inventory import (
+    FOLDERS_OF_LISTS,
     REQUESTS_AT_ONCE,
     AskTables,
     FindDeadMetadata,
@@ -60,7 +62,6 @@ _log = logging.getLogger(__name__)
 
 KEYS_PER_REQUEST = 1000  # S3 DeleteObjects limit
 _ROUNDS = 20  # each protection is a commit, and may win the race
-_LOG_SUFFIX = ".json.zst"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,31 +224,34 @@ def cleanup(
     )
 
     def inspect() -> Inventory:
-        inventory = take_inventory(store, dataset, ask)
+        inventory = take_inventory(store, dataset, ask, rules=rules)
         metadata = find_dead_metadata(store, dataset, inventory.objects, rules.cutoff)
         return replace(inventory, metadata=metadata)
 
     inventory = inspect()
-    planned, judged = _plan(inventory, rules)
-    version = None
-    state = planned
+    version = seen = None
     temporary = _remove_leftovers(store, dataset, rules, is_dry_run=is_dry_run)
     freed: list[JudgedFile] = []
-    if not is_dry_run:
+    if is_dry_run:
+        state, judged = _plan(inventory, rules)
+    else:
         try:
-            state, judged, version = _give_up(store, inventory, rules, options)
+            state, judged, version, seen = _give_up(store, inventory, rules, options)
         except StorageFullError as exc:
             freed = _free(store, workers, inventory, rules, on_progress)
             _log.warning("no room to commit a cleanup dataset=%s freed=%d", dataset, len(freed))
             if not freed and not temporary:
                 raise _too_full(inventory, exc) from exc
             try:
-                state, judged, version = _give_up(store, inspect(), rules, options)
+                inventory = inspect()
+                state, judged, version, seen = _give_up(store, inventory, rules, options)
             except StorageFullError as again:
                 raise _too_full(inventory, again, (*freed, *temporary)) from again
     dead = [file for file in judged if file.reason.is_dead]
     if not is_dry_run:
-        _delete_logged(store, workers, state, dead, on_progress)
+        if not _to_log(state, dead) and _is_observation_due(inventory, judged, rules):
+            _log_or_leave(store, state, (), seen)
+        _delete_logged(store, workers, state, dead, on_progress, seen)
     dead = [*freed, *dead]
     report = CleanupReport(
         dataset=dataset,
@@ -280,54 +284,62 @@ def _plan(inventory: Inventory, rules: Rules) -> tuple[State, list[JudgedFile]]:
     The horizon is raised no further than needed: to the last version that removed a dead file.
     """
     state = inventory.state
-    judge = inventory.judge_by(state, rules)
-    judge.judge(inventory.objects)
-    expired = judge.expired_batches
-    oldest = max((state.oldest_batch, *(batch_id + 1 for batch_id in expired)))
-    alive = (
-        batch_id for batch_id in inventory.reserved if batch_id < oldest and batch_id not in expired
-    )
-    widest = replace(
+    raised = replace(
         state,
         horizon=horizon_of(state, inventory.entries, rules),
-        oldest_batch=oldest,
-        open_batches=tuple(batch_id for batch_id in alive if state.may_commit(batch_id)),
         protections=tuple(
             protection for protection in state.protections if not protection.is_expired(rules.now)
         ),
     )
-    judged = inventory.judge_by(widest, rules).judge(inventory.objects)
+    judge = inventory.judge_by(raised, rules)
+    judged = judge.judge(inventory.objects)
+    expired = judge.expired_batches
+    given_up = (*expired, *judge.spent_batches)
+    oldest = max((state.oldest_batch, *(batch_id + 1 for batch_id in given_up)))
+    alive = (
+        batch_id for batch_id in inventory.reserved if batch_id < oldest and batch_id not in expired
+    )
+    widest = replace(
+        raised,
+        oldest_batch=oldest,
+        open_batches=tuple(batch_id for batch_id in alive if state.may_commit(batch_id)),
+    )
+    if (oldest, widest.open_batches) != (state.oldest_batch, state.open_batches):
+        judged = inventory.judge_by(widest, rules).judge(inventory.objects)
     superseded = [file.version or 0 for file in judged if file.reason is Reason.SUPERSEDED]
     return replace(widest, horizon=max((state.horizon, *superseded))), judged
 
 
 def _give_up(
     store: Store, inventory: Inventory, rules: Rules, options: CommitOptions | None
-) -> tuple[State, list[JudgedFile], int | None]:
+) -> tuple[State, list[JudgedFile], int | None, Observation | None]:
     """Commit which objects are given up, if any are new, and judge by the committed state.
 
     Returns:
-        The state of the head, every object with its verdict, and the new version.
+        The state of the head, every object with its verdict, the new version, and the segments that
+        the head names.
     """
     is_pruning = True
     for rounds_left in reversed(range(_ROUNDS)):
         planned, judged = _plan(inventory, rules)
         state = inventory.state
-        given_up = inventory.judge_by(state, rules).judge(inventory.objects)
+        judge = inventory.judge_by(state, rules)
+        given_up = judge.judge(inventory.objects)
         wanted = _keys_of_dead(judged)
         if (
             wanted <= _keys_of_dead(given_up)
             and planned.protections == state.protections
             and not _may_be_named(inventory, judged)
         ):
-            return state, given_up, None
+            return state, given_up, None, judge.observe()
         segments = _pruned(store, inventory, planned, rules) if is_pruning else None
         try:
             with Transaction.on(store, state, "cleanup", options=options) as transaction:
                 committed = transaction.commit(_change(state, planned, segments))
         except CommitConflictError:
-            now, entries, tree = read_history(store, state.name)
-            inventory = replace(inventory, state=now, entries=entries, tree=tree)
+            before = inventory.history.oldest
+            now, known, tree = read_history(store, state.name, rules, back_to=before)
+            inventory = replace(inventory, state=now, history=known, tree=tree)
             if not rounds_left:
                 raise
             continue
@@ -340,7 +352,8 @@ def _give_up(
             f"Version {committed.entry.version} has given up dead files, but none is deleted yet: "
             "run the cleanup again."
         ):
-            now, entries, tree = read_history(store, state.name)
+            before = inventory.history.oldest
+            now, known, tree = read_history(store, state.name, rules, back_to=before)
             # A publisher that has since recorded an older version may not have seen the commit.
             notes = published.read(store, state.name)
         if now.created_at != state.created_at:
@@ -350,8 +363,9 @@ def _give_up(
                 expected=state.version,
                 actual=now.version,
             )
-        inventory_then = replace(inventory, entries=entries, published=notes, tree=tree)
-        after = inventory_then.judge_by(now, rules).judge(inventory.objects)
+        inventory_then = replace(inventory, history=known, published=notes, tree=tree)
+        judge = inventory_then.judge_by(now, rules)
+        after = judge.judge(inventory.objects)
         # Delete only planned objects: a later cleanup may have given up more by now.
         final = [
             replace(file, reason=Reason.YOUNG, note="Another cleanup has just given it up.")
@@ -359,7 +373,7 @@ def _give_up(
             else file
             for file in after
         ]
-        return now, final, committed.entry.version
+        return now, final, committed.entry.version, judge.observe()
     raise AssertionError  # the last round returned or raised
 
 
@@ -375,6 +389,8 @@ def _may_be_named(inventory: Inventory, judged: Sequence[JudgedFile]) -> bool:
     and names its segments.
     """
     doomed = {file.key for file in judged if file.reason is Reason.UNREFERENCED}
+    logs = f"{Folder.CLEANUPS.of(inventory.state.name)}/"
+    doomed = {key for key in doomed if not key.startswith(logs)}
     doomed -= inventory.metadata.dead  # no commit of the dataset names them
     written = [info.modified_at for info in inventory.objects if info.key in doomed]
     if not written:
@@ -473,38 +489,55 @@ def _delete_logged(
     state: State,
     dead: Sequence[JudgedFile],
     on_progress: OnProgress,
+    seen: Observation | None = None,
 ) -> None:
     """Delete objects and log them: before the deletion, or after it if there was no room before."""
     if not dead:
         return
-    try:
-        _write_log(store, state, dead)
-        is_logged = True
-    except StorageFullError:
-        is_logged = False
+    logged = _to_log(state, dead)
+    is_logged = not logged or _could_log(store, state, logged, seen)
     _delete(store, workers, dead, on_progress)
-    if is_logged:
-        return
+    if not is_logged:
+        _log_or_leave(store, state, logged, seen)
+
+
+def _to_log(state: State, dead: Sequence[JudgedFile]) -> list[dict[str, object]]:
+    """Return what to log of deletions; those of logs are not logged, or there would be no end."""
+    logs = f"{Folder.CLEANUPS.of(state.name)}/"
+    return [_document(file) for file in dead if not file.key.startswith(logs)]
+
+
+def _could_log(
+    store: Store, state: State, files: Sequence[object], seen: Observation | None
+) -> bool:
     try:
-        _write_log(store, state, dead)
+        cleanup_log.write(store, state, files, seen)
+    except StorageFullError:
+        return False
+    return True
+
+
+def _log_or_leave(
+    store: Store, state: State, files: Sequence[object], seen: Observation | None
+) -> None:
+    try:
+        cleanup_log.write(store, state, files, seen)
     except StorageFullError as exc:
         _log.warning(
             "deletions not logged dataset=%s objects=%d reason=%s",
             state.name,
-            len(dead),
+            len(files),
             exc.message,
         )
 
 
-def _write_log(store: Store, state: State, dead: Sequence[JudgedFile]) -> None:
-    """Log the objects that are about to be deleted, to explain missing files later."""
-    segment = Segment.new(Folder.CLEANUPS.of(state.name), state.version, _LOG_SUFFIX)
-    document = {
-        "version": state.version,
-        "deleted_at": dt.datetime.now(dt.UTC),
-        "files": [_document(file) for file in dead],
-    }
-    store.put(segment.key, zstandard.ZstdCompressor().compress(msgspec.json.encode(document)))
+def _is_observation_due(inventory: Inventory, judged: Sequence[JudgedFile], rules: Rules) -> bool:
+    """Return whether segments wait for a log that shows that no head names them."""
+    folders = tuple(f"{folder.of(inventory.state.name)}/" for folder in FOLDERS_OF_LISTS)
+    if not any(file.reason is Reason.RETAINED and file.key.startswith(folders) for file in judged):
+        return False
+    logs = cleanup_log.logs_in(inventory.objects, inventory.state.name)
+    return not logs or logs[0].modified_at < rules.now - rules.retention / 2
 
 
 @dataclass(frozen=True, slots=True)

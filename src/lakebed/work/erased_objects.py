@@ -18,7 +18,12 @@ import msgspec
 import zstandard
 
 from lakebed.common.shown import counted
-from lakebed.errors import CorruptMetadataError, LakebedError, ObjectNotFoundError
+from lakebed.errors import (
+    CorruptMetadataError,
+    LakebedError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+)
 from lakebed.model.key_rows import named_values
 from lakebed.model.keys import batch_id_of
 from lakebed.model.layout import TABLE, Folder
@@ -27,7 +32,7 @@ from lakebed.state import history, reservation
 from lakebed.state.erased_files import mark_of
 from lakebed.state.history import Entry
 from lakebed.state.state import State
-from lakebed.store.base import ObjectInfo, Store
+from lakebed.store.base import ObjectInfo, Store, StoredObject
 from lakebed.store.segments import MAX_DOCUMENT_BYTES, decompress
 from lakebed.work.certificate import ErasedPlace, LeftPlace
 from lakebed.work.cleanup import KEYS_PER_REQUEST
@@ -358,8 +363,7 @@ class _Deletion:
             )
             if len(kept) < len(files) and record.staging is None:
                 after = msgspec.structs.replace(record, files=kept)
-                self.store.replace(key, reservation.encode_record(after), if_match=stored.etag)
-                count += 1
+                count += self._is_replaced(stored, reservation.encode_record(after))
         return count
 
     def _scrub_logs(self) -> int:
@@ -372,7 +376,10 @@ class _Deletion:
         for info in self.inventory.objects:
             if not info.key.startswith(folder):
                 continue
-            stored = self.store.get(info.key)
+            try:
+                stored = self.store.get(info.key)
+            except ObjectNotFoundError:
+                continue  # a cleanup keeps the newest logs alone
             try:
                 document = msgspec.json.decode(decompress(stored.data, MAX_DOCUMENT_BYTES))
                 labels = {
@@ -398,9 +405,20 @@ class _Deletion:
                 for one in document["files"]
             ]
             data = zstandard.ZstdCompressor().compress(msgspec.json.encode(document))
-            self.store.replace(info.key, data, if_match=stored.etag)
-            count += 1
+            count += self._is_replaced(stored, data)
         return count
+
+    def _is_replaced(self, stored: StoredObject, data: bytes) -> bool:
+        """Replace an object; return False if a cleanup has deleted it."""
+        try:
+            self.store.replace(stored.key, data, if_match=stored.etag)
+        except PreconditionFailedError:
+            try:
+                self.store.get(stored.key)
+            except ObjectNotFoundError:
+                return False
+            raise
+        return True
 
 
 def _short(key: str) -> str:

@@ -146,7 +146,8 @@ class _Job:
     def run(self) -> None:
         """Erase rows from all readable versions and staged batches, until none is found."""
         for rounds_left in reversed(range(_ROUNDS)):
-            state, entries, _ = read_history(self.store, self.name)
+            state, known, _ = read_history(self.store, self.name)
+            entries = known.entries
             schemas = _schemas(self.store, state, entries)
             self.had_index_files |= bool(state.indices)
             searched = self._search(schemas)
@@ -234,8 +235,8 @@ class _Job:
             self._commit(base, portion, more)
             more = {}
             self.unmarked.clear()
-            state, entries, _ = read_history(self.store, self.name)
-            base = _schemas(self.store, state, entries)
+            state, known, _ = read_history(self.store, self.name)
+            base = _schemas(self.store, state, known.entries)
 
     def _commit(
         self,
@@ -293,7 +294,8 @@ class _Job:
         return done
 
     def _renewed(self, renew: Renew) -> tuple[LeftPlace, ...]:
-        _, entries, _ = read_history(self.store, self.name)
+        _, known, _ = read_history(self.store, self.name)
+        entries = known.entries
         last = next((entry for entry in reversed(entries) if entry.erased), None)
         if last is None:
             return ()

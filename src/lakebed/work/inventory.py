@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -42,15 +43,19 @@ from lakebed.state.reservation import LEASE, BatchRecord
 from lakebed.state.state import State
 from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
+from lakebed.work.cleanup_log import Observation, logs_in, observation_before, surplus
+from lakebed.work.known_history import EARLIER, KnownHistory, has_batches, reads_back_to
 
 if TYPE_CHECKING:
     from lakebed.state.tree.tree_objects import TreeObjects
 
 REQUESTS_AT_ONCE = 8
 KEEP_LOGS = dt.timedelta(days=366)
+_MOST_UNKNOWN = 16  # batches whose records are read before the whole history is
 
 _OF_TREES = (Folder.LEAVES, Folder.ROOTS)
 _LISTS = (Folder.FILES, Folder.HISTORY, Folder.RUNS, Folder.SOURCES)
+FOLDERS_OF_LISTS = (*_LISTS, Folder.POSTINGS)
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
@@ -176,6 +181,16 @@ class Reserved:
         return self.record is not None and self.record.staging is not None
 
     @property
+    def base_version(self) -> int | None:
+        """A version such that a later one would have committed it; None if that is unknown.
+
+        A writer completes the record before it commits, so an incomplete one was not committed.
+        """
+        if self.record is None or (self.record.files is not None and self.record.staging is None):
+            return None
+        return sys.maxsize if self.record.staging is None else self.record.staging.base_version
+
+    @property
     def segments(self) -> frozenset[str]:
         """The keys of facts and postings that the commit of a staged batch will name."""
         staging = self.record.staging if self.record is not None else None
@@ -229,29 +244,38 @@ class Inventory:
     Attributes:
         objects: The listed objects.
         state: State of the dataset, read after the listing.
-        entries: The history of that state.
+        history: The history of that state, as far as it is known.
         reserved: The batches that are not committed, by id.
         published: The versions that tables may show, as recorded by publications.
         tree: The objects that a head which is a tree refers to; None for a document.
         shown: Directories that tables of a metastore show, each with the name of one of the tables.
         metadata: Dead and unreadable metadata of published tables.
+        observed: The segments that a head before the retention named; None if that is unknown.
     """
 
     objects: tuple[ObjectInfo, ...]
     state: State
-    entries: tuple[Entry, ...]
+    history: KnownHistory
     reserved: Mapping[int, Reserved]
     published: tuple[Shown, ...] = ()
     tree: TreeObjects | None = None
     shown: Mapping[str, str] = field(default_factory=dict)
     metadata: OldMetadata = field(default_factory=OldMetadata)
+    observed: Observation | None = None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries of the history that are known."""
+        return self.history.entries
 
     def judge_by(self, state: State, rules: Rules) -> Judge:
         """Return a judge of these objects by one state of the head."""
         return Judge(self, state, rules)
 
 
-def take_inventory(store: Store, dataset: str, ask: AskTables | None = None) -> Inventory:
+def take_inventory(
+    store: Store, dataset: str, ask: AskTables | None = None, *, rules: Rules | None = None
+) -> Inventory:
     """List a dataset, then read the metadata that is needed to judge each object.
 
     The order is part of the proof: a reservation is older than the files of its batch, and a
@@ -261,42 +285,91 @@ def take_inventory(store: Store, dataset: str, ask: AskTables | None = None) -> 
         store: The store that holds the dataset.
         dataset: Name of the dataset.
         ask: Queries the metastore; None to rely on the records of publications.
+        rules: The times by which the objects will be judged: the history is then read as far back
+            as they need; None for the whole history.
 
     Cost:
         One LIST for each 1,000 objects, the head, the history, and one GET for each batch that is
-        not committed. The query of the metastore, if the dataset is published.
+        not committed. With `rules` one GET for the log of an earlier cleanup. The query of the
+        metastore, if the dataset is published.
     """
     read_own_head(store, dataset)  # raises before the LIST if it is not a dataset of Lakebed
     objects = tuple(store.list(f"{dataset}/"))
     listed = reservation.listed(store, dataset)
-    state, entries, tree = read_history(store, dataset)
-    open_ids = sorted(listed.keys() - _committed(entries))
-    read = at_once(lambda batch_id: _read(store, listed[batch_id]), open_ids, REQUESTS_AT_ONCE)
-    reserved = {
-        batch_id: batch for batch_id, batch in zip(open_ids, read, strict=True) if batch is not None
-    }
+    state, known, tree = read_history(store, dataset, rules)
+    reserved = _reserved(store, state, known, listed)
     notes = published.read(store, dataset)
     tables = [note.table for note in notes if note.kind == "hive"]
+    logs = logs_in(objects, dataset)
     return Inventory(
         objects=objects,
         state=state,
-        entries=entries,
+        history=known,
         reserved=reserved,
         published=notes,
         tree=tree,
         shown=ask(tables) if ask is not None and tables else {},
+        observed=None if rules is None else observation_before(store, logs, rules.cutoff),
     )
 
 
-def read_history(store: Store, dataset: str) -> tuple[State, tuple[Entry, ...], TreeObjects | None]:
-    """Return the state of a dataset of Lakebed, its whole history, and the objects of a tree."""
+def read_history(
+    store: Store, dataset: str, rules: Rules | None = None, *, back_to: int = sys.maxsize
+) -> tuple[State, KnownHistory, TreeObjects | None]:
+    """Return the state of a dataset of Lakebed, its history, and the objects of a tree.
+
+    Args:
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        rules: The times by which objects will be judged; None to read the whole history.
+        back_to: A version whose files must be known, with those of all later ones.
+    """
     state = read_own_head(store, dataset).state
-    entries = history.read(store, state.lists.history)
+    known = KnownHistory.of(store, state)
+    known.extend(lambda so_far: rules is not None and _is_enough(so_far, state, rules))
+    known.extend(reads_back_to(back_to))
     if not state.is_tree:
-        return state, entries, None
+        return state, known, None
     from lakebed.state.tree.tree_objects import find_objects
 
-    return state, entries, find_objects(store, state)
+    return state, known, find_objects(store, state)
+
+
+def _is_enough(known: KnownHistory, state: State, rules: Rules) -> bool:
+    """Return whether the last commits show what the next cleanup can give up.
+
+    Older entries must not change the times of those that were read, nor the horizon; and an index
+    file is judged by the last two commits of the time before the retention.
+    """
+    if known.read[0].stored_at is None:
+        return False
+    times = history.landing_times(known.read)
+    old = [entry for entry in known.read if times[entry.version] <= rules.cutoff]
+    if not old and known.oldest > state.horizon:
+        return False
+    return not state.indices or sum(1 for one in old if one.added or one.removed) >= 2
+
+
+def _reserved(
+    store: Store, state: State, known: KnownHistory, listed: Mapping[int, ObjectInfo]
+) -> dict[int, Reserved]:
+    """Return the listed batches that are not committed; read older commits if that is unclear."""
+
+    def open_ids() -> list[int]:
+        return sorted(listed.keys() - _committed(known, state))
+
+    if len(open_ids()) > _MOST_UNKNOWN:
+        known.extend(lambda _: False)
+    ids = open_ids()
+    read = at_once(lambda batch_id: _read(store, listed[batch_id]), ids, REQUESTS_AT_ONCE)
+    reserved = {
+        batch_id: batch for batch_id, batch in zip(ids, read, strict=True) if batch is not None
+    }
+    for batch in reserved.values():
+        base = batch.base_version
+        known.extend(reads_back_to(-1 if base is None else base))
+    committed = _committed(known, state)
+    return {batch_id: one for batch_id, one in reserved.items() if batch_id not in committed}
 
 
 def _read(store: Store, info: ObjectInfo) -> Reserved | None:
@@ -309,8 +382,28 @@ def _read(store: Store, info: ObjectInfo) -> Reserved | None:
     return Reserved(record=record, modified_at=info.modified_at)
 
 
-def _committed(entries: Iterable[Entry]) -> set[int]:
-    return {entry.batch_id for entry in entries if entry.batch_id is not None}
+def _committed(known: KnownHistory, state: State) -> frozenset[int]:
+    """Return the batches that are committed, as far as the known history and the files show.
+
+    A name of Lakebed's form is that of a file of a batch, and only the commit of the batch adds it.
+    """
+    entries = known.entries
+    ids = {entry.batch_id for entry in entries if entry.batch_id is not None}
+    if not known.is_whole:
+        labels = (*entries[0].added, *state.labels)
+        ids |= batches_of(one for one in labels if is_own_name(one) or is_adopted(one))
+    return frozenset(ids)
+
+
+def batches_of(labels: Iterable[str]) -> set[int]:
+    """Return the batches in whose directories data files lie."""
+    directories = {label[: label.rfind("/") + 1] for label in labels}  # few of many labels
+    ids = (batch_id_of(f"{directory}x") for directory in directories)
+    return {batch_id for batch_id in ids if batch_id is not None}
+
+
+class _OlderNeeded(Exception):  # noqa: N818 - no error: `Judge` reads older commits
+    """The known part of the history does not decide about an object."""
 
 
 class Judge:
@@ -321,25 +414,41 @@ class Judge:
     """
 
     def __init__(self, inventory: Inventory, state: State, rules: Rules) -> None:
-        entries, published = inventory.entries, inventory.published
+        self._inventory = inventory
         self._state = state
-        self._entries = entries
-        self._reserved = inventory.reserved
         self._rules = rules
-        self._committed = _committed(entries)
-        self._live = frozenset(state.labels)
-        kept = kept_files(entries, state)
-        self._retained, self._protected = kept.retained, kept.protected
-        versions = {version for note in published for version in note.versions}
-        for note in published:
+        versions = {version for note in inventory.published for version in note.versions}
+        for note in inventory.published:
             # A reader that has opened a table continues with the version that it showed.
             held = note.held_since(rules.cutoff)
             if held is not None:
                 versions.update(range(held, state.version + 1))
-        self._directories = inventory.shown
-        self._shown = history.labels_of(
-            entries, [version for version in versions if version <= state.version]
+        self._versions = frozenset(version for version in versions if version <= state.version)
+        inventory.history.extend(
+            reads_back_to(min((*protected_versions(state), *versions), default=sys.maxsize))
         )
+        if protected_batches(state):
+            inventory.history.extend(has_batches(protected_batches(state)))
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Derive from the known history which objects are needed."""
+        for name in ("_needed_batches", "_last_removals", "_oldest_index"):
+            self.__dict__.pop(name, None)  # of fewer commits
+        inventory, state, rules = self._inventory, self._state, self._rules
+        known = inventory.history
+        entries = self._entries = known.entries
+        self._is_whole = known.is_whole
+        # Files of older versions that can be read are not known otherwise.
+        self._has_horizon = known.oldest <= state.horizon
+        self._reserved = inventory.reserved
+        self._committed = _committed(known, state)
+        self._live = frozenset(state.labels)
+        horizon = max(state.horizon, known.oldest)
+        kept = kept_files(entries, replace(state, horizon=horizon))
+        self._retained, self._protected = kept.retained, kept.protected
+        self._directories = inventory.shown
+        self._shown = history.labels_of(entries, self._versions)
         self._metadata = inventory.metadata
         self._batches = protected_batches(state)
         self._removed: dict[str, Entry] = {}
@@ -350,10 +459,7 @@ class Judge:
             self._removed.update(dict.fromkeys(entry.removed, entry))
         self._referenced = frozenset(state.side_keys)
         if inventory.tree is not None:
-            wanted = (
-                *protected_versions(state),
-                *(one for one in versions if one <= state.version),
-            )
+            wanted = (*protected_versions(state), *self._versions)
             self._referenced |= inventory.tree.needed_by(state.horizon, wanted)
         # Adopted files may lie anywhere in the directory of the dataset.
         self._adopted = {
@@ -368,6 +474,7 @@ class Judge:
             if is_adopted(label)
         }
         self._given_back: set[int] = set()
+        self._spent: set[int] = set()
         self._times = history.landing_times(entries)
         # When the head stopped being a tree, or began to be one.
         self._moves = [
@@ -400,13 +507,59 @@ class Judge:
         return frozenset((*expired, *self._given_back))
 
     @property
+    def spent_batches(self) -> frozenset[int]:
+        """Committed batches whose manifests `judge` found to be needed no longer, once shut out.
+
+        An id below all ids that may be committed cannot be reserved again for another commit.
+        """
+        return frozenset(self._spent)
+
+    @property
     def kept_labels(self) -> frozenset[str]:
         """Labels of the data files that must stay."""
+        if not self._has_horizon:
+            self._read_older()
+        return self._kept_labels
+
+    @property
+    def _kept_labels(self) -> frozenset[str]:
         of_batches = (label for label in self._ever if batch_id_of(label) in self._batches)
         return frozenset((*self._retained, *self._protected, *self._shown, *of_batches))
 
+    def observe(self) -> Observation | None:
+        """Return which segments the state names, for later cleanups; None if that proves nothing.
+
+        A segment is settled once a cleanup could delete it, if it were not for readers: no writer
+        can still be about to name it, and the commit of a cleanup is younger.
+        """
+        fences = [entry.stored_at for entry in self._entries if entry.operation == "cleanup"]
+        if not fences or fences[-1] is None:
+            return None
+        return Observation(
+            named=frozenset((*self._state.lists.keys, *self._staged_segments)),
+            settled_at=min(self._rules.oldest_lease, self._oldest_start, fences[-1]),
+        )
+
     def judge(self, objects: Sequence[ObjectInfo]) -> list[JudgedFile]:
-        """Judge every object, in the order given."""
+        """Judge every object, in the order given.
+
+        Cost:
+            Nothing, or older commits than those that are known: for a stray object, which is not of
+            a recent commit, or one whose deletion was interrupted.
+        """
+        while True:
+            try:
+                return self._judge_all(objects)
+            except _OlderNeeded:
+                self._read_older()
+
+    def _read_older(self) -> None:
+        """Read back to the horizon of the head; if that is known already, read the whole history."""
+        known, horizon = self._inventory.history, self._inventory.state.horizon
+        known.extend(reads_back_to(horizon if known.oldest > horizon else -1))
+        self._prepare()
+
+    def _judge_all(self, objects: Sequence[ObjectInfo]) -> list[JudgedFile]:
         named = [info for info in objects if info.key in self._referenced]
         by_folder: dict[str, list[dt.datetime]] = {}
         for info in named:
@@ -445,7 +598,7 @@ class Judge:
             return self._judge_metadata(info)
         if folder == Folder.CLEANUPS and is_segment_name(rest):
             age = max(KEEP_LOGS, self._rules.retention)
-            is_old = info.modified_at < self._rules.now - age
+            is_old = info.modified_at < self._rules.now - age or info.key in self._surplus_logs
             return _found(info, Reason.UNREFERENCED if is_old else Reason.LIVE)
         if folder in _OF_TREES and _is_of_tree(folder, rest):
             # The next copy of the head stands for what a fold has merged: each fold leaves one.
@@ -455,7 +608,22 @@ class Judge:
             if folder == Folder.INDICES and info.modified_at < self._oldest_index:
                 return self._replaced(info)
             return self._judge_unnamed(info, named_in_folder.get(split_label(info.key)[0], ()))
-        return _found(info, Reason.UNKNOWN, note="No object of a dataset has such a key.")
+        return self._unknown(info, "No object of a dataset has such a key.")
+
+    def _unknown(self, info: ObjectInfo, note: str) -> JudgedFile:
+        """Return that nothing proves who wrote an object; older commits might."""
+        self._require_whole()
+        return _found(info, Reason.UNKNOWN, note=note)
+
+    def _require_whole(self) -> None:
+        if not self._is_whole:
+            raise _OlderNeeded
+
+    @cached_property
+    def _surplus_logs(self) -> frozenset[str]:
+        """Logs of cleanups that are not among the newest."""
+        logs = logs_in(self._inventory.objects, self._state.name)
+        return surplus(logs, self._rules.cutoff)
 
     def _judge_data(self, info: ObjectInfo, rest: str) -> JudgedFile:
         if rest == SCHEMA_FILE:
@@ -464,7 +632,7 @@ class Judge:
             return self._judge_metadata(info)
         label = rest.removesuffix(self._state.descriptor.file_suffix)
         if label == rest:
-            return _found(info, Reason.UNKNOWN, note="Data files have another suffix.")
+            return self._unknown(info, "Data files have another suffix.")
         if (
             label in self._live
             or label in self._ever
@@ -474,9 +642,9 @@ class Judge:
             return self._judge_known(info, label)
         batch_id = batch_id_of(label)
         if batch_id is None or not is_own_name(label) or not self._has_levels(label):
-            return _found(
-                info, Reason.UNKNOWN, note="No commit added it, and its name is not Lakebed's."
-            )
+            return self._unknown(info, "No commit added it, and its name is not Lakebed's.")
+        if batch_id not in self._reserved:
+            self._require_whole()  # an earlier commit may have added and removed it
         return self._judge_staged(info, str(batch_id))
 
     def _judge_metadata(self, info: ObjectInfo) -> JudgedFile:
@@ -498,6 +666,8 @@ class Judge:
             return self._taken_out(info, label, Reason.PUBLISHED)
         if label in self._retained:
             return self._taken_out(info, label, Reason.RETAINED)
+        if not self._has_horizon:
+            raise _OlderNeeded
         return self._taken_out(info, label, Reason.SUPERSEDED)
 
     def _has_levels(self, label: str) -> bool:
@@ -523,7 +693,7 @@ class Judge:
     def _judge_staged(self, info: ObjectInfo, batch: str) -> JudgedFile:
         """Judge a file that no commit has added, by its batch."""
         if not _NUMBER.fullmatch(batch):
-            return _found(info, Reason.UNKNOWN, note="It is not in the directory of a batch.")
+            return self._unknown(info, "It is not in the directory of a batch.")
         batch_id = int(batch)
         is_young = info.modified_at > self._rules.oldest_lease
         if batch_id in self._committed:
@@ -531,6 +701,7 @@ class Judge:
             return _found(info, Reason.YOUNG if is_young else Reason.DEBRIS, note=note)
         if batch_id in self._reserved:
             return self._judge_reserved(info, batch_id)
+        self._require_whole()
         # Its writer gave it back, but tasks of the writer may have been slower.
         if not self._state.may_commit(batch_id):
             note = f"Batch {batch_id} was given up."
@@ -542,12 +713,53 @@ class Judge:
     def _judge_reservation(self, info: ObjectInfo, rest: str) -> JudgedFile:
         name = rest.removesuffix(reservation.SUFFIX)
         if name == rest or not _NUMBER.fullmatch(name):
-            return _found(info, Reason.UNKNOWN, note="No reservation has such a key.")
+            return self._unknown(info, "No reservation has such a key.")
         if int(name) in self._committed:
-            return _found(info, Reason.LIVE)
+            return self._judge_manifest(info, int(name))
         if int(name) in self._reserved:
             return self._judge_reserved(info, int(name))
+        self._require_whole()
         return _found(info, Reason.YOUNG, note="It was given back during this cleanup.")
+
+    def _judge_manifest(self, info: ObjectInfo, batch_id: int) -> JudgedFile:
+        """Judge the manifest of a committed batch: it goes after the batch's last file.
+
+        The history has the commit, so that the batch counts as committed without it.
+        """
+        if batch_id in self._needed_batches:
+            return _found(info, Reason.LIVE)
+        if not self._has_horizon:
+            raise _OlderNeeded
+        rules = self._rules
+        age = max(rules.retention, rules.longest_commit)
+        if info.modified_at >= rules.now - age or batch_id > self._state.last_batch_id:
+            return _found(info, Reason.LIVE)
+        if self._state.may_commit(batch_id):
+            self._spent.add(batch_id)
+            return _found(info, Reason.YOUNG, note=f"Batch {batch_id} is not shut out yet.")
+        entry = self._last_removals.get(batch_id)
+        return JudgedFile(
+            key=info.key,
+            size_bytes=info.size_bytes,
+            reason=Reason.SUPERSEDED,
+            version=None if entry is None else entry.version,
+            since=info.modified_at if entry is None else self._times[entry.version],
+            note=f"No version that can be read has a file of batch {batch_id}.",
+        )
+
+    @cached_property
+    def _needed_batches(self) -> frozenset[int]:
+        """Batches with files that may be read, protected ones, and the last ones of streams."""
+        streams = (progress.batch_id for progress in self._state.streams)
+        return frozenset((*batches_of(self._kept_labels), *self._batches, *streams))
+
+    @cached_property
+    def _last_removals(self) -> dict[int, Entry]:
+        """The last commit that removed a file of a batch, by batch."""
+        last: dict[int, Entry] = {}
+        for entry in self._entries:
+            last.update(dict.fromkeys(batches_of(entry.removed), entry))
+        return last
 
     def _judge_reserved(self, info: ObjectInfo, batch_id: int) -> JudgedFile:
         record = self._reserved[batch_id].record
@@ -603,6 +815,9 @@ class Judge:
         age = max(rules.retention, rules.longest_commit)
         if info.modified_at >= min(rules.now - age, self._oldest_start):
             return _found(info, Reason.YOUNG, note="A commit may still be about to name it.")
+        observed, folder = self._inventory.observed, info.key.split("/")[1]
+        if observed is not None and folder in FOLDERS_OF_LISTS and observed.shows_unnamed(info):
+            return self._replaced(info)
         successors = [moment for moment in named if moment >= info.modified_at]
         if successors and min(successors) > rules.cutoff:
             return _found(info, Reason.RETAINED, note="A reader of an older head may need it.")
@@ -624,7 +839,9 @@ class Judge:
         until = [
             self._times[entry.version]
             for entry in self._entries
-            if (entry.added or entry.removed) and self._times[entry.version] <= rules.cutoff
+            if (entry.added or entry.removed)
+            and entry.operation != EARLIER
+            and self._times[entry.version] <= rules.cutoff
         ]
         if len(until) < 2:
             return _EVER

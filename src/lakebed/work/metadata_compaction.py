@@ -24,6 +24,7 @@ from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 from lakebed.work.inventory import Inventory, Rules
+from lakebed.work.known_history import KnownHistory
 
 _ROUNDS = 3
 # Smallest number of segments that is merged. The history always has a merged segment and that of
@@ -187,5 +188,6 @@ def kept_labels(store: Store, state: State, shown: Sequence[Shown] = ()) -> froz
     rules = Rules(now=dt.datetime.now(dt.UTC), retention=dt.timedelta(), clock_skew=dt.timedelta())
     entries = history.read(store, state.lists.history)
     notes = tuple(msgspec.structs.replace(note, left=()) for note in shown)
-    alone = Inventory(objects=(), state=state, entries=entries, reserved={}, published=notes)
+    known = KnownHistory(entries)
+    alone = Inventory(objects=(), state=state, history=known, reserved={}, published=notes)
     return alone.judge_by(state, rules).kept_labels
