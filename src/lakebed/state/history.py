@@ -16,6 +16,7 @@ from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.state.caught import Caught
 from lakebed.state.check_results import CheckOutcome
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, due_end, end_within, pack, read_segment, unpack
 
@@ -160,8 +161,9 @@ def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple
         data: The bytes of the segment.
         key: Key of the segment, for errors.
         stored_at: Time when the storage stored the segment, if known. It becomes the time of the
-            newest entry, unless that has one itself. For older entries that an earlier release
-            merged with it, the time is unknown.
+            newest entry, unless that has one itself, and of those that the same put made: they have
+            the same time of the committer. For older entries that an earlier release merged with
+            it, the time is unknown.
 
     Raises:
         CorruptMetadataError: The segment is truncated or malformed.
@@ -172,7 +174,13 @@ def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple
     entries = document.entries
     if not entries or entries[-1].stored_at is not None:
         return entries
-    return (*entries[:-1], msgspec.structs.replace(entries[-1], stored_at=stored_at))
+    newest = entries[-1].committed_at
+    return tuple(
+        msgspec.structs.replace(entry, stored_at=stored_at)
+        if entry.committed_at == newest and entry.stored_at is None
+        else entry
+        for entry in entries
+    )
 
 
 def _read_plain(data: bytes, what: str) -> _Document:
@@ -215,6 +223,27 @@ def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple
         if entries and entries[0].version <= after + 1:
             break
     return tuple(entry for entries in reversed(parts) for entry in entries)
+
+
+def read_at_once(store: Store, segments: Sequence[Segment], threads: int) -> tuple[Entry, ...]:
+    """Return all entries of some segments, oldest first, of which all are needed.
+
+    Args:
+        store: The store that holds them.
+        segments: The segments, oldest first.
+        threads: Number of requests at a time.
+
+    Cost:
+        One GET a segment.
+    """
+
+    def entries_of(segment: Segment) -> tuple[Entry, ...]:
+        if isinstance(segment, OtherEntries):
+            return segment.read(store)
+        return _entries_in(read_segment(store, segment, "History", LOSS))
+
+    parts = at_once(entries_of, segments, threads)
+    return tuple(entry for entries in parts for entry in entries)
 
 
 def landing_times(entries: Sequence[Entry]) -> dict[int, dt.datetime]:
