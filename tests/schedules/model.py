@@ -107,6 +107,8 @@ class _Judge:
         self.landed: dict[str, HeadEvent] = {}
         for event in world.events:
             if event.is_put:
+                for commit_id in event.commit_ids:
+                    self.landed.setdefault(commit_id, event)
                 known = self.landed.setdefault(event.state.commit_id, event)
                 # A creation that landed unheard and gave way to a namesake may be made anew.
                 is_anew = known.state.created_at != event.state.created_at

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from schedules.world import Fault, FaultKind, Part, Schedule, Stall, Step
 
@@ -20,16 +21,23 @@ class Theme:
         leads: By place of the actor: with one of these it begins.
         is_corner: The verbs of `leads` are all, for a meeting that is seldom else.
         setup: What has been done before.
+        is_shared: Some actors are threads of one process, whose commits are grouped.
     """
 
     verbs: tuple[str, ...]
     leads: tuple[tuple[str, ...], ...]
     is_corner: bool = False
     setup: tuple[str, ...] = ("create", "append", "append")
+    is_shared: bool = False
 
     @classmethod
     def of(cls, verbs: str, lead: str) -> Theme:
         return cls(tuple(verbs.split()), (tuple(lead.split()),))
+
+    @classmethod
+    def shared(cls, verbs: str, setup: str = "create append append") -> Theme:
+        drawn = tuple(verbs.split())
+        return cls(drawn, (drawn,), setup=tuple(setup.split()), is_shared=True)
 
     @classmethod
     def corner(cls, *leads: str, setup: str = "create append append") -> Theme:
@@ -104,6 +112,16 @@ THEMES["an unpublication beside publications"] = Theme.corner(
     "append+publish+publish_iceberg overwrite+publish+cleanup publish_iceberg+cleanup",
     setup="create append publish publish_iceberg overwrite publish publish_iceberg",
 )
+_GROUPED = """append append append append+append overwrite delete rerun merge transact write_from
+    compact promote commit_staged cleanup set_property rollback"""
+THEMES["threads of a process"] = Theme.shared(_GROUPED)
+THEMES["threads that commit to a tree"] = Theme.shared(
+    "append append append append+append overwrite delete rerun merge transact compact cleanup",
+    setup="create_tree append append",
+)
+THEMES["threads that merge and overwrite"] = Theme.shared(
+    "merge merge overwrite overwrite append rerun rerun transact"
+)
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
 _SKEWS_S = (
@@ -144,9 +162,46 @@ def schedule_of(seed: int, theme: str | None = None) -> Schedule:
         if place < len(chosen.leads):
             drawn[0] = rng.choice(chosen.leads[place])
         verbs = [verb for one in drawn for verb in one.split("+")]
-        parts.append(
-            Part(actor, rng.choice(_SKEWS_S) if is_skewed else 0.0, tuple(map(step, verbs)))
-        )
+        skew_s = rng.choice(_SKEWS_S) if is_skewed else 0.0
+        parts.append(Part(actor, skew_s, tuple(map(step, verbs))))
+    if chosen.is_shared:
+        return _shared(_schedule(rng, chosen, name, seed, parts, setup))
+    return _schedule(rng, chosen, name, seed, parts, setup)
+
+
+def _shared(schedule: Schedule) -> Schedule:
+    """Let actors be threads of one process or of two, and interrupt some in place of a kill."""
+    rng = random.Random(schedule.seed + 1)
+    processes = rng.choice((("p",), ("p", "p", "q"), ("p", "q")))
+    skews = {process: rng.choice(_SKEWS_S) for process in processes}
+    parts = []
+    for part in schedule.parts:
+        process = rng.choice(processes)
+        parts.append(replace(part, process=process, skew_s=skews[process] if part.skew_s else 0.0))
+    faults = tuple(
+        replace(fault, kind=fault.kind.replace("kill", "interrupt"))
+        if rng.random() < 0.5
+        else fault
+        for fault in schedule.faults
+    )
+    return replace(
+        schedule,
+        parts=tuple(parts),
+        faults=faults,
+        is_far=rng.random() < 0.5,
+        gathers_s=rng.choice((0.0, 0.3, 1.0, 1.0)),
+    )
+
+
+def _schedule(
+    rng: random.Random,
+    chosen: Theme,
+    name: str,
+    seed: int,
+    parts: Sequence[Part],
+    setup: Sequence[Step],
+) -> Schedule:
+    actors = tuple(part.actor for part in parts)
     return Schedule(
         seed=seed,
         theme=name,

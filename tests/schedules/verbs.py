@@ -89,6 +89,14 @@ def create(doing: Doing) -> None:
     doing.repository.create(NAME, descriptor, head_format=head_format)
 
 
+def create_tree(doing: Doing) -> None:
+    doing.note(index=(), head_format="msgpack.zstd")
+    descriptor = lakebed.DatasetDescriptor(
+        schema=SCHEMA, partition_by=[by.dimension("c", list(AT_FIRST))]
+    )
+    doing.repository.create(NAME, descriptor, head="tree")
+
+
 def drop(doing: Doing) -> None:
     doing.repository.drop(NAME)
 
@@ -429,6 +437,7 @@ VERBS: dict[str, Callable[[Doing], None]] = {
     one.__name__: one
     for one in (
         create,
+        create_tree,
         drop,
         append,
         overwrite,

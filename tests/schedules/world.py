@@ -27,6 +27,7 @@ import time_machine
 
 from lakebed.errors import LakebedError, ObjectExistsError, PreconditionFailedError, StorageError
 from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.state import group_commit, history, waiting_line
 from lakebed.state.codec import from_document
 from lakebed.state.head import HeadFormat, decode_head
 from lakebed.state.state import State
@@ -39,11 +40,15 @@ _T = TypeVar("_T")
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()
 MOST_STEPS = 4_000
-FaultKind = Literal["kill", "kill after", "lost", "landed", "late"]
+FaultKind = Literal["kill", "kill after", "lost", "landed", "late", "interrupt", "interrupt after"]
 
 
 class KilledError(BaseException):
     """The process is gone: nothing that it does from now on reaches the store."""
+
+
+class InterruptError(BaseException):
+    """Somebody has pressed Ctrl-C: one thread is interrupted, and its process lives on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,8 @@ class Fault:
         nth: At which of its calls, from 0 on.
         of: Whether all calls count, or only those that write.
         kind: `kill` before the call or after it; `lost` on the way to the store; `landed`, but
-            the answer is lost; `late`, so that it lands some time after the answer was lost.
+            the answer is lost; `late`, so that it lands some time after the answer was lost;
+            `interrupt` of the thread before the call or after it.
         length: How many calls; all but the first are lost on the way.
         is_stubborn: Only calls of the same kind with the same key fail, while others get through.
     """
@@ -97,11 +103,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one actor does, and how far its clock is from that of the storage."""
+    """What one actor does, and how far its clock is from that of the storage.
+
+    Actors of one `process` share its store, cache and end; others are a process each.
+    """
 
     actor: str
     skew_s: float
     steps: tuple[Step, ...]
+    process: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +126,8 @@ class Schedule:
     stickiness: float = 0.0
     fanout: int = 8
     theme: str = ""
+    is_far: bool = False  # so that independent requests are sent at once
+    gathers_s: float = 0.0  # a leader lets others come for up to this time, so that groups are made
 
     @property
     def name(self) -> str:
@@ -151,7 +163,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class HeadEvent:
-    """A head was put or deleted; `state` is what it says, or what it said."""
+    """A head was put or deleted; `state` is what it says, or what it said.
+
+    `commit_ids` are those of the versions that the put has made: of several, if it is of a group.
+    """
 
     step: int
     attempt: Attempt
@@ -159,6 +174,7 @@ class HeadEvent:
     key: str
     etag: str
     state: State
+    commit_ids: tuple[str, ...] = ()
 
 
 class Actor:
@@ -169,6 +185,7 @@ class Actor:
         self.name = part.actor
         self.skew_s = part.skew_s
         self.steps = part.steps
+        self.process = part.process or part.actor
         self.is_alone = is_alone
         self.is_done = False
         self.go = threading.Lock()
@@ -177,7 +194,7 @@ class Actor:
         self.outage = 0
         self.fails: tuple[str, str] | None = None  # the only call that the outage is of
         self.waits_for = 0
-        self.generation = 0
+        self.waits_on: tuple[threading.Event, float] | None = None  # an event, and until when
         self.attempt: Attempt | None = None
         self.store = ScheduledStore(world.inner, self)
         self.last_heads: dict[str, str] = {}
@@ -185,7 +202,6 @@ class Actor:
 
     def restart(self) -> None:
         """Begin anew as another process, which knows nothing."""
-        self.generation += 1
         self.outage = 0
         self.last_heads = {}
         self.store = ScheduledStore(self.world.inner, self)
@@ -217,6 +233,8 @@ class Actor:
         except KilledError:
             attempt.outcome = "killed"
             self.restart()
+        except InterruptError:
+            attempt.outcome = "killed"
         except LakebedError as exc:
             attempt.error = exc
             attempt.outcome = "unknown" if exc.code == "commit-unknown" else "refused"
@@ -263,6 +281,7 @@ class World:
         self.states: dict[str, State] = {}  # by etag of a head
         self.notes: dict[str, Any] = {}  # what verbs know of each other
         self.in_flight: list[tuple[int, Actor, Attempt, str, str, Callable[[], object]]] = []
+        self.generations: dict[str, object] = {}  # of each process, until it is killed
         self.all_done = threading.Lock()
         self.all_done.acquire()
         self.actors = [Actor(self, part) for part in schedule.parts]
@@ -318,6 +337,30 @@ class World:
                 actor.waits_for = self.verbs_done + 1
             self.turn(actor, is_resting=seconds > 0)
 
+    def pause(self, event: threading.Event, seconds: float) -> bool:
+        """Wait until another thread of the process sets an event, or time is over."""
+        actor = self.running
+        assert actor is not None
+        until = self.now + seconds
+        while not (event.is_set() or self.now >= until or actor.is_alone):
+            actor.waits_on = (event, until)
+            self.turn(actor)
+            actor.waits_on = None
+        return event.is_set()
+
+    def gather(self) -> None:
+        """Let a leader stand still for a while before it begins, so that others join it."""
+        if self.schedule.gathers_s and self.running is not None:
+            self.pause(threading.Event(), self.schedule.gathers_s * self.rng.random())
+
+    def generation_of(self, actor: Actor) -> object:
+        """Return what the actors of one process have in common until it is killed."""
+        return self.generations.setdefault(actor.process, object())
+
+    def kill(self, actor: Actor) -> None:
+        """End a process: no store of its threads gets through any more."""
+        self.generations.pop(actor.process, None)
+
     def turn(self, actor: Actor, *, is_resting: bool = False) -> None:
         """Choose who goes on, and wait until it is this actor."""
         self.step += 1
@@ -344,11 +387,15 @@ class World:
 
     def _choose(self, current: Actor | None, *, is_resting: bool = False) -> Actor:
         left = [one for one in self.actors if not one.is_done]
-        ready = [one for one in left if one.waits_for <= self.verbs_done]
+        ready = [one for one in left if one.waits_for <= self.verbs_done and self._can_go(one)]
         if not ready:
             for one in left:
                 one.waits_for = 0
-            ready = left
+            ready = [one for one in left if self._can_go(one)]
+        if not ready:
+            # All wait for each other, until the first has waited long enough.
+            self.now = min(one.waits_on[1] for one in left if one.waits_on is not None)
+            ready = [one for one in left if self._can_go(one)]
         others = [one for one in ready if one is not current]
         if is_resting and others:
             return self.rng.choice(others)
@@ -356,6 +403,12 @@ class World:
             assert current is not None
             return current
         return self.rng.choice(ready)
+
+    def _can_go(self, actor: Actor) -> bool:
+        if actor.waits_on is None:
+            return True
+        event, until = actor.waits_on
+        return event.is_set() or self.now >= until
 
     def fault_of(self, actor: Actor, *, is_write: bool) -> Fault | None:
         """Return what becomes of the next call of an actor, and count it."""
@@ -408,9 +461,17 @@ class World:
         if operation in ("create", "replace"):
             stored = self.inner.get(key)
             state = _state_of(key, stored.data)
+            before = self.states.get(self._heads.get(key, ""))
             self.states[stored.etag] = state
             self._heads[key] = stored.etag
-            self.events.append(HeadEvent(self.step, attempt, True, key, stored.etag, state))
+            made = [state.commit_id]
+            if before is not None and state.version > before.version + 1:
+                made = [
+                    entry.commit_id
+                    for entry in history.read(self.inner, state.lists.history, after=before.version)
+                ]
+            event = HeadEvent(self.step, attempt, True, key, stored.etag, state, tuple(made))
+            self.events.append(event)
         elif operation in ("delete", "delete_if_match") and answer is not False:
             etag = self._heads.pop(key, None)
             if etag is not None:
@@ -442,14 +503,23 @@ class ScheduledStore(DelegatingStore):
 
     def __init__(self, inner: Store, actor: Actor) -> None:
         super().__init__(inner)
+        self.is_near = not actor.world.schedule.is_far
         self._actor = actor
-        self._generation = actor.generation
-        self._is_dead = False
+        self._generation = actor.world.generation_of(actor)
 
     @property
     def cache_name(self) -> str:
         """Processes share no cache."""
-        return f"{self.inner.cache_name}#{self._actor.name}.{self._generation}"
+        return f"{self.inner.cache_name}#{self._actor.process}.{id(self._generation)}"
+
+    @property
+    def group_key(self) -> object:
+        """Threads of a process commit together."""
+        return self._generation
+
+    @property
+    def _is_dead(self) -> bool:
+        return self._actor.world.generations.get(self._actor.process) is not self._generation
 
     def _call(
         self, operation: str, key: str, run: Callable[[], _T], *, is_write: bool = False
@@ -467,11 +537,13 @@ class ScheduledStore(DelegatingStore):
             world.now += stall.seconds
             world.tell(actor, "stalls", operation, f"{stall.verbs} verbs, {stall.seconds:g} s")
         world.turn(actor)
+        if self._is_dead:  # another thread of the process was killed
+            raise KilledError
         fault = world.fault_of(actor, is_write=is_write)
         kind: str | None = None if fault is None else fault.kind
         if actor.outage and actor.fails in (None, (operation, key)):
             actor.outage -= 1
-            kind = kind if kind and kind.startswith("kill") else "lost"
+            kind = kind if kind and kind.startswith(("kill", "interrupt")) else "lost"
         elif fault is not None:
             actor.outage = fault.length - 1
             actor.fails = (operation, key) if fault.is_stubborn else None
@@ -479,6 +551,9 @@ class ScheduledStore(DelegatingStore):
         if kind == "kill":
             world.tell(actor, operation, key, "killed before it")
             self._die()
+        if kind == "interrupt":
+            world.tell(actor, operation, key, "interrupted before it")
+            raise InterruptError
         if kind == "late" and is_write:
             world.send(actor, attempt, operation, key, run)
         if kind == "lost" or (kind == "late" and is_write):
@@ -497,6 +572,9 @@ class ScheduledStore(DelegatingStore):
         if kind == "kill after":
             world.tell(actor, operation, key, f"{outcome}, killed after it")
             self._die()
+        if kind == "interrupt after":
+            world.tell(actor, operation, key, f"{outcome}, interrupted after it")
+            raise InterruptError
         if kind is not None:
             world.tell(actor, operation, key, f"{outcome}, but the answer is lost")
             raise StorageError(f"The answer to {operation} of {key!r} was lost.", retryable=True)
@@ -504,7 +582,7 @@ class ScheduledStore(DelegatingStore):
         return answer
 
     def _die(self) -> None:
-        self._is_dead = True
+        self._actor.world.kill(self._actor)
         raise KilledError
 
     def _see(self, key: str, etag: str) -> None:
@@ -624,6 +702,7 @@ _CURRENT = _Current()
 def simulated() -> Iterator[None]:
     """Let clocks, sleep, ids and threads of Lakebed be those of the world that runs."""
     real_sleep, real_monotonic, real_uuid4 = time.sleep, time.monotonic, uuid.uuid4
+    real_pause, real_begin = waiting_line.pause, group_commit.Member.begin
     real_submit, real_map = futures.ThreadPoolExecutor.submit, futures.ThreadPoolExecutor.map
 
     def sleep(seconds: float) -> None:
@@ -633,6 +712,15 @@ def simulated() -> Iterator[None]:
     def monotonic() -> float:
         world = _CURRENT.world
         return real_monotonic() if world is None else world.now
+
+    def pause(event: threading.Event, seconds: float) -> bool:
+        world = _CURRENT.world
+        return real_pause(event, seconds) if world is None else world.pause(event, seconds)
+
+    def begin(member: Any) -> None:
+        if _CURRENT.world is not None:
+            _CURRENT.world.gather()
+        real_begin(member)
 
     def uuid4() -> uuid.UUID:
         world = _CURRENT.world
@@ -663,6 +751,8 @@ def simulated() -> Iterator[None]:
         patch.setattr(time, "sleep", sleep)
         patch.setattr(time, "monotonic", monotonic)
         patch.setattr(uuid, "uuid4", uuid4)
+        patch.setattr(waiting_line, "pause", pause)
+        patch.setattr(group_commit.Member, "begin", begin)
         patch.setattr(os, "cpu_count", lambda: 2)
         # Every schedule would warn of what it does to the store.
         log.setLevel(logging.CRITICAL + 1)
@@ -700,6 +790,7 @@ __all__ = [
     "Actor",
     "Attempt",
     "Fault",
+    "InterruptError",
     "KilledError",
     "ObjectExistsError",
     "Part",

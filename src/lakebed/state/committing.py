@@ -1,18 +1,11 @@
-"""The commit: the loop around the conditional put of the head, and the state that is put.
-
-A stable commit id makes a retry safe: before a lost race or a lost answer is reported as a
-conflict, the history is searched for the id.
-"""
+"""The state that a commit puts, and the put itself; `lakebed.state.group_commit` decides when."""
 
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import logging
-import random
-import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,9 +14,6 @@ import pyarrow as pa
 
 from lakebed.common.given import check_given
 from lakebed.errors import (
-    CommitConflictError,
-    CommitUnknownError,
-    DatasetNotFoundError,
     InvalidInputError,
     LakebedError,
     PreconditionFailedError,
@@ -43,15 +33,20 @@ from lakebed.state.erasing import lists_without
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, Lists, Segments, column_of
-from lakebed.state.moving import remove_or_leave, settled
-from lakebed.state.reader import Head, read_head, remember
+from lakebed.state.moving import remove_or_leave
+from lakebed.state.reader import Head, remember
 from lakebed.state.reservation import LEASE
 from lakebed.state.scope import RunFiles, Scope
 from lakebed.state.state import Change, HeadKind, State, adopt, apply
-from lakebed.store.base import Store, StoredObject, delete_or_leave
+from lakebed.store import segments
+from lakebed.store.at_once import at_once
+from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import EncodedSegment, Segment, compact, due_end
 
 _log = logging.getLogger(__name__)
+
+_MOST_UNMERGED = 4  # times the number of segments that are due to merge; see `Merges`
+_REQUESTS_AT_ONCE = 8
 
 MOST_COUNTED_FILES = 100_000  # entries of a file table that a commit reads to count removed rows
 _MOST_AHEAD = dt.timedelta(days=1)  # a scheduler's clock may be fast, or in a wrong time zone
@@ -63,8 +58,8 @@ class CommitOptions:
 
     Attributes:
         deadline_s: Give up after this many seconds of lost races.
-        first_wait_ms: Wait up to this many milliseconds after the first lost race, then twice
-            as long each time.
+        first_wait_ms: Wait at least this many milliseconds after a lost race, and at random up to
+            three times as long as the time before.
         longest_wait_ms: Upper limit of the wait.
         lease: For this long, no cleanup treats the writer as dead. A batch that takes longer, with
             a cleanup after the lease has ended, is refused when it is committed.
@@ -128,141 +123,44 @@ class Committed:
     attempts: int = 1
 
 
-def commit_change(store: Store, terms: Terms, options: CommitOptions, swaps: Swaps) -> Committed:
-    """Commit a change; only `lakebed.state.transaction` calls this.
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """A put of the head whose outcome is not known from its answer alone.
 
-    Args:
-        store: The store that holds the dataset.
-        terms: The change and its preconditions. The objects that it names exist already.
-        options: Retry and lease settings of the commit.
-        swaps: The attempts of these terms. If the commit certainly fails, it has the keys of the
-            segments that were written in vain.
-
-    Raises:
-        CommitConflictError: A commit since the base changed a partition in its scope or read in
-            one of the raw files, or a commit since a read changed the data that was read, or the
-            race was lost until the deadline; nothing has changed.
-        PreconditionFailedError: The dataset is no longer in the state that the change requires;
-            nothing has changed.
-        CommitUnknownError: The store stopped answering. The objects that the change names may be
-            live.
-        StorageError: The store failed before the change could become visible.
-
-    Cost:
-        A read of the head for each attempt, one PUT, one conditional PUT.
+    Attributes:
+        etag: Etag of the head that it was to replace.
+        state: The state of that head.
+        history: The segments of the history that the put named.
+        is_refused: Whether the store has refused it, which may be due to a put that was repeated.
     """
-    base, commit_id = terms.base, terms.change.commit_id
-    version = base.version
-    made_on = base
-    trouble: StorageError | None = None  # the error that left the last attempt undecided
-    for attempt, is_late in _attempts(base.name, options):
-        committed = None
-        try:
-            # The order matters: first look for our own commit, then for conflicts. The last look
-            # comes after the last put, so a commit that it does not find has not landed.
-            head = read_head(store, base.name)
-            if not head.is_settled:
-                head = settled(store, head)
-            version = head.state.version
-            since = _entries_since(store, terms, head, swaps)
-            own = next((entry for entry in since if entry.commit_id == commit_id), None)
-            if own is not None:
-                committed = Committed(own, head.state if version == own.version else None)
-            else:
-                swaps.settle(head)
-                if is_late:
-                    raise trouble or _lost(terms, options, attempt - 1, version)
-                terms.check(store, head.state, since)
-                swapped = swaps.swap(head)
-                committed = swapped and Committed(*swapped)
-                made_on = head.state
-            trouble = None
-        except DatasetNotFoundError:
-            raise  # a conditional put cannot land on a missing head
-        except LakebedError as exc:
-            if isinstance(exc, StorageError) and exc.retryable and not is_late:
-                trouble = exc
-            elif swaps.may_land:
-                raise _unknown(terms, exc) from exc
-            else:
-                raise
-        if committed is not None:
-            _log_commit(base.name, committed.entry, attempt)
-            if committed.state is not None and committed.state.is_tree:
-                from lakebed.state.tree.stored_folds import fold_after
 
-                fold_after(store, made_on, committed.state)
-            return committed if attempt == 1 else replace(committed, attempts=attempt)
-    raise AssertionError  # there is always another attempt
+    etag: str
+    state: State
+    history: Segments
+    is_refused: bool = False
 
-
-def _entries_since(store: Store, terms: Terms, head: Head, swaps: Swaps) -> tuple[Entry, ...]:
-    try:
-        conflicts.check_same_dataset(terms.base, head.state)
-    except CommitConflictError:
-        swaps.settle(head)  # the head that a put was meant for is gone, or another one is current
-        raise
-    return terms.entries_since(store, head.state)
-
-
-def _attempts(dataset: str, options: CommitOptions) -> Iterator[tuple[int, bool]]:
-    """Yield the number of each attempt and whether it is the last; wait in between."""
-    deadline = time.monotonic() + options.deadline_s
-    for attempt in itertools.count(1):
-        yield attempt, attempt > 1 and time.monotonic() >= deadline
-        doubled_ms = options.first_wait_ms * 2.0 ** min(attempt - 1, 30)
-        wait_s = random.uniform(0, min(doubled_ms, options.longest_wait_ms)) / 1000
-        wait_s = min(wait_s, max(0.0, deadline - time.monotonic()))
-        _log.warning(
-            "commit retries dataset=%s attempt=%d wait_ms=%.0f", dataset, attempt, wait_s * 1000
+    def is_refuted_by(self, now: State, batch_id: int | None) -> bool:
+        """Return whether a state alone proves that the put has not landed before it."""
+        before = self.state.lists.history
+        is_next = not now.is_tree and before and now.lists.history[:-1] == before
+        return (
+            now.version == self.state.version
+            # Each put of a head adds a segment, and an erasure rewrites some: so it was one put.
+            or (is_next and now.lists.history != self.history)
+            or (batch_id is not None and now.last_batch_id < batch_id)
         )
-        time.sleep(wait_s)
-
-
-def _unknown(terms: Terms, cause: LakebedError) -> CommitUnknownError:
-    commit_id = terms.change.commit_id
-    return CommitUnknownError(
-        f"The store did not report the outcome of commit {commit_id} to "
-        f"{terms.base.name!r}: {cause.message}",
-        hint="Look for this commit id in the dataset's history before writing again.",
-        commit_id=commit_id,
-    )
-
-
-def _lost(terms: Terms, options: CommitOptions, attempts: int, version: int) -> CommitConflictError:
-    return CommitConflictError(
-        f"Commit to {terms.base.name!r} lost {attempts} races for the head in "
-        f"{options.deadline_s:g} s.",
-        hint="Run fewer writers at a time, or set a longer deadline.",
-        expected=terms.base.version,
-        actual=version,
-    )
-
-
-def _log_commit(dataset: str, entry: Entry, attempt: int) -> None:
-    _log.info(
-        "committed dataset=%s version=%d operation=%s batch_id=%s rows=%d attempt=%d",
-        dataset,
-        entry.version,
-        entry.operation,
-        entry.batch_id,
-        entry.row_count,
-        attempt,
-    )
 
 
 class Swaps:
-    """The attempts of one commit to swap the head, and their known outcomes.
+    """The puts of the head that would make one commit visible, and their known outcomes.
 
     While a put may still land, nothing proves that the commit did not happen, and no object is
     deleted that its head would name.
     """
 
-    def __init__(self, store: Store, terms: Terms) -> None:
-        self._store = store
-        self._terms = terms
-        # Etags, by key, of the heads on which a put of ours may still land, or has landed.
-        self._pending: dict[str, str] = {}
+    def __init__(self) -> None:
+        # By key, the puts that may still land, or have landed.
+        self._pending: dict[str, _Put] = {}
         # Keys of segments that are named only by heads that did not win.
         self.unused: list[str] = []
 
@@ -271,113 +169,237 @@ class Swaps:
         """Return whether an unseen put may still land, or has landed."""
         return bool(self._pending)
 
+    @property
+    def are_refused(self) -> bool:
+        """Return whether all puts were refused, so that one has hardly landed."""
+        return all(put.is_refused for put in self._pending.values())
+
+    @property
+    def known_history(self) -> Segments:
+        """The segments of the history before the oldest of the puts."""
+        puts = sorted(self._pending.values(), key=lambda put: put.state.version)
+        return puts[0].state.lists.history if puts else ()
+
+    def unproven_after(self, now: State, batch_id: int | None) -> int:
+        """Return the version after which the history may show the commit; that of `now` for none.
+
+        Args:
+            now: The current state.
+            batch_id: The batch that the commit makes visible.
+        """
+        unclear = (put for put in self._pending.values() if not put.is_refuted_by(now, batch_id))
+        return min((put.state.version for put in unclear), default=now.version)
+
     def settle(self, head: Head) -> None:
-        """Record what the head proves about the earlier swaps, since it lacks our commit."""
+        """Record what the head proves about the earlier puts, since it lacks our commit."""
         now = {copy.key: copy.etag for copy in (head, head.stale) if copy is not None}
         # A condition that failed once can never hold again; a head that has moved is gone.
-        self._pending = {key: etag for key, etag in self._pending.items() if now.get(key) == etag}
-        self._delete_unused()
+        self._pending = {key: put for key, put in self._pending.items() if now.get(key) == put.etag}
 
-    def swap(self, head: Head) -> tuple[Entry, State] | None:
-        """Replace a head by the next one; return None if another writer was faster."""
-        written: list[str] = []
-        is_done = False
-        try:
-            state, entry = successor(self._store, head.state, self._terms, written)
-            is_done = self._replace(head, state)
-        finally:
-            if not is_done:
-                self.unused += written
-        if not is_done:
-            return None
-        if head.stale is not None and remove_or_leave(self._store, head.stale):
-            self._pending.pop(head.stale.key, None)
-        self._pending.pop(head.key, None)
-        self._delete_unused()
-        return entry, state
+    def begin(self, head: Head, new: State) -> None:
+        """Record that a put on a head may land from now on."""
+        self._pending[head.key] = _Put(head.etag, head.state, new.lists.history)
 
-    def _replace(self, head: Head, new: State) -> bool:
-        """Put the head under its condition; return False if the race was lost."""
-        data = encode_head(to_document(new), new.head_format)
-        before = dict(self._pending)
-        self._pending[head.key] = head.etag
-        try:
-            etag = self._store.replace(head.key, data, if_match=head.etag)
-        except PreconditionFailedError:
-            # Either refused, or landed by a put that the client repeated: the next look decides.
-            return False
-        except StorageError as exc:
-            if not exc.retryable:
-                self._pending = before  # the store reports that this put did not land
-            raise
-        if self._terms.change.new_descriptor is None:
-            remember(self._store, head.key, etag, new)
-        return True
+    def refuse(self, key: str) -> None:
+        """Record that the store has refused the put on the head of a key."""
+        self._pending[key] = replace(self._pending[key], is_refused=True)
 
-    def _delete_unused(self) -> None:
-        if self.unused and not self._pending:
-            delete_or_leave(self._store, self.unused)
-            self.unused.clear()
+    def end(self, key: str) -> None:
+        """Record that no put on the head of a key can land any more."""
+        self._pending.pop(key, None)
+
+    def pending(self) -> dict[str, _Put]:
+        """Return the puts that may still land, for `restore`."""
+        return dict(self._pending)
+
+    def restore(self, pending: Mapping[str, _Put]) -> None:
+        """Record that only these puts may still land: the store reports that another one has not."""
+        self._pending = dict(pending)
 
 
-def successor(store: Store, state: State, terms: Terms, written: list[str]) -> tuple[State, Entry]:
-    """Return the state after a change, to be named by the head, and the entry of the change.
+def put_head(
+    store: Store, head: Head, new: State, every: Sequence[Swaps], *, is_remembered: bool
+) -> bool:
+    """Put the next head under the condition of the current one.
 
     Args:
         store: The store that holds the dataset.
-        state: The current state.
-        terms: The terms with the change, already checked for conflicts.
-        written: Receives the key of each segment before it is written.
+        head: The current head.
+        new: The next state.
+        every: The attempts of all commits that the put makes visible.
+        is_remembered: Whether the next read of this process may find the state in its cache.
+
+    Returns:
+        False if the race was lost.
+
+    Raises:
+        StorageError: If retryable, the put may land.
 
     Cost:
-        One PUT for the history, one for the runs if there are any to record, the merges of lists
-        that have become too long, and the index files of other tools that are kept up. A change
-        that replaces files in a dataset of up to `MOST_COUNTED_FILES` also reads the file table.
+        One conditional PUT; one DELETE if there is a second head that is out of date.
     """
-    entries = []
-    foreign = foreign_entry(store, state)
-    if foreign is not None:
-        entries.append(foreign)
-        unmet = unmet_after(
-            state.unmet, state.descriptor.checks, foreign.checks, replaces_all=False
+    data = encode_head(to_document(new), new.head_format)
+    before = [swaps.pending() for swaps in every]
+    for swaps in every:
+        swaps.begin(head, new)
+    try:
+        etag = store.replace(head.key, data, if_match=head.etag)
+    except PreconditionFailedError:
+        # Either refused, or landed by a put that was repeated on its way: the next look decides.
+        for swaps in every:
+            swaps.refuse(head.key)
+        return False
+    except StorageError as exc:
+        if not exc.retryable:
+            for swaps, pending in zip(every, before, strict=True):
+                swaps.restore(pending)
+        raise
+    if is_remembered:
+        remember(store, head.key, etag, new)
+    is_removed = head.stale is not None and remove_or_leave(store, head.stale)
+    for swaps in every:
+        swaps.end(head.key)
+        if is_removed and head.stale is not None:
+            swaps.end(head.stale.key)
+    return True
+
+
+def successor(store: Store, state: State, terms: Terms, written: list[str]) -> State:
+    """Return the state after one change, to be named by the head; see `Succession`."""
+    following = Succession(store, state, written)
+    following.add(terms)
+    return following.finish()
+
+
+class Succession:
+    """The versions that one put of the head makes, one after the other.
+
+    Attributes:
+        first: The state before them.
+        state: The state after those that were added so far; after `finish`, the one to put.
+        entries: The entries of these versions.
+        spoiled: Keys of objects that were written for changes that could not be added.
+    """
+
+    def __init__(
+        self, store: Store, state: State, written: list[str], merges: Merges | None = None
+    ) -> None:
+        """Begin with a state.
+
+        Args:
+            store: The store that holds the dataset.
+            state: The current state.
+            written: Receives the key of each segment before it is written.
+            merges: The segments that earlier attempts have merged.
+
+        Cost:
+            Nothing; the history if another tool has changed the files.
+        """
+        self.first = self.state = state
+        self.entries: list[Entry] = []
+        self.spoiled: list[str] = []
+        self._store = store
+        self._written = written
+        self._merges = merges or Merges()
+        self._now = dt.datetime.now(dt.UTC)
+        self._changes: list[Change] = []
+        self._terms: list[Terms] = []
+        self._foreign = foreign_entry(store, state)
+        if self._foreign is not None:
+            unmet = unmet_after(
+                state.unmet, state.descriptor.checks, self._foreign.checks, replaces_all=False
+            )
+            self.state = replace(
+                state,
+                version=self._foreign.version,
+                committed_at=self._foreign.committed_at,
+                unmet=unmet,
+            )
+        self._before = self.state
+
+    def add(self, terms: Terms) -> Entry:
+        """Make the next version, and return its entry; if that fails, nothing was added.
+
+        Args:
+            terms: The terms with the change, already checked for conflicts.
+
+        Cost:
+            For a large commit to a tree, a PUT for each of its leaves. A change that replaces files
+            in a dataset of up to `MOST_COUNTED_FILES` also reads the file table.
+        """
+        store, state, written = self._store, self.state, self._written
+        count = len(written)
+        try:
+            own, changes = [], []
+            if terms.change.head is HeadKind.TREE and state.head_format is not HeadFormat.MSGPACK:
+                raise conflicts.moved_meanwhile(terms.base, state)
+            if terms.change.head is HeadKind.DOCUMENT and state.is_tree:
+                from lakebed.state.tree.planting import to_listing
+
+                state = to_listing(store, state, written)
+            settled = _change_for(store, state, terms, written, self.entries)
+            for change in (*terms.change.earlier, settled):
+                following, entry = apply(state, change, self._now)
+                if state.is_tree:
+                    # Most datasets have no tree: a commit to them must not import it.
+                    from lakebed.state.tree.tree_commit import entered
+
+                    following, entry = entered(
+                        store, state, following, change, entry, terms.facts, written
+                    )
+                else:
+                    entry = _counted(store, state, entry)
+                own.append(entry)
+                changes.append(change)
+                state = following
+        except LakebedError:
+            self.spoiled += written[count:]
+            raise
+        self.state = state
+        self.entries += own
+        self._changes += changes
+        self._terms.append(terms)
+        return own[-1]
+
+    def finish(self) -> State:
+        """Write the segments of the versions that were added, and return the state to put.
+
+        Cost:
+            One PUT for the history, one for the runs if there are any to record, the merges of
+            lists that have become too long, and the index files of other tools that are kept up.
+        """
+        threads = 1 if self._store.is_near else 2
+        tasks: tuple[Callable[[], State], ...] = (self._with_indices, self._with_lists)
+        of_indices, of_lists = at_once(lambda task: task(), tasks, threads)
+        state = replace(of_lists, indices=of_indices.indices)
+        if self._terms[-1].change.head is HeadKind.TREE and not state.is_tree:
+            from lakebed.state.tree.planting import to_tree
+
+            state = to_tree(self._store, state, self._written)
+        self.state = state
+        return state
+
+    def _with_indices(self) -> State:
+        """Keep up the index files of other tools."""
+        state, own = self.state, self.entries
+        if state.is_tree or not any(entry.added or entry.removed for entry in own):
+            return state
+        indices = index_files.kept_up(
+            self._store, self._before, state, self._changes, own, self._written
         )
-        state = replace(
-            state, version=foreign.version, committed_at=foreign.committed_at, unmet=unmet
-        )
-    before, own = state, []
-    now = dt.datetime.now(dt.UTC)
-    if terms.change.head is HeadKind.TREE and state.head_format is not HeadFormat.MSGPACK:
-        raise conflicts.moved_meanwhile(terms.base, state)
-    if terms.change.head is HeadKind.DOCUMENT and state.is_tree:
-        from lakebed.state.tree.planting import to_listing
+        return replace(state, indices=indices)
 
-        state = to_listing(store, state, written)
-    changes = (*terms.change.earlier, _change_for(store, state, terms, written))
-    for change in changes:
-        following, entry = apply(state, change, now)
-        if state.is_tree:
-            # Most datasets have no tree: a commit to them must not import it.
-            from lakebed.state.tree.tree_commit import entered
-
-            following, entry = entered(store, state, following, change, entry, terms.facts, written)
-        else:
-            entry = _counted(store, state, entry)
-        own.append(entry)
-        state = following
-    if not state.is_tree and any(entry.added or entry.removed for entry in own):
-        indices = index_files.kept_up(store, before, state, changes, own, written)
-        state = replace(state, indices=indices)
-    for change in changes:
-        if change.erases or change.rewritten_sources:
-            lists = lists_without(store, state, change, written)
-            state = replace(state, lists=lists)
-            entries = [entry_without(entry, change.erases) for entry in entries]
-    state = _with_segments(store, state, [*entries, *own], written)
-    if terms.change.head is HeadKind.TREE and not state.is_tree:
-        from lakebed.state.tree.planting import to_tree
-
-        state = to_tree(store, state, written)
-    return state, entry
+    def _with_lists(self) -> State:
+        """Write the segments of the lists."""
+        state = self.state
+        entries = [] if self._foreign is None else [self._foreign]
+        for change in self._changes:
+            if change.erases or change.rewritten_sources:
+                lists = lists_without(self._store, state, change, self._written)
+                state = replace(state, lists=lists)
+                entries = [entry_without(entry, change.erases) for entry in entries]
+        entries += self.entries
+        return _with_segments(self._store, state, entries, self._written, self._merges)
 
 
 def _counted(store: Store, state: State, entry: Entry) -> Entry:
@@ -407,7 +429,9 @@ def foreign_entry(store: Store, state: State) -> Entry | None:
     return adopt(state, past.labels, dt.datetime.now(dt.UTC), uuid.uuid4().hex)
 
 
-def _change_for(store: Store, state: State, terms: Terms, written: list[str]) -> Change:
+def _change_for(
+    store: Store, state: State, terms: Terms, written: list[str], pending: Sequence[Entry]
+) -> Change:
     """Return the change without its postings and indices of fields that were replaced since.
 
     A field that was dropped and added again keeps its name, but files of the base's schema hold
@@ -431,7 +455,7 @@ def _change_for(store: Store, state: State, terms: Terms, written: list[str]) ->
         change,
         edits=(*edits, *_facts_edits(store, state, terms, written)),
         indices=indices,
-        scope=_scope_for(store, state, change.scope),
+        scope=_scope_for(store, state, change.scope, pending),
     )
     return msgspec.structs.replace(settled, checks=judged(store, state, settled))
 
@@ -451,15 +475,16 @@ def _facts_edits(store: Store, state: State, terms: Terms, written: list[str]) -
     return (Edit(name=FILES, added=(segment,)),)
 
 
-def _scope_for(store: Store, state: State, scope: Scope) -> Scope:
+def _scope_for(store: Store, state: State, scope: Scope, pending: Sequence[Entry]) -> Scope:
+    """Return a scope with the files of its run, those of versions before it in the put included."""
     if not isinstance(scope, RunFiles) or not scope.replaces:
         return scope
-    known = runs.read(store, state.lists)
+    known = runs.with_noted(runs.read(store, state.lists), pending)
     return replace(scope, labels=frozenset(known.live_files_of(scope.run, state.live)))
 
 
 def _with_segments(
-    store: Store, state: State, entries: Sequence[Entry], written: list[str]
+    store: Store, state: State, entries: Sequence[Entry], written: list[str], merges: Merges
 ) -> State:
     """Record the commit in its lists, and merge the lists that have become too long."""
 
@@ -479,7 +504,7 @@ def _with_segments(
         segment = runs.new_segment(state.name, noted)
         put(segment, runs.encode(noted))
         lists = replace(lists, runs=(*lists.runs, segment))
-    return replace(state, lists=merged_ends(store, replace(state, lists=lists), written))
+    return replace(state, lists=merged_ends(store, replace(state, lists=lists), written, merges))
 
 
 class ListCodec(Protocol):
@@ -509,13 +534,46 @@ CODECS: Mapping[str, ListCodec] = {
 }
 
 
-def merged_ends(store: Store, state: State, written: list[str]) -> Lists:
+class Merges:
+    """Segments that earlier attempts of a commit have merged; they stand for the same parts.
+
+    Attributes:
+        most: Number of segments that a list may have before its end is merged. A first attempt
+            merges what is due; later ones do so only if a list is very long, since other writers
+            win the race meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._merged: list[tuple[Segments, Segment]] = []
+
+    def begin_again(self) -> None:
+        """Begin another attempt."""
+        self.most = _MOST_UNMERGED * segments.FANOUT
+
+    def applied_to(self, listed: Segments) -> Segments:
+        """Return a list in which segments that were merged before are replaced."""
+        for parts, merged in self._merged:
+            for at in range(len(listed) - len(parts) + 1):
+                if listed[at : at + len(parts)] == parts:
+                    listed = (*listed[:at], merged, *listed[at + len(parts) :])
+                    break
+        return listed
+
+    def note(self, before: Segments, after: Segments) -> None:
+        """Record a merge of the end of a list."""
+        if len(after) < len(before):
+            self._merged.append((before[len(after) - 1 :], after[-1]))
+
+
+def merged_ends(store: Store, state: State, written: list[str], merges: Merges) -> Lists:
     """Merge the end of each list whose levels are full, within the time that a commit may take.
 
     Args:
         store: The store that holds the dataset.
         state: The state that is about to be committed.
         written: Receives the key of each merged segment before it is written.
+        merges: The merges of earlier attempts; receives those that are made.
 
     Returns:
         The lists to name in the head. A list that cannot be merged stays unchanged.
@@ -524,26 +582,36 @@ def merged_ends(store: Store, state: State, written: list[str]) -> Lists:
         Nothing, or one GET a merged segment and one PUT for each list that has become too long.
     """
     types = state.layout.file_column_types
+    threads = 1 if store.is_near else _REQUESTS_AT_ONCE
 
-    def merged_end(name: str, segments: Segments) -> Segments:
+    def merged_end(name: str, listed: Segments) -> Segments:
         column = column_of(name)
         if column is not None:
             kind = type_to_arrow(types[column])
-            return compact_list(store, state.name, column, segments, kind, written)
+            return compact_list(store, state.name, column, listed, kind, written)
         codec = CODECS[name]
 
         def merge(tail: Sequence[Segment]) -> EncodedSegment:
-            data = codec.merge([store.get(segment.key) for segment in tail])
+            parts = list(at_once(lambda segment: store.get(segment.key), tail, threads))
             weight = sum(segment.weight for segment in tail)
             merged = Segment.new(codec.folder(state.name), weight, codec.SUFFIX)
-            return EncodedSegment(merged, data)
+            return EncodedSegment(merged, codec.merge(parts))
 
         find_due = history.find_due if name == HISTORY else due_end
-        return compact(store, segments, merge, written, find_due=find_due)
+        return compact(store, listed, merge, written, find_due=find_due)
+
+    def settled_end(item: tuple[str, Segments]) -> Segments:
+        name, listed = item
+        if name in in_tree:
+            return listed
+        known = merges.applied_to(listed)
+        if len(known) < merges.most:
+            return known
+        merged = merged_end(name, known)
+        merges.note(known, merged)
+        return merged
 
     in_tree = (HISTORY, FILES) if state.is_tree else ()  # folds merge these
-    lists = {
-        name: segments if name in in_tree else merged_end(name, segments)
-        for name, segments in state.lists.items()
-    }
-    return Lists.by_name(lists)
+    items = list(state.lists.items())
+    ends = at_once(settled_end, items, threads)
+    return Lists.by_name({name: end for (name, _), end in zip(items, ends, strict=True)})

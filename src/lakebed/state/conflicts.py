@@ -604,12 +604,29 @@ class Terms:
 
         return replace(self, reads=tuple(map(known, self.reads)))
 
-    def entries_since(self, store: Store, now: State) -> tuple[Entry, ...]:
-        """Return the entries since the base and since the oldest of the reads."""
-        oldest = min((self.base.version, *(read.state.version for read in self.reads)))
-        if now.version == oldest:
-            return ()
-        return history.read(store, now.lists.history, after=oldest)
+    @property
+    def oldest_version(self) -> int:
+        """The version of the base, or of the oldest of the reads."""
+        return min((self.base.version, *(read.state.version for read in self.reads)))
+
+    def needs_entries(self, now: State) -> bool:
+        """Return whether the check depends on what other commits have done since the base.
+
+        It does not for an append to the same descriptor. A batch that was staged before may be
+        erased meanwhile, and objects without a reservation may be cleaned up.
+        """
+        base, change = self.base, self.change
+        is_blind = (
+            isinstance(change.scope, Nothing)
+            and not (self.reads or change.earlier or change.erases or change.protect)
+            and not (change.unprotect or change.brings_unreserved)
+            and change.progress is None
+            and change.new_descriptor is None
+            and self.staged_until is None
+            and change.batch_id is not None
+        )
+        is_same = (base.descriptor, base.lineage) == (now.descriptor, now.lineage)
+        return not (is_blind and is_same)
 
     def check(self, store: Store, now: State, since: Sequence[Entry]) -> None:
         """Check that the change does not conflict with the current state.
@@ -617,7 +634,8 @@ class Terms:
         Args:
             store: The store that holds the dataset.
             now: The current state.
-            since: The result of `entries_since`.
+            since: The entries since the base, and since the oldest of the reads, if the check
+                needs them.
 
         Raises:
             CommitConflictError: A commit since the base conflicts with the change.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import datetime as dt
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.state.caught import Caught
 from lakebed.state.check_results import CheckOutcome
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, due_end, end_within, pack, read_segment, unpack
 
@@ -164,8 +166,9 @@ def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple
         data: The bytes of the segment.
         key: Key of the segment, for errors.
         stored_at: Time when the storage stored the segment, if known. It becomes the time of the
-            newest entry, unless that has one itself. For older entries that an earlier release
-            merged with it, the time is unknown.
+            newest entry, unless that has one itself, and of those that the same put made: they have
+            the same time of the committer. For older entries that an earlier release merged with
+            it, the time is unknown.
 
     Raises:
         CorruptMetadataError: The segment is truncated or malformed.
@@ -176,7 +179,13 @@ def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple
     entries = document.entries
     if not entries or entries[-1].stored_at is not None:
         return entries
-    return (*entries[:-1], msgspec.structs.replace(entries[-1], stored_at=stored_at))
+    newest = entries[-1].committed_at
+    return tuple(
+        msgspec.structs.replace(entry, stored_at=stored_at)
+        if entry.committed_at == newest and entry.stored_at is None
+        else entry
+        for entry in entries
+    )
 
 
 def _read_plain(data: bytes, what: str) -> _Document:
@@ -220,6 +229,21 @@ def read(
         if entries and entries[0].version <= after + 1:
             break
     return tuple(entry for entries in reversed(parts) for entry in entries)
+
+
+def read_at_once(store: Store, segments: Sequence[Segment], threads: int) -> tuple[Entry, ...]:
+    """Return all entries of some segments, oldest first, of which all are needed.
+
+    Args:
+        store: The store that holds them.
+        segments: The segments, oldest first.
+        threads: Number of requests at a time.
+
+    Cost:
+        One GET a segment.
+    """
+    parts = at_once(functools.partial(entries_of, store), segments, threads)
+    return tuple(entry for entries in parts for entry in entries)
 
 
 def entries_of(store: Store, segment: Segment, *, labels_after: int = -1) -> tuple[Entry, ...]:

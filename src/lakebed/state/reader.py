@@ -33,6 +33,7 @@ from lakebed.state.state import (
     claim_of,
     is_one_dataset,
 )
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, location_exists
 from lakebed.store.cache import PROCESS_CACHE
 
@@ -117,6 +118,27 @@ def read_head(store: Store, name: str) -> Head:
 
 
 def _look(store: Store, name: str, table: str) -> Head:
+    head = _look_at_once(store, name, table)
+    return _look_in_turn(store, name, table) if head is None else head
+
+
+def _look_at_once(store: Store, name: str, table: str) -> Head | None:
+    """Return the head in msgpack if this process knows one, and nothing else is found beside it.
+
+    It is current when it is read, whenever the other key is looked at. In all other cases it
+    matters which one is read first, and the result is None.
+    """
+    key = HeadFormat.MSGPACK.key(name)
+    if store.is_near or PROCESS_CACHE.find(("head", store.cache_name, key), _Found) is None:
+        return None
+    formats = (HeadFormat.JSON, HeadFormat.MSGPACK)
+    json, msgpack = at_once(lambda one: _find(store, name, one), formats, len(formats))
+    if json is not None or msgpack is None or _is_new(msgpack):
+        return None
+    return _head(store, msgpack, table, requests=len(formats))
+
+
+def _look_in_turn(store: Store, name: str, table: str) -> Head:
     json = _find(store, name, HeadFormat.JSON)
     if json is not None and is_only_head(json.document):
         return _head(store, json, table, requests=1)
@@ -132,6 +154,21 @@ def _look(store: Store, name: str, table: str) -> Head:
     if head is None:
         raise not_found(store, name)
     return _head(store, head, table, requests=requests)
+
+
+def read_tree(store: Store, name: str) -> Head | None:
+    """Read the head of a dataset that was a tree with a commit; None if it is none any more.
+
+    There is no other head beside such a tree: other tools and earlier releases refuse it, and the
+    last one that another tool wrote is found when the head is looked for.
+
+    Cost:
+        One GET.
+    """
+    found = _find(store, name, HeadFormat.MSGPACK)
+    if found is None or found.state is None or not found.state.is_tree or _is_new(found):
+        return None
+    return _head(store, found, "", requests=1)
 
 
 def _is_new(head: _Found) -> bool:

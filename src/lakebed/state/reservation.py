@@ -6,11 +6,14 @@ import datetime as dt
 import itertools
 import logging
 import os
+import random
 import re
 import socket
+import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Annotated, Self
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Mapping
+from typing import Annotated, ClassVar, Self
 
 import msgspec
 
@@ -35,6 +38,9 @@ SUFFIX = ".json"
 _NAME = re.compile(rf"([0-9]{{1,18}}){re.escape(SUFFIX)}")
 # The store sends a conditional put once; one lost answer must not cost a whole batch.
 _WAITS_S = (0.0, 0.1, 0.5, 2.0)
+_MOST_TRIED = 1024  # ids of a dataset that are remembered
+_MOST_DATASETS = 256
+_MOST_DOUBLINGS = 8
 
 _log = logging.getLogger(__name__)
 
@@ -396,7 +402,9 @@ def reserve(
     batch_id = form.of(now if begun_at is None else min(begun_at, now))
     if batch_id <= above:
         batch_id = form.after(above)
-    while True:
+    ids = _Ids.of(store, dataset)
+    for collisions in itertools.count():
+        batch_id = ids.taken(batch_id, form, _step_after(collisions, form))
         record = BatchRecord(
             batch_id=batch_id,
             commit_id=commit_id,
@@ -410,7 +418,56 @@ def reserve(
         try:
             return Reservation(store, key, _create(store, key, encode_record(record)), record)
         except ObjectExistsError:
-            batch_id = form.after(batch_id)
+            continue
+    raise AssertionError  # there is always another id
+
+
+def _step_after(collisions: int, form: BatchIds) -> int:
+    """Return how many ids a writer goes on: at random after several, as others do the same."""
+    if collisions < 2 or form is not BatchIds.MILLISECONDS:
+        return min(collisions, 1)
+    return random.randint(1, 2 ** min(collisions, _MOST_DOUBLINGS))
+
+
+class _Ids:
+    """The ids that this process has lately tried for one dataset, so that its threads do not meet."""
+
+    _known: ClassVar[OrderedDict[tuple[Hashable, str], _Ids]] = OrderedDict()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self._tried: deque[int] = deque(maxlen=_MOST_TRIED)
+
+    @classmethod
+    def of(cls, store: Store, dataset: str) -> _Ids:
+        """Return the ids of a dataset."""
+        name = (store.group_key, dataset)
+        with cls._lock:
+            ids = cls._known.setdefault(name, cls())
+            cls._known.move_to_end(name)
+            if len(cls._known) > _MOST_DATASETS:
+                cls._known.popitem(last=False)
+        return ids
+
+    @classmethod
+    def begin_again(cls) -> None:
+        """Forget everything, in a new process whose parent may have held the lock."""
+        cls._lock = threading.Lock()
+        cls._known = OrderedDict()
+
+    def taken(self, batch_id: int, form: BatchIds, step: int) -> int:
+        """Return the next id that no thread has tried, some steps on, and note it."""
+        with self._lock:
+            for _ in range(step):
+                batch_id = form.after(batch_id)
+            while batch_id in self._tried:
+                batch_id = form.after(batch_id)
+            self._tried.append(batch_id)
+        return batch_id
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Ids.begin_again)
 
 
 def _create(store: Store, key: str, data: bytes) -> str:

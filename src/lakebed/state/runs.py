@@ -173,6 +173,11 @@ def read(store: Store, lists: Lists) -> Runs:
     return _joined(decode(part.data, part.key) for part in parts)
 
 
+def with_noted(known: Runs, entries: Sequence[Entry]) -> Runs:
+    """Return the runs after further commits, whose segments are not written yet."""
+    return _joined([known, noted_by(entries)]) if entries else known
+
+
 def written_by(entries: Iterable[Entry], run: str) -> Iterator[Entry]:
     """Return the commits in which a run wrote."""
     for entry in entries:

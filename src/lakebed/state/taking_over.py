@@ -135,7 +135,7 @@ def _written(
         row_count=sum(facts.column("row_count").to_pylist()),
         edits=Lists(files=(segment,)).additions(),
     )
-    new, _ = successor(store, first, Terms(base=first, change=change, lease=LEASE), written)
+    new = successor(store, first, Terms(base=first, change=change, lease=LEASE), written)
     keys = {}
     for column, data in indices.items():
         keys[column] = put_index_file(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 import msgspec
@@ -26,8 +26,9 @@ from lakebed.state import conflicts, file_table
 from lakebed.state import sources as source_list
 from lakebed.state.after import Gathered, Pending, after_commit, before_commit, quarantine
 from lakebed.state.check_results import require, total_of_checks
-from lakebed.state.committing import CommitOptions, Committed, Swaps, commit_change, foreign_entry
+from lakebed.state.committing import CommitOptions, Committed, Swaps, foreign_entry
 from lakebed.state.conflicts import Read, Terms
+from lakebed.state.group_commit import commit_change
 from lakebed.state.lists import Edit, Lists
 from lakebed.state.past import base_as_of
 from lakebed.state.reader import read_head, read_own_head
@@ -44,6 +45,7 @@ from lakebed.state.sources import Sources
 from lakebed.state.state import Change, Epoch, State, epoch_of
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.segments import Segment
 
 _COMPACT = "compact"
 _GATHERINGS = 3  # attempts of a commit that also gathers files; the last one gathers none
@@ -111,17 +113,24 @@ class _Brought:
         """Keys of the segments that `put` writes."""
         return [segment.key for segment in (*self.lists.files, *self.lists.sources)]
 
-    def put(self, store: Store) -> None:
-        """Write the facts and the records of raw files.
+    def puts(self, store: Store) -> list[Callable[[], None]]:
+        """Return functions that write the facts and the records of raw files.
 
         Cost:
             One PUT each, if there are any.
         """
-        for segment in self.lists.files:
+
+        def put_facts(segment: Segment) -> None:
             store.put(segment.key, file_table.encode(self.written.facts))
-        for segment in self.lists.sources:
+
+        def put_sources(segment: Segment) -> None:
             assert self.sources is not None  # otherwise it has no segment
             store.put(segment.key, source_list.encode(self.sources))
+
+        return [
+            *(partial(put_facts, segment) for segment in self.lists.files),
+            *(partial(put_sources, segment) for segment in self.lists.sources),
+        ]
 
 
 class Transaction:
@@ -519,10 +528,10 @@ class Transaction:
         self._keys += change.brought_keys
         self._segments = brought.keys
         with self._deciding():
+            puts = brought.puts(self._store)
             if self._reservation is not None:
-                self._complete(written)
-            brought.put(self._store)
-            committed = self._commit(terms)
+                puts.insert(0, partial(self._complete, written))
+            committed = self._commit(terms, puts)
         if committed.state is not None:
             self._delete_undone(change.edits, committed.state)
         failures = after_commit(self._store, committed.state or self._base)
@@ -581,11 +590,11 @@ class Transaction:
             run=self._run,
         )
 
-    def _commit(self, terms: Terms) -> Committed:
+    def _commit(self, terms: Terms, before: Sequence[Callable[[], None]] = ()) -> Committed:
         terms = terms.with_runs(self._store)
-        swaps = Swaps(self._store, terms)
+        swaps = Swaps()
         try:
-            return commit_change(self._store, terms, self._options, swaps)
+            return commit_change(self._store, terms, self._options, swaps, before)
         finally:
             self._keys += swaps.unused
 

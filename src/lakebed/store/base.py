@@ -11,7 +11,7 @@ import io
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -162,6 +162,10 @@ def directory_prefix(prefix: str) -> str:
     return validate_key(prefix.removesuffix("/")) + "/"
 
 
+class _Token:
+    """Equal only to itself; a copy in another process is another one."""
+
+
 class Store(ABC):
     """Objects under one root, safe for any number of threads, processes and machines.
 
@@ -179,6 +183,8 @@ class Store(ABC):
         keeps_attributes: True if `put_stream` stores attributes with an object.
         is_shared: True if other processes see the same objects.
         is_dry_run: True if writes stay in this process: see `lakebed.store.dry_run`.
+        is_near: True if a request takes less time than to hand it to another thread, as in memory
+            and in a directory of this machine. Elsewhere independent requests are sent at once.
     """
 
     uri: str
@@ -186,6 +192,7 @@ class Store(ABC):
     keeps_attributes: bool = False
     is_shared: bool = True
     is_dry_run: bool = False
+    is_near: bool = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.uri!r})"
@@ -194,6 +201,16 @@ class Store(ABC):
     def cache_name(self) -> str:
         """Name of the store in the cache of the process; see `lakebed.store.cache`."""
         return self.uri
+
+    @property
+    def group_key(self) -> Hashable:
+        """Equal for stores that send the same requests with the same rights.
+
+        Their commits to one dataset are grouped; see `lakebed.state.committing`.
+        """
+        # An id may be that of another store later; this object is not.
+        token: _Token = self.__dict__.setdefault("_group_key", _Token())
+        return token
 
     def check_writable(self) -> None:
         """Check that the store is safe for concurrent writers.

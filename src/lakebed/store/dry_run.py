@@ -66,6 +66,7 @@ class DryRunStore(Store):
     """
 
     is_dry_run = True
+    is_near = True  # writes are
 
     def __init__(self, inner: Store, *, keeps_contents: bool = True) -> None:
         """Begin without any writes.

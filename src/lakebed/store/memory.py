@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
@@ -59,6 +59,7 @@ class MemoryStore(Store):
 
     keeps_attributes = True
     is_shared = False
+    is_near = True
 
     def __init__(self, location: str) -> None:
         """Open the store.
@@ -79,6 +80,11 @@ class MemoryStore(Store):
         self._begins_with = f"{directory}/" if directory else ""
         with _spaces_lock:
             self._space = _spaces.setdefault(name, _Space())
+
+    @property
+    def group_key(self) -> Hashable:
+        """The URI."""
+        return self.uri
 
     def __reduce__(self) -> tuple[Callable[[str], MemoryStore], tuple[str]]:
         return type(self), (self._location,)

@@ -19,7 +19,7 @@ import itertools
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -253,6 +253,11 @@ class ObjectStore(Store):
         # Two endpoints may have buckets of the same name; secrets stay out of the cache.
         settings = sorted(self._options.items())
         return f"{self.uri}#{hashlib.blake2b(repr(settings).encode(), digest_size=16).hexdigest()}"
+
+    @property
+    def group_key(self) -> Hashable:
+        """The cache name, which differs with the options, such as keys."""
+        return self.cache_name
 
     def _hadoop_uri(self, key: str) -> str | None:
         root = self._hadoop.root

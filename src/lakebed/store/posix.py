@@ -17,7 +17,7 @@ import hashlib
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,8 @@ class PosixStore(Store):
     All writers must open the same root: it contains the locks, under `.lakebed/`.
     """
 
+    is_near = True
+
     def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
         """Open the store.
 
@@ -123,6 +125,11 @@ class PosixStore(Store):
         self._durable = durable
         self.uri = self._root.as_uri()
         self.supports_compare_and_swap = fcntl is not None
+
+    @property
+    def group_key(self) -> Hashable:
+        """The directory, and whether writes are synced."""
+        return str(self._root), self._durable
 
     def __reduce__(self) -> tuple[Callable[..., PosixStore], tuple[str, bool]]:
         return _reopen, (str(self._root), self._durable)

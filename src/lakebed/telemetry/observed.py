@@ -238,7 +238,7 @@ FUNCTIONS = (
         place=_of_state,
     ),
     SharedFunction(
-        module="lakebed.state.committing",
+        module="lakebed.state.group_commit",
         name="commit_change",
         kind="commit",
         title="commit",

@@ -33,6 +33,7 @@ class DelegatingStore(Store):
         self.supports_compare_and_swap = inner.supports_compare_and_swap
         self.keeps_attributes = inner.keeps_attributes
         self.is_shared = inner.is_shared
+        self.is_near = inner.is_near
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
