@@ -36,7 +36,7 @@ ALL_LABELS = {
     "state/tree/planting.py": 2,
     "tables/delta/to_delta.py": 2,
     "tables/hive/statements.py": 1,
-    "tables/hive/to_hive.py": 2,
+    "tables/hive/to_hive.py": 1,
     "tables/iceberg/to_iceberg.py": 4,
     "tables/trees/kartothek_head.py": 3,
     "upkeep/upkeep_steps.py": 1,

@@ -121,7 +121,7 @@ def test_former_form_of_publish_is_refused_with_the_new_one(numbers: Dataset) ->
     for call in (numbers.publish, numbers.unpublish):
         with pytest.raises(InvalidInputError, match="not a format") as caught:
             call("thrift://hive:9083", table="lake.numbers")  # type: ignore[call-overload]
-        assert "Name the format first: delta, iceberg or hive" in caught.value.hint
+        assert "Name the format first: delta, iceberg, hive or kartothek" in caught.value.hint
     with pytest.raises(InvalidInputError, match="None is not a format"):
         numbers.publish(table="lake.numbers")  # type: ignore[call-overload]
     with pytest.raises(InvalidInputError, match="delta has no table"):

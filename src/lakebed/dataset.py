@@ -1240,7 +1240,7 @@ class Dataset(View):
     @overload
     def publish(
         self,
-        target: Literal["delta"],
+        target: Literal["delta", "kartothek"],
         *,
         check: bool = False,
         repair: bool = False,
@@ -1307,7 +1307,7 @@ class Dataset(View):
         since: int | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Publication | tuple[NotPublished, ...] | tuple[str, ...]:
-        """Bring a Delta, Iceberg or Hive table over the data files up to date with the current version.
+        """Bring a table of another format over the data files up to date with the current version.
 
         No file is copied or moved. Other engines can read the table, and should not write to it: it
         is a copy. After a crash at any point, publish again. With the property `publish.delta`,
@@ -1319,6 +1319,10 @@ class Dataset(View):
         to either is one commit or snapshot, which names the files that were added and removed:
         readers see one whole version or another, and never a mixture.
 
+        A Kartothek dataset, `<dataset>-kartothek`, is a head that leads plateau and kartothek to the
+        files. It is written as a whole, so on demand only: no commit publishes to it. `Repository.list`
+        leaves it out, and a drop of the dataset drops it.
+
         A Hive table is created if it does not exist. Then partitions that commits have touched since
         the last publication are added, pointed to their new batch or dropped. Each partition changes
         atomically, several partitions do not: a reader may see one partition of the new version next
@@ -1326,8 +1330,8 @@ class Dataset(View):
         a partition has several live batches, or a directory holds other files, nothing is published.
 
         Args:
-            target: `delta`, `iceberg` or `hive`; None for all tables that the properties name, as
-                each commit publishes to them.
+            target: `delta`, `iceberg`, `hive` or `kartothek`; None for all tables that the
+                properties name, as each commit publishes to them.
             metastore: Metastore of a Hive table: a Spark session; `thrift://host:port`; a directory for Spark's
                 embedded metastore; or None for the active session. Without a target, None is the one
                 that `LAKEBED_METASTORE` names, if it is set.
@@ -1383,7 +1387,8 @@ class Dataset(View):
             changed partition; about five calls of the metastore, one of which lists all partitions,
             and one for each thousand partitions that are added, changed or dropped; without a JVM in
             this process one for each that is changed. A check or repair reads the whole table, as
-            does publishing to Hive concurrently with another process or after a failure.
+            does publishing to Hive concurrently with another process or after a failure. Kartothek:
+            all labels; a conditional PUT of a head that names all files.
 
         Source:
             docs/design/006-hive.md, docs/design/007-delta-iceberg.md
@@ -1431,7 +1436,9 @@ class Dataset(View):
         return automatic.publish(self._source.store, state, metastore, is_dry_run=is_dry_run)
 
     @overload
-    def unpublish(self, target: Literal["delta"], *, dry_run: bool = False) -> bool: ...
+    def unpublish(
+        self, target: Literal["delta", "kartothek"], *, dry_run: bool = False
+    ) -> bool: ...
 
     @overload
     def unpublish(
@@ -1467,7 +1474,7 @@ class Dataset(View):
         Cleanups then ignore a Hive table, even if it was dropped by other means.
 
         Args:
-            target: `delta`, `iceberg` or `hive`.
+            target: `delta`, `iceberg`, `hive` or `kartothek`.
             metastore: As for `publish`.
             table: As for `publish`.
             catalog: As for `publish`.

@@ -25,6 +25,7 @@ from lakebed.errors import (
     InvalidInputError,
     InvalidNameError,
     ObjectExistsError,
+    ReadOnlyError,
     noting,
 )
 from lakebed.model.descriptor import DatasetDescriptor
@@ -676,7 +677,10 @@ class Repository(RefusesFormerNames):
             InvalidNameError: The name is not legal.
             FormatError: Its head cannot be read.
         """
-        return self._find(name) is not None
+        try:
+            return self._find(name) is not None
+        except ReadOnlyError:
+            return False  # another dataset is published under this name
 
     def list(self) -> list[str]:
         """Return the names of all datasets, sorted.
@@ -959,6 +963,7 @@ class Repository(RefusesFormerNames):
         others = sorted({*listed} - {*held})
         # Reservations are listed after the files that they are for: a listing takes time.
         held += [reservation.key_of(name, one) for one in reservation.listed(self._store, name)]
+        trees.to_kartothek.drop_with(self._store, name)
         last = remove_heads(self._store, head)
         # Add what was committed since the listing; a head of another tool may name foreign keys.
         named = work.owned.named_keys(last)

@@ -295,6 +295,10 @@ CASES: Mapping[str, Case] = {
     ),
     "publish delta": Case("{lake}/flights", "Nothing was changed"),
     "publish iceberg": Case("{lake}/flights", "Nothing was changed"),
+    "publish kartothek": Case("{lake}/flights", "Nothing was changed"),
+    "unpublish kartothek": Case(
+        "{lake}/flights", "was_there", of_nothing, before=("publish kartothek {lake}/flights",)
+    ),
     "unpublish delta": Case(
         "{lake}/flights", "was_there", of_nothing, before=("publish delta {lake}/flights",)
     ),

@@ -46,6 +46,7 @@ TRIALS = (
             "interop/test_plateau_evolution.py",
             "interop/test_plateau_handover.py",
             "interop/test_plateau_and_tables.py",
+            "interop/test_published_to_kartothek.py",
         ),
         differs="a field that was dropped and added again shows its old values there; a renamed field "
         "has its first name",

@@ -61,6 +61,8 @@ def _names(args: list[str]) -> set[str]:
 def publish() -> None:
     """Create or update a published Hive, Delta or Iceberg table.
 
+    A dataset can also be published to Kartothek, as a dataset of another name.
+
     Only partitions that commits have touched since the last publication are changed. Files are
     neither moved nor copied.
     """
@@ -185,6 +187,17 @@ def publish_iceberg(
             "iceberg", catalog=catalog, table=table, root=root, hide_batch_id=hide_batch_id, **given
         ),
     )
+
+
+@verb("kartothek", example="lakebed publish kartothek lake/flights")
+@takes_dataset
+@_takes_upkeep
+def publish_kartothek(
+    output: Output, *, repository: Repository, name: str, flags: Mapping[str, Any]
+) -> None:
+    """Create or update the Kartothek dataset NAME-kartothek, which plateau reads."""
+    dataset = repository.open(name)
+    _publish(output, flags, lambda **given: dataset.publish("kartothek", **given))
 
 
 @verb(
@@ -343,6 +356,18 @@ def unpublish_iceberg(
     _show_dropped(output, table, is_there=is_there, is_dry_run=is_dry_run)
 
 
+@verb("kartothek", example="lakebed unpublish kartothek lake/flights")
+@takes_dataset
+@_takes_dry_run
+def unpublish_kartothek(
+    output: Output, *, repository: Repository, name: str, is_dry_run: bool
+) -> None:
+    """Delete the head of the Kartothek dataset; dataset and files stay."""
+    dataset = repository.open(name)
+    is_there = dataset.unpublish("kartothek", dry_run=is_dry_run)
+    _show_dropped(output, None, is_there=is_there, is_dry_run=is_dry_run)
+
+
 @verb("hive", example="lakebed unpublish hive lake/flights --table lake.flights --warehouse hive")
 @takes_dataset
 @takes_metastore
@@ -371,7 +396,7 @@ def _show_dropped(output: Output, table: str | None, *, is_there: bool, is_dry_r
     )
 
 
-for _verb in (publish_all, publish_delta, publish_iceberg, publish_hive):
+for _verb in (publish_all, publish_delta, publish_iceberg, publish_hive, publish_kartothek):
     publish.add_command(_verb)
-for _verb in (unpublish_delta, unpublish_iceberg, unpublish_hive):
+for _verb in (unpublish_delta, unpublish_iceberg, unpublish_hive, unpublish_kartothek):
     unpublish.add_command(_verb)

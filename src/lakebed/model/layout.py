@@ -44,6 +44,9 @@ DELTA_LOG = (
     "_delta_log"  # in the table's folder, as Delta requires; readers hide names that begin with _
 )
 
+KARTOTHEK_SUFFIX = "-kartothek"  # of the name that a dataset is published under
+KARTOTHEK_NOTE = "{}/published/kartothek.json"  # the note of that publication
+
 _COPY_NAME = re.compile(r"[0-9]{19}-[0-9a-f]{32}")
 _SEGMENT_NAME = re.compile(r"[0-9]{1,18}-[0-9a-f]{32}[^/]*")
 
@@ -106,6 +109,11 @@ def is_data_key(key: str) -> bool:
 def schema_key(dataset: str, table: str) -> str:
     """Return the key of the schema file."""
     return f"{dataset}/{table}/{SCHEMA_FILE}"
+
+
+def kartothek_name(dataset: str) -> str:
+    """Return the name of the Kartothek dataset that a dataset is published as."""
+    return f"{dataset}{KARTOTHEK_SUFFIX}"
 
 
 def delta_folder(dataset: str) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PREFIX = "publish."
 
-TableKind = Literal["hive", "delta", "iceberg"]
+TableKind = Literal["hive", "delta", "iceberg", "kartothek"]
 Mode = Literal["partitions", "batches"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 

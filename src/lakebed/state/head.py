@@ -27,6 +27,8 @@ METADATA_VERSION = 4  # of the Kartothek specification
 # Of a head that is a tree: neither earlier releases nor other tools read or write such a dataset.
 TREE_VERSION = 5
 HEAD_ENTRY, TREE = "lakebed.head", "tree"
+# In the head of a Kartothek dataset: the dataset that it was published from, whose files it names.
+PUBLISHED_FROM = "lakebed.published_from"
 MAX_HEAD_BYTES = 2**30  # decompressed; a head of a million files takes a fifth of that
 
 _MISSING = msgspec.Raw(b"")

@@ -15,7 +15,15 @@ from lakebed.errors import (
     ReadOnlyError,
     StorageError,
 )
-from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX, Folder, is_segment_name
+from lakebed.model.layout import (
+    JSON_SUFFIX,
+    KARTOTHEK_NOTE,
+    KARTOTHEK_SUFFIX,
+    MSGPACK_SUFFIX,
+    Folder,
+    is_segment_name,
+    kartothek_name,
+)
 from lakebed.model.names import is_dataset_name, nearest, split_table
 from lakebed.state import kartothek
 from lakebed.state.codec import (
@@ -26,7 +34,7 @@ from lakebed.state.codec import (
     to_document,
 )
 from lakebed.state.foreign_tables import tables_at
-from lakebed.state.head import HeadDocument, HeadFormat, decode_head
+from lakebed.state.head import PUBLISHED_FROM, HeadDocument, HeadFormat, decode_head
 from lakebed.state.state import (
     COMMITTED,
     State,
@@ -263,9 +271,23 @@ def list_names(store: Store, folder: str = "") -> list[str]:
         folder: A folder that may be a repository itself, with a trailing slash; empty for the root.
 
     Cost:
-        One LIST of the root, not of the datasets.
+        One LIST of the root, not of the datasets; a HEAD for each that is published to Kartothek.
     """
-    return _names_in(folder, (info.key for info in store.list(folder, recursive=False)))
+    names = _names_in(folder, (info.key for info in store.list(folder, recursive=False)))
+    copies = {kartothek_name(name) for name in names}.intersection(names)
+    if not copies:
+        return names
+    return [name for name in names if name not in copies or not _is_published(store, folder, name)]
+
+
+def _is_published(store: Store, folder: str, name: str) -> bool:
+    """Return whether a name is that of a Kartothek dataset which another dataset is published as."""
+    source = name.removesuffix(KARTOTHEK_SUFFIX)
+    try:
+        store.size(KARTOTHEK_NOTE.format(f"{folder}{source}"))
+    except ObjectNotFoundError:
+        return False
+    return True
 
 
 def _names_in(folder: str, keys: Iterable[str]) -> list[str]:
@@ -314,6 +336,8 @@ def _find(store: Store, name: str, head_format: HeadFormat) -> _Found | None:
             f"Head {key!r} belongs to dataset {document.dataset_uuid!r}.",
             hint="It was copied or renamed; a head must keep its name.",
         )
+    if PUBLISHED_FROM in document.metadata:
+        raise is_publication(name, str(document.metadata[PUBLISHED_FROM]))
     state = from_document(document, head_format, key) if is_ours(document) else None
     head = _Found(
         key=key, etag=stored.etag, head_format=head_format, document=document, state=state
@@ -321,6 +345,15 @@ def _find(store: Store, name: str, head_format: HeadFormat) -> _Found | None:
     if state is not None:
         _hold(store, head, state)
     return head
+
+
+def is_publication(name: str, source: str) -> ReadOnlyError:
+    """Return the error for the name of a Kartothek dataset that another dataset is published as."""
+    return ReadOnlyError(
+        f"{name!r} is dataset {source!r} as it was published to Kartothek; it has no files of its "
+        "own.",
+        hint=f"Use {source!r} instead. `lakebed unpublish kartothek` with {source!r} removes it.",
+    )
 
 
 def remember(store: Store, key: str, etag: str, state: State) -> None:

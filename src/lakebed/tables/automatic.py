@@ -16,7 +16,7 @@ from lakebed.model.publishing import Mode, PublicationTarget
 from lakebed.state.after import Gathered, NotPublished, Pending
 from lakebed.state.state import State
 from lakebed.store.base import Store
-from lakebed.tables import delta, hive, iceberg
+from lakebed.tables import delta, hive, iceberg, trees
 from lakebed.tables.hive.directories import ScatteredError
 from lakebed.tables.hive.metastore_session import is_session_running
 from lakebed.tables.outcome import Publication
@@ -174,6 +174,8 @@ class _Publisher:
                 )
             case "hive":
                 return self._to_hive(target)
+            case "kartothek":
+                return trees.to_kartothek.publish(self.store, self.dataset, dry_run=self.is_dry_run)
 
     def _to_hive(self, target: PublicationTarget) -> Publication | None:
         """Publish to a metastore; rewrite files that a table cannot show where they lie."""

@@ -12,15 +12,15 @@ from typing import Literal
 import msgspec
 
 from lakebed.errors import LakebedError, ObjectNotFoundError
-from lakebed.model.layout import Folder, delta_folder
+from lakebed.model.layout import Folder, delta_folder, kartothek_name
 from lakebed.state import published
 from lakebed.store.base import Store
 from lakebed.tables import iceberg, targets
 from lakebed.tables.targets import TableOptions
 from lakebed.work.certificate import LeftPlace
 
-_Kind = Literal["delta", "iceberg"]
-_KINDS: tuple[_Kind, ...] = ("delta", "iceberg")
+_Kind = Literal["delta", "iceberg", "kartothek"]
+_KINDS: tuple[_Kind, ...] = ("delta", "iceberg", "kartothek")
 
 
 class _Republication(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class _Republication(msgspec.Struct, frozen=True, kw_only=True):
 def renew(
     store: Store, dataset: str, version: int, erased_at: dt.datetime
 ) -> tuple[LeftPlace, ...]:
-    """Begin the logs of the Delta and Iceberg tables beside the data again, if they are older.
+    """Begin the tables beside the data again, whose metadata is older; those of catalogs are left.
 
     Args:
         store: The store that holds the dataset.
@@ -78,8 +78,12 @@ def _is_older(note: published.Shown, version: int) -> bool:
 
 
 def _has_older(store: Store, dataset: str, kind: _Kind, moment: dt.datetime) -> bool:
-    folder = delta_folder(dataset) if kind == "delta" else Folder.ICEBERG.of(dataset)
-    return any(info.modified_at < moment for info in store.list(f"{folder}/"))
+    prefixes = {
+        "delta": f"{delta_folder(dataset)}/",
+        "iceberg": f"{Folder.ICEBERG.of(dataset)}/",
+        "kartothek": f"{kartothek_name(dataset)}.",
+    }
+    return any(info.modified_at < moment for info in store.list(prefixes[kind]))
 
 
 def _renew(store: Store, dataset: str, kind: _Kind, note: published.Shown) -> tuple[LeftPlace, ...]:

@@ -1,4 +1,4 @@
-"""The result of a publication to Delta, Iceberg or Hive."""
+"""The result of a publication to another format."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ class Publication:
     `dropped` name as `SHOW PARTITIONS` does: the empty text is an unpartitioned table.
 
     Attributes:
-        kind: `delta`, `iceberg` or `hive`.
+        kind: `delta`, `iceberg`, `hive` or `kartothek`.
         table: URL of the table, or its name in a catalog or metastore.
         version: Version of the dataset that the table shows.
-        table_version: The table's own number for it; None if nothing was written, and of Hive.
+        table_version: The table's own number for it; None if nothing was written, and of Hive and
+            Kartothek.
         mode: `partitions` or `batches`, of a Hive table.
         is_applied: True if the changes were made.
         created: True if the table did not exist.

@@ -1,4 +1,4 @@
-"""Publication to one table by the name of its format: delta, iceberg or hive."""
+"""Publication to one table by the name of its format: delta, iceberg, hive or kartothek."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
 from lakebed.store.base import Store
-from lakebed.tables import delta, hive, iceberg
+from lakebed.tables import delta, hive, iceberg, trees
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from lakebed.model.publishing import Mode
     from lakebed.tables.outcome import Publication
 
-TargetName = Literal["delta", "iceberg", "hive"]
+TargetName = Literal["delta", "iceberg", "hive", "kartothek"]
 
 _TARGETS: tuple[str, ...] = get_args(TargetName)
 _UPKEEP = frozenset(("check", "repair", "dry_run", "on_progress"))
 _TAKES = {
     "delta": _UPKEEP,
+    "kartothek": _UPKEEP,
     "iceberg": _UPKEEP | {"catalog", "table", "root", "hide_batch_id"},
     "hive": _UPKEEP | {"metastore", "table", "mode", "root", "print_sql", "since"},
 }
@@ -99,7 +100,7 @@ def check_target(target: object) -> None:
     if target not in _TARGETS:
         raise InvalidInputError(
             f"{shown(target)} is not a format to publish to.",
-            hint="Name the format first: delta, iceberg or hive; for hive give the table, too.",
+            hint="Name the format first: delta, iceberg, hive or kartothek; for hive give the table, too.",
         )
 
 
@@ -126,6 +127,8 @@ def publish(
             **upkeep,
             on_progress=options.on_progress,
         )
+    if target == "kartothek":
+        return trees.to_kartothek.publish(store, dataset, **upkeep, on_progress=options.on_progress)
     table = options.hive_table()
     if options.print_sql:
         _check_alone(options)
@@ -157,6 +160,8 @@ def unpublish(store: Store, dataset: str, target: TargetName, options: TableOpti
     options.check_for(target)
     if target == "delta":
         return delta.to_delta.unpublish(store, dataset, dry_run=options.dry_run)
+    if target == "kartothek":
+        return trees.to_kartothek.unpublish(store, dataset, dry_run=options.dry_run)
     if target == "iceberg":
         return iceberg.to_iceberg.unpublish(
             store, dataset, catalog=options.catalog, table=options.table, dry_run=options.dry_run

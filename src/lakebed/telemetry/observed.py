@@ -121,8 +121,9 @@ def _in_group(group: str, *names: str) -> dict[str, str]:
 
 
 def _publication_of(table_format: str) -> SharedFunction:
+    room = "trees" if table_format == "kartothek" else table_format
     return SharedFunction(
-        module=f"lakebed.tables.{table_format}.to_{table_format}",
+        module=f"lakebed.tables.{room}.to_{table_format}",
         name="publish",
         kind="publication",
         title=f"publish.{table_format}",
@@ -266,7 +267,7 @@ FUNCTIONS = (
         title="read_in",
         place=_of_dataset,
     ),
-    *map(_publication_of, ("delta", "iceberg", "hive")),
+    *map(_publication_of, ("delta", "iceberg", "hive", "kartothek")),
     SharedFunction(
         module="lakebed.pipeline.steps",
         name="run_step",

@@ -7,13 +7,13 @@ task left behind, or that another tool put there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.arrow.footers import THREADS
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
-from lakebed.model.keys import partition_of, schema_number_of
+from lakebed.model.keys import schema_number_of, split_label
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.state.state import State
 from lakebed.store.at_once import at_once
@@ -49,10 +49,12 @@ class Directory:
     Attributes:
         key: Key of the directory, without final slash.
         files: Keys of its live files.
+        labels: Labels of these files.
     """
 
     key: str
     files: frozenset[str]
+    labels: tuple[str, ...] = ()
 
 
 def directories_of(
@@ -70,9 +72,7 @@ def directories_of(
             `ScatteredError`); or a metastore cannot hold a value.
     """
     labels_by_spec: dict[Spec, list[str]] = {}
-    for directory, labels in state.directories().items():
-        if partitions is not None and partition_of(directory) not in partitions:
-            continue
+    for directory, labels in _by_directory(state, partitions).items():
         spec = Spec.of(state.layout.directory_values(directory), columns.keys)
         labels_by_spec.setdefault(spec, []).extend(labels)
     result: dict[Spec, Directory] = {}
@@ -83,7 +83,7 @@ def directories_of(
         if len(homes) > 1:
             crowded[spec] = homes
             continue
-        result[spec] = Directory(homes.pop(), frozenset(keys))
+        result[spec] = Directory(homes.pop(), frozenset(keys), tuple(labels))
     if crowded:
         named = ", ".join(str(spec) or "the whole dataset" for spec in list(crowded)[:5])
         raise ScatteredError(
@@ -94,6 +94,16 @@ def directories_of(
             directories=frozenset[str]().union(*crowded.values()),
         )
     return result
+
+
+def _by_directory(state: State, partitions: frozenset[str] | None) -> Mapping[str, Sequence[str]]:
+    """Return the labels by directory, of some partitions or of all."""
+    if partitions is None:
+        return state.directories()
+    directories: dict[str, list[str]] = {}
+    for label in state.live.of(partitions):
+        directories.setdefault(split_label(label)[0], []).append(label)
+    return directories
 
 
 def problems(

@@ -257,7 +257,10 @@ class _Publisher:
     ) -> _Plan:
         """Return a plan that changes the partitions of later commits, and trusts the others."""
         if not touched and not changes:
-            return self._checked(state, mode, columns, table, {}, {}, {}, changes)
+            plan = self._checked(state, mode, columns, table, {}, {}, {}, changes)
+            if state.is_tree:
+                plan = replace(plan, unchanged=len(self._metastore.partitions()))
+            return plan
         specs = self._specs_of(state, touched, columns, mode)
         here = self._metastore.partitions()
         have = {
@@ -267,7 +270,11 @@ class _Publisher:
         }
         # The directory of a batch never changes.
         moved = {} if mode == "batches" else {spec: "" for spec in wanted if spec in have}
-        return self._checked(state, mode, columns, table, wanted, have, moved, changes)
+        plan = self._checked(state, mode, columns, table, wanted, have, moved, changes)
+        if state.is_tree:
+            same = sum(spec in have for spec in wanted) - len(plan.changed)
+            plan = replace(plan, unchanged=len(here) - len(have) + same)
+        return plan
 
     def _specs_of(
         self, state: State, paths: frozenset[str], columns: Columns, mode: Mode
@@ -323,7 +330,10 @@ class _Publisher:
             added=added,
             changed=changed,
             dropped=dropped,
-            unchanged=_count(state, mode) - len(added) - len(changed),
+            # To count the partitions of a tree, all leaves would be read; see `_incremental`.
+            unchanged=(len(wanted) if state.is_tree else _count(state, mode))
+            - len(added)
+            - len(changed),
             schema_changes=schema_changes,
             damaged=tuple(f"{key}: {reason}" for key, reason in sorted(wrong.items())),
         )
@@ -334,9 +344,7 @@ class _Publisher:
         """Return the files that were not yet compared with the table's columns."""
         if table is None or table.properties.get(_SCHEMA) != str(state.lineage.number):
             return state.labels
-        keys = frozenset(key for directory in new for key in directory.files)
-        key_of = state.layout.naming.key
-        return [label for label in state.labels if key_of(label) in keys] if keys else ()
+        return [label for directory in new for label in directory.labels]
 
     def _mode(self, table: FoundTable | None) -> Mode:
         asked = self._options.mode

@@ -1,4 +1,4 @@
-"""Trees: dataset directories in the layouts of other tools, to adopt and to write."""
+"""Trees: datasets in the layouts of other tools, to adopt and to write."""
 
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from lakebed.tables.trees import kite as kite
     from lakebed.tables.trees import log_tables as log_tables
     from lakebed.tables.trees import telemetry as telemetry
+    from lakebed.tables.trees import to_kartothek as to_kartothek
 else:
     __getattr__, __dir__, __all__ = lazily(
         __name__,
@@ -17,5 +18,6 @@ else:
             "kite": "lakebed.tables.trees",
             "log_tables": "lakebed.tables.trees",
             "telemetry": "lakebed.tables.trees",
+            "to_kartothek": "lakebed.tables.trees",
         },
     )
