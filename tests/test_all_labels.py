@@ -47,7 +47,7 @@ ALL_LABELS = {
     "work/erasure.py": 2,
     "work/indexing.py": 8,
     "work/ingest/replacement.py": 1,
-    "work/inventory.py": 1,
+    "work/inventory.py": 2,
     "work/judging.py": 1,
     "work/merge.py": 2,
     "work/owned.py": 1,

@@ -402,7 +402,7 @@ class _Work:
             if label in own or overlapped is None:
                 continue
             run = self.ingest.run_of(label)
-            if known.files_of(run, state.labels):
+            if known.live_files_of(run, state.live):
                 raise InvalidInputError(
                     f"Rows of the run {run!r} are in the dataset, and the run "
                     f"{self.ingest.run_of(overlapped.label)!r} would add rows of the same time again.",
@@ -422,7 +422,7 @@ class _Work:
 
     def _has_rows(self, part: WindowPart, known: Runs, state: State | None) -> bool:
         run = self.ingest.run_of(part.label)
-        return state is not None and bool(known.files_of(run, state.labels))
+        return state is not None and bool(known.live_files_of(run, state.live))
 
     def _counts(self, parts: Sequence[WindowPart]) -> tuple[Counter[str], int]:
         """Return the number of rows of each part, and of those without a time."""
@@ -479,7 +479,7 @@ class _Work:
                 transaction.add(dataset._stage(self._rows(part, count), target))
             written, base = transaction.written, transaction.base
             if not written.row_count and not may_be_empty:
-                earlier = runs.read(transaction.store, base.lists).files_of(run, base.labels)
+                earlier = runs.read(transaction.store, base.lists).live_files_of(run, base.live)
                 if earlier:
                     why = (
                         "all of its rows fail a check"

@@ -24,7 +24,7 @@ from lakebed.state.tree import leaf
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf import FACTS, FILES, PARTITIONS, PartitionFiles, section_hash
 from lakebed.state.tree.leaf_files import UNKNOWN, Files
-from lakebed.state.tree.ranges import Ranges
+from lakebed.state.tree.leaf_ranges import Ranges
 from lakebed.state.tree.tree_files import Leaves, TreeFiles, by_leaf
 from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, RootEntry
 from lakebed.store.at_once import at_once
