@@ -15,6 +15,7 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.admission import with_admitted
 from lakebed.spark.few import FEW_ROWS, giving_few, rows_if_few
 from lakebed.spark.native_write import can_write_natively, write_natively
+from lakebed.spark.observed_tasks import note_rows_written, observed
 from lakebed.spark.session import caller_setting, described, settings_for
 from lakebed.spark.task_results import ANSWER, ANSWER_SCHEMA, results, table_from_bytes
 from lakebed.spark.tasks import (
@@ -91,14 +92,15 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
         return write_natively(frame, store, target, given)
     target = with_admitted(frame, target)
     if _may_scatter(target):
-        place = placing_task(store, target)
+        # Tasks of few rows need not import what observes the others.
+        place = observed(frame.sparkSession, placing_task(store, target))
         task = giving_few(place, PLACED_SCHEMA) if decides else place
-        placed = in_tasks(frame, task, PLACED).repartition("place")
+        placed = in_tasks(frame, task, PLACED, is_observed=True).repartition("place")
         answer = in_tasks(placed, gathering_task(store, target), ANSWER)
     else:
-        write = writing_task(store, target)
+        write = observed(frame.sparkSession, writing_task(store, target))
         task = giving_few(write, ANSWER_SCHEMA) if decides else write
-        answer = in_tasks(frame, task, ANSWER)
+        answer = in_tasks(frame, task, ANSWER, is_observed=True)
     spark = frame.sparkSession
     with settings_for(spark, _message_settings(spark, given)):
         answers = answer.collect()
@@ -127,6 +129,8 @@ def _joined(store: Store, target: BatchTarget, answers: Iterator[TaskAnswer]) ->
             if answer.rows is not None:
                 left.append(answer.rows)
             else:
+                if answer.written is not None:
+                    note_rows_written(answer.written.row_count)
                 yield answer
         if left:
             table = pa.concat_tables([table_from_bytes(rows) for rows in left]).combine_chunks()

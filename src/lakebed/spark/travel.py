@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakebed.errors import WorkerEnvironmentError
+from lakebed.spark.observed_tasks import observed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,14 +39,19 @@ _Argument = TypeVar("_Argument")
 _Result = TypeVar("_Result")
 
 
-def in_tasks(frame: DataFrame, task: Task, schema: str | StructType) -> DataFrame:
+def in_tasks(
+    frame: DataFrame, task: Task, schema: str | StructType, *, is_observed: bool = False
+) -> DataFrame:
     """Return the result of a function on the rows of a frame, run in Spark tasks.
 
     Args:
         frame: Frame whose rows the tasks receive, as record batches.
         task: Function that receives the batches of a task, and yields batches.
         schema: Schema of the batches that the tasks yield.
+        is_observed: Whether the caller has prepared the task, or a part of it, by `observed`.
     """
+    if not is_observed:
+        task = observed(frame.sparkSession, task)
     return frame.mapInArrow(travelling(without_jars(task)), schema)
 
 

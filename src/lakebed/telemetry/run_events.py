@@ -199,6 +199,8 @@ class _Run:
 class _OpenLineage:
     """The observer that makes events of calls."""
 
+    counts_requests = False  # so tasks of Spark are sent as they are
+
     def __init__(self, sender: _Sender, namespace: str, parent: JobRun | None) -> None:
         self._sender = sender
         self._namespace = namespace

@@ -142,6 +142,9 @@ class _OpenTelemetry:
         """Count requests and bytes, with the verb that sent them."""
         verb = None if call is None else call.verb or call
         attributes: _Attributes = {} if verb is None else _named(verb)
+        self._add.count("lakebed.workers.records", request.row_count, attributes)
+        if request.is_of_worker:
+            attributes = {**attributes, _BY_WORKERS: True}
         if request.count:
             kind: _Attributes = {**attributes, "lakebed.request.kind": request.kind}
             self._add.count("lakebed.store.operations", request.count, kind)
@@ -247,6 +250,7 @@ class _OpenTelemetry:
         return {"lakebed.step.status": report.status, "lakebed.step.attempts": report.attempts}
 
 
+_BY_WORKERS = "lakebed.request.by_workers"
 _SKIPPED = "lakebed.scan.skipped-data-files"
 _enabled: list[_OpenTelemetry] = []
 
@@ -304,6 +308,17 @@ def _of_requests(call: Call) -> _Attributes:
         counts["lakebed.store.read.bytes"] = call.read_bytes
     if call.written_bytes:
         counts["lakebed.store.write.bytes"] = call.written_bytes
+    of_workers = call.of_workers
+    counts |= {
+        f"lakebed.workers.store.operations.{kind}": count
+        for kind, count in of_workers.requests.items()
+    }
+    others = {
+        "store.read.bytes": of_workers.read_bytes,
+        "store.write.bytes": of_workers.written_bytes,
+        "records": of_workers.row_count,
+    }
+    counts |= {f"lakebed.workers.{name}": count for name, count in others.items() if count}
     return counts
 
 

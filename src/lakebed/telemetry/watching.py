@@ -21,20 +21,42 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from lakebed.errors import redacted
 from lakebed.model.layout import is_data_key
 from lakebed.model.totals import known_total
+from lakebed.spark.observed_tasks import observe_tasks
 from lakebed.state.committing import Committed
 from lakebed.store.base import Store
 from lakebed.telemetry.observed import FUNCTIONS, VERBS, Arguments, CallKind, Place
+from lakebed.telemetry.worker_requests import counting
+
+if TYPE_CHECKING:
+    from lakebed.spark.few import Task
 
 _log = logging.getLogger(__name__)
 
 RequestKind = Literal["get", "put", "list", "head", "delete"]
 
 _PAGE = 1000  # objects in one LIST, keys in one bulk deletion
+
+
+@dataclass(slots=True, kw_only=True)
+class OfWorkers:
+    """The part of a call that Spark's workers have done.
+
+    Attributes:
+        requests: Number of their requests to the store, by kind.
+        read_bytes: Total size of the content that these read.
+        written_bytes: Total size of the content that these wrote.
+        row_count: Number of rows that they wrote.
+    """
+
+    requests: Counter[RequestKind] = field(default_factory=Counter)
+    read_bytes: int = 0
+    written_bytes: int = 0
+    row_count: int = 0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -57,6 +79,8 @@ class Call:
         read_bytes: Total size of the content that these read.
         written_bytes: Total size of the content that these wrote.
         data_sizes: Sizes of the data files that these wrote, by key.
+        of_workers: The requests and the bytes that Spark's workers have reported, which the numbers
+            above include.
     """
 
     kind: CallKind
@@ -74,6 +98,7 @@ class Call:
     read_bytes: int = 0
     written_bytes: int = 0
     data_sizes: dict[str, int] = field(default_factory=dict)
+    of_workers: OfWorkers = field(default_factory=lambda: OfWorkers())
 
     def and_outer(self) -> Iterator[Call]:
         """Yield the call and those that it is part of, from the inside out."""
@@ -113,12 +138,16 @@ class SentRequest:
         count: Number of the requests.
         read_bytes: Size of the content that was read.
         written_bytes: Size of the content that was written.
+        is_of_worker: True if a worker of Spark has sent them.
+        row_count: Number of rows that a worker of Spark has written.
     """
 
     kind: RequestKind
     count: int = 0
     read_bytes: int = 0
     written_bytes: int = 0
+    is_of_worker: bool = False
+    row_count: int = 0
 
 
 class Observer(Protocol):
@@ -179,8 +208,55 @@ def _wrap_all() -> None:
     for one in FUNCTIONS:
         function = getattr(importlib.import_module(one.module), one.name)
         _replace_everywhere(function, _around(function, one.kind, one.title, one.place))
+    _wrap_stores()
+    _undo.append(observe_tasks(_counted, _note_rows_of_workers))
+
+
+def _wrap_stores() -> None:
     for method, wrap in _OF_STORES.items():
         _replace_attribute(Store, method, wrap(vars(Store)[method]))
+
+
+@contextmanager
+def watching_stores(observer: Observer) -> Iterator[None]:
+    """Observe the requests of a block, and nothing else: for a worker of Spark."""
+    global _observers
+    with _changing:
+        if not _observers:
+            _wrap_stores()
+        _observers = (*_observers, observer)
+    try:
+        yield
+    finally:
+        unwatch(observer)
+
+
+def _counted(spark: Any, task: Task) -> Task:
+    """Return a task that reports its requests to the call that sends it."""
+    if not any(getattr(one, "counts_requests", True) for one in _observers):
+        return task
+    # Imported here: it needs pyspark, which is installed, since there is a session.
+    from lakebed.spark.accumulated import accumulator_of
+
+    call = _current.get()
+
+    def note(kind: RequestKind, count: int, read_bytes: int, written_bytes: int) -> None:
+        """Called by a thread of Spark's, while the job runs."""
+        request = SentRequest(
+            kind=kind,
+            count=count,
+            read_bytes=read_bytes,
+            written_bytes=written_bytes,
+            is_of_worker=True,
+        )
+        _note_for(call, request)
+
+    report = accumulator_of(spark, note)
+    return task if report is None else counting(task, report)
+
+
+def _note_rows_of_workers(row_count: int) -> None:
+    _note_for(_current.get(), SentRequest(kind="put", is_of_worker=True, row_count=row_count))
 
 
 def _replace_attribute(owner: type, name: str, wrapped: Callable[..., Any]) -> None:
@@ -310,13 +386,20 @@ def _note(request: SentRequest, sizes: dict[str, int] | None = None) -> None:
     if call is None and len(_roots) == 1:
         # A thread of Arrow or of a pool, in a process that runs one call at a time.
         call = next(iter(_roots.copy()), None)
-    if call is not None:
-        with _counting:
-            for one in call.and_outer():
-                one.requests[request.kind] += request.count
-                one.read_bytes += request.read_bytes
-                one.written_bytes += request.written_bytes
-                one.data_sizes.update(sizes or {})
+    _note_for(call, request, sizes)
+
+
+def _note_for(call: Call | None, request: SentRequest, sizes: dict[str, int] | None = None) -> None:
+    """Note requests of a call, and of those that it is part of."""
+    with _counting:
+        for one in () if call is None else call.and_outer():
+            for counts in (one, one.of_workers) if request.is_of_worker else (one,):
+                if request.count:
+                    counts.requests[request.kind] += request.count
+                counts.read_bytes += request.read_bytes
+                counts.written_bytes += request.written_bytes
+            one.of_workers.row_count += request.row_count
+            one.data_sizes.update(sizes or {})
     _tell(_observers, "request", request, call)
 
 
