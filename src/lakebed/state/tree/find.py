@@ -197,10 +197,10 @@ class FoldedHistory(history.OtherEntries):
     dataset: str
     segment: HistoryRef
 
-    def read(self, store: Store) -> tuple[Entry, ...]:
+    def read(self, store: Store, after: int = -1) -> tuple[Entry, ...]:
         """Return the entries, oldest first."""
         leaves = StoredLeaves(store, self.dataset)
-        return _entries(read_commits(store, self.dataset, self.segment), leaves)
+        return _entries(read_commits(store, self.dataset, self.segment), leaves, after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +211,9 @@ class BufferedHistory(history.OtherEntries):
     version: int
     root: Root = field(compare=False)
 
-    def read(self, store: Store) -> tuple[Entry, ...]:
+    def read(self, store: Store, after: int = -1) -> tuple[Entry, ...]:
         """Return the entries, oldest first."""
-        return _entries(self.root.buffer, StoredLeaves(store, self.dataset))
+        return _entries(self.root.buffer, StoredLeaves(store, self.dataset), after)
 
 
 def facts_holding(state: State, labels: Collection[str]) -> tuple[file_table.OtherFacts, ...]:
@@ -263,13 +263,17 @@ def read_commits(store: Store, dataset: str, one: HistoryRef) -> tuple[Buffered,
     return segment.decode(data, one, key)
 
 
-def _entries(commits: Iterable[Buffered], leaves: Leaves) -> tuple[Entry, ...]:
-    return tuple(_expanded(one.entry, leaves) for one in commits)
+def _entries(commits: Iterable[Buffered], leaves: Leaves, after: int) -> tuple[Entry, ...]:
+    return tuple(
+        _expanded(one.entry, leaves, is_wanted=one.entry.version > after) for one in commits
+    )
 
 
-def _expanded(entry: RootEntry, leaves: Leaves) -> Entry:
-    """Return an entry with the labels that it names by leaves."""
+def _expanded(entry: RootEntry, leaves: Leaves, *, is_wanted: bool) -> Entry:
+    """Return an entry, with the labels that it names by leaves if they are wanted."""
     facts = {name: getattr(entry, name) for name in Entry.__struct_fields__}
+    if not is_wanted:
+        return Entry(**facts)
     if entry.brought or entry.dropped:
         added = [label for ref in entry.brought for label in leaves.files(ref).labels()]
         removed = [label for ref in entry.dropped for label in leaves.files(ref).labels()]
