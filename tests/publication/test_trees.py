@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from effort import cases
-from inside import state_of
+from inside import state_of, store_of
 from pyiceberg.table import StaticTable
 from state.test_tree_commits import ACTS, DAYS, OFTEN, described, made, rows
 from table_doors import DELTA, ICEBERG, assert_shows, by_deltalake, by_pyiceberg, rows_of
@@ -21,9 +22,13 @@ import lakebed
 from lakebed import Dataset
 from lakebed.errors import InvalidInputError
 from lakebed.model.publishing import CHECKPOINTS
+from lakebed.state.tree import stored_folds
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_root import Ref, Root
+from lakebed.store.cache import PROCESS_CACHE
+from lakebed.tables import erased_tables
 from lakebed.tables.delta import to_delta
+from lakebed.testing import CountingStore, FailingStore
 
 
 @pytest.fixture(autouse=True)
@@ -315,3 +320,73 @@ def test_cleanup_keeps_the_manifests_of_leaves_that_a_snapshot_names(tmp_path: P
     named = set(manifests_of(dataset))
     assert named <= manifests
     assert len(manifests) < len(named) + 12  # those of the last snapshots before stay
+
+
+# What follows publications
+
+
+def test_maintenance_publishes_what_a_failed_publication_left(tmp_path: Path) -> None:
+    lake = lakebed.open_repository(tmp_path)
+    plain = described()
+    wanted = {**plain.properties, "publish.delta": "true", "publish.iceberg": "true"}
+    dataset = lake.create("d", replace(plain, properties=wanted), head="tree")
+    dataset.append(rows(random.Random(0), 9))
+    inner = store_of(dataset)
+    for number in range(3):
+        failing = FailingStore(inner, fail_on="create", matching="_delta_log")
+        commit = lakebed.Repository(failing).open("d").append(rows(random.Random(number), 9))
+        assert [one.table for one in commit.not_published] == ["delta"]
+    stale = [table.title for table in dataset.inspect.publications() if table.is_stale]
+    assert stale == ["delta"]
+
+    lake.maintain(only="publish")
+
+    assert all(table.is_in_step for table in dataset.inspect.publications())
+    assert shown(dataset, by_deltalake(home(dataset))) == shown(dataset, dataset.arrow())
+    assert shown(dataset, by_pyiceberg(home(dataset))) == shown(dataset, dataset.arrow())
+
+
+@pytest.mark.usefixtures("_each")
+def test_tables_begin_again_after_an_erasure(tmp_path: Path) -> None:
+    dataset = grown(tmp_path, 3)
+    for target in ("iceberg", "kartothek"):
+        dataset.publish(target)
+    old = set(sidecars_of(dataset)) | set(manifests_of(dataset))
+    moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
+
+    left = erased_tables.renew(store_of(dataset), "d", dataset.version, moment)
+
+    assert left == ()
+    assert not old & (set(sidecars_of(dataset)) | set(manifests_of(dataset)))
+    assert len(list(log_of(dataset).glob("*.json"))) == 1
+    assert shown(dataset, by_deltalake(home(dataset))) == shown(dataset, dataset.arrow())
+    assert shown(dataset, by_pyiceberg(home(dataset))) == shown(dataset, dataset.arrow())
+    assert all(table.is_in_step for table in dataset.inspect.publications())
+
+
+def test_publication_reads_no_leaf_after_a_small_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = grown(tmp_path)
+    dataset.append(rows(random.Random(2), 1))
+    for target in ("delta", "iceberg"):
+        dataset.publish(target)
+    monkeypatch.setattr(stored_folds, "is_due", lambda *_: False)
+    dataset.append(rows(random.Random(3), 1))
+    PROCESS_CACHE.clear()
+    store = CountingStore(store_of(dataset))
+    again = lakebed.Repository(store).open("d")
+    leaves = {ref.key("d") for ref in root_of(dataset).refs}
+    read: list[str] = []
+    monkeypatch.setattr(
+        CountingStore,
+        "_get_range",
+        lambda self, key, *at: read.append(key) or self.inner.get_range(key, *at),
+    )
+
+    again.publish("delta")
+    again.publish("iceberg")
+
+    assert leaves
+    assert not leaves & set(read)
+    assert store.counts.put < 12

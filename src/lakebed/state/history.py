@@ -224,7 +224,7 @@ def read(
     """
     parts: list[tuple[Entry, ...]] = []
     for segment in reversed(segments):
-        entries = entries_of(store, segment, labels_after=labels_after)
+        entries = entries_of(store, segment, labels_after=max(after, labels_after))
         parts.append(tuple(entry for entry in entries if entry.version > after))
         if entries and entries[0].version <= after + 1:
             break
