@@ -28,7 +28,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -156,7 +156,13 @@ class Writers:
 
 
 def measure(
-    root: str, writers: int, ms: float, seconds: float, *, grouped: bool, head: str
+    root: str,
+    writers: int,
+    ms: float,
+    seconds: float,
+    *,
+    grouped: bool,
+    head: Literal["document", "tree"],
 ) -> dict[str, Any]:
     """Return what some writers get done in a new dataset, or in one that is there."""
     inner = open_store(root)
@@ -199,7 +205,13 @@ def _told(found: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _in_processes(given: argparse.Namespace, writers: int, ms: float, how: str, head: str) -> None:
+def _in_processes(
+    given: argparse.Namespace,
+    writers: int,
+    ms: float,
+    how: str,
+    head: Literal["document", "tree"],
+) -> None:
     """Let processes share a directory; each has its part of the writers."""
     with tempfile.TemporaryDirectory() as directory:
         near = lakebed.open_repository(directory)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hops import TickingStore, counted
 
 import lakebed
 import lakebed.spark
@@ -63,6 +64,8 @@ GROUPS = {
 SIZES = (10, 100)  # data files of the two datasets that are measured
 
 _MEASURED = re.compile(r"^\| `([^`]+)` \| ([\d →]+) \| ([\d →]+) \| ([\d →]+) \|$", re.MULTILINE)
+# Calls, and how many requests wait for each other: at first, once more, and after the data.
+_HOPS = re.compile(r"^\| `([^`]+)` \| (\d+), then (\d+) \| (\d+|none) \|$", re.MULTILINE)
 _TOLD = re.compile(r"^\| `([A-Za-z_.]+)` \| ([^|]+) \|$", re.MULTILINE)
 _FREE = re.compile(r"^No request: (.+?)\.\n\n", re.MULTILINE | re.DOTALL)
 _COST = re.compile(r"^Cost:\n((?:    .*\n?|\n)+)", re.MULTILINE)
@@ -189,6 +192,43 @@ def test_a_call_takes_what_the_page_says(row: tuple[str, str, str, str]):
     assert told[:2] == pytest.approx(kib_of(counts), abs=0.9, rel=0.05)
 
 
+def hops_of(call: str) -> tuple[str, str, str]:
+    """Return the hops of a call as the first of its process, as the second, and after its data."""
+    found: list[str] = []
+    for is_first in (True, False):
+        store = TickingStore(make_store(SIZES[0]).inner)
+        PROCESS_CACHE.clear()
+        flights = Repository(store).open("flights")
+        names = {"flights": flights, "row": rows(range(3, 4))[0], "days": rows(range(5))}
+        names["repository"] = Repository(store)
+        with counted():
+            if not is_first:
+                eval(call, {}, names)
+            store.reset()
+            eval(call, {}, names)
+        found.append(str(store.last))
+    puts = [tick for tick, name, key in store.requests if name == "put" and _is_data(key)]
+    return (*found, str(store.last - max(puts)) if puts else "none")
+
+
+def _is_data(key: str) -> bool:
+    return key.startswith(("flights/data/", "flights/postings/"))
+
+
+@pytest.mark.parametrize("row", _HOPS.findall(text()), ids=lambda row: row[0])
+def test_requests_wait_for_each_other_as_the_page_says(row: tuple[str, str, str, str]):
+    call, *told = row
+
+    assert tuple(told) == hops_of(call)
+
+
+def test_the_hops_of_writing_calls_are_on_the_page():
+    calls = [row[0] for row in _HOPS.findall(text())]
+
+    assert sum("append" in call for call in calls) >= 2
+    assert len(calls) >= 8
+
+
 def test_many_calls_are_measured_and_some_grow():
     measured = _MEASURED.findall(text())
 
@@ -235,7 +275,11 @@ def written_anew() -> str:
         cells = [*requests_of(counts), _cell([round(kib) for kib in kib_of(counts)])]
         return f"| `{row[1]}` | {' | '.join(cells)} |"
 
-    return _MEASURED.sub(measured, _TOLD.sub(told, text()))
+    def waiting(row: re.Match[str]) -> str:
+        first, again, after = hops_of(row[1])
+        return f"| `{row[1]}` | {first}, then {again} | {after} |"
+
+    return _HOPS.sub(waiting, _MEASURED.sub(measured, _TOLD.sub(told, text())))
 
 
 if __name__ == "__main__":

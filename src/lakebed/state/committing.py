@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -41,6 +42,7 @@ from lakebed.state.state import Change, HeadKind, State, adopt, apply
 from lakebed.store import segments
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, StoredObject
+from lakebed.store.cache import cached_get
 from lakebed.store.segments import EncodedSegment, Segment, compact, due_end
 
 _log = logging.getLogger(__name__)
@@ -534,6 +536,13 @@ CODECS: Mapping[str, ListCodec] = {
 }
 
 
+def _part(store: Store, name: str, segment: Segment) -> StoredObject:
+    """Return the object of a segment that is merged; this process may have written it lately."""
+    if name == HISTORY:
+        return store.get(segment.key)  # with the time of storage
+    return StoredObject(key=segment.key, data=cached_get(store, segment.key), etag="")
+
+
 class Merges:
     """Segments that earlier attempts of a commit have merged; they stand for the same parts.
 
@@ -592,7 +601,7 @@ def merged_ends(store: Store, state: State, written: list[str], merges: Merges) 
         codec = CODECS[name]
 
         def merge(tail: Sequence[Segment]) -> EncodedSegment:
-            parts = list(at_once(lambda segment: store.get(segment.key), tail, threads))
+            parts = list(at_once(partial(_part, store, name), tail, threads))
             weight = sum(segment.weight for segment in tail)
             merged = Segment.new(codec.folder(state.name), weight, codec.SUFFIX)
             return EncodedSegment(merged, codec.merge(parts))

@@ -45,6 +45,7 @@ from lakebed.state.sources import Sources
 from lakebed.state.state import Change, Epoch, State, epoch_of
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
+from lakebed.store.cache import hold_object
 from lakebed.store.segments import Segment
 
 _COMPACT = "compact"
@@ -121,7 +122,9 @@ class _Brought:
         """
 
         def put_facts(segment: Segment) -> None:
-            store.put(segment.key, file_table.encode(self.written.facts))
+            data = file_table.encode(self.written.facts)
+            store.put(segment.key, data)
+            hold_object(store, segment.key, data)  # a later commit may merge it
 
         def put_sources(segment: Segment) -> None:
             assert self.sources is not None  # otherwise it has no segment

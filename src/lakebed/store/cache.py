@@ -90,8 +90,13 @@ def cached_get(store: Store, key: str) -> bytes:
     data = PROCESS_CACHE.find(name, bytes)
     if data is None:
         data = store.get(key).data
-        PROCESS_CACHE.hold(name, data, size_bytes=len(data))
+        hold_object(store, key, data)
     return data
+
+
+def hold_object(store: Store, key: str, data: bytes) -> None:
+    """Keep an immutable object that was just written, for `cached_get`."""
+    PROCESS_CACHE.hold(("object", store.cache_name, key), data, size_bytes=len(data))
 
 
 def is_cached(store: Store, key: str) -> bool:
