@@ -67,7 +67,7 @@ help:
 	@echo "make bench-doors  publication to Delta and Iceberg after a commit of one file, up to 100,000 files"
 	@echo "make bench-far  Spark's own reader, and Arrow's, on S3 that is 20 ms away; ARGS='--on hdfs' on HDFS"
 	@echo "make bench-index  what inverted indices cost an append"
-	@echo "make bench-scale  planning, lookups and commits up to a million files, beside the peers"
+	@echo "make bench-scale  planning, lookups and commits up to a million files, beside the peers; trees up to ten million"
 	@echo "make bench-merge  merges beside deltalake and pyiceberg; ARGS=--spark beside a join by hand"
 	@echo "make bench-streams  a stream of a commit a second, and the compaction beside it"
 	@echo "make bench-small  upserts and deletes of few rows, and their changes, beside deltalake in one process"
@@ -249,6 +249,7 @@ bench-streams: setup
 
 bench-scale: setup .venv-plateau/.installed .venv-peers/.installed
 	$(BIN) bench/scale/run.py $(ARGS)
+	$(BIN) bench/scale/trees.py $(TREE_ARGS)
 
 bench-merge: setup .venv-peers/.installed
 	$(BIN) bench/merge.py $(ARGS)

@@ -52,8 +52,8 @@ BATCH = 1_449_784_608_123
 A_LEAF = SIZES.leaf // layout.FILES_A_DAY * layout.FILES_A_DAY
 
 
-def prepare(location: str, *, count: int, index: bool) -> dict[str, Any]:
-    """Make a tree: one load of all files, and some commits."""
+def prepare(location: str, *, count: int, index: bool, head: str = "tree") -> dict[str, Any]:
+    """Make a tree: one load of all files, and some commits; or the document with the same files."""
     store = open_store(location)
     descriptor = DatasetDescriptor(
         schema=SCHEMA, partition_by=[by.identity("day")], index=["id"] if index else []
@@ -66,8 +66,10 @@ def prepare(location: str, *, count: int, index: bool) -> dict[str, Any]:
             dataset.append(pa.table(layout.rows_of_new_file(count + number), schema=SCHEMA))
         if not part:
             _fold(store)
-    head = store.size(HeadFormat.MSGPACK.key(NAME))
-    return {"version": Repository(store).open(NAME).version, "head_bytes": head}
+    if head == "document":
+        dataset.compact(head="document")
+    size = store.size(HeadFormat.MSGPACK.key(NAME))
+    return {"version": Repository(store).open(NAME).version, "head_bytes": size}
 
 
 def _load(store: Store, count: int, *, index: bool) -> None:

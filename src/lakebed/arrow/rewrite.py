@@ -203,7 +203,7 @@ def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) 
     if not files:
         return []
     labels = [file.label for file in files]
-    counts = file_table.read_counts(store, lists.files)
+    counts = file_table.read_counts(store, lists.files, labels)
     noted = sources.read(store, lists.sources)
     recorded = file_table.read_recorded(store, lists.files, labels)
     sizes = {label: size for label, (_, size) in counts.items()}

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
+from lakebed.model.keys import split_label
 from lakebed.model.layout import Folder
 from lakebed.state.facts import Recorded
 from lakebed.store.at_once import at_once
@@ -237,6 +238,18 @@ class OtherFacts(Segment, ABC):
             CorruptMetadataError: They cannot be read.
         """
 
+    def may_hold(self, directories: Collection[str]) -> bool:  # noqa: ARG002 - see LeafFacts
+        """Return whether it may have facts of files in some directories."""
+        return True
+
+
+def segments_of(segments: Sequence[Segment], labels: Collection[str]) -> Sequence[Segment]:
+    """Return the segments that may have the facts of some files: of a tree only few leaves do."""
+    if not any(isinstance(one, OtherFacts) for one in segments):
+        return segments
+    directories = {split_label(label)[0] for label in labels}
+    return [one for one in segments if not isinstance(one, OtherFacts) or one.may_hold(directories)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
@@ -418,15 +431,24 @@ def _stored(table: pa.Table, name: str, fact: str, wanted: pa.DataType) -> pa.Ch
         return pa.chunked_array([pa.nulls(table.num_rows, wanted)])
 
 
-def read_counts(store: Store, segments: Sequence[Segment]) -> dict[str, tuple[int, int]]:
+def read_counts(
+    store: Store, segments: Sequence[Segment], labels: Collection[str] | None = None
+) -> dict[str, tuple[int, int]]:
     """Return row count and size in bytes of every file in the table, by label.
 
     A segment that is damaged or missing is skipped with a warning.
+
+    Args:
+        store: The store that holds the segments.
+        segments: Segments of the file table.
+        labels: Files that are needed, if others are not; None for all files.
 
     Cost:
         One GET a segment, eight at a time; none for those that the process has read before.
     """
     counts: dict[str, tuple[int, int]] = {}
+    if labels is not None:
+        segments = segments_of(segments, labels)
     for table in _readable(store, segments, list(_COUNTS), _as_it_is)[0]:
         columns = (table.column(name).to_pylist() for name in _COUNTS)
         for label, rows, size in zip(*columns, strict=True):
@@ -457,7 +479,7 @@ def read_recorded(
         return table.filter(pc.is_in(table.column("label"), value_set=wanted))
 
     recorded: dict[str, Recorded] = {}
-    for table in _readable(store, segments, names, chosen)[0]:
+    for table in _readable(store, segments_of(segments, labels), names, chosen)[0]:
         columns = (table.column(name).to_pylist() for name in names)
         recorded.update(
             (label, Recorded(size_bytes=size, checksum=checksum))

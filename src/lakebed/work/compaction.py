@@ -600,6 +600,7 @@ class _Attempt:
             ),
             schema_number=base.lineage.number,
             field_ids=base.layout.field_ids,
+            is_tree=base.is_tree,
         )
         return RewriteJob(layout=base.layout, target=target, sort_by=self.options.sort_by)
 

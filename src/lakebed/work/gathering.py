@@ -64,6 +64,7 @@ def gather_beside(store: Store, pending: Pending) -> Gathered | None:
         options=replace(options, memory_bytes=workers.share_of(options.memory_bytes)),
         schema_number=base.lineage.number,
         field_ids=base.layout.field_ids,
+        is_tree=now.is_tree,
     )
     files = [file for file in plan(now, TRUE, requests=0).files if file.label in labels]
     works = works_on(store, now.lists, files, threads)

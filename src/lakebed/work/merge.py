@@ -564,7 +564,8 @@ class _Merge:
         """Divide files: enough rows for each table of all keys, and enough chunks for all workers."""
         if not files:
             return []
-        counts = file_table.read_counts(self._target.store, state.lists.files)
+        labels = [file.label for file in files]
+        counts = file_table.read_counts(self._target.store, state.lists.files, labels)
         at_most = max(1, min(_FILES_AT_ONCE, len(files) // self._workers.count))
         enough = min(max(len(self._rows), _ROWS_AT_ONCE), _MOST_ROWS_AT_ONCE)
         chunks: list[list[DataFile]] = []

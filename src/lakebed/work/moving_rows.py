@@ -66,13 +66,15 @@ class Mover:
             options=WriteOptions(memory_bytes=memory_bytes),
             schema_number=transaction.base.lineage.number,
             field_ids=transaction.base.layout.field_ids,
+            is_tree=transaction.base.is_tree,
         )
 
     def inspect(
         self, state: State, files: Sequence[DataFile], inspect: Callable[[DataFile], Inspected]
     ) -> list[Inspected]:
         """Inspect files of a state: workers call `inspect` for each file."""
-        counts = file_table.read_counts(self.store, state.lists.files)
+        labels = [file.label for file in files]
+        counts = file_table.read_counts(self.store, state.lists.files, labels)
         known = {file.label: counts.get(file.label, (0, 0)) for file in files}
         self.tally.expect(
             {label: size_bytes for label, (_, size_bytes) in known.items()},
@@ -101,7 +103,8 @@ class Mover:
         if not files:
             return []
         job = RewriteJob(layout=state.layout, target=target, route=route)
-        counts = file_table.read_counts(self.store, state.lists.files)
+        labels = [file.label for file in files]
+        counts = file_table.read_counts(self.store, state.lists.files, labels)
         works = works_on(self.store, state.lists, files, self.workers.count)
         # Inspected files are read once more here, and count once more.
         again = {_REWRITTEN + file.label: counts.get(file.label, (0, 0))[1] for file in files}

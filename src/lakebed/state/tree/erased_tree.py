@@ -218,7 +218,9 @@ def facts_of_all_versions(store: Store, state: State) -> Segments:
         refs |= {ref.id: ref for ref in copy.refs}
     known = {ref.id for ref in tree.root.refs}
     older = [ref for ref in refs.values() if ref.id not in known]
-    leaves = [LeafFacts(ref.key(state.name), ref.files, state.name, ref) for ref in older]
+    leaves = [
+        LeafFacts(ref.key(state.name), ref.files, state.name, ref, tree.order) for ref in older
+    ]
     tables = [_table_of(one) for one in commits if one.entry.added]
     stated = [_Facts("", 0, file_table.joined(tables))] if tables else []
     return (*state.lists.files, *stated, *leaves)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakebed.errors import ObjectNotFoundError
 from lakebed.model.keys import partition_of_label
+from lakebed.model.layout import Folder
 from lakebed.state import file_table, history
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
@@ -136,6 +137,12 @@ class LeafFacts(file_table.OtherFacts):
 
     dataset: str
     ref: Ref
+    order: DirectoryOrder = field(compare=False)
+
+    def may_hold(self, directories: Collection[str]) -> bool:
+        """Return whether its range holds one of some directories."""
+        first, last = self.order(self.ref.first), self.order(self.ref.last)
+        return any(first <= self.order(directory) <= last for directory in directories)
 
     def read(self, store: Store, names: Sequence[str]) -> tuple[pa.Table, int]:
         """Return some columns, and the number of requests that it took."""
@@ -183,8 +190,9 @@ def facts_of(
     root: Root, refs: Iterable[Ref], order: DirectoryOrder, dataset: str
 ) -> tuple[file_table.OtherFacts, ...]:
     """Return the facts of the files of some leaves and of the buffer, as a file table."""
+    folder = Folder.LEAVES.of(dataset)
     segments: list[file_table.OtherFacts] = [
-        LeafFacts(ref.key(dataset), ref.files, dataset, ref) for ref in refs
+        LeafFacts(ref.key_in(folder), ref.files, dataset, ref, order) for ref in refs
     ]
     if root.held:
         head = HeadFormat.MSGPACK.key(dataset)

@@ -42,7 +42,7 @@ _NO_COVERAGE = 0  # of the flags of a run, all others of which are reserved
 _T = TypeVar("_T")
 
 
-class PartitionFiles(msgspec.Struct, frozen=True, array_like=True):
+class PartitionFiles(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Totals of the files of one partition in a leaf.
 
     Attributes:

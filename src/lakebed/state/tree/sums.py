@@ -20,7 +20,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-class Totals(msgspec.Struct, frozen=True, array_like=True):
+class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Totals of some files; those of two sets can be added and subtracted.
 
     Attributes:

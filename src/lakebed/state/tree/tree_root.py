@@ -67,7 +67,7 @@ class Sizes:
         return level
 
 
-class Ref(msgspec.Struct, frozen=True, array_like=True):
+class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A leaf, as the root refers to it.
 
     Attributes:
@@ -105,10 +105,14 @@ class Ref(msgspec.Struct, frozen=True, array_like=True):
 
     def key(self, dataset: str) -> str:
         """Return the key of the leaf."""
-        return segment_key(Folder.LEAVES.of(dataset), self.files, self.id.hex())
+        return self.key_in(Folder.LEAVES.of(dataset))
+
+    def key_in(self, folder: str) -> str:
+        """Return the key of the leaf in the folder of all leaves."""
+        return segment_key(folder, self.files, self.id.hex())
 
 
-class Gone(msgspec.Struct, frozen=True, array_like=True):
+class Gone(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The files of a leaf that are no longer live.
 
     Attributes:
@@ -184,7 +188,7 @@ class Buffered(msgspec.Struct, frozen=True, array_like=True):
     facts: InlineFacts
 
 
-class HistoryRef(msgspec.Struct, frozen=True, array_like=True):
+class HistoryRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A segment of the history that folds have written.
 
     Attributes:

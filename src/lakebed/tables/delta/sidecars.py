@@ -98,7 +98,7 @@ def of_tree(
         gone = tree.root.gone.get(ref.id)
         content = _digest(basis, ref.id.hex(), *map(str, () if gone is None else gone.runs))
         if content not in known:
-            facts = LeafFacts(ref.key(state.name), ref.files, state.name, ref)
+            facts = LeafFacts(ref.key(state.name), ref.files, state.name, ref, tree.order)
             adds = adds_of(tree.of_leaf(ref).labels(), (facts,))
             sidecars.append(_write(store, log, content, adds, written))
         else:
