@@ -133,7 +133,9 @@ def test_what_a_dataset_needs(raw: Raw) -> None:
     record = raw.push(0, lines(0, [1]))
     ingest = raw.by("path")
     ingest.run()
-    (read,) = removal.files_read_by(ingest._store(), ingest.dataset().name).values()
+    (read,) = removal.files_read_by(
+        lakebed.open_repository(raw.directory / "lake").store, ingest.dataset().name
+    ).values()
 
     assert removal.why_needed(record, read) is None
     assert removal.why_needed(record, None) == "not read"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakebed.spark.few import Task
     from lakebed.telemetry.watching import Call, RequestKind, SentRequest
 
-Report = Callable[..., None]
+OnWorkerReport = Callable[..., None]
 """Callback that receives the kind, the number of requests, and the bytes read and written."""
 
 
@@ -40,13 +40,13 @@ class WorkerCounts:
         self.read_bytes[request.kind] += request.read_bytes
         self.written_bytes[request.kind] += request.written_bytes
 
-    def send(self, report: Report) -> None:
+    def send(self, report: OnWorkerReport) -> None:
         """Report the requests of each kind."""
         for kind, count in self.requests.items():
             report(kind, count, self.read_bytes[kind], self.written_bytes[kind])
 
 
-def counting(task: Task, report: Report) -> Task:
+def counting(task: Task, report: OnWorkerReport) -> Task:
     """Return a task that does the same, and reports its requests at its end."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
