@@ -689,7 +689,8 @@ class Repository(RefusesFormerNames):
             InvalidInputError: The location is the directory of a dataset, not a repository.
 
         Cost:
-            One LIST of the root, not of the datasets; one more if it holds none.
+            One LIST of the root, not of the datasets; one more if it holds none; a HEAD for each that
+            is published to Kartothek.
         """
         return list_repository(self._store)
 
@@ -916,7 +917,7 @@ class Repository(RefusesFormerNames):
         Adopted files are deleted too. Files of other programs in its directory, and the log of a table
         that was adopted, stay: a warning names them. The head is deleted first, so a crash leaves garbage and never a broken dataset. Objects
         that appear after that, such as a new dataset of the same name, are not touched. Commits
-        made during the drop are dropped too.
+        made during the drop are dropped too. A publication to Kartothek is removed before.
 
         Args:
             name: Name of the dataset.
@@ -939,8 +940,8 @@ class Repository(RefusesFormerNames):
                 failed.
 
         Cost:
-            A LIST of the dataset and one of its reservations, four reads of the head, and one bulk
-            delete for each thousand objects; the history, if there are files of other programs.
+            A LIST of the dataset and one of its reservations, four reads of the head, a HEAD, and one
+            bulk delete for each thousand objects; the history, if there are files of other programs.
         """
         check_dataset_name(name)
         if if_missing not in ("error", "ignore"):
