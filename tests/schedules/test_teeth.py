@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lakebed.state import conflicts, creation, updates
+from lakebed.state.committing import Succession
 from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import Reservation
 from lakebed.store.base import delete_or_leave
@@ -138,6 +139,32 @@ def test_a_transaction_that_rests_on_nothing_is_found(monkeypatch: pytest.Monkey
     monkeypatch.setattr(conflicts, "check", check_without_reads)
 
     assert first_failure({"no update is lost"}, "reads") is not None
+
+
+def test_a_group_that_checks_nothing_against_itself_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grouped: set[str] = set()
+    add, finish, check = Succession.add, Succession.finish, conflicts.Terms.check
+
+    def noted(self: Succession, terms: conflicts.Terms) -> Any:
+        entry = add(self, terms)
+        grouped.add(entry.commit_id)
+        return entry
+
+    def finished(self: Succession) -> Any:
+        grouped.clear()
+        return finish(self)
+
+    def check_alone(self: conflicts.Terms, store: Any, now: Any, since: Any) -> None:
+        check(self, store, now, [one for one in since if one.commit_id not in grouped])
+
+    monkeypatch.setattr(Succession, "add", noted)
+    monkeypatch.setattr(Succession, "finish", finished)
+    monkeypatch.setattr(conflicts.Terms, "check", check_alone)
+
+    rules = {"no update is lost", "a rerun replaces nothing that it has not seen"}
+    assert first_failure(rules, "threads that merge and overwrite", start=0) is not None
 
 
 def test_publications_that_overwrite_each_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime as dt
 import itertools
 import os
 import threading
@@ -17,10 +18,14 @@ import pytest
 import lakebed
 from lakebed import by
 from lakebed.errors import AccessDeniedError, CommitConflictError, LakebedError, StorageError
-from lakebed.state import group_commit
+from lakebed.state import group_commit, reservation
+from lakebed.state.committing import Merges
+from lakebed.state.history import read
+from lakebed.state.reader import read_head
 from lakebed.state.waiting_line import Seat, WaitingLine, WaitingLines
 from lakebed.store import Store
 from lakebed.store.memory import MemoryStore
+from lakebed.store.segments import Segment
 from lakebed.testing import DelegatingStore
 
 DESCRIPTOR = lakebed.DatasetDescriptor(
@@ -359,13 +364,22 @@ def test_two_processes_each_with_a_group_lose_nothing(store: Calls) -> None:
     other = Calls(store.inner)
     threads = []
     results: list[Any] = []
+    errors: list[Exception] = []
     for number in range(1, 41):
         chosen = (store, other)[number % 2]
         work = append(number) if number % 10 else upsert(number, "b")
 
         def do(chosen: Calls = chosen, work: Work = work, number: int = number) -> None:
-            work(lakebed.Repository(chosen).open("d"))
-            results.append(number)
+            for _ in range(20):  # a merge gives up after a few rounds
+                try:
+                    work(lakebed.Repository(chosen).open("d"))
+                except CommitConflictError as exc:
+                    if number % 10:
+                        errors.append(exc)
+                        return
+                else:
+                    results.append(number)
+                    return
 
         threads.append(threading.Thread(target=do))
     for thread in threads:
@@ -373,6 +387,7 @@ def test_two_processes_each_with_a_group_lose_nothing(store: Calls) -> None:
     for thread in threads:
         thread.join(60)
 
+    assert errors == []
     assert len(results) == 40
     assert versions(store) == list(range(42))
     assert ids(store) == [0, 0, *sorted([7, *range(1, 41)])]
@@ -459,3 +474,38 @@ def test_a_child_process_has_no_line_of_its_parent() -> None:
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not lines.of("store", "d").is_idle
+
+
+def test_all_versions_of_a_put_have_its_time_of_storage() -> None:
+    store = new_store("document")
+    run(store, *works())
+
+    state = read_head(store, "d").state
+    entries = read(store, state.lists.history, after=1)
+    times = {entry.stored_at for entry in entries}
+    assert [entry.version for entry in entries] == [2, 3, 4, 5]
+    assert len(times) == 1
+    assert None not in times
+
+
+def test_threads_that_begin_at_one_moment_do_not_try_one_batch_id(store: Calls) -> None:
+    moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    given = {"above": 0, "commit_id": "1", "operation": "append", "run": None}
+
+    reserved = [reservation.reserve(store, "d", begun_at=moment, **given) for _ in range(5)]
+
+    assert len({one.batch_id for one in reserved}) == 5
+    assert sum(name == "create" for name, _ in store.calls) == 5
+
+
+def test_a_later_attempt_uses_the_segments_that_an_earlier_one_has_merged() -> None:
+    parts = tuple(Segment(f"d/runs/1-{number}", 1) for number in range(4))
+    merged = Segment("d/runs/3-m", 3)
+    merges = Merges()
+    merges.note(parts, (parts[0], merged))
+    later = Segment("d/runs/1-later", 1)
+
+    assert merges.applied_to((*parts, later)) == (parts[0], merged, later)
+    # Another writer has merged some of them already.
+    others = (parts[0], Segment("d/runs/2-o", 2), parts[3])
+    assert merges.applied_to(others) == others
