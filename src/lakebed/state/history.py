@@ -225,6 +225,15 @@ def read(
     return tuple(entry for entries in reversed(parts) for entry in entries)
 
 
+def read_bare(store: Store, segments: Sequence[Segment]) -> tuple[Entry, ...]:
+    """Return all entries, oldest first, which need not have the labels of their files.
+
+    Cost:
+        One GET a segment.
+    """
+    return read(store, segments, labels_after=2**63)
+
+
 def landing_times(entries: Sequence[Entry]) -> dict[int, dt.datetime]:
     """Return the time when each version became current, by the clock of the storage if possible.
 

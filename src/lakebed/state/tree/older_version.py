@@ -16,7 +16,7 @@ from lakebed.state.head import HeadFormat, decode_head
 from lakebed.state.lists import Segments
 from lakebed.state.state import State, descriptor_from
 from lakebed.state.tree.find import LeafFacts, StoredLeaves, facts_of, read_commits
-from lakebed.state.tree.ranges import Ranges
+from lakebed.state.tree.leaf_ranges import Ranges
 from lakebed.state.tree.tree_files import TreeFiles, replayed
 from lakebed.state.tree.tree_root import Root
 from lakebed.store.base import Store

@@ -26,7 +26,7 @@ from lakebed.state.scope import (
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf import PartitionFiles, partitions_of
 from lakebed.state.tree.leaf_files import Files
-from lakebed.state.tree.ranges import Ranges
+from lakebed.state.tree.leaf_ranges import Ranges
 from lakebed.state.tree.sums import Totals
 from lakebed.state.tree.tree_root import Buffered, Gone, Ref, Root, RootEntry
 
