@@ -23,6 +23,7 @@ from lakebed.model.schema import Primitive
 from lakebed.state import state as states
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf_files import Files
+from lakebed.state.tree.leaf_ranges import Ranges
 from lakebed.state.tree.sums import Totals
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_root import Ref, Sizes
@@ -248,7 +249,7 @@ def test_index_that_lacks_files_drops_none_of_them(tree: Dataset, tmp_path: Path
     assert state_of(again).indexed == ("id",)
     assert ids_found(again, "id = 7000") == [7_000]
     segment = state_of(again).lists.postings["id"][0]
-    store.delete(segment.key)
+    store.delete([segment.key])
     PROCESS_CACHE.clear()
     assert ids_found(again, "id = 7000") == [7_000]
 

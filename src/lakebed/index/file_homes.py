@@ -35,7 +35,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class HomesPage:
+class HomePage:
     """A page.
 
     Attributes:
@@ -86,7 +86,7 @@ def encode(ids: np.ndarray, homes: Sequence[str]) -> Iterator[bytes]:
         yield compress(msgspec.msgpack.encode(stored), level=1)
 
 
-def decode(data: bytes, count: int) -> HomesPage:
+def decode(data: bytes, count: int) -> HomePage:
     """Read a page.
 
     Args:
@@ -102,4 +102,4 @@ def decode(data: bytes, count: int) -> HomesPage:
     if not len(ids) == len(numbers) == count or (numbers >= len(stored.directories)).any():
         message = "a page of directories does not fit its files"
         raise ValueError(message)
-    return HomesPage(ids, stored.directories, numbers)
+    return HomePage(ids, stored.directories, numbers)

@@ -597,9 +597,9 @@ def homes_at(
     pages = footer.homes
     assert pages is not None
     numbers = np.unique(positions // file_homes.PAGE_FILES).tolist()
-    known: dict[int, file_homes.HomesPage] = {}
+    known: dict[int, file_homes.HomePage] = {}
     for number in numbers:
-        held = PROCESS_CACHE.find(_name_of_homes(store, footer, number), file_homes.HomesPage)
+        held = PROCESS_CACHE.find(_name_of_homes(store, footer, number), file_homes.HomePage)
         if held is not None:
             known[number] = held
     missing = [number for number in numbers if number not in known]
@@ -621,7 +621,7 @@ def homes_at(
     return np.concatenate(ids), homes, requests
 
 
-def _read_page(footer: Footer, data: bytes, number: int) -> file_homes.HomesPage:
+def _read_page(footer: Footer, data: bytes, number: int) -> file_homes.HomePage:
     count = min(file_homes.PAGE_FILES, footer.files.count - number * file_homes.PAGE_FILES)
     try:
         return file_homes.decode(data, count)

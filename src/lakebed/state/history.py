@@ -231,6 +231,15 @@ def read(
     return tuple(entry for entries in reversed(parts) for entry in entries)
 
 
+def read_bare(store: Store, segments: Sequence[Segment]) -> tuple[Entry, ...]:
+    """Return all entries, oldest first, which need not have the labels of their files.
+
+    Cost:
+        One GET a segment.
+    """
+    return read(store, segments, labels_after=2**63)
+
+
 def read_at_once(store: Store, segments: Sequence[Segment], threads: int) -> tuple[Entry, ...]:
     """Return all entries of some segments, oldest first, of which all are needed.
 

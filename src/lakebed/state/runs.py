@@ -168,7 +168,7 @@ def read(store: Store, lists: Lists) -> Runs:
         name so far or an older release wrote the head, a read of the history.
     """
     if not lists.runs:
-        return noted_by(history.read(store, lists.history))
+        return noted_by(history.read_bare(store, lists.history))
     parts = (read_segment(store, segment, "Runs", _LOSS) for segment in lists.runs)
     return _joined(decode(part.data, part.key) for part in parts)
 
@@ -201,4 +201,4 @@ def to_note(store: Store, lists: Lists, entries: Sequence[Entry]) -> Runs:
     mine = noted_by(entries)
     if lists.runs or not (mine.batches or mine.carried):
         return mine
-    return _joined([noted_by(history.read(store, lists.history)), mine])
+    return _joined([noted_by(history.read_bare(store, lists.history)), mine])
