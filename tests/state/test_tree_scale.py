@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from inside import state_of, store_of
-from lakebed.state.tree.ranges import Ranges
 from tree_copies import shrink
 
 import lakebed
