@@ -16,6 +16,7 @@ import lakebed
 from lakebed.errors import CommitConflictError
 from lakebed.state import reservation
 from lakebed.state.reader import read_head
+from lakebed.state.transaction import Suspended, Transaction
 from lakebed.store.base import Store
 from lakebed.testing import CountingStore
 from lakebed.work.cleanup_log import MOST_LOGS
@@ -179,10 +180,16 @@ def test_id_of_a_manifest_that_is_gone_cannot_be_committed_again(past: Past) -> 
         begun_at=START,
     )
     assert late.batch_id == first.batch_id
-    from lakebed.state.transaction import Transaction
-
-    transaction = Transaction.on(past.store, state, "append")
-    transaction._reservation = late
+    transaction = Transaction.resume(
+        past.store,
+        Suspended(
+            dataset="d",
+            created_at=state.created_at,
+            base_version=state.version,
+            record=late.record,
+            etag=late.etag,
+        ),
+    )
     with pytest.raises(CommitConflictError, match="comes too late"), transaction:
         transaction.commit()
     assert content(past.dataset) == [("a", 2)]
