@@ -113,8 +113,8 @@ class OtherEntries(Segment, ABC):
     __slots__ = ()
 
     @abstractmethod
-    def read(self, store: Store) -> tuple[Entry, ...]:
-        """Return the entries, oldest first.
+    def read(self, store: Store, after: int = -1) -> tuple[Entry, ...]:
+        """Return the entries of versions above `after`, oldest first.
 
         Raises:
             CorruptMetadataError: They cannot be read.
@@ -208,7 +208,7 @@ def read(store: Store, segments: Sequence[Segment], *, after: int = -1) -> tuple
     parts: list[tuple[Entry, ...]] = []
     for segment in reversed(segments):
         if isinstance(segment, OtherEntries):
-            entries = segment.read(store)
+            entries = segment.read(store, after)
         else:
             entries = _entries_in(read_segment(store, segment, "History", LOSS))
         parts.append(tuple(entry for entry in entries if entry.version > after))

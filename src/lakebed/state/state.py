@@ -581,6 +581,7 @@ class Change(Entry, frozen=True, kw_only=True):
         leaves_unchecked: Whether checks that the new descriptor adds are not tested on the rows that
             the dataset has.
         head: The kind of head that the dataset gets; None if it keeps its kind.
+        leaves: Rebuilt leaves of a tree, by id of the lost one; see `lakebed.state.tree.tree_repair`.
     """
 
     version: int = 0
@@ -608,6 +609,7 @@ class Change(Entry, frozen=True, kw_only=True):
     made_at: dt.datetime | None = None
     leaves_unchecked: bool = False
     head: HeadKind | None = None
+    leaves: Mapping[bytes, Any] = {}
 
     @property
     def brought_keys(self) -> tuple[str, ...]:

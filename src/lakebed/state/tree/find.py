@@ -22,6 +22,7 @@ from lakebed.state.state import State
 from lakebed.state.tree import folded_commits as segment
 from lakebed.state.tree import leaf
 from lakebed.state.tree.directory_order import DirectoryOrder
+from lakebed.state.tree.inline import facts_table
 from lakebed.state.tree.leaf import FACTS, FILES, PARTITIONS, PartitionFiles, section_hash
 from lakebed.state.tree.leaf_files import UNKNOWN, Files
 from lakebed.state.tree.tree_files import Leaves, TreeFiles
@@ -58,7 +59,7 @@ class StoredLeaves:
         if known is not None:
             return known
         key = ref.key(self.dataset)
-        found = tuple(leaf.decode_partitions(self._section(ref, PARTITIONS), key))
+        found = tuple(leaf.decode_partitions(self.section(ref, PARTITIONS), key))
         size = sum(len(one.path) + _A_FILE for one in found)
         PROCESS_CACHE.hold(self._name(ref, PARTITIONS), found, size_bytes=size)
         return found
@@ -73,7 +74,7 @@ class StoredLeaves:
         if known is not None:
             return known
         key = ref.key(self.dataset)
-        found = leaf.decode_files(self._section(ref, FILES), key)
+        found = leaf.decode_files(self.section(ref, FILES), key)
         if found.count != ref.files:
             raise leaf.unreadable(key, f"it has {found.count} files, and not {ref.files}")
         size = _A_FILE * found.count + sum(map(len, found.directories))
@@ -90,7 +91,7 @@ class StoredLeaves:
         facts = PROCESS_CACHE.find(self._name(ref, FACTS), pa.Table)
         if facts is None:
             key = ref.key(self.dataset)
-            facts = leaf.decode_facts(self._section(ref, FACTS), files.count, key)
+            facts = leaf.decode_facts(self.section(ref, FACTS), files.count, key)
             PROCESS_CACHE.hold(self._name(ref, FACTS), facts, size_bytes=facts.nbytes)
         return replace(files, facts=facts)
 
@@ -112,7 +113,15 @@ class StoredLeaves:
     def _name(self, ref: Ref, section: int) -> tuple[str, ...]:
         return ("leaf", self.store.cache_name, ref.key(self.dataset), str(section))
 
-    def _section(self, ref: Ref, section: int) -> bytes:
+    def section(self, ref: Ref, section: int) -> bytes:
+        """Return the bytes of a section.
+
+        Raises:
+            CorruptMetadataError: It is lost or damaged.
+
+        Cost:
+            One GET of a range.
+        """
         key, start = ref.key(self.dataset), sum(ref.lengths[:section])
         try:
             data = self.store.get_range(key, start, ref.lengths[section])
@@ -174,6 +183,19 @@ def table_of(files: Files) -> pa.Table:
     return table
 
 
+def table_of_commit(one: Buffered) -> pa.Table:
+    """Return the facts of the files that a commit states as labels."""
+    counts = {
+        "label": pa.array(one.entry.added, pa.string()),
+        "row_count": pa.array(one.facts.rows, pa.int64()),
+        "size_bytes": pa.array(one.facts.sizes, pa.int64()),
+    }
+    (table,) = facts_table([one.facts], "history")
+    for name in table.column_names:
+        counts[name] = table.column(name)
+    return pa.table(counts)
+
+
 def _numbers(values: np.ndarray) -> pa.Array:
     return pa.array(values, pa.int64(), mask=values == UNKNOWN)
 
@@ -198,10 +220,10 @@ class FoldedHistory(history.OtherEntries):
     dataset: str
     segment: HistoryRef
 
-    def read(self, store: Store) -> tuple[Entry, ...]:
-        """Return the entries, oldest first."""
+    def read(self, store: Store, after: int = -1) -> tuple[Entry, ...]:
+        """Return the entries of versions above `after`, oldest first."""
         leaves = StoredLeaves(store, self.dataset)
-        return _entries(read_commits(store, self.dataset, self.segment), leaves)
+        return _entries(read_commits(store, self.dataset, self.segment), leaves, after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +234,9 @@ class BufferedHistory(history.OtherEntries):
     version: int
     root: Root = field(compare=False)
 
-    def read(self, store: Store) -> tuple[Entry, ...]:
-        """Return the entries, oldest first."""
-        return _entries(self.root.buffer, StoredLeaves(store, self.dataset))
+    def read(self, store: Store, after: int = -1) -> tuple[Entry, ...]:
+        """Return the entries of versions above `after`, oldest first."""
+        return _entries(self.root.buffer, StoredLeaves(store, self.dataset), after)
 
 
 def history_of(root: Root, dataset: str) -> tuple[history.OtherEntries, ...]:
@@ -241,8 +263,9 @@ def read_commits(store: Store, dataset: str, one: HistoryRef) -> tuple[Buffered,
     return segment.decode(data, one, key)
 
 
-def _entries(commits: Iterable[Buffered], leaves: Leaves) -> tuple[Entry, ...]:
-    return tuple(expanded(one.entry, leaves) for one in commits)
+def _entries(commits: Iterable[Buffered], leaves: Leaves, after: int) -> tuple[Entry, ...]:
+    newer = (one.entry for one in commits if one.entry.version > after)
+    return tuple(expanded(entry, leaves) for entry in newer)
 
 
 def expanded(entry: RootEntry, leaves: Leaves) -> Entry:

@@ -69,6 +69,12 @@ def entered(
         return erased(store, before, after, change, entry, written)
     tree = before.live
     assert isinstance(tree, TreeFiles)
+    if change.leaves:
+        from lakebed.state.tree.renewal import Renewal
+        from lakebed.state.tree.tree_repair import RebuiltLeaves
+
+        new = Renewal(store, before, RebuiltLeaves(change.leaves), written).root()
+        tree = replace(tree, root=new)
     order = DirectoryOrder(after.layout.partition_types)
     known = _facts_of(store, before, change, entry.added, facts)
     gone = locate(tree.root, root_entry(entry), tree.leaves, order)
