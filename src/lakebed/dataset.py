@@ -1200,7 +1200,8 @@ class Dataset(View):
         Args:
             repair: Repair everything that data files and head determine, as commits: rebuild facts
                 and postings from data files, drop wrong Kartothek index files, write the schema
-                file. Data is never deleted, and never made up.
+                file; rebuild lost leaves of a tree, and copies of its head. Data is never deleted,
+                and never made up.
             deep: Also read every data file of a readable version, and compare it with its
                 checksum.
             spark: A session whose tasks read the data files and indices of a deep check; True for

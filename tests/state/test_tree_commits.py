@@ -35,6 +35,7 @@ from lakebed.state.head import HeadFormat
 from lakebed.state.tree import stored_folds
 from lakebed.state.tree.fold import is_due
 from lakebed.state.tree.tree_files import TreeFiles, scrub
+from lakebed.state.tree.tree_objects import readable_copies
 from lakebed.state.tree.tree_root import Root, Sizes
 from lakebed.store import Store, open_store, segments
 from lakebed.store.cache import PROCESS_CACHE
@@ -767,6 +768,26 @@ def test_cleanup_keeps_what_readable_versions_need_and_nothing_else(
     assert not [one for one in dataset.check().findings if one.severity == "error"]
 
 
+def test_folds_after_a_cleanup_keep_the_copy_that_the_horizon_needs() -> None:
+    store = copy_of(grown())
+    dataset = lakebed.Repository(store).open("d")
+    dataset.overwrite(rows(random.Random(7), 2, [DAYS[1]]))
+    dataset.cleanup("0s", dry_run=False)
+    oldest = state_of(dataset).horizon
+    assert oldest > root_of(dataset).copies[1]
+    needed = readable_copies(state_of(dataset), root_of(dataset)).values()
+    # A cleanup deletes them once they are older than the longest commit.
+    store.delete([info.key for info in store.list("d/roots/") if info.key not in needed])
+
+    for number in range(40):
+        dataset.append(rows(random.Random(number), 1, [DAYS[number % 3]]))
+
+    PROCESS_CACHE.clear()
+    for version in range(oldest, dataset.version + 1):
+        dataset.at(version=version).arrow()
+    assert not dataset.check().findings
+
+
 def clean(dataset: Dataset, root: Path) -> lakebed.CleanupReport:
     """Clean up after all was written a month ago."""
     age(root, 30)
@@ -853,7 +874,7 @@ def test_check_finds_lost_and_damaged_objects(folder: str, is_lost: bool) -> Non
         data[len(data) // 2] ^= 1
         store.put(key, bytes(data))
 
-    (finding,) = dataset.check(repair=True).findings
+    (finding,) = dataset.check().findings
 
     assert (finding.key, finding.severity, finding.is_repaired) == (key, "error", False)
 

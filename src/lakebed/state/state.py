@@ -634,6 +634,7 @@ class Change(Entry, frozen=True, kw_only=True):
         head: The kind of head that the dataset gets; None if it keeps its kind.
         covers: Columns whose index was proved to cover all files of the base version. Segments that
             its edits remove and add cover the same live files.
+        leaves: Rebuilt leaves of a tree, by id of the lost one; see `lakebed.state.tree.tree_repair`.
     """
 
     version: int = 0
@@ -662,6 +663,7 @@ class Change(Entry, frozen=True, kw_only=True):
     leaves_unchecked: bool = False
     head: HeadKind | None = None
     covers: frozenset[str] = frozenset()
+    leaves: Mapping[bytes, Any] = {}
 
     @property
     def brought_keys(self) -> tuple[str, ...]:

@@ -69,6 +69,9 @@ _REMEDIES = {
     RUNS: "Restore it; a rerun needs it.",
 }
 
+_REBUILDS = "check(repair=True) rebuilds it, or names the reason why it cannot."
+_LOST_NOW, _LOST_THEN = "reads that need it fail", "older versions that need it cannot be read"
+
 EXIT_CODE = FormatError.exit_code
 
 
@@ -210,7 +213,10 @@ def check(
         return CheckReport(
             dataset=dataset, version=None, file_count=0, is_deep=is_deep, findings=(finding,)
         )
-    findings, is_whole = _findings_of_tree(store, head.state)
+    findings = _findings_of_tree(store, head.state)
+    if findings and is_repairing:
+        findings, head = _repair_tree(store, head, findings)
+    is_whole = all(finding.is_repaired for finding in findings)
     checker = _Checker(store, head) if is_whole else None
     if checker is not None:
         findings += checker.run(is_deep=is_deep, spark=spark, on_progress=on_progress)
@@ -228,25 +234,58 @@ def check(
     )
 
 
-def _findings_of_tree(store: Store, state: State) -> tuple[list[Finding], bool]:
-    """Return findings about the objects of a tree, and whether all files of the dataset are known."""
+def _findings_of_tree(store: Store, state: State) -> list[Finding]:
+    """Return findings about lost and damaged objects of a tree."""
     if not state.is_tree:
-        return [], True
+        return []
     from lakebed.state.tree.tree_check import troubles_of
 
-    troubles = list(troubles_of(store, state))
-    findings = [
+    return [
         Finding(
             severity=Severity.ERROR,
             key=one.key,
             what=one.what,
-            remedy="Restore it from a copy; until then, reads that need it fail."
-            if one.is_current
-            else "Older versions cannot be read; restore it.",
+            remedy=f"{_REBUILDS} Until then, {_LOST_NOW if one.is_current else _LOST_THEN}.",
         )
-        for one in troubles
+        for one in troubles_of(store, state)
     ]
-    return findings, not troubles
+
+
+def _repair_tree(
+    store: Store, head: Head, findings: Sequence[Finding]
+) -> tuple[list[Finding], Head]:
+    """Rebuild lost objects of a tree; return the findings after that, and the head by then."""
+    from lakebed.state.tree.tree_repair import TreeRepair
+
+    state = head.state
+
+    def facts_of(labels: Sequence[str]) -> pa.Table:
+        return facts_table(_rebuilt_facts(store, state, labels), state.layout.file_schema)
+
+    repair = TreeRepair(store, state, [one.key for one in findings], facts_of)
+    repair.run()
+    if repair.leaves:
+        try:
+            with Transaction.on(store, state, "repair") as transaction:
+                transaction.commit(Change(leaves=repair.leaves))
+        except CorruptMetadataError as exc:
+            repair.missing |= dict.fromkeys(repair.keys, exc.message)
+    PROCESS_CACHE.clear()
+    head = read_own_head(store, state.name)
+    left = {one.key: one for one in _findings_of_tree(store, head.state)}
+    after = [
+        replace(one, remedy=_remedy_after(repair.missing.get(one.key)))
+        if one.key in left
+        else replace(one, is_repaired=True)
+        for one in findings
+    ]
+    known = {one.key for one in findings}
+    return [*after, *(one for key, one in left.items() if key not in known)], head
+
+
+def _remedy_after(missing: str | None) -> str:
+    reason = f"It cannot be rebuilt: {missing.rstrip('.')}. " if missing else ""
+    return f"{reason}Restore it from a copy; until then, reads that need it fail."
 
 
 class _Checker:
@@ -732,7 +771,9 @@ def _repair(
         repaired.update(state.indices[column] for column in checker.lost_indices)
     return [
         replace(
-            finding, is_repaired=finding.key in repaired and finding.severity is not Severity.NOTE
+            finding,
+            is_repaired=finding.is_repaired
+            or (finding.key in repaired and finding.severity is not Severity.NOTE),
         )
         for finding in findings
     ]

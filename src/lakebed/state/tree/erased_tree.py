@@ -23,8 +23,15 @@ from lakebed.state.history import Entry
 from lakebed.state.lists import FILES, Segments
 from lakebed.state.readable import kept_files
 from lakebed.state.state import Change, State
-from lakebed.state.tree.find import LeafFacts, StoredLeaves, expanded, read_commits, table_of
-from lakebed.state.tree.inline import facts_table, inline
+from lakebed.state.tree.find import (
+    LeafFacts,
+    StoredLeaves,
+    expanded,
+    read_commits,
+    table_of,
+    table_of_commit,
+)
+from lakebed.state.tree.inline import inline
 from lakebed.state.tree.leaf_files import Files
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.renewal import Renewal
@@ -147,7 +154,7 @@ class _Erased:
         is_held = not self.erases.keys().isdisjoint(one.entry.added)
         table = None
         if is_held or not self.kept.issuperset(one.entry.added):
-            before = _table_of(one)
+            before = table_of_commit(one)
             table = self._known(before)
             table = before if is_held and table is None else table
         if table is None:
@@ -221,19 +228,6 @@ def facts_of_all_versions(store: Store, state: State) -> Segments:
     leaves = [
         LeafFacts(ref.key(state.name), ref.files, state.name, ref, tree.order) for ref in older
     ]
-    tables = [_table_of(one) for one in commits if one.entry.added]
+    tables = [table_of_commit(one) for one in commits if one.entry.added]
     stated = [_Facts("", 0, file_table.joined(tables))] if tables else []
     return (*state.lists.files, *stated, *leaves)
-
-
-def _table_of(one: Buffered) -> pa.Table:
-    """Return the facts of the files that a commit states as labels."""
-    counts = {
-        "label": pa.array(one.entry.added, pa.string()),
-        "row_count": pa.array(one.facts.rows, pa.int64()),
-        "size_bytes": pa.array(one.facts.sizes, pa.int64()),
-    }
-    (table,) = facts_table([one.facts], "history")
-    for name in table.column_names:
-        counts[name] = table.column(name)
-    return pa.table(counts)

@@ -23,6 +23,7 @@ from lakebed.state.state import State
 from lakebed.state.tree import folded_commits as segment
 from lakebed.state.tree import leaf
 from lakebed.state.tree.directory_order import DirectoryOrder
+from lakebed.state.tree.inline import facts_table
 from lakebed.state.tree.leaf import FACTS, FILES, PARTITIONS, PartitionFiles, section_hash
 from lakebed.state.tree.leaf_files import UNKNOWN, Files
 from lakebed.state.tree.leaf_ranges import Ranges
@@ -60,7 +61,7 @@ class StoredLeaves:
         if known is not None:
             return known
         key = ref.key(self.dataset)
-        found = tuple(leaf.decode_partitions(self._section(ref, PARTITIONS), key))
+        found = tuple(leaf.decode_partitions(self.section(ref, PARTITIONS), key))
         size = sum(len(one.path) + _A_FILE for one in found)
         PROCESS_CACHE.hold(self._name(ref, PARTITIONS), found, size_bytes=size)
         return found
@@ -75,7 +76,7 @@ class StoredLeaves:
         if known is not None:
             return known
         key = ref.key(self.dataset)
-        found = leaf.decode_files(self._section(ref, FILES), key)
+        found = leaf.decode_files(self.section(ref, FILES), key)
         if found.count != ref.files:
             raise leaf.unreadable(key, f"it has {found.count} files, and not {ref.files}")
         size = _A_FILE * found.count + sum(map(len, found.directories))
@@ -92,7 +93,7 @@ class StoredLeaves:
         facts = PROCESS_CACHE.find(self._name(ref, FACTS), pa.Table)
         if facts is None:
             key = ref.key(self.dataset)
-            facts = leaf.decode_facts(self._section(ref, FACTS), files.count, key)
+            facts = leaf.decode_facts(self.section(ref, FACTS), files.count, key)
             PROCESS_CACHE.hold(self._name(ref, FACTS), facts, size_bytes=facts.nbytes)
         return replace(files, facts=facts)
 
@@ -114,7 +115,15 @@ class StoredLeaves:
     def _name(self, ref: Ref, section: int) -> tuple[str, ...]:
         return ("leaf", self.store.cache_name, ref.key(self.dataset), str(section))
 
-    def _section(self, ref: Ref, section: int) -> bytes:
+    def section(self, ref: Ref, section: int) -> bytes:
+        """Return the bytes of a section.
+
+        Raises:
+            CorruptMetadataError: It is lost or damaged.
+
+        Cost:
+            One GET of a range.
+        """
         key, start = ref.key(self.dataset), sum(ref.lengths[:section])
         try:
             data = self.store.get_range(key, start, ref.lengths[section])
@@ -180,6 +189,19 @@ def table_of(files: Files) -> pa.Table:
         for name in files.facts.column_names:
             table = table.append_column(name, files.facts.column(name))
     return table
+
+
+def table_of_commit(one: Buffered) -> pa.Table:
+    """Return the facts of the files that a commit states as labels."""
+    counts = {
+        "label": pa.array(one.entry.added, pa.string()),
+        "row_count": pa.array(one.facts.rows, pa.int64()),
+        "size_bytes": pa.array(one.facts.sizes, pa.int64()),
+    }
+    (table,) = facts_table([one.facts], "history")
+    for name in table.column_names:
+        counts[name] = table.column(name)
+    return pa.table(counts)
 
 
 def _numbers(values: np.ndarray) -> pa.Array:

@@ -69,6 +69,7 @@ def fold(
     sizes: Sizes,
     *,
     load_segment: Callable[[HistoryRef], Sequence[Buffered]],
+    horizon: int = 0,
 ) -> Folded | None:
     """Fold the buffer of a root, and merge the runs and the segments of the history that are due.
 
@@ -78,6 +79,7 @@ def fold(
         order: The order of the dataset.
         sizes: The limits of the tree.
         load_segment: Function that returns the commits of a segment of the history.
+        horizon: The oldest version that can be read.
 
     Returns:
         The result; None if the buffer is empty.
@@ -90,7 +92,7 @@ def fold(
     files = root.held_files(order)
     level = sizes.level_of(files.count)
     leaves = leaves_of(files, order, sizes, level=level, run=root.runs) if files.count else []
-    segment, older, commits = _segment(root, load_segment)
+    segment, older, commits = _segment(root, load_segment, horizon)
     folded = replace(
         root,
         folded_at=root.version,
@@ -112,18 +114,21 @@ def fold(
 
 
 def _segment(
-    root: Root, load_segment: Callable[[HistoryRef], Sequence[Buffered]]
+    root: Root, load_segment: Callable[[HistoryRef], Sequence[Buffered]], horizon: int
 ) -> tuple[HistoryRef, tuple[HistoryRef, ...], Sequence[Buffered]]:
     """Return the segment of a fold, the segments before it that stay, and the commits in it.
 
-    It takes in the last segments if a level is full, as those of other datasets do.
+    It takes in the last segments if a level is full, as those of other datasets do. But it leaves
+    those up to the horizon: with them the root would lose the copy of the head that later versions
+    are read from, and a cleanup may have deleted the copies before that.
     """
     weight = history.weight_of(one.entry for one in root.buffer)
     weighed = [Segment("", one.weight) for one in root.history]
     lightest = end_within(
         [*weighed, Segment("", weight)], lambda one: one.weight, history.MOST_MERGED
     )
-    count = max(count_to_merge(lightest) - 1, 0)
+    readable = sum(one.last > horizon for one in root.history)
+    count = min(max(count_to_merge(lightest) - 1, 0), readable)
     older, taken = root.history[: len(weighed) - count], root.history[len(weighed) - count :]
     commits = (*(commit for one in taken for commit in load_segment(one)), *root.buffer)
     segment = HistoryRef(

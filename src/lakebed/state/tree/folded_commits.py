@@ -6,7 +6,7 @@ read as the current one is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import zstandard
@@ -33,10 +33,29 @@ def decode(data: bytes, segment: HistoryRef, key: str) -> tuple[Buffered, ...]:
     Raises:
         CorruptMetadataError: It is damaged, malformed, or another one.
     """
+    return _read(data, key, lambda _: (segment.first, segment.last))
+
+
+def decode_found(data: bytes, key: str) -> tuple[Buffered, ...]:
+    """Read a segment that no root names any more.
+
+    Args:
+        data: The stored bytes.
+        key: Its key, for errors.
+
+    Raises:
+        CorruptMetadataError: It is damaged or malformed, or has no consecutive versions.
+    """
+    return _read(data, key, lambda buffer: (buffer[0].entry.version, buffer[-1].entry.version))
+
+
+def _read(
+    data: bytes, key: str, versions: Callable[[Sequence[Buffered]], tuple[int, int]]
+) -> tuple[Buffered, ...]:
     try:
         raw = decompress(data, MOST_BYTES)
         buffer = msgspec.msgpack.decode(raw, type=tuple[Buffered, ...])
-        check_buffered(buffer, segment.first, segment.last)
+        check_buffered(buffer, *versions(buffer))
     except (
         zstandard.ZstdError,
         msgspec.MsgspecError,
@@ -44,6 +63,7 @@ def decode(data: bytes, segment: HistoryRef, key: str) -> tuple[Buffered, ...]:
         RecursionError,
         ValueError,
         OverflowError,
+        IndexError,
     ) as exc:
         raise CorruptMetadataError(
             f"History {key!r} cannot be read: {exc}.", hint=history.LOSS

@@ -125,6 +125,7 @@ def _folded(store: Store, state: State, sizes: Sizes) -> Folded | None:
         tree.order,
         sizes,
         load_segment=lambda one: read_commits(store, state.name, one),
+        horizon=state.horizon,
     )
 
 

@@ -46,19 +46,17 @@ def troubles_of(store: Store, state: State) -> Iterator[Trouble]:
         state: The current state of a tree.
 
     Cost:
-        All leaves, one GET of a range for each section; a GET for each segment of the history and
-        for each copy of the head.
+        All leaves, also those of older versions, one GET of a range for each section; a GET for
+        each segment of the history and for each copy of the head.
     """
     tree, name = state.live, state.name
     assert isinstance(tree, TreeFiles)
     root = tree.root
     leaves = StoredLeaves(store, name)
 
-    def inspect(ref: Ref) -> str:
-        return _error_of(lambda: _check_leaf(leaves, ref))
-
+    found = at_once(partial(_trouble_of, leaves), root.refs, AT_ONCE)
     is_whole = True
-    for ref, what in zip(root.refs, at_once(inspect, root.refs, AT_ONCE), strict=True):
+    for ref, what in zip(root.refs, found, strict=True):
         if what:
             is_whole = False
             yield Trouble(key=ref.key(name), what=what, is_current=True)
@@ -77,16 +75,26 @@ def _past(store: Store, state: State, root: Root, leaves: StoredLeaves) -> Itera
             of_commits += read_commits(store, name, segment)
         except CorruptMetadataError as exc:
             yield Trouble(key=segment.key(name), what=exc.message, is_current=False)
-    known = {ref.id for ref in root.refs}
-    for commit in of_commits:
-        for ref in (*commit.entry.brought, *commit.entry.dropped):
-            what = "" if ref.id in known else _error_of(partial(leaves.files, ref))
-            if what:
-                yield Trouble(key=ref.key(name), what=what, is_current=False)
+    older = {ref.id: ref for one in of_commits for ref in one.entry.brought}
+    older |= {ref.id: ref for one in of_commits for ref in one.entry.dropped}
     for version, key in readable_copies(state, root).items():
-        what = _error_of(partial(read_copy, store, name, version, key))
+        try:
+            copy = read_copy(store, name, version, key)[1]
+        except CorruptMetadataError as exc:
+            yield Trouble(key=key, what=exc.message, is_current=False)
+        else:
+            older |= {ref.id: ref for ref in copy.refs}
+    known = {ref.id for ref in root.refs}
+    others = [ref for ref in older.values() if ref.id not in known]
+    for ref, what in zip(
+        others, at_once(partial(_trouble_of, leaves), others, AT_ONCE), strict=True
+    ):
         if what:
-            yield Trouble(key=key, what=what, is_current=False)
+            yield Trouble(key=ref.key(name), what=what, is_current=False)
+
+
+def _trouble_of(leaves: StoredLeaves, ref: Ref) -> str:
+    return _error_of(lambda: _check_leaf(leaves, ref))
 
 
 def _error_of(act: Callable[[], object]) -> str:

@@ -72,6 +72,13 @@ def entered(
         return erased(store, before, after, change, entry, written)
     tree = before.live
     assert isinstance(tree, TreeFiles)
+    if change.leaves:
+        from lakebed.state.tree.renewal import Renewal
+        from lakebed.state.tree.tree_repair import RebuiltLeaves
+
+        assert written is not None  # a repair is never staged
+        new = Renewal(store, before, RebuiltLeaves(change.leaves), written).root()
+        tree = replace(tree, root=new)
     order = DirectoryOrder(after.layout.partition_types)
     known = _facts_of(store, before, change, entry.added, facts)
     # A commit may change the partition fields: the leaves so far are in the order before it.
