@@ -120,6 +120,8 @@ def version_in(head: memoryview) -> str:
 def run_through(store: Store, ingest: Ingest, **options: Any) -> lakebed.IngestReport:
     """Run an ingest with another store than that of its location."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakebed.pipeline.ingest.open_store", lambda *_, **__: store)
-        patch.setattr("lakebed.pipeline.ingest.open_repository", lambda *_, **__: Repository(store))
+        patch.setattr("lakebed.pipeline.declared_dataset.open_store", lambda *_, **__: store)
+        patch.setattr(
+            "lakebed.pipeline.declared_dataset.open_repository", lambda *_, **__: Repository(store)
+        )
         return ingest.run(**options)

@@ -15,6 +15,7 @@ from lakebed import Commit, Dataset, DatasetDescriptor, FromFiles, Ingest
 from lakebed.commit import ChangedRows
 from lakebed.state import committing
 from lakebed.state.history import Entry
+from lakebed.store.cache import PROCESS_CACHE
 
 SCHEMA = pa.schema([("p", pa.string()), ("id", pa.int64()), ("n", pa.int64())])
 
@@ -211,6 +212,7 @@ def test_entry_of_an_earlier_release_tells_no_number_that_it_does_not_have(opera
 def test_row_count_of_a_file_that_is_not_known_makes_no_number(numbers: Dataset) -> None:
     store = lakebed.open_repository(numbers.uri.rpartition("/")[0]).store
     store.delete([info.key for info in store.list("numbers/files/")])
+    PROCESS_CACHE.clear()
 
     commit = (
         lakebed.open_repository(numbers.uri.rpartition("/")[0])

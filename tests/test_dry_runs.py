@@ -26,7 +26,7 @@ from lakebed.testing import DelegatingStore
 
 ROWS = [{"p": "ab"[n % 2], "n": n} for n in range(10)]
 # It deletes what cannot be read again, and a call cannot ask.
-DRY_BY_DEFAULT = {"Dataset.cleanup"}
+DRY_BY_DEFAULT = {"Archive.delete", "Dataset.cleanup"}
 
 
 class NoWrites(DelegatingStore):

@@ -30,6 +30,7 @@ from lakebed.errors import (
 from lakebed.model.predicate import Predicate
 from lakebed.store import open_store
 from lakebed.store.base import Store
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import CountingStore
 
@@ -432,6 +433,7 @@ def test_emptiness_is_found_with_little_reading() -> None:
     flights = make(counting, by.date("ts", name="dt"))
     for n in range(5):
         flights.append([row(n, day=n + 1)])
+    PROCESS_CACHE.clear()
     counting.reset()
 
     assert flights.where("dt = '2014-01-01'").kite.is_empty()

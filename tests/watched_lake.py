@@ -34,7 +34,7 @@ class Lake:
     @classmethod
     def in_folder(cls, root: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
         store = CountingStore(open_store(str(root / "lake")))
-        for module in ("lakebed.repository", "lakebed.pipeline.ingest"):
+        for module in ("lakebed.repository", "lakebed.pipeline.declared_dataset"):
             monkeypatch.setattr(f"{module}.open_store", lambda *_args, **_options: store)
         (root / "in").mkdir()
         return cls(root=root, store=store)

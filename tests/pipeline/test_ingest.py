@@ -411,7 +411,7 @@ def test_a_store_that_fails_leaves_old_or_new_and_the_next_run_completes(
         return FailingStore(store, fail_on="put", nth=nth, error=outage)
 
     with monkeypatch.context() as patch:
-        patch.setattr("lakebed.pipeline.ingest.open_store", failing)
+        patch.setattr("lakebed.pipeline.declared_dataset.open_store", failing)
         try:
             raw.ingest.run()
         except StorageError:
@@ -482,7 +482,7 @@ def test_what_was_perhaps_set_aside_is_not_deleted(raw, monkeypatch, earlier) ->
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            "lakebed.pipeline.ingest.open_store",
+            "lakebed.pipeline.declared_dataset.open_store",
             lambda address, *, storage_options=None: SilentStore(open_store(address)),
         )
         with pytest.raises(CommitUnknownError):

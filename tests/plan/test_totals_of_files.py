@@ -24,6 +24,7 @@ from lakebed.plan.partition_totals import partition_totals
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.store import Store, open_store
+from lakebed.store.cache import PROCESS_CACHE
 
 SCHEMA = pa.schema([("p", pa.string()), ("v", pa.int64())])
 HEAD = HeadFormat.JSON.key("d")
@@ -74,6 +75,7 @@ def test_a_file_of_unknown_rows_makes_the_total_of_its_partition_unknown() -> No
     dataset.append([{"p": "a", "v": 1}])
     dataset.append([{"p": "a", "v": 2}, {"p": "b", "v": 3}])
     lose_facts(store_of(dataset))
+    PROCESS_CACHE.clear()
 
     totals = {one.path: (one.file_count, one.row_count) for one in dataset.inspect.partitions()}
 

@@ -208,7 +208,12 @@ def test_merged_history_reads_as_it_was_written(fanout: int, weights: list[int])
     with mock.patch.object(segments, "FANOUT", fanout):
         for weight in weights:
             new = [
-                Entry(version=len(entries) + n, commit_id="c", operation="x", committed_at=START)
+                Entry(
+                    version=len(entries) + n,
+                    commit_id="c",
+                    operation="x",
+                    committed_at=START + dt.timedelta(seconds=len(entries) + n),
+                )
                 for n in range(weight)
             ]
             segment = Segment.new("d/history", weight, history.SUFFIX)

@@ -18,7 +18,7 @@ from lakebed.state import reservation
 from lakebed.state.reader import read_head
 from lakebed.state.transaction import Suspended, Transaction
 from lakebed.store.base import Store
-from lakebed.testing import CountingStore
+from lakebed.testing import CountingStore, DelegatingStore
 from lakebed.work.cleanup_log import MOST_LOGS
 from lakebed.work.inventory import (
     KEEP_LOGS,
@@ -169,9 +169,9 @@ def test_id_of_a_manifest_that_is_gone_cannot_be_committed_again(past: Past) -> 
     assert first.batch_id is not None
     assert not state.may_commit(first.batch_id)
 
-    # A writer that slept since it read the head, and whose clock is behind.
+    # A writer elsewhere that slept since it read the head, and whose clock is behind.
     late = reservation.reserve(
-        past.store,
+        DelegatingStore(past.store),
         "d",
         above=first.batch_id - 1,
         commit_id="c",

@@ -104,4 +104,7 @@ def write(
         "files": files,
         **({} if observed is None else {"segments": observed}),
     }
-    store.put(segment.key, zstandard.ZstdCompressor().compress(msgspec.json.encode(document)))
+    store.put(
+        segment.key,
+        zstandard.ZstdCompressor().compress(msgspec.json.encode(document, order="deterministic")),
+    )
