@@ -31,9 +31,12 @@ from lakebed.errors import (
 from lakebed.model.allowed import read_allowed
 from lakebed.model.dimensions import DimensionRule
 from lakebed.model.layout import Folder
+from lakebed.state.creation import first_state, with_history
 from lakebed.state.head import HeadFormat
+from lakebed.state.state import HeadKind
 from lakebed.state.tree import stored_folds
 from lakebed.state.tree.fold import is_due
+from lakebed.state.tree.planting import key_of_copy
 from lakebed.state.tree.tree_files import TreeFiles, scrub
 from lakebed.state.tree.tree_objects import readable_copies
 from lakebed.state.tree.tree_root import Root, Sizes
@@ -956,3 +959,16 @@ def dimensions_of(rules: dict[str, list[str]]) -> DimensionSchema:
             for name, allowed in rules.items()
         )
     )
+
+
+def test_drop_leaves_the_first_copy_of_a_namesake_whose_head_may_still_come() -> None:
+    store = open_store("memory://tree-namesake")
+    state = first_state("d", described(), HeadFormat.MSGPACK, head=HeadKind.TREE)
+    late = with_history(store, state, {})  # its writer sleeps before the put of the head
+    dataset = lakebed.Repository(store).create("d", described(), head="tree")
+    dataset.append(rows(random.Random(1), 9))
+
+    lakebed.Repository(store).drop("d")
+
+    left = {info.key for info in store.list("d/")}
+    assert left == {key_of_copy(late), *late.lists.keys}

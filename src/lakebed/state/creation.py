@@ -258,13 +258,13 @@ def with_history(store: Store, state: State, written: dict[str, State]) -> State
     )
     segment = _first_segment(state)
     first = replace(state, lists=Lists(history=(segment,)))
-    if first.is_tree:
+    if not first.is_tree:
+        written[state.created_at] = first
+    else:
         from lakebed.state.tree.planting import put_copy, with_origin
 
-        first = with_origin(first, _sign_of(first))
-        written[state.created_at] = first
+        first = written[state.created_at] = with_origin(first, _sign_of(first))
         put_copy(store, first)
-    written[state.created_at] = first
     store.put(segment.key, history.encode([entry]))
     return first
 

@@ -97,8 +97,8 @@ def key_of_copy(state: State) -> str:
 
 
 def first_root(state: State) -> State:
-    """Return the first state of a dataset, without files, as a tree."""
-    root = Root(version=state.version, folded_at=state.version, origin=uuid.uuid4().bytes)
+    """Return the first state of a dataset, without files, as a tree; see `with_origin` for its copy."""
+    root = Root(version=state.version, folded_at=state.version)
     order = DirectoryOrder(state.layout.partition_types)
     return with_root(
         replace(state, head_format=HeadFormat.MSGPACK), root, TreeFiles(root, order, NoLeaves())
