@@ -32,6 +32,7 @@ from lakebed.state.published import Note, number_at
 from lakebed.state.state import State
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
+from lakebed.tables import engine
 from lakebed.tables.compatibility import check_compatible
 from lakebed.tables.delta import checkpoint
 from lakebed.tables.delta.actions import adds, encode, path_of
@@ -45,7 +46,7 @@ from lakebed.tables.delta.delta_schema import (
 from lakebed.tables.delta.log import LiveFiles, Log, LogCommit, Mark
 from lakebed.tables.delta.log_names import number_of
 from lakebed.tables.delta.sidecars import Sidecar, known_in, of_tree
-from lakebed.tables.engine import Request, bring_into_step, check_deadline
+from lakebed.tables.engine import Request, check_deadline
 from lakebed.tables.giving_up import give_up
 from lakebed.tables.outcome import Publication
 from lakebed.tables.shown_facts import shown_files
@@ -76,17 +77,7 @@ def publish(
     request = Request(check=check, repair=repair, dry_run=dry_run)
     target = _DeltaTarget(store, dataset, on_progress, is_repairing=request.repair)
     note = _note(store, dataset)
-    done = bring_into_step(store, dataset, target, note, request)
-    done = replace(done, seconds=time.monotonic() - began)
-    _log.info(
-        "published dataset=%s to=delta version=%d added=%d removed=%d applied=%s",
-        dataset,
-        done.version,
-        done.added_count,
-        done.removed_count,
-        done.is_applied,
-    )
-    return done
+    return engine.publish(store, dataset, target, note, request, to="delta", began=began)
 
 
 def unpublish(store: Store, dataset: str, *, dry_run: bool = False) -> bool:

@@ -8,7 +8,6 @@ reported, and only a repair reverts them.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -31,8 +30,9 @@ from lakebed.state.published import Note
 from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.root import root_of
+from lakebed.tables import engine
 from lakebed.tables.compatibility import check_compatible, dropped_fields, unknown_fields
-from lakebed.tables.engine import Request, bring_into_step, check_deadline
+from lakebed.tables.engine import Request, check_deadline
 from lakebed.tables.iceberg.library_errors import importing_pyiceberg, reading
 from lakebed.tables.outcome import Publication
 from lakebed.tables.shown_facts import shown_files
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from lakebed.tables.iceberg.homes import IcebergTable, TableHome
-
-_log = logging.getLogger(__name__)
 
 NOTE = "iceberg"
 _PROPERTIES = {
@@ -85,19 +83,9 @@ def publish(
         hide_batch_id=hide_batch_id,
     )
     note = _note(store, dataset, catalog, home)
+    to = f"iceberg table={home.table}"
     with closing(home):
-        done = bring_into_step(store, dataset, target, note, request)
-    done = replace(done, seconds=time.monotonic() - began)
-    _log.info(
-        "published dataset=%s to=iceberg table=%s version=%d added=%d removed=%d applied=%s",
-        dataset,
-        home.table,
-        done.version,
-        done.added_count,
-        done.removed_count,
-        done.is_applied,
-    )
-    return done
+        return engine.publish(store, dataset, target, note, request, to=to, began=began)
 
 
 def unpublish(
