@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -27,7 +28,6 @@ from lakebed.errors import (
     InvalidInputError,
     LakebedError,
 )
-from lakebed.model.keys import schema_number_of
 from lakebed.state.published import Note, number_at
 from lakebed.state.state import State
 from lakebed.store.base import Store, delete_or_leave
@@ -290,16 +290,9 @@ class _DeltaTarget:
         """Prove that readers of the table read the new files as Lakebed does."""
         state, mark = plan.state, plan.mark
         is_same = mark is not None and mark.schema == state.lineage.number
-        labels = [plan.added] if is_same else state.live.pieces()
-        number = state.lineage.number
-        old = [
-            label
-            for piece in labels
-            for label in piece
-            if schema_number_of(label, newest=number) != number
-        ]
-        if old:
-            check_compatible(self._store, state, old, reader="Delta", widens=widens)
+        pieces = [plan.added] if is_same else state.live.pieces()
+        labels = chain.from_iterable(pieces)
+        check_compatible(self._store, state, labels, reader="Delta", widens=widens)
         return plan
 
     def _written_by_others(self, foreign: Sequence[str]) -> InvalidInputError:

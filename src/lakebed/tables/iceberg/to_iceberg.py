@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -23,7 +24,7 @@ from lakebed.errors import (
     ObjectNotFoundError,
 )
 from lakebed.model.field_ids import widens
-from lakebed.model.keys import BATCH_ID, schema_number_of, split_label
+from lakebed.model.keys import BATCH_ID, split_label
 from lakebed.model.publishing import HIDE_BATCH_ID, is_on
 from lakebed.model.schema import Field
 from lakebed.state.published import Note
@@ -526,21 +527,14 @@ class _IcebergTarget:
         state, number = plan.state, plan.state.lineage.number
         is_known = plan.table is not None and _schema_number(plan.table) == number
         pieces = [plan.added] if is_known else state.live.pieces()
-        old = [
-            label
-            for piece in pieces
-            for label in piece
-            if schema_number_of(label, newest=number) != number
-        ]
-        if old:
-            check_compatible(
-                self._store,
-                state,
-                old,
-                reader="Iceberg",
-                widens=widens,
-                ids=paths_of(plan.schema, plan.renamed),
-            )
+        check_compatible(
+            self._store,
+            state,
+            chain.from_iterable(pieces),
+            reader="Iceberg",
+            widens=widens,
+            ids=paths_of(plan.schema, plan.renamed),
+        )
 
     def _properties(self, state: State) -> dict[str, str]:
         from lakebed.tables.iceberg.iceberg_schema import CREATED, DATASET, FIELD_IDS, ROOT, SCHEMA
