@@ -20,6 +20,7 @@ from lakebed.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
     InvalidInputError,
+    InvalidNameError,
     LakebedError,
     NotFoundError,
     SchemaMismatchError,
@@ -283,6 +284,21 @@ def test_column_of_the_name_of_the_batch_is_refused(indexed):
     pq.write_metadata(schema.append(pa.field("batch_id", pa.int64())), path)
 
     refused(root, InvalidInputError, "has a column 'batch_id'")
+
+
+@pytest.mark.parametrize(
+    ("added", "match"),
+    [
+        (pa.field("a.b", pa.int64()), "Illegal field name 'a.b'"),
+        (pa.field("r", pa.struct([pa.field("b`", pa.int64())])), "Illegal field name 'b`'"),
+    ],
+)
+def test_column_whose_name_no_head_of_lakebed_can_hold_is_refused(indexed, added, match):
+    root, _ = indexed
+    path = root / "indexed" / "table" / "_common_metadata"
+    pq.write_metadata(pq.read_schema(path).append(added), path)
+
+    refused(root, InvalidNameError, match)
 
 
 def test_index_that_cannot_be_read_is_left_out_and_named(indexed):

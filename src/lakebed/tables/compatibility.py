@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow.parquet as pq
 
@@ -25,7 +25,7 @@ Widens = Callable[[Type, Type], bool]
 def check_compatible(
     store: Store,
     state: State,
-    labels: Sequence[str],
+    labels: Iterable[str],
     *,
     reader: str,
     widens: Widens,
@@ -49,17 +49,18 @@ def check_compatible(
         Nothing for files of the current schema; the history where there are older ones, and a
         footer for each file of another tool.
     """
-    lineage = state.lineage
-    numbers: dict[int | None, list[str]] = {}
+    newest = state.lineage.number
+    older, foreign = set[int](), list[str]()
     for label in labels:
-        number = schema_number_of(label, newest=lineage.number)
-        numbers.setdefault(number, []).append(label)
-    if any(number is not None and number < lineage.number for number in numbers):
+        number = schema_number_of(label, newest=newest)
+        if number is None:
+            foreign.append(label)
+        elif number < newest:
+            older.add(number)
+    if older:
         names = _names_by_schema(store, state)
-        for number in numbers:
-            if number is not None and number < lineage.number:
-                _check_older(state, number, names.get(number), reader, widens)
-    foreign = numbers.get(None, [])
+        for number in sorted(older):
+            _check_older(state, number, names.get(number), reader, widens)
     if foreign:
         stored = state.layout.file_schema
         for key, footer in sound_footers(

@@ -14,7 +14,7 @@ import datetime as dt
 import logging
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeVar
 
 from lakebed.errors import InvalidInputError, LakebedError, StorageError
@@ -22,6 +22,7 @@ from lakebed.state.published import Note
 from lakebed.state.reader import read_own_head
 from lakebed.state.state import State, is_one_dataset
 from lakebed.store.base import Store
+from lakebed.tables.outcome import Publication
 
 _log = logging.getLogger(__name__)
 
@@ -152,6 +153,48 @@ def bring_into_step(
             is_open = True
     assert total is not None  # the last round has raised or made a plan
     return total
+
+
+def publish(
+    store: Store,
+    dataset: str,
+    target: Target[Plan, Publication],
+    note: Note,
+    request: Request,
+    *,
+    to: str,
+    began: float,
+) -> Publication:
+    """Bring a table that shows files into step; time it, and log it.
+
+    Args:
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        target: The table.
+        note: The note of the table.
+        request: Options of the publication.
+        to: Format of the table, with its name if it has one of its own, for the log.
+        began: Time of `time.monotonic` at which the publication began.
+
+    Raises:
+        StorageError: The table could not be changed, or other writers kept changing it.
+        LakebedError: The target cannot show the dataset.
+
+    Cost:
+        As `bring_into_step`.
+    """
+    done = bring_into_step(store, dataset, target, note, request)
+    done = replace(done, seconds=time.monotonic() - began)
+    _log.info(
+        "published dataset=%s to=%s version=%d added=%d removed=%d applied=%s",
+        dataset,
+        to,
+        done.version,
+        done.added_count,
+        done.removed_count,
+        done.is_applied,
+    )
+    return done
 
 
 class _LostRaceError(Exception):

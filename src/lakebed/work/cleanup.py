@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -249,7 +249,7 @@ def cleanup(
                 raise _too_full(inventory, again, (*freed, *temporary)) from again
     dead = [file for file in judged if file.reason.is_dead]
     if not is_dry_run:
-        if not _to_log(state, dead) and _is_observation_due(inventory, judged, rules):
+        if not any(_to_log(state, dead)) and _is_observation_due(inventory, judged, rules):
             _log_or_leave(store, state, (), seen)
         _delete_logged(store, workers, state, dead, on_progress, seen)
     dead = [*freed, *dead]
@@ -494,17 +494,17 @@ def _delete_logged(
     """Delete objects and log them: before the deletion, or after it if there was no room before."""
     if not dead:
         return
-    logged = _to_log(state, dead)
+    logged = list(_to_log(state, dead))
     is_logged = not logged or _could_log(store, state, logged, seen)
     _delete(store, workers, dead, on_progress)
     if not is_logged:
         _log_or_leave(store, state, logged, seen)
 
 
-def _to_log(state: State, dead: Sequence[JudgedFile]) -> list[dict[str, object]]:
-    """Return what to log of deletions; those of logs are not logged, or there would be no end."""
+def _to_log(state: State, dead: Sequence[JudgedFile]) -> Iterator[dict[str, object]]:
+    """Yield what to log of deletions; those of logs are not logged, or there would be no end."""
     logs = f"{Folder.CLEANUPS.of(state.name)}/"
-    return [_document(file) for file in dead if not file.key.startswith(logs)]
+    return (_document(file) for file in dead if not file.key.startswith(logs))
 
 
 def _could_log(

@@ -19,6 +19,7 @@ import datetime as dt
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from textwrap import shorten
 from typing import Any
 
@@ -53,10 +54,11 @@ from lakebed.model.predicate import (
     all_of,
     any_of,
     bind,
-    columns_of,
     complement,
+    roots_of,
 )
 from lakebed.model.renaming import named_as
+from lakebed.model.schema import dotted_types
 from lakebed.model.values import is_nan
 from lakebed.plan.search import plan
 from lakebed.state import history
@@ -202,7 +204,9 @@ class _Judging:
             return False
         kept = plan(self._kept, where, requests=0, store=self.store)
         candidates = self.state.with_labels(tuple(file.label for file in kept.files))
-        return not any(_has_failing(self.store, one, check) for one in (self._added, candidates))
+        states = (self._added, candidates)
+        rows = chain.from_iterable(_failing_rows(self.store, one, check) for one in states)
+        return not any(batch.num_rows for batch in rows)
 
     @property
     def _is_write(self) -> bool:
@@ -397,22 +401,17 @@ def _failing(check: Check, state: State) -> Predicate:
     return bind(condition, state.layout.predicate_types)
 
 
-def _has_failing(store: Store, state: State, check: Check) -> bool:
-    """Return whether a row of a state fails a check of rows; the search ends at the first one."""
-    condition = predicate_of(check, state.descriptor.schema)
-    roots = tuple(dict.fromkeys(name.partition(".")[0] for name in columns_of(condition)))
-    columns = roots or state.descriptor.schema.names[:1]
-    return any(batch.num_rows for batch in _read(store, state, columns, _failing(check, state)))
+def _failing_rows(store: Store, state: State, check: Check) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a state that fail a check of rows, with the columns of the check."""
+    schema = state.descriptor.schema
+    roots = roots_of(predicate_of(check, schema), dotted_types(schema))
+    return _read(store, state, roots or schema.names[:1], _failing(check, state))
 
 
 def _rows_failing(store: Store, state: State, check: Check) -> _Failure | None:
     """Return the rows of a state that fail a check of rows; None if all pass."""
-    condition = predicate_of(check, state.descriptor.schema)
-    where = _failing(check, state)
-    named = columns_of(condition)
-    roots = tuple(dict.fromkeys(name.partition(".")[0] for name in named))
     count, examples = 0, list[str]()
-    for batch in _read(store, state, roots or state.descriptor.schema.names[:1], where):
+    for batch in _failing_rows(store, state, check):
         count += batch.num_rows
         examples += _shown_rows(batch.slice(0, MOST_EXAMPLES - len(examples)))
     return _Failure(count, examples) if count else None

@@ -28,6 +28,11 @@ def encode(action: Mapping[str, Any]) -> bytes:
     return _ENCODER.encode(action)
 
 
+def now_ms() -> int:
+    """Return the time in epoch milliseconds, as actions have it."""
+    return int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+
+
 def path_of(label: str, naming: Naming) -> str:
     """Return the path of a data file, relative to the table and encoded as in a URL.
 

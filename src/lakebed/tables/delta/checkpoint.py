@@ -138,7 +138,7 @@ def encode(other_actions: Sequence[Mapping[str, Any]], adds: pa.ChunkedArray) ->
     ]
     table = pa.concat_tables([others, pa.table(columns, schema=_SCHEMA)])
     data = _parquet(table)
-    return Checkpoint(data, table.num_rows, digest_of(data))
+    return Checkpoint(data, table.num_rows, _digest(data))
 
 
 def encode_of_sidecars(
@@ -158,7 +158,7 @@ def encode_of_sidecars(
     ]
     data = _parquet(pa.Table.from_pylist(actions, schema=_WITH_SIDECARS))
     count = len(actions) + sum(sidecar.file_count for sidecar in sidecars)
-    return Checkpoint(data, count, digest_of(data))
+    return Checkpoint(data, count, _digest(data))
 
 
 def encode_adds(adds: pa.ChunkedArray) -> pa.Buffer:
@@ -220,13 +220,10 @@ def read_adds(
     Cost:
         The checkpoint, in memory.
     """
-    try:
-        data = store.get(log.checkpoint_key(number)).data
-    except ObjectNotFoundError:
+    source = open_known(store, log, number, digest)
+    if source is None:
         return None
-    if digest_of(data) != digest:
-        return None
-    adds = pq.ParquetFile(pa.BufferReader(data)).read(["add"]).column("add").cast(_ADD)
+    adds = pq.ParquetFile(source).read(["add"]).column("add").cast(_ADD)
     adds = adds.slice(adds.null_count)  # rows of other actions come first
     if not without:
         return adds
@@ -240,8 +237,26 @@ def read_adds(
     )
 
 
-def digest_of(data: pa.Buffer | bytes) -> str:
-    """Return the digest of a checkpoint."""
+def open_known(store: Store, log: Log, number: int, digest: str) -> pa.BufferReader | None:
+    """Return a checkpoint in memory; None if it is missing or has another digest.
+
+    Args:
+        store: The store that holds the log.
+        log: The log of the table.
+        number: Number of the commit before the checkpoint.
+        digest: Digest of the checkpoint, as the commit records it.
+
+    Cost:
+        The checkpoint.
+    """
+    try:
+        data = store.get(log.checkpoint_key(number)).data
+    except ObjectNotFoundError:
+        return None
+    return pa.BufferReader(data) if _digest(data) == digest else None
+
+
+def _digest(data: pa.Buffer | bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 

@@ -26,6 +26,7 @@ from lakebed.state.state import State
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.segments import Segment
 from lakebed.tables.delta import checkpoint
+from lakebed.tables.delta.actions import now_ms
 from lakebed.tables.delta.log import Log
 from lakebed.tables.delta.log_names import CHECKPOINT, SIDECARS
 
@@ -128,7 +129,7 @@ def _write(
     return Sidecar(
         name=name,
         size_bytes=data.size,
-        modified_ms=int(dt.datetime.now(dt.UTC).timestamp() * 1000),
+        modified_ms=now_ms(),
         file_count=len(adds),
     )
 
@@ -141,14 +142,11 @@ def known_in(store: Store, log: Log, number: int, digest: str) -> dict[str, Side
     Cost:
         The checkpoint, without its sidecars.
     """
-    try:
-        data = store.get(log.checkpoint_key(number)).data
-    except ObjectNotFoundError:
-        return {}
-    if checkpoint.digest_of(data) != digest:
+    source = checkpoint.open_known(store, log, number, digest)
+    if source is None:
         return {}
     known = {}
-    for row in _named(pa.BufferReader(data)):
+    for row in _named(source):
         match = _NAME.fullmatch(row["path"])
         files = dict(row["tags"] or ()).get("files", "")
         if match is not None and files.isascii() and files.isdecimal():
@@ -193,7 +191,7 @@ def dead_sidecars(
     }
     if not old:
         return of_log
-    unreadable = dict(of_log.unreadable)
+    unreadable = {}
     for info in objects:
         name = info.key.removeprefix(folder)
         if name == info.key or not CHECKPOINT.fullmatch(name) or info.key in of_log.dead:
@@ -205,9 +203,8 @@ def dead_sidecars(
             return of_log  # another cleanup is running
         except (LakebedError, pa.ArrowException, OSError, ValueError) as exc:
             unreadable[info.key] = f"It cannot be read: {exc}."  # it may name any of them
-    if unreadable.keys() - of_log.unreadable.keys():
-        old = set()
-    return OldMetadata(dead=of_log.dead | old, unreadable=unreadable)
+    dead = frozenset() if unreadable else frozenset(old)
+    return of_log | OldMetadata(dead=dead, unreadable=unreadable)
 
 
 def paths_in(store: Store, log: Log, key: str) -> Iterator[str]:

@@ -9,12 +9,12 @@ which the table's protocol does not allow, are reported, and only a repair rever
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -27,14 +27,14 @@ from lakebed.errors import (
     InvalidInputError,
     LakebedError,
 )
-from lakebed.model.keys import schema_number_of
 from lakebed.state.published import Note, number_at
 from lakebed.state.state import State
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
+from lakebed.tables import engine
 from lakebed.tables.compatibility import check_compatible
 from lakebed.tables.delta import checkpoint
-from lakebed.tables.delta.actions import adds, encode, path_of
+from lakebed.tables.delta.actions import adds, encode, now_ms, path_of
 from lakebed.tables.delta.checkpoint import Checkpoint
 from lakebed.tables.delta.delta_schema import (
     TableMetadata,
@@ -45,7 +45,7 @@ from lakebed.tables.delta.delta_schema import (
 from lakebed.tables.delta.log import LiveFiles, Log, LogCommit, Mark
 from lakebed.tables.delta.log_names import number_of
 from lakebed.tables.delta.sidecars import Sidecar, known_in, of_tree
-from lakebed.tables.engine import Request, bring_into_step, check_deadline
+from lakebed.tables.engine import Request, check_deadline
 from lakebed.tables.giving_up import give_up
 from lakebed.tables.outcome import Publication
 from lakebed.tables.shown_facts import shown_files
@@ -76,17 +76,7 @@ def publish(
     request = Request(check=check, repair=repair, dry_run=dry_run)
     target = _DeltaTarget(store, dataset, on_progress, is_repairing=request.repair)
     note = _note(store, dataset)
-    done = bring_into_step(store, dataset, target, note, request)
-    done = replace(done, seconds=time.monotonic() - began)
-    _log.info(
-        "published dataset=%s to=delta version=%d added=%d removed=%d applied=%s",
-        dataset,
-        done.version,
-        done.added_count,
-        done.removed_count,
-        done.is_applied,
-    )
-    return done
+    return engine.publish(store, dataset, target, note, request, to="delta", began=began)
 
 
 def unpublish(store: Store, dataset: str, *, dry_run: bool = False) -> bool:
@@ -299,16 +289,9 @@ class _DeltaTarget:
         """Prove that readers of the table read the new files as Lakebed does."""
         state, mark = plan.state, plan.mark
         is_same = mark is not None and mark.schema == state.lineage.number
-        labels = [plan.added] if is_same else state.live.pieces()
-        number = state.lineage.number
-        old = [
-            label
-            for piece in labels
-            for label in piece
-            if schema_number_of(label, newest=number) != number
-        ]
-        if old:
-            check_compatible(self._store, state, old, reader="Delta", widens=widens)
+        pieces = [plan.added] if is_same else state.live.pieces()
+        labels = chain.from_iterable(pieces)
+        check_compatible(self._store, state, labels, reader="Delta", widens=widens)
         return plan
 
     def _written_by_others(self, foreign: Sequence[str]) -> InvalidInputError:
@@ -391,14 +374,14 @@ class _DeltaTarget:
             digest=plan.metadata.digest,
             schema=state.lineage.number,
             table_id=str(uuid.uuid4()) if old is None else old.table_id,
-            created_ms=_now_ms() if old is None else old.created_ms,
+            created_ms=now_ms() if old is None else old.created_ms,
             checkpoint=-1 if old is None else old.checkpoint,
             begins_at=plan.number if plan.is_beginning else 0 if old is None else old.begins_at,
             has_sidecars=has_sidecars(state),
         )
 
     def _actions(self, plan: _Plan, mark: Mark, added: Sequence[_Add]) -> Iterator[_Action]:
-        moment = _now_ms()
+        moment = now_ms()
         yield {
             "commitInfo": {
                 "timestamp": moment,
@@ -428,7 +411,7 @@ class _DeltaTarget:
         state = plan.state
         other_actions = (
             *plan.metadata.actions(mark.table_id, mark.created_ms),
-            _transaction(mark, _now_ms()),
+            _transaction(mark, now_ms()),
         )
         is_alone = self._is_repairing or plan.is_beginning
         with self._warning_of_no_checkpoint(plan):
@@ -456,29 +439,36 @@ class _DeltaTarget:
 
     def _known_sidecars(self, plan: _Plan) -> Mapping[str, Sidecar]:
         """Return the sidecars of the last checkpoint that Lakebed made."""
-        if plan.mark is None or plan.mark.checkpoint < 0 or not plan.mark.has_sidecars:
+        last = self._before_checkpoint(plan, by_leaf=True)
+        if last is None:
             return {}
-        last = self._log.read(plan.mark.checkpoint)
-        if last is None or last.mark is None:
-            return {}
-        return known_in(self._store, self._log, last.number, last.mark.checkpoint_digest)
+        number, mark = last
+        return known_in(self._store, self._log, number, mark.checkpoint_digest)
+
+    def _before_checkpoint(self, plan: _Plan, *, by_leaf: bool) -> tuple[int, Mark] | None:
+        """Return number and mark of the commit before the last checkpoint that Lakebed made.
+
+        It is None if there is none, or if that checkpoint has the other form.
+        """
+        mark = plan.mark
+        if mark is None or mark.checkpoint < 0 or mark.has_sidecars != by_leaf:
+            return None
+        last = self._log.read(mark.checkpoint)
+        return None if last is None or last.mark is None else (last.number, last.mark)
 
     def _adds_from_last(self, plan: _Plan) -> pa.ChunkedArray | None:
         """Return the files of the last checkpoint with all later changes; None if unknown."""
-        if plan.mark is None or plan.mark.checkpoint < 0 or plan.foreign:
+        last = None if plan.foreign else self._before_checkpoint(plan, by_leaf=False)
+        if last is None:
             return None
-        if plan.mark.has_sidecars:
-            return None
-        last = self._log.read(plan.mark.checkpoint)
-        if last is None or last.mark is None:
-            return None
-        since = self._since(plan.state, last.mark)
+        number, mark = last
+        since = self._since(plan.state, mark)
         if since is None:
             return None
         added, removed = since.labels
         paths = [path_of(label, plan.state.layout.naming) for label in removed]
-        digest = last.mark.checkpoint_digest
-        adds = checkpoint.read_adds(self._store, self._log, last.number, digest, without=paths)
+        digest = mark.checkpoint_digest
+        adds = checkpoint.read_adds(self._store, self._log, number, digest, without=paths)
         if adds is None:
             return None
         new = checkpoint.adds_column(self._adds_of(plan.state, added))
@@ -525,7 +515,3 @@ def _transaction(mark: Mark, moment: int) -> dict[str, Any]:
             "lastUpdated": moment,
         }
     }
-
-
-def _now_ms() -> int:
-    return int(dt.datetime.now(dt.UTC).timestamp() * 1000)

@@ -88,15 +88,14 @@ def manifests_of(
             loose.append(manifest)
         else:
             known[match[1]] = manifest
-    root = snapshot.tree.root
-    changed = [ref for ref in root.refs if snapshot.name_of(ref) not in known]
-    names = {snapshot.name_of(ref) for ref in root.refs}
-    kept = [manifest for name, manifest in known.items() if name in names]
-    left = [manifest for name, manifest in known.items() if name not in names]
+    refs = {snapshot.name_of(ref): ref for ref in snapshot.tree.root.refs}
+    changed = {name: ref for name, ref in refs.items() if name not in known}
+    kept = [manifest for name, manifest in known.items() if name in refs]
+    left = [manifest for name, manifest in known.items() if name not in refs]
     if changed or left:
         moved = _Moved(writer, snapshot)
         loose = moved.take(left, loose)
-        kept += [moved.write(ref) for ref in changed]
+        kept += [moved.write(name, ref) for name, ref in changed.items()]
         loose += moved.rest()
     else:
         loose, missing = writer.remove(loose, snapshot.removed)
@@ -151,10 +150,10 @@ class _Moved:
     def _take(self, entries: Iterable[ManifestEntry]) -> None:
         self.entries.update((entry.data_file.file_path, entry) for entry in entries)
 
-    def write(self, ref: Ref) -> ManifestFile:
-        """Write the manifest of a leaf."""
+    def write(self, name: str, ref: Ref) -> ManifestFile:
+        """Write the manifest of a leaf; its name begins with `name`."""
         labels = self.snapshot.tree.of_leaf(ref).labels()
-        return self.writer.write(self._entries(labels), name=self.snapshot.name_of(ref))
+        return self.writer.write(self._entries(labels), name=name)
 
     def _entries(self, labels: Iterable[str]) -> list[ManifestEntry]:
         existing, new, lost = list[ManifestEntry](), list[str](), list[str]()

@@ -8,11 +8,11 @@ reported, and only a repair reverts them.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -24,15 +24,16 @@ from lakebed.errors import (
     ObjectNotFoundError,
 )
 from lakebed.model.field_ids import widens
-from lakebed.model.keys import BATCH_ID, schema_number_of, split_label
+from lakebed.model.keys import BATCH_ID, split_label
 from lakebed.model.publishing import HIDE_BATCH_ID, is_on
 from lakebed.model.schema import Field
 from lakebed.state.published import Note
 from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.root import root_of
+from lakebed.tables import engine
 from lakebed.tables.compatibility import check_compatible, dropped_fields, unknown_fields
-from lakebed.tables.engine import Request, bring_into_step, check_deadline
+from lakebed.tables.engine import Request, check_deadline
 from lakebed.tables.iceberg.library_errors import importing_pyiceberg, reading
 from lakebed.tables.outcome import Publication
 from lakebed.tables.shown_facts import shown_files
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from lakebed.tables.iceberg.homes import IcebergTable, TableHome
-
-_log = logging.getLogger(__name__)
 
 NOTE = "iceberg"
 _PROPERTIES = {
@@ -85,19 +84,9 @@ def publish(
         hide_batch_id=hide_batch_id,
     )
     note = _note(store, dataset, catalog, home)
+    to = f"iceberg table={home.table}"
     with closing(home):
-        done = bring_into_step(store, dataset, target, note, request)
-    done = replace(done, seconds=time.monotonic() - began)
-    _log.info(
-        "published dataset=%s to=iceberg table=%s version=%d added=%d removed=%d applied=%s",
-        dataset,
-        home.table,
-        done.version,
-        done.added_count,
-        done.removed_count,
-        done.is_applied,
-    )
-    return done
+        return engine.publish(store, dataset, target, note, request, to=to, began=began)
 
 
 def unpublish(
@@ -538,21 +527,14 @@ class _IcebergTarget:
         state, number = plan.state, plan.state.lineage.number
         is_known = plan.table is not None and _schema_number(plan.table) == number
         pieces = [plan.added] if is_known else state.live.pieces()
-        old = [
-            label
-            for piece in pieces
-            for label in piece
-            if schema_number_of(label, newest=number) != number
-        ]
-        if old:
-            check_compatible(
-                self._store,
-                state,
-                old,
-                reader="Iceberg",
-                widens=widens,
-                ids=paths_of(plan.schema, plan.renamed),
-            )
+        check_compatible(
+            self._store,
+            state,
+            chain.from_iterable(pieces),
+            reader="Iceberg",
+            widens=widens,
+            ids=paths_of(plan.schema, plan.renamed),
+        )
 
     def _properties(self, state: State) -> dict[str, str]:
         from lakebed.tables.iceberg.iceberg_schema import CREATED, DATASET, FIELD_IDS, ROOT, SCHEMA

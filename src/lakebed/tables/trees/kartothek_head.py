@@ -24,8 +24,9 @@ from lakebed.index.kartothek_file import MAX_BYTES, read_index_file, relabelled
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BATCH_ID, encode_path, split_label
 from lakebed.model.layout import INDEX_SUFFIX, SCHEMA_FILE
+from lakebed.model.names import check_field_name
 from lakebed.model.partition import PartitionStrategy
-from lakebed.model.schema import Decimal, Primitive
+from lakebed.model.schema import Decimal, Primitive, walk
 from lakebed.state.head import HeadDocument, decode_head
 from lakebed.state.index_files import text_type
 from lakebed.state.reader import Head, read_head
@@ -146,6 +147,8 @@ def _descriptor(state: State, title: str) -> DatasetDescriptor:
             f"it has a column {BATCH_ID!r}, as Lakebed calls the batch of each row",
             "Rename the column in a copy.",
         )
+    for _, field in walk(schema.fields):
+        check_field_name(field.name)  # or our own head could not be read
     return DatasetDescriptor(
         schema=schema,
         partition_by=PartitionStrategy(tuple(map(by.identity, layout.partition_keys))),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,12 +38,11 @@ from lakebed.state.head import (
 from lakebed.state.published import Note
 from lakebed.state.state import State
 from lakebed.store.base import Store
-from lakebed.tables.engine import Request, bring_into_step, check_deadline
+from lakebed.tables import engine
+from lakebed.tables.engine import Request, check_deadline
 from lakebed.tables.outcome import Publication
 from lakebed.tables.shown_facts import check_format
 from lakebed.tables.since import find_since
-
-_log = logging.getLogger(__name__)
 
 _PREFIX = "lakebed.published_"
 _CREATED, _VERSION, _COMMIT = f"{_PREFIX}created_at", f"{_PREFIX}version", f"{_PREFIX}commit"
@@ -65,17 +63,8 @@ def publish(
     began = time.monotonic()
     request = Request(check=check, repair=repair, dry_run=dry_run)
     target = _KartothekTarget(store, dataset, on_progress)
-    done = bring_into_step(store, dataset, target, _note(store, dataset), request)
-    done = replace(done, seconds=time.monotonic() - began)
-    _log.info(
-        "published dataset=%s to=kartothek version=%d added=%d removed=%d applied=%s",
-        dataset,
-        done.version,
-        done.added_count,
-        done.removed_count,
-        done.is_applied,
-    )
-    return done
+    note = _note(store, dataset)
+    return engine.publish(store, dataset, target, note, request, to="kartothek", began=began)
 
 
 def unpublish(store: Store, dataset: str, *, dry_run: bool = False) -> bool:
