@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 _MISSING = frozenset(("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "NO_SUCH_CATALOG_EXCEPTION"))
+_DAY = dt.timedelta(days=1)
 _HOUR_S = 3600
 _HOURS_A_DAY = 24
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -90,10 +91,13 @@ class SourceTable:
         return ".".join(_quoted(name) for name in names)
 
     def _literal(self, moment: dt.datetime) -> str:
-        text = moment.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
+        moment = moment.astimezone(dt.UTC)
+        text = moment.strftime("%Y-%m-%d %H:%M:%S")
         match self.time_kind:
             case Kind.DATE:
-                return f"DATE '{text[:10]}'"
+                # A date is the moment at which it begins: the first one that is not before.
+                began = moment.time() == dt.time()
+                return f"DATE '{moment.date() if began else moment.date() + _DAY}'"
             case Kind.TIMESTAMP_NTZ:
                 return f"TIMESTAMP_NTZ '{text}'"
         return f"TIMESTAMP_LTZ '{text}+00:00'"
