@@ -28,6 +28,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -58,53 +59,47 @@ class FarStore(DelegatingStore):
         """A cache of its own for each name."""
         return f"{self.inner.cache_name}#{self._name}"
 
+    @contextmanager
+    def _trip(self) -> Iterator[None]:
+        self._wait()
+        yield
+        self._wait()  # not after an error
+
     def _wait(self) -> None:
         if self._half_s:
             time.sleep(self._half_s)
 
     def _get(self, key: str) -> StoredObject:
-        self._wait()
-        found = super()._get(key)
-        self._wait()
-        return found
+        with self._trip():
+            return super()._get(key)
 
     def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
-        self._wait()
-        found = super()._get_if_changed(key, etag)
-        self._wait()
-        return found
+        with self._trip():
+            return super()._get_if_changed(key, etag)
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
-        self._wait()
-        found = super()._get_range(key, start, length)
-        self._wait()
-        return found
+        with self._trip():
+            return super()._get_range(key, start, length)
 
     def _create(self, key: str, data: memoryview) -> str:
-        self._wait()
-        etag = super()._create(key, data)
-        self._wait()
-        return etag
+        with self._trip():
+            return super()._create(key, data)
 
     def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-        self._wait()
-        etag = super()._replace(key, data, if_match=if_match)
-        self._wait()
-        return etag
+        with self._trip():
+            return super()._replace(key, data, if_match=if_match)
 
     def _put(self, key: str, data: memoryview) -> None:
-        self._wait()
-        super()._put(key, data)
-        self._wait()
+        with self._trip():
+            super()._put(key, data)
 
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         self._wait()
         yield from super()._list(begins_with, recursive=recursive)
 
     def _delete(self, keys: Any) -> None:
-        self._wait()
-        super()._delete(keys)
-        self._wait()
+        with self._trip():
+            super()._delete(keys)
 
 
 class Writers:
@@ -112,7 +107,6 @@ class Writers:
 
     def __init__(self, stores: list[Store], seconds: float) -> None:
         self.took_s: list[float] = []
-        self.attempts = 0
         self.errors: list[str] = []
         self._stores = stores
         self._seconds = seconds

@@ -1,6 +1,6 @@
 """How the calls of a dataset grow with its number of files, if its head is a tree, or a document.
 
-    python bench/scale/trees.py [--sizes N …] [--documents N …] [--index] [--calls NAME …]
+    python bench/scale/trees.py [--sizes N …] [--documents N …] [--calls NAME …]
 
 Each figure is of a fresh process, the least of a few, since other work only adds to it. The ratio is
 to the same call at the smallest size.

@@ -142,10 +142,11 @@ class TestWithSpark:
                 ("at", "day", {"2026-02-28": 1, "2026-03-01": 1}),
                 ("ntz", "hour", {"2026-02-28T23": 1, "2026-03-01T00": 1}),
                 ("inner.day", "month", {"2026-02": 1, "2026-03": 1}),
+                ("inner.day", "hour", {"2026-02-28T00": 1, "2026-03-01T00": 1}),
             ):
                 ingest = TableIngest(
                     name="n",
-                    into=str(shop.root / f"lake/{every}"),
+                    into=str(shop.root / f"lake/{time[0]}_{every}"),
                     source=FromTable(
                         table=shop.name,
                         time=time,

@@ -39,6 +39,7 @@ from lakebed.errors import (
     LakebedError,
     RecordNotFoundError,
 )
+from lakebed.model.locations import location_and_name
 from lakebed.state.sources import SourceFile
 from lakebed.store import Store, open_store
 from lakebed.store.at_once import at_once
@@ -796,12 +797,7 @@ def _files_read_by(
     Raises:
         InvalidInputError: The address names no repository.
     """
-    location, _, name = address.rstrip("/").rpartition("/")
-    if not location:
-        raise InvalidInputError(
-            f"Dataset {address!r} names no repository.",
-            hint="Write LOCATION/NAME, such as ./lake/flights or s3://bucket/lake/flights.",
-        )
+    location, name = location_and_name(address)
     return removal.files_read_by(open_store(location, storage_options=storage_options), name)
 
 

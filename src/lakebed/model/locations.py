@@ -37,6 +37,24 @@ def refuse_credentials(url: str) -> str:
     return url
 
 
+def location_and_name(address: str) -> tuple[str, str]:
+    """Split LOCATION/NAME of a dataset into the location of the repository and the name.
+
+    Raises:
+        InvalidInputError: There is no location.
+
+    >>> location_and_name("s3://bucket/lake/flights")
+    ('s3://bucket/lake', 'flights')
+    """
+    location, _, name = address.rstrip("/").rpartition("/")
+    if not location:
+        raise InvalidInputError(
+            f"Dataset {address!r} names no repository.",
+            hint="Write LOCATION/NAME, such as ./lake/flights or s3://bucket/lake/flights.",
+        )
+    return location, name
+
+
 def shell_address(uri: str) -> str:
     """Return a location as a word of a command line; a directory is written as its path.
 

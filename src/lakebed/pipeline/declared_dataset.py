@@ -8,7 +8,7 @@ from lakebed.dataset import Dataset
 from lakebed.errors import DatasetExistsError, DatasetNotFoundError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import has_partitions_of
-from lakebed.model.locations import refuse_credentials
+from lakebed.model.locations import location_and_name, refuse_credentials
 from lakebed.model.names import check_dataset_name
 from lakebed.repository import Repository, open_repository
 from lakebed.state.creation import check_place
@@ -34,18 +34,11 @@ class DeclaredDataset:
         """
         refuse_credentials(self.into)
         checked_run(self.name)
-        location, name = self._address()
-        if not location:
-            raise InvalidInputError(
-                f"Dataset {self.into!r} names no repository.",
-                hint="Write LOCATION/NAME, such as ./lake/flights or s3://bucket/lake/flights.",
-            )
-        check_dataset_name(name)
+        check_dataset_name(self._address()[1])
         self._quarantine()
 
     def _address(self) -> tuple[str, str]:
-        location, _, name = self.into.rstrip("/").rpartition("/")
-        return location, name
+        return location_and_name(self.into)
 
     @property
     def quarantine_name(self) -> str:

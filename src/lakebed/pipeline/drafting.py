@@ -22,6 +22,7 @@ from lakebed.model.avro import schema_to_avro
 from lakebed.model.names import MAX_DATASET_NAME_LENGTH, check_dataset_name
 from lakebed.model.partition.function import field_text
 from lakebed.model.schema import Kind, Primitive, Schema
+from lakebed.model.values import TIMES
 from lakebed.spark.source_tables import open_source_table
 
 if TYPE_CHECKING:
@@ -284,8 +285,7 @@ def _times_of(schema: Schema) -> dict[str, Kind]:
     return {
         field.name: field.type.kind
         for field in schema
-        if isinstance(field.type, Primitive)
-        and field.type.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+        if isinstance(field.type, Primitive) and field.type.kind in TIMES
     }
 
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.kernel import WriteOptions
@@ -45,6 +45,7 @@ from lakebed.state.committing import CommitOptions
 from lakebed.state.reader import read_head
 from lakebed.state.runs import Runs
 from lakebed.state.state import State
+from lakebed.work.ingest.load_options import check_unknown
 from lakebed.work.ingest.quarantine import checked_run
 from lakebed.work.writer import commit_staged
 
@@ -195,11 +196,7 @@ class TableIngest(DeclaredDataset):
         check_given("source", self.source, FromTable, "Give a FromTable.", or_none=False)
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
         self._check_names()
-        if self.unknown not in get_args(Unknown):
-            raise InvalidInputError(
-                f"unknown is {shown(self.unknown)}.",
-                hint=f"Give one of: {', '.join(get_args(Unknown))}.",
-            )
+        check_unknown(self.unknown)
         checked_run(self.run_of("" if self.source.start is None else _LONGEST_LABEL))
 
     def run_of(self, label: str) -> str:
@@ -381,7 +378,10 @@ class _Work:
         done = []
         for part in due:
             count = counts[part.label]
-            one = self._planned(part, count) if dry_run else self._written(part, count)
+            if not count and not self.ingest.source.may_be_empty:
+                one = self._kept_back(part, count, "the table has no row of it any more")
+            else:
+                one = self._planned(part, count) if dry_run else self._written(part, count)
             done.append(one)
             tally.add(one.run, row_count=one.row_count)
         return tuple(done), timeless
@@ -452,8 +452,6 @@ class _Work:
             return TablePart(
                 run=run, source_row_count=count, row_count=count, file_count=None, size_bytes=None
             )
-        if not count and not self.ingest.source.may_be_empty:
-            return self._kept_back(run, count, "the table has no row of it any more")
         with self.table.reading():
             commit = self.dataset.rerun(self._rows(part, count), run, dry_run=True)
         return TablePart(
@@ -470,15 +468,12 @@ class _Work:
         """Write a part as a batch, and commit it if it is whole."""
         run, dataset = self.ingest.run_of(part.label), self.dataset
         assert dataset is not None  # it was created
-        may_be_empty = self.ingest.source.may_be_empty
-        if not count and not may_be_empty:
-            return self._kept_back(run, count, "the table has no row of it any more")
         with dataset._begin("rerun", run) as transaction:
             with self.table.reading():
                 target = dataset._narrow_target(transaction)
                 transaction.add(dataset._stage(self._rows(part, count), target))
             written, base = transaction.written, transaction.base
-            if not written.row_count and not may_be_empty:
+            if not written.row_count and not self.ingest.source.may_be_empty:
                 earlier = runs.read(transaction.store, base.lists).live_files_of(run, base.live)
                 if earlier:
                     why = (
@@ -486,7 +481,7 @@ class _Work:
                         if written.has_failures
                         else "it is empty now"
                     )
-                    return self._kept_back(run, count, why)
+                    return self._kept_back(part, count, why)
             commit = commit_staged(transaction, scope_of_run(run, partitions=False))
         return TablePart(
             run=run,
@@ -498,9 +493,11 @@ class _Work:
             commit=commit,
         )
 
-    def _kept_back(self, run: str, count: int, why: str) -> TablePart:
+    def _kept_back(self, part: WindowPart, count: int, why: str) -> TablePart:
         return TablePart(
-            run=run, source_row_count=count, kept_back=f"{why}; the rows that were read before stay"
+            run=self.ingest.run_of(part.label),
+            source_row_count=count,
+            kept_back=f"{why}; the rows that were read before stay",
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lakebed.commit import Commit
 from lakebed.common.html import facts_to_html
 from lakebed.common.shown import counted, facts_of
+from lakebed.model.totals import known_total
 from lakebed.state.after import NotPublished
 from lakebed.state.check_results import CheckOutcome, total_of_checks
 
@@ -104,17 +105,17 @@ class TableIngestReport:
     @property
     def replaced_row_count(self) -> int | None:
         """Number of earlier rows that they replace; None if unknown."""
-        return _total(part.replaced_row_count for part in self.parts)
+        return known_total([part.replaced_row_count for part in self.parts])
 
     @property
     def file_count(self) -> int | None:
         """Number of data files; in a dry run at least so many; None if unknown."""
-        return _total(part.file_count for part in self.parts)
+        return known_total([part.file_count for part in self.parts])
 
     @property
     def size_bytes(self) -> int | None:
         """Size of the data files; None if unknown, as in a dry run."""
-        return _total(part.size_bytes for part in self.parts)
+        return known_total([part.size_bytes for part in self.parts])
 
     @property
     def kept_back(self) -> tuple[TablePart, ...]:
@@ -162,13 +163,3 @@ class TableIngestReport:
     def _repr_html_(self) -> str:
         hidden = ("parts", "checks")
         return facts_to_html(f"Ingest {self.name}", facts_of(self.to_record(), hidden=hidden))
-
-
-def _total(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of counts; None if one of them is unknown."""
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total

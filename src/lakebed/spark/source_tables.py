@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakebed.errors import InvalidInputError, LakebedError, NotFoundError, StorageError
-from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
+from lakebed.errors import InvalidInputError, NotFoundError, StorageError
+from lakebed.model.schema import Kind, Primitive, Schema, dotted_types
 from lakebed.model.spark_types import schema_from_spark
+from lakebed.model.values import EPOCH, TIMES
 from lakebed.spark.session import described, get_session
 
 if TYPE_CHECKING:
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 _MISSING = frozenset(("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "NO_SUCH_CATALOG_EXCEPTION"))
+_DAY = dt.timedelta(days=1)
 _HOUR_S = 3600
 _HOURS_A_DAY = 24
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # A table without a catalog: its format, and the path of its files.
 _BY_PATH = re.compile(r"\w+\.`([^`]+)`")
 # Iceberg names its snapshot among the properties of a table.
@@ -90,10 +90,13 @@ class SourceTable:
         return ".".join(_quoted(name) for name in names)
 
     def _literal(self, moment: dt.datetime) -> str:
-        text = moment.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
+        moment = moment.astimezone(dt.UTC)
+        text = moment.strftime("%Y-%m-%d %H:%M:%S")
         match self.time_kind:
             case Kind.DATE:
-                return f"DATE '{text[:10]}'"
+                # A date is the moment at which it begins: the first one that is not before.
+                began = moment.time() == dt.time()
+                return f"DATE '{moment.date() if began else moment.date() + _DAY}'"
             case Kind.TIMESTAMP_NTZ:
                 return f"TIMESTAMP_NTZ '{text}'"
         return f"TIMESTAMP_LTZ '{text}+00:00'"
@@ -135,7 +138,7 @@ class SourceTable:
         )
         with self.reading(), described(self.spark, f"count rows of {self.title} by time"):
             return {
-                None if row[0] is None else _EPOCH + dt.timedelta(hours=row[0]): row[1]
+                None if row[0] is None else EPOCH + dt.timedelta(hours=row[0]): row[1]
                 for row in counts.collect()
             }
 
@@ -202,30 +205,19 @@ def _kind_of(time: str, schema: Schema, title: str) -> Kind:
     Raises:
         InvalidInputError: There is no such column, or it holds no times.
     """
-    field = _field_of(time, schema)
-    if field is None:
+    field = schema.find(time)
+    kind = dotted_types(schema).get(time) if field is None else field.type
+    if kind is None:
         raise InvalidInputError(
             f"{title} has no column {time!r}, by whose time its rows are chosen.",
             hint=f"Its columns are: {', '.join(schema.names)}.",
         )
-    if not isinstance(field.type, Primitive) or field.type.kind not in _TIMES:
+    if not isinstance(kind, Primitive) or kind.kind not in TIMES:
         raise InvalidInputError(
-            f"Column {time!r} of {title} has the type {field.type}, which is not a time.",
+            f"Column {time!r} of {title} has the type {kind}, which is not a time.",
             hint="Name a column of dates or timestamps; a query can convert one.",
         )
-    return field.type.kind
-
-
-def _field_of(name: str, schema: Schema) -> Field | None:
-    """Return the field of a name, which may have parts; None if there is none."""
-    found = schema.find(name)
-    if found is not None or "." not in name:
-        return found
-    first, _, rest = name.partition(".")
-    outer = schema.find(first)
-    if outer is None or not isinstance(outer.type, Struct):
-        return None
-    return _field_of(rest, Schema(fields=outer.type.fields))
+    return kind.kind
 
 
 def _quoted(name: str) -> str:
@@ -304,8 +296,6 @@ def _naming_errors(title: str, of: str = "") -> Iterator[None]:
 
     try:
         yield
-    except LakebedError:
-        raise
     except AnalysisException as exc:  # also of a text that cannot be parsed
         if _condition_of(exc) in _MISSING:
             raise NotFoundError(

@@ -98,7 +98,7 @@ class Call:
     read_bytes: int = 0
     written_bytes: int = 0
     data_sizes: dict[str, int] = field(default_factory=dict)
-    of_workers: OfWorkers = field(default_factory=lambda: OfWorkers())
+    of_workers: OfWorkers = field(default_factory=OfWorkers)
 
     def and_outer(self) -> Iterator[Call]:
         """Yield the call and those that it is part of, from the inside out."""

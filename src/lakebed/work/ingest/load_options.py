@@ -49,7 +49,7 @@ class IngestRules:
                 f"max_rejects is {limit!r}.",
                 hint="Give a share of the lines from 0 to 1, or a whole number of lines from 2 on.",
             )
-        _check_unknown(self.unknown)
+        check_unknown(self.unknown)
 
     def is_too_much(self, became: Counts) -> bool:
         """Return whether a file has more rejects than the limit."""
@@ -66,7 +66,12 @@ class IngestRules:
         return self.max_rejects is not None and math.isclose(self.max_rejects, 1)
 
 
-def _check_unknown(unknown: Unknown) -> None:
+def check_unknown(unknown: Unknown) -> None:
+    """Check the rule for a field that the dataset lacks.
+
+    Raises:
+        InvalidInputError: There is no such rule.
+    """
     known = get_args(Unknown)
     if unknown not in known:
         raise InvalidInputError(
