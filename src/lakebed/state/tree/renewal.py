@@ -15,7 +15,6 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from lakebed.state import history
 from lakebed.state.codec import to_document
 from lakebed.state.head import encode_head
 from lakebed.state.state import State
@@ -147,12 +146,7 @@ class Renewal:
         self._put(new.copy_key(self.state.name, version), data)
 
     def _put_commits(self, commits: Sequence[Buffered]) -> HistoryRef:
-        segment = HistoryRef(
-            id=uuid.uuid4().bytes,
-            weight=history.weight_of(one.entry for one in commits),
-            first=commits[0].entry.version,
-            last=commits[-1].entry.version,
-        )
+        segment = folded_commits.new_segment(commits)
         self._put(segment.key(self.state.name), folded_commits.encode(commits))
         return segment
 
