@@ -18,7 +18,7 @@ import pytest
 from copies import copy_of
 from effort import cases
 from inside import state_of, store_of
-from tree_copies import SMALL, shrink
+from tree_copies import SMALL, check_order, shrink
 from upkeep_lake import age, sweep
 
 import lakebed
@@ -186,6 +186,7 @@ def check_sound(tree: Dataset) -> None:
     live = state_of(tree).live
     assert isinstance(live, TreeFiles)
     live.root.check_balance()
+    check_order(live)
     assert scrub(live) == live.root.totals
 
 
@@ -675,6 +676,8 @@ def test_rollback_to_a_large_commit_beside_a_fold_brings_the_facts_back(
     other.where("id >= 0").delete()
     assert set(other.at(version=version).arrow()["day"].to_pylist()) == days
     older = state_of(other.at(version=version))
+    assert isinstance(older.live, TreeFiles)
+    assert check_order(older.live) > 1
     assert older.live.holding(older.labels) == set(older.labels)
     other.rollback(version=version)
     assert (root_of(other).totals.rows, root_of(other).totals.unknown) == (row_count, 0)
