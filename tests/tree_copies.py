@@ -6,6 +6,7 @@ writes what a commit and a fold would have written.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -201,6 +202,18 @@ def to_tree(
     store.put(HeadFormat.MSGPACK.key(name), tree.encoded())
     PROCESS_CACHE.clear()
     return tree
+
+
+def check_order(live: TreeFiles) -> int:
+    """Check that the leaves of each run follow each other; return the number of leaves in the longest.
+
+    A directory is found in a run by bisection.
+    """
+    runs = [list(refs) for _, refs in itertools.groupby(live.root.refs, lambda ref: ref.run)]
+    for refs in runs:
+        for one, other in itertools.pairwise(refs):
+            assert live.order(one.first) <= live.order(one.last) <= live.order(other.first)
+    return max(map(len, runs), default=0)
 
 
 def shrink(monkeypatch: pytest.MonkeyPatch, sizes: Sizes = SMALL) -> None:

@@ -18,7 +18,7 @@ import pytest
 from copies import copy_of
 from effort import cases
 from inside import state_of, store_of
-from tree_copies import SMALL, shrink
+from tree_copies import SMALL, check_order, shrink
 from upkeep_lake import age, sweep
 
 import lakebed
@@ -189,6 +189,7 @@ def check_sound(tree: Dataset) -> None:
     live = state_of(tree).live
     assert isinstance(live, TreeFiles)
     live.root.check_balance()
+    check_order(live)
     assert scrub(live) == live.root.totals
 
 
@@ -647,6 +648,42 @@ def test_fold_that_lost_to_a_commit_lands_on_it() -> None:
     assert root.folded_at == root.version - 1
     assert other.where("day = '2013-01-02'").count() == 0
     check_readable(store)
+
+
+def test_rollback_to_a_large_commit_beside_a_fold_brings_the_facts_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The leaf of the fold is not merged, so the copy of the head has it as its last one.
+    shrink(monkeypatch, Sizes(leaf=2, buffer=4, inline=4, fanout=100))
+    store = open_store("memory://large-beside-a-fold")
+    other = lakebed.Repository(store).create("d", described(), head="tree")
+    for number in range(3):
+        other.append(rows(random.Random(number), 1, [DAYS[3]]))
+    swaps = itertools.count(1)
+
+    class Beside(DelegatingStore):
+        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+            if key == HEAD and next(swaps) == 2:  # the first is that of the commit
+                with monkeypatch.context() as patch:
+                    patch.setattr(stored_folds, "fold_stored", fail)
+                    other.append(rows(random.Random(2), 60))
+            return super()._replace(key, data, if_match=if_match)
+
+    lakebed.Repository(Beside(store)).open("d").append(rows(random.Random(1), 1, [DAYS[3]]))
+
+    version, root = other.version, root_of(other)
+    assert root.folded_at == version - 1
+    assert root.buffer[0].entry.brought
+    row_count = root.totals.rows
+    days = set(other.arrow()["day"].to_pylist())
+    other.where("id >= 0").delete()
+    assert set(other.at(version=version).arrow()["day"].to_pylist()) == days
+    older = state_of(other.at(version=version))
+    assert isinstance(older.live, TreeFiles)
+    assert check_order(older.live) > 1
+    assert older.live.holding(older.labels) == set(older.labels)
+    other.rollback(version=version)
+    assert (root_of(other).totals.rows, root_of(other).totals.unknown) == (row_count, 0)
 
 
 def test_fold_that_lost_to_another_leaves_nothing() -> None:

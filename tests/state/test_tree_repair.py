@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from copies import copy_of
-from tree_copies import shrink
+from inside import state_of
+from tree_copies import check_order, shrink
 
 import lakebed
 from lakebed import Dataset
@@ -176,6 +177,9 @@ def check_repaired(name: str, store: Store, d: Dataset, key: str) -> None:
     assert report.is_ok, (name, key, report.findings)
     assert [one.key for one in report.findings if one.is_repaired] == [key]
     assert not d.check(deep=True).findings
+    live = state_of(d).live
+    assert isinstance(live, TreeFiles)
+    check_order(live)
     known = answers_of(name)
     now = answers(d)
     assert {at: now[at] for at in known if at >= 0} == {at: known[at] for at in known if at >= 0}

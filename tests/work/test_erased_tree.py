@@ -6,8 +6,9 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from inside import state_of
 from planted import MARK, found_in, key
-from tree_copies import shrink
+from tree_copies import check_order, shrink
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor
@@ -88,6 +89,21 @@ def test_leaves_of_large_commits_and_removed_positions_lose_the_rows(
     now = versions_of(visits)
     assert {version: now[version] for version in before} == before
     assert not visits.check(deep=True).findings
+
+
+def test_leaves_of_a_run_follow_each_other_after_an_erasure(lake: Repository) -> None:
+    visits = lake.create("visits", DESCRIPTOR, head="tree")
+    visits.append([row for at in range(30) for row in day(at, "bob", PLANTED[at % 3])])
+    visits.append(day(31, "cyd", PLANTED[0]))
+    version, refs = visits.version, root_of(lake.store).refs
+
+    erase(visits)
+
+    for then in (visits, visits.at(version=version)):
+        live = state_of(then).live
+        assert isinstance(live, TreeFiles)
+        assert {ref.id for ref in live.root.refs}.isdisjoint(ref.id for ref in refs)
+        assert check_order(live) > 2
 
 
 def test_facts_of_files_that_a_cleanup_gave_up_are_left_out(

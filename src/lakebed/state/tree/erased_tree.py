@@ -20,13 +20,13 @@ from lakebed.state import file_table
 from lakebed.state.erased_files import entry_without, replaced
 from lakebed.state.erasing import history_without
 from lakebed.state.history import Entry
-from lakebed.state.lists import FILES, Segments
+from lakebed.state.lists import Segments
 from lakebed.state.readable import kept_files
 from lakebed.state.state import Change, State
 from lakebed.state.tree.find import (
-    LeafFacts,
     StoredLeaves,
     expanded,
+    facts_of_leaves,
     read_commits,
     table_of,
     table_of_commit,
@@ -35,7 +35,13 @@ from lakebed.state.tree.inline import inline
 from lakebed.state.tree.leaf_files import Files
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.renewal import Renewal
-from lakebed.state.tree.tree_commit import facts_in_order, leaf_files, root_entry, with_root
+from lakebed.state.tree.tree_commit import (
+    facts_in_order,
+    leaf_files,
+    new_facts,
+    root_entry,
+    with_root,
+)
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_objects import readable_copies
 from lakebed.state.tree.tree_root import Buffered, Ref
@@ -77,7 +83,7 @@ def erased(
         erases=erases,
         dimensions=change.erased_dimensions,
         kept=kept,
-        facts=_facts_of(store, change),
+        facts=new_facts(store, change),
         leaves=StoredLeaves(store, before.name),
         tree=tree,
     )
@@ -94,13 +100,6 @@ def erased(
     return with_root(after, root, TreeFiles(root, tree.order, tree.leaves)), entry
 
 
-def _facts_of(store: Store, change: Change) -> pa.Table | None:
-    """Return the facts of the new files; None if there are none."""
-    segments = [one for edit in change.edits if edit.name == FILES for one in edit.added]
-    tables = [file_table.decode(store.get(one.key).data, one.key) for one in segments]
-    return file_table.joined(tables) if tables else None
-
-
 def _now(store: Store, written: Sequence[str]) -> dt.datetime | None:
     """Return the time of the storage when the last of these objects was written."""
     return store.get(written[-1]).modified_at
@@ -113,7 +112,7 @@ class _Erased:
     erases: Mapping[str, tuple[str, ...]]
     dimensions: Collection[str]
     kept: frozenset[str]
-    facts: pa.Table | None
+    facts: Sequence[pa.Table]
     leaves: StoredLeaves
     tree: TreeFiles
 
@@ -187,7 +186,7 @@ class _Erased:
         return table
 
     def _in_order(self, table: pa.Table, labels: Sequence[str]) -> pa.Table:
-        return facts_in_order([table, *([] if self.facts is None else [self.facts])], labels)
+        return facts_in_order([table, *self.facts], labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +224,7 @@ def facts_of_all_versions(store: Store, state: State) -> Segments:
         refs |= {ref.id: ref for ref in copy.refs}
     known = {ref.id for ref in tree.root.refs}
     older = [ref for ref in refs.values() if ref.id not in known]
-    leaves = [
-        LeafFacts(ref.key(state.name), ref.files, state.name, ref, tree.order) for ref in older
-    ]
+    leaves = facts_of_leaves(older, tree.order, state.name)
     tables = [table_of_commit(one) for one in commits if one.entry.added]
     stated = [_Facts("", 0, file_table.joined(tables))] if tables else []
     return (*state.lists.files, *stated, *leaves)

@@ -26,7 +26,6 @@ from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.inline import facts_table
 from lakebed.state.tree.leaf import FACTS, FILES, PARTITIONS, PartitionFiles, section_hash
 from lakebed.state.tree.leaf_files import UNKNOWN, Files
-from lakebed.state.tree.leaf_ranges import Ranges
 from lakebed.state.tree.tree_files import Leaves, TreeFiles, by_leaf
 from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, RootEntry
 from lakebed.store.at_once import at_once
@@ -208,14 +207,19 @@ def _numbers(values: np.ndarray) -> pa.Array:
     return pa.array(values, pa.int64(), mask=values == UNKNOWN)
 
 
+def facts_of_leaves(
+    refs: Iterable[Ref], order: DirectoryOrder, dataset: str
+) -> tuple[LeafFacts, ...]:
+    """Return the facts of the files of some leaves, gone ones included, as a file table."""
+    folder = Folder.LEAVES.of(dataset)
+    return tuple(LeafFacts(ref.key_in(folder), ref.files, dataset, ref, order) for ref in refs)
+
+
 def facts_of(
     root: Root, refs: Iterable[Ref], order: DirectoryOrder, dataset: str
 ) -> tuple[file_table.OtherFacts, ...]:
     """Return the facts of the files of some leaves and of the buffer, as a file table."""
-    folder = Folder.LEAVES.of(dataset)
-    segments: list[file_table.OtherFacts] = [
-        LeafFacts(ref.key_in(folder), ref.files, dataset, ref, order) for ref in refs
-    ]
+    segments: list[file_table.OtherFacts] = [*facts_of_leaves(refs, order, dataset)]
     if root.held:
         head = HeadFormat.MSGPACK.key(dataset)
         segments.append(BufferFacts("", len(root.held), root.version, root, order, head))
@@ -260,13 +264,12 @@ def facts_holding(state: State, labels: Collection[str]) -> tuple[file_table.Oth
     root, missing = tree.root, {label for label in labels if label not in tree.root.held}
     is_in_buffer = len(missing) < len(labels)
     chosen = []
-    for ref in sorted(root.refs, key=lambda ref: ref.run, reverse=True):
-        if not missing:
-            break
-        for _, wanted in by_leaf(Ranges([ref], tree.order), missing):
-            found = tree.leaves.files(ref).find(wanted)
-            missing.difference_update(found)
-            chosen += [ref] if found else []
+    touched = sorted(by_leaf(tree.ranges, missing), key=lambda one: one[0].run, reverse=True)
+    for ref, some in touched:
+        wanted = missing.intersection(some)
+        found = tree.leaves.files(ref).find(wanted) if wanted else {}
+        missing.difference_update(found)
+        chosen += [ref] if found else []
     known = root if is_in_buffer else replace(root, buffer=())
     return facts_of(known, chosen, tree.order, state.name)
 

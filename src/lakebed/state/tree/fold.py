@@ -6,7 +6,6 @@ of the same leaves: `land` puts it under one, with the commits made meanwhile.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -131,13 +130,7 @@ def _segment(
     count = min(max(count_to_merge(lightest) - 1, 0), readable)
     older, taken = root.history[: len(weighed) - count], root.history[len(weighed) - count :]
     commits = (*(commit for one in taken for commit in load_segment(one)), *root.buffer)
-    segment = HistoryRef(
-        id=uuid.uuid4().bytes,
-        weight=history.weight_of(one.entry for one in commits),
-        first=commits[0].entry.version,
-        last=commits[-1].entry.version,
-    )
-    return segment, older, commits
+    return segments.new_segment(commits), older, commits
 
 
 def _merged(

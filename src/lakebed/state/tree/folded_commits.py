@@ -6,6 +6,7 @@ read as the current one is.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -15,6 +16,16 @@ from lakebed.errors import CorruptMetadataError
 from lakebed.state import history
 from lakebed.state.tree.tree_root import MOST_BYTES, Buffered, HistoryRef, check_buffered
 from lakebed.store.segments import compress, decompress
+
+
+def new_segment(commits: Sequence[Buffered]) -> HistoryRef:
+    """Return a new segment for some commits."""
+    return HistoryRef(
+        id=uuid.uuid4().bytes,
+        weight=history.weight_of(one.entry for one in commits),
+        first=commits[0].entry.version,
+        last=commits[-1].entry.version,
+    )
 
 
 def encode(buffer: Sequence[Buffered]) -> bytes:

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import split_label
 from lakebed.model.layout import Folder
 from lakebed.model.lineage import Lineage
+from lakebed.state import file_table
 from lakebed.state.codec import from_document
 from lakebed.state.head import HeadFormat, decode_head
 from lakebed.state.lists import Segments
 from lakebed.state.state import State, descriptor_from
 from lakebed.state.tree.directory_order import DirectoryOrder
-from lakebed.state.tree.find import LeafFacts, StoredLeaves, facts_of, read_commits
-from lakebed.state.tree.leaf_ranges import Ranges
+from lakebed.state.tree.find import StoredLeaves, facts_of, read_commits
 from lakebed.state.tree.tree_files import TreeFiles, replayed
 from lakebed.state.tree.tree_root import Root
 from lakebed.store.base import Store
@@ -108,18 +107,7 @@ def facts_then(
     """
     past = read_past(store, state, version) if version < state.version else None
     segments = state.lists.files if past is None else (*state.lists.files, *past.facts)
-    if labels is None:
-        return segments
-    assert isinstance(state.live, TreeFiles)
-    refs = [one.ref for one in segments if isinstance(one, LeafFacts)]
-    directories = {split_label(label)[0] for label in labels}
-    own, rest = refs[: len(state.live.root.refs)], refs[len(state.live.root.refs) :]
-    wanted = {
-        ref.id
-        for some in (own, rest)
-        for ref, _ in Ranges(some, state.live.order).by_directory(directories)
-    }
-    return tuple(one for one in segments if not isinstance(one, LeafFacts) or one.ref.id in wanted)
+    return segments if labels is None else tuple(file_table.segments_of(segments, labels))
 
 
 def read_copy(store: Store, dataset: str, version: int, key: str) -> tuple[State, Root]:

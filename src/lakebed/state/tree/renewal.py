@@ -8,14 +8,13 @@ segment of the history that names it. All that is new is written before the root
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from lakebed.state import history
 from lakebed.state.codec import to_document
 from lakebed.state.head import encode_head
 from lakebed.state.state import State
@@ -24,13 +23,11 @@ from lakebed.state.tree.find import read_commits
 from lakebed.state.tree.leaf_files import Files
 from lakebed.state.tree.leaf_merge import leaves_of
 from lakebed.state.tree.older_version import read_copy
-from lakebed.state.tree.sums import Totals
 from lakebed.state.tree.tree_commit import SIZES, put_leaves, with_root
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_objects import readable_copies
 from lakebed.state.tree.tree_root import Buffered, Gone, HistoryRef, Ref, Root
 from lakebed.store.base import Store
-from lakebed.store.segments import Segment
 
 
 class NewFiles(Protocol):
@@ -105,36 +102,34 @@ class Renewal:
         for one in root.history:
             commits = read_commits(self._store, self.state.name, one)
             after = [self._commit(each) for each in commits]
-            copy = self._copy(one.last, copies.get(one.last))
+            has_new_copy = self._has_new_copy(one.last, copies)
             is_same = all(new is old for new, old in zip(after, commits, strict=True))
-            if copy is None and is_same and one.last != newest:
+            if not has_new_copy and is_same and one.last != newest:
                 segments.append(one)
                 continue
             segments.append(self._put_commits(after))
             stale.append(one.last)
-        history_now = tuple(segments)
-        first = self._copy(root.born, copies.get(root.born))
-        has_first = first is not None or root.born == newest
+        has_first = self._has_new_copy(root.born, copies) or root.born == newest
         origin = uuid.uuid4().bytes if has_first else root.origin
-        new = replace(
-            self._root(root),
-            buffer=tuple(self._commit(one) for one in root.buffer),
-            history=history_now,
-            origin=origin,
+        new = _balanced(
+            replace(
+                self._root(root),
+                buffer=tuple(self._commit(one) for one in root.buffer),
+                history=tuple(segments),
+                origin=origin,
+            )
         )
-        new = _balanced(new)
         for version in (*([root.born] if has_first else []), *stale):
             if version in copies:
                 self._put_copy(new, version, copies[version])
         return new
 
-    def _copy(self, version: int, key: str | None) -> Root | None:
-        """Return the root in a copy of the head by now; None if it is not read, or stays."""
-        if key is None:
-            return None
-        root = read_copy(self._store, self.state.name, version, key)[1]
-        after = self._root(root)
-        return None if after is root else after
+    def _has_new_copy(self, version: int, copies: Mapping[int, str]) -> bool:
+        """Return whether a copy of the head is read, and names a leaf that changes."""
+        if version not in copies:
+            return False
+        root = read_copy(self._store, self.state.name, version, copies[version])[1]
+        return self._root(root) is not root
 
     def _put_copy(self, new: Root, version: int, key: str) -> None:
         copied, root = read_copy(self._store, self.state.name, version, key)
@@ -145,19 +140,13 @@ class Renewal:
                 origin=new.origin,
             )
         )
-        older = [one for one in self.state.lists.history if not _is_of_tree(one)]
-        copied = replace(copied, lists=replace(copied.lists, history=tuple(older)))
+        copied = replace(copied, lists=replace(copied.lists, history=self.state.lists.history))
         live = TreeFiles(after, self._tree.order, self._tree.leaves)
         data = encode_head(to_document(with_root(copied, after, live)), copied.head_format)
         self._put(new.copy_key(self.state.name, version), data)
 
     def _put_commits(self, commits: Sequence[Buffered]) -> HistoryRef:
-        segment = HistoryRef(
-            id=uuid.uuid4().bytes,
-            weight=history.weight_of(one.entry for one in commits),
-            first=commits[0].entry.version,
-            last=commits[-1].entry.version,
-        )
+        segment = folded_commits.new_segment(commits)
         self._put(segment.key(self.state.name), folded_commits.encode(commits))
         return segment
 
@@ -225,13 +214,4 @@ def _gone(files: Files, places: np.ndarray) -> Gone:
 
 def _balanced(root: Root) -> Root:
     """Return a root with the totals of its parts."""
-    totals = Totals()
-    for ref in root.refs:
-        totals += ref.totals
-    for gone in root.gone.values():
-        totals -= gone.totals
-    return replace(root, totals=totals + root.totals_of(tuple(root.held)))
-
-
-def _is_of_tree(segment: Segment) -> bool:
-    return isinstance(segment, history.OtherEntries)
+    return replace(root, totals=root.totals_of_parts())

@@ -175,16 +175,19 @@ def _facts_of(
 
     Files that the commit brings back were described before: an older version has their facts.
     """
-    tables = [] if facts is None else [facts]
-    if facts is None:
-        segments = [one for edit in change.edits if edit.name == FILES for one in edit.added]
-        tables += [file_table.decode(store.get(one.key).data, one.key) for one in segments]
+    tables = new_facts(store, change) if facts is None else [facts]
     if not set().union(*(table.column("label").to_pylist() for table in tables)).issuperset(labels):
         then = state.version if change.restores is None else change.restores
         for segment in facts_then(store, state, then, labels):
             assert isinstance(segment, file_table.OtherFacts)
             tables.append(segment.read(store, FACTS_OF_A_FILE)[0])
     return facts_in_order(tables, labels)
+
+
+def new_facts(store: Store, change: Change) -> list[pa.Table]:
+    """Return the facts of the files that a change adds, from the objects that it names."""
+    segments = [one for edit in change.edits if edit.name == FILES for one in edit.added]
+    return [file_table.decode(store.get(one.key).data, one.key) for one in segments]
 
 
 def facts_in_order(tables: Iterable[pa.Table], labels: Sequence[str]) -> pa.Table:

@@ -291,7 +291,7 @@ def replayed(
     """
     held: set[str] = set()
     hidden: dict[str, int] = {}
-    refs, files, buffer = list(copy.refs), copy.totals.files, []
+    refs, files, buffer, runs = list(copy.refs), copy.totals.files, [], copy.runs
     for one in commits:
         entry = one.entry
         removed = list(entry.removed)
@@ -306,12 +306,15 @@ def replayed(
             else:
                 hidden[label] = entry.version
         held.update(entry.added)
-        refs += entry.brought
+        # As in `Root.after`: a leaf of the copy may have the number that the run was written with.
+        refs += (msgspec.structs.replace(ref, run=runs) for ref in entry.brought)
+        runs += bool(entry.brought)
         files += len(entry.added) + sum(ref.files for ref in entry.brought) - len(removed)
     root = replace(
         copy,
         version=commits[-1].entry.version if commits else copy.version,
         totals=Totals(files=files),
+        runs=runs,
         refs=tuple(refs),
         buffer=tuple(buffer),
     )

@@ -188,7 +188,7 @@ class TreeRepair:
         """The entries that can be read, oldest first, without labels that leaves stand for."""
         entries: list[Entry] = []
         for one in self._state.lists.history:
-            if not _is_of_tree(one):
+            if not isinstance(one, history.OtherEntries):
                 with suppress(CorruptMetadataError):
                     entries += history.read(self._store, (one,))
         return [*entries, *(self._commits[version].entry for version in sorted(self._commits))]
@@ -257,7 +257,8 @@ class TreeRepair:
             commit_id=past.entry.commit_id,
             committed_at=past.entry.committed_at,
         )
-        return self._copied(state, (), Root(version=version), self._with_facts(live))
+        files = self._with_facts(live)
+        return self._copied(state, (), Root(version=version, totals=files.totals()), files)
 
     def _copied(self, state: State, commits: Sequence[Buffered], root: Root, files: Files) -> State:
         """Return a copy of the head with further files in a leaf of their own."""
@@ -266,14 +267,9 @@ class TreeRepair:
             level = SIZES.level_of(files.count)
             leaves = leaves_of(files, self._order, SIZES, level=level, run=root.runs)
             put_leaves(self._store, self._state.name, leaves, [])
-        totals = root.totals
-        if not commits:
-            for each in leaves:
-                totals += each.ref.totals
         version, folder = root.version, Folder.HISTORY.of(self._state.name)
         root = replace(
             root,
-            totals=totals,
             folded_at=version,
             runs=root.runs + 1,
             refs=(*root.refs, *(each.ref for each in leaves)),
@@ -676,10 +672,6 @@ def _pairs(files: Files) -> Iterator[tuple[str, int]]:
 def _hashes(ref: Ref, data: bytes) -> tuple[bytes, ...]:
     starts = np.cumsum([0, *ref.lengths]).tolist()
     return tuple(leaf.section_hash(data[start:end]) for start, end in itertools.pairwise(starts))
-
-
-def _is_of_tree(segment: object) -> bool:
-    return isinstance(segment, history.OtherEntries)
 
 
 def _beyond(what: str) -> CorruptMetadataError:

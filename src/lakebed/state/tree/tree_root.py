@@ -321,18 +321,22 @@ class Root:
             [self.buffer[number].facts.sizes[place] for number, place in stated],
         )
 
+    def totals_of_parts(self) -> Totals:
+        """Return the totals of the leaves, without the gone files, and of the buffer."""
+        found = Totals()
+        for ref in self.refs:
+            found += ref.totals
+        for gone in self.gone.values():
+            found -= gone.totals
+        return found + self.totals_of(tuple(self.held))
+
     def check_balance(self) -> None:
         """Check that the totals are those of the leaves, without the gone files, and of the buffer.
 
         Raises:
             CorruptMetadataError: They are not: a file would be lost or doubled.
         """
-        found = Totals()
-        for ref in self.refs:
-            found += ref.totals
-        for gone in self.gone.values():
-            found -= gone.totals
-        found += self.totals_of(tuple(self.held))
+        found = self.totals_of_parts()
         if found != self.totals:
             raise CorruptMetadataError(
                 f"The root of version {self.version} does not balance: it states {self.totals}, "

@@ -89,7 +89,7 @@ def of_tree(
     Cost:
         Two sections of each leaf that has changed since the last checkpoint, and a PUT for each.
     """
-    from lakebed.state.tree.find import LeafFacts
+    from lakebed.state.tree.find import facts_of_leaves
     from lakebed.state.tree.tree_files import TreeFiles
 
     tree = state.live
@@ -99,8 +99,8 @@ def of_tree(
         gone = tree.root.gone.get(ref.id)
         content = _digest(basis, ref.id.hex(), *map(str, () if gone is None else gone.runs))
         if content not in known:
-            facts = LeafFacts(ref.key(state.name), ref.files, state.name, ref, tree.order)
-            adds = adds_of(tree.of_leaf(ref).labels(), (facts,))
+            facts = facts_of_leaves([ref], tree.order, state.name)
+            adds = adds_of(tree.of_leaf(ref).labels(), facts)
             sidecars.append(_write(store, log, content, adds, written))
         else:
             sidecars.append(known[content])
