@@ -95,7 +95,7 @@ def cached_get(store: Store, key: str) -> bytes:
 
 
 def hold_object(store: Store, key: str, data: bytes) -> None:
-    """Keep an immutable object that was just written, for `cached_get`."""
+    """Keep an immutable object that is written, for `cached_get`."""
     PROCESS_CACHE.hold(("object", store.cache_name, key), data, size_bytes=len(data))
 
 
