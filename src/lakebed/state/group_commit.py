@@ -30,6 +30,7 @@ from lakebed.state.committing import (
     Merges,
     Succession,
     Swaps,
+    most_requests_of,
     put_head,
 )
 from lakebed.state.conflicts import Terms
@@ -47,7 +48,6 @@ _log = logging.getLogger(__name__)
 # One put of the head makes at most so many commits, and adds so many files besides the leader's.
 _MOST_TOGETHER = 256
 _MOST_FILES_TOGETHER = 1024
-_REQUESTS_AT_ONCE = 8
 
 
 def commit_change(
@@ -102,7 +102,7 @@ def commit_change(
 
 def _do_all(tasks: Sequence[Callable[[], object]], store: Store) -> None:
     """Call independent functions, at once if their requests take long."""
-    for _ in at_once(lambda task: task(), tasks, 1 if store.is_near else _REQUESTS_AT_ONCE):
+    for _ in at_once(lambda task: task(), tasks, most_requests_of(store)):
         pass
 
 
@@ -296,11 +296,8 @@ def _lead(
     """
     while not leader.is_done:
         leader.begin()
-        takes_others = line is not None and not (leader.is_late or opening.prepared)
-        others: list[Member] = []
-        if takes_others and _is_plain(leader.terms):
-            assert line is not None
-            others = line.take(_Limit(leader))
+        is_alone = leader.is_late or opening.prepared or not _is_plain(leader.terms)
+        others = [] if line is None or is_alone else line.take(_Limit())
         try:
             _attempt(store, (leader, *others), opening)
         finally:
@@ -313,10 +310,9 @@ def _lead(
 class _Limit:
     """Decides which commits a leader takes along."""
 
-    def __init__(self, leader: Member) -> None:
-        self._count = 1
+    def __init__(self) -> None:
+        self._count = 1  # the leader
         self._files = 0
-        self._leader = leader
 
     def __call__(self, member: Member) -> bool:
         files = self._files + len(member.terms.change.added)
@@ -578,8 +574,9 @@ class _HistorySince:
         store, listed = self._store, self._now.lists.history
         if not store.is_near:
             # The segments that were added since hold all entries since, mostly.
-            new = [segment for segment in listed if segment not in set(known)]
-            entries = history.read_at_once(store, new, _REQUESTS_AT_ONCE)
+            before = set(known)
+            new = [segment for segment in listed if segment not in before]
+            entries = history.read_at_once(store, new, most_requests_of(store))
             versions = [entry.version for entry in entries if entry.version > after]
             if versions == list(range(after + 1, self._now.version + 1)):
                 return entries
