@@ -418,7 +418,7 @@ def _counted(store: Store, state: State, entry: Entry) -> Entry:
         state: The state before the change.
         entry: The entry of the change.
     """
-    is_known = entry.removed_row_count is not None or entry.operation in runs.REWRITING
+    is_known = entry.removed_row_count is not None or entry.operation in history.REWRITING
     size = sum(segment.weight for segment in state.lists.files)
     if not entry.removed or is_known or size > MOST_COUNTED_FILES:
         return entry
