@@ -118,8 +118,7 @@ class Member(Seat):
         is_late: Whether the current attempt must be the last look.
         trouble: The error that left the last attempt undecided.
         merges: The segments that it merged when it led.
-        filled: The states before and after the group that it led, if the head is a tree.
-        landed: The state after that group.
+        landed: The states before and after the group that it led.
     """
 
     def __init__(self, terms: Terms, options: CommitOptions, swaps: Swaps) -> None:
@@ -132,8 +131,7 @@ class Member(Seat):
         self.is_late = False
         self.trouble: StorageError | None = None
         self.merges = Merges()
-        self.filled: tuple[State, State] | None = None
-        self.landed: State | None = None
+        self.landed: tuple[State, State] | None = None
         self._committed: Committed | None = None
         self._error: Exception | None = None
         self._wait_s = options.first_wait_ms / 1000
@@ -230,18 +228,12 @@ class Member(Seat):
             Nothing; one DELETE if an earlier attempt has written segments; a fold if the buffer of
             a tree is full.
         """
-        if self.filled is not None:
-            from lakebed.state.tree.stored_folds import fold_after
-
-            fold_after(store, *self.filled)
+        if self.landed is not None:
+            self._tidy(store, *self.landed)
         if self._error is not None:
             raise self._error
         committed = self._committed
         assert committed is not None
-        if self.landed is not None and self.swaps.unused and not self.swaps.may_land:
-            named = {*self.landed.side_keys}
-            delete_or_leave(store, [key for key in self.swaps.unused if key not in named])
-            self.swaps.unused.clear()
         _log.info(
             "committed dataset=%s version=%d operation=%s batch_id=%s rows=%d attempt=%d",
             self.terms.base.name,
@@ -252,6 +244,17 @@ class Member(Seat):
             self.attempts,
         )
         return committed
+
+    def _tidy(self, store: Store, before: State, after: State) -> None:
+        """Fold the buffer of a tree if it is full, and delete what earlier attempts have written."""
+        if after.is_tree:
+            from lakebed.state.tree.stored_folds import fold_after
+
+            fold_after(store, before, after)
+        if self.swaps.unused and not self.swaps.may_land:
+            named = {*after.side_keys}
+            delete_or_leave(store, [key for key in self.swaps.unused if key not in named])
+            self.swaps.unused.clear()
 
 
 # Of this process.
@@ -448,9 +451,7 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
         return
     for member, entry in joined:
         member.succeed(entry, state if member is joined[-1][0] else None)
-    leader.landed = state
-    if state.is_tree:
-        leader.filled = (head.state, state)
+    leader.landed = (head.state, state)
 
 
 def _joined(
