@@ -17,8 +17,7 @@ from lakebed.model.values import Scalar
 from lakebed.state.after import NotPublished
 from lakebed.state.caught import Caught
 from lakebed.state.check_results import CheckOutcome
-from lakebed.state.history import Entry
-from lakebed.state.runs import MERGE, UPDATE_ROWS
+from lakebed.state.history import MERGE, UPDATE_ROWS, Entry
 from lakebed.state.sources import SourceFile
 from lakebed.state.state import FOREIGN, State
 from lakebed.store.base import Store, validate_key

@@ -797,7 +797,7 @@ class View(Readable):
             As `merge`: of the files that may hold an entity of the view, the columns of the
             condition are read, and files with such an entity are rewritten.
         """
-        from lakebed.state.runs import UPDATE_ROWS
+        from lakebed.state.history import UPDATE_ROWS
         from lakebed.work.merge import MergeTarget, update_rows
 
         if dry_run:

@@ -24,9 +24,10 @@ from lakebed.errors import (
     StaleRerunError,
 )
 from lakebed.state import history, reservation, runs
+from lakebed.state.history import REWRITING
 from lakebed.state.reader import read_head
 from lakebed.state.reservation import reserve
-from lakebed.state.runs import REWRITING, Runs, noted_by
+from lakebed.state.runs import Runs, noted_by
 from lakebed.state.scope import RunFiles
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore

@@ -17,16 +17,20 @@ import pytest
 
 import lakebed
 from lakebed import by
+from lakebed.arrow.kernel import write_batches
 from lakebed.errors import AccessDeniedError, CommitConflictError, LakebedError, StorageError
 from lakebed.state import group_commit, reservation
 from lakebed.state.committing import Merges
 from lakebed.state.history import read
 from lakebed.state.reader import read_head
+from lakebed.state.sources import SourceFile, Sources
+from lakebed.state.transaction import Transaction
 from lakebed.state.waiting_line import Seat, WaitingLine, WaitingLines
 from lakebed.store import Store
 from lakebed.store.memory import MemoryStore
-from lakebed.store.segments import Segment
+from lakebed.store.segments import FANOUT, Segment
 from lakebed.testing import DelegatingStore
+from lakebed.work.writer import target_of
 
 DESCRIPTOR = lakebed.DatasetDescriptor(
     schema=pa.schema([("p", pa.string()), ("id", pa.int64())]), partition_by=[by.identity("p")]
@@ -410,6 +414,45 @@ def test_a_far_store_commits_groups_in_the_same_way() -> None:
     assert ids(store) == [0, *range(1, 31)]
     assert versions(store) == list(range(32))
     assert_sound(store)
+
+
+@pytest.mark.parametrize("folder", ["files", "sources"])
+def test_a_far_store_merges_a_segment_that_is_still_being_written(
+    folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Slow(DelegatingStore):
+        """A store that takes longest to write the segments of a folder."""
+
+        def _put(self, key: str, data: memoryview) -> None:
+            if key.startswith(f"d/{folder}/"):
+                time.sleep(0.03)
+            self.inner.put(key, data)
+
+    inner = MemoryStore(f"group-{next(_names)}")
+    store = Slow(inner)
+    store.is_near = False  # the segment is written while the commit is prepared
+    lakebed.Repository(inner).create("d", DESCRIPTOR)
+    for number in range(FANOUT):
+        source = SourceFile(
+            key=f"{number}-0",
+            location=f"{number}.csv",
+            slot=f"file:{number}.csv",
+            fingerprint="1",
+            size_bytes=1,
+            batch_id=1,
+            run="",
+            row_count=1,
+            rejected_count=0,
+        )
+        with Transaction.begin(store, "d", "append") as transaction:
+            row = pa.RecordBatch.from_pylist([{"p": "a", "id": number}])
+            transaction.add(write_batches(store, target_of(transaction, None), [row]))
+            transaction.commit(sources=Sources(files=(source,)))
+
+    lists = read_head(store, "d").state.lists
+    assert [len(lists.files), len(lists.sources)] == [1, 1]
+    assert ids(store) == list(range(FANOUT))
+    assert "unmerged" not in caplog.text
 
 
 def test_a_commit_that_is_late_in_the_line_goes_on_by_itself(store: Calls) -> None:

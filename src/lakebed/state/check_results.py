@@ -29,8 +29,6 @@ _RANK: Mapping[Verdict, int] = {
     "not checked": 2,
     "refused": 3,
 }
-# Operations that check the rows which they change, and copy others of the same files.
-_COPYING = frozenset({"compact", "delete", "merge", "promote", "update_rows"})
 # A version with such a result may hold rows that fail the check.
 UNMET: frozenset[Verdict] = frozenset({"warned", "not checked"})
 
@@ -154,20 +152,6 @@ def covers(result: CheckOutcome, check: Check) -> bool:
     if result.check != str(check) or result.outcome == "not checked":
         return False
     return result.outcome != "warned" or check.on_failure == "warn"
-
-
-def are_of_all_new(
-    results: Iterable[CheckOutcome], operation: str, rewritten_row_count: int
-) -> bool:
-    """Return whether the results of a commit are for all rows of the files that it adds.
-
-    Args:
-        results: The results.
-        operation: Operation of the commit.
-        rewritten_row_count: Number of rows that it has copied unchanged, as the history records it.
-    """
-    is_write = any(not result.is_of_all for result in results)
-    return is_write and not rewritten_row_count and operation not in _COPYING
 
 
 def unmet_after(

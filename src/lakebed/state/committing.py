@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -179,8 +179,9 @@ class Swaps:
     @property
     def known_history(self) -> Segments:
         """The segments of the history before the oldest of the puts."""
-        puts = sorted(self._pending.values(), key=lambda put: put.state.version)
-        return puts[0].state.lists.history if puts else ()
+        states = (put.state for put in self._pending.values())
+        oldest = min(states, key=lambda state: state.version, default=None)
+        return () if oldest is None else oldest.lists.history
 
     def unproven_after(self, now: State, batch_id: int | None) -> int:
         """Return the version after which the history may show the commit; that of `now` for none.
@@ -206,9 +207,10 @@ class Swaps:
         """Record that the store has refused the put on the head of a key."""
         self._pending[key] = replace(self._pending[key], is_refused=True)
 
-    def end(self, key: str) -> None:
-        """Record that no put on the head of a key can land any more."""
-        self._pending.pop(key, None)
+    def end(self, keys: Iterable[str]) -> None:
+        """Record that no put on the heads of some keys can land any more."""
+        for key in keys:
+            self._pending.pop(key, None)
 
     def pending(self) -> dict[str, _Put]:
         """Return the puts that may still land, for `restore`."""
@@ -217,6 +219,11 @@ class Swaps:
     def restore(self, pending: Mapping[str, _Put]) -> None:
         """Record that only these puts may still land: the store reports that another one has not."""
         self._pending = dict(pending)
+
+
+def most_requests_of(store: Store) -> int:
+    """Return how many independent requests of a commit are sent at once."""
+    return 1 if store.is_near else _REQUESTS_AT_ONCE
 
 
 def put_head(
@@ -258,11 +265,11 @@ def put_head(
         raise
     if is_remembered:
         remember(store, head.key, etag, new)
-    is_removed = head.stale is not None and remove_or_leave(store, head.stale)
+    replaced = [head.key]
+    if head.stale is not None and remove_or_leave(store, head.stale):
+        replaced.append(head.stale.key)
     for swaps in every:
-        swaps.end(head.key)
-        if is_removed and head.stale is not None:
-            swaps.end(head.stale.key)
+        swaps.end(replaced)
     return True
 
 
@@ -305,7 +312,6 @@ class Succession:
         self._merges = merges or Merges()
         self._now = dt.datetime.now(dt.UTC)
         self._changes: list[Change] = []
-        self._terms: list[Terms] = []
         self._foreign = foreign_entry(store, state)
         if self._foreign is not None:
             unmet = unmet_after(
@@ -360,7 +366,6 @@ class Succession:
         self.state = state
         self.entries += own
         self._changes += changes
-        self._terms.append(terms)
         return own[-1]
 
     def finish(self) -> State:
@@ -370,11 +375,10 @@ class Succession:
             One PUT for the history, one for the runs if there are any to record, the merges of
             lists that have become too long, and the index files of other tools that are kept up.
         """
-        threads = 1 if self._store.is_near else 2
         tasks: tuple[Callable[[], State], ...] = (self._with_indices, self._with_lists)
-        of_indices, of_lists = at_once(lambda task: task(), tasks, threads)
+        of_indices, of_lists = at_once(lambda task: task(), tasks, most_requests_of(self._store))
         state = replace(of_lists, indices=of_indices.indices)
-        if self._terms[-1].change.head is HeadKind.TREE and not state.is_tree:
+        if self._changes[-1].head is HeadKind.TREE and not state.is_tree:
             from lakebed.state.tree.planting import to_tree
 
             state = to_tree(self._store, state, self._written)
@@ -414,7 +418,7 @@ def _counted(store: Store, state: State, entry: Entry) -> Entry:
         state: The state before the change.
         entry: The entry of the change.
     """
-    is_known = entry.removed_row_count is not None or entry.operation in runs.REWRITING
+    is_known = entry.removed_row_count is not None or entry.operation in history.REWRITING
     size = sum(segment.weight for segment in state.lists.files)
     if not entry.removed or is_known or size > MOST_COUNTED_FILES:
         return entry
@@ -591,7 +595,7 @@ def merged_ends(store: Store, state: State, written: list[str], merges: Merges) 
         Nothing, or one GET a merged segment and one PUT for each list that has become too long.
     """
     types = state.layout.file_column_types
-    threads = 1 if store.is_near else _REQUESTS_AT_ONCE
+    threads = most_requests_of(store)
 
     def merged_end(name: str, listed: Segments) -> Segments:
         column = column_of(name)

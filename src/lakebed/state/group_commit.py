@@ -30,6 +30,7 @@ from lakebed.state.committing import (
     Merges,
     Succession,
     Swaps,
+    most_requests_of,
     put_head,
 )
 from lakebed.state.conflicts import Terms
@@ -47,7 +48,6 @@ _log = logging.getLogger(__name__)
 # One put of the head makes at most so many commits, and adds so many files besides the leader's.
 _MOST_TOGETHER = 256
 _MOST_FILES_TOGETHER = 1024
-_REQUESTS_AT_ONCE = 8
 
 
 def commit_change(
@@ -102,7 +102,7 @@ def commit_change(
 
 def _do_all(tasks: Sequence[Callable[[], object]], store: Store) -> None:
     """Call independent functions, at once if their requests take long."""
-    for _ in at_once(lambda task: task(), tasks, 1 if store.is_near else _REQUESTS_AT_ONCE):
+    for _ in at_once(lambda task: task(), tasks, most_requests_of(store)):
         pass
 
 
@@ -118,8 +118,7 @@ class Member(Seat):
         is_late: Whether the current attempt must be the last look.
         trouble: The error that left the last attempt undecided.
         merges: The segments that it merged when it led.
-        filled: The states before and after the group that it led, if the head is a tree.
-        landed: The state after that group.
+        landed: The states before and after the group that it led.
     """
 
     def __init__(self, terms: Terms, options: CommitOptions, swaps: Swaps) -> None:
@@ -132,8 +131,7 @@ class Member(Seat):
         self.is_late = False
         self.trouble: StorageError | None = None
         self.merges = Merges()
-        self.filled: tuple[State, State] | None = None
-        self.landed: State | None = None
+        self.landed: tuple[State, State] | None = None
         self._committed: Committed | None = None
         self._error: Exception | None = None
         self._wait_s = options.first_wait_ms / 1000
@@ -230,18 +228,12 @@ class Member(Seat):
             Nothing; one DELETE if an earlier attempt has written segments; a fold if the buffer of
             a tree is full.
         """
-        if self.filled is not None:
-            from lakebed.state.tree.stored_folds import fold_after
-
-            fold_after(store, *self.filled)
+        if self.landed is not None:
+            self._tidy(store, *self.landed)
         if self._error is not None:
             raise self._error
         committed = self._committed
         assert committed is not None
-        if self.landed is not None and self.swaps.unused and not self.swaps.may_land:
-            named = {*self.landed.side_keys}
-            delete_or_leave(store, [key for key in self.swaps.unused if key not in named])
-            self.swaps.unused.clear()
         _log.info(
             "committed dataset=%s version=%d operation=%s batch_id=%s rows=%d attempt=%d",
             self.terms.base.name,
@@ -252,6 +244,17 @@ class Member(Seat):
             self.attempts,
         )
         return committed
+
+    def _tidy(self, store: Store, before: State, after: State) -> None:
+        """Fold the buffer of a tree if it is full, and delete what earlier attempts have written."""
+        if after.is_tree:
+            from lakebed.state.tree.stored_folds import fold_after
+
+            fold_after(store, before, after)
+        if self.swaps.unused and not self.swaps.may_land:
+            named = {*after.side_keys}
+            delete_or_leave(store, [key for key in self.swaps.unused if key not in named])
+            self.swaps.unused.clear()
 
 
 # Of this process.
@@ -296,11 +299,8 @@ def _lead(
     """
     while not leader.is_done:
         leader.begin()
-        takes_others = line is not None and not (leader.is_late or opening.prepared)
-        others: list[Member] = []
-        if takes_others and _is_plain(leader.terms):
-            assert line is not None
-            others = line.take(_Limit(leader))
+        is_alone = leader.is_late or opening.prepared or not _is_plain(leader.terms)
+        others = [] if line is None or is_alone else line.take(_Limit())
         try:
             _attempt(store, (leader, *others), opening)
         finally:
@@ -313,10 +313,9 @@ def _lead(
 class _Limit:
     """Decides which commits a leader takes along."""
 
-    def __init__(self, leader: Member) -> None:
-        self._count = 1
+    def __init__(self) -> None:
+        self._count = 1  # the leader
         self._files = 0
-        self._leader = leader
 
     def __call__(self, member: Member) -> bool:
         files = self._files + len(member.terms.change.added)
@@ -452,9 +451,7 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
         return
     for member, entry in joined:
         member.succeed(entry, state if member is joined[-1][0] else None)
-    leader.landed = state
-    if state.is_tree:
-        leader.filled = (head.state, state)
+    leader.landed = (head.state, state)
 
 
 def _joined(
@@ -578,8 +575,9 @@ class _HistorySince:
         store, listed = self._store, self._now.lists.history
         if not store.is_near:
             # The segments that were added since hold all entries since, mostly.
-            new = [segment for segment in listed if segment not in set(known)]
-            entries = history.read_at_once(store, new, _REQUESTS_AT_ONCE)
+            before = set(known)
+            new = [segment for segment in listed if segment not in before]
+            entries = history.read_at_once(store, new, most_requests_of(store))
             versions = [entry.version for entry in entries if entry.version > after]
             if versions == list(range(after + 1, self._now.version + 1)):
                 return entries

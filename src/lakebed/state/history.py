@@ -23,6 +23,10 @@ from lakebed.store.segments import Segment, due_end, end_within, pack, read_segm
 
 LOSS = "The current version is not affected; older versions and the check for conflicts are."
 
+MERGE = "merge"
+UPDATE_ROWS = "update_rows"
+# Operations that rewrite files: they copy rows which other commits, and other runs, have written.
+REWRITING = frozenset({"compact", "delete", MERGE, "promote", UPDATE_ROWS})
 SUFFIX = ".json.zst"
 PLAIN_SUFFIX = ".json"  # of segments of early releases, which are not compressed
 # Weight of the segments that a commit merges, together: about a megabyte. A heavier segment stays
@@ -98,6 +102,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     descriptor: dict[str, Any] | None = None
     stored_at: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
     erased: tuple[str, ...] = ()
+
+    @property
+    def checks_all_added(self) -> bool:
+        """True if its results of checks are for all rows of the files that it adds."""
+        is_write = any(not result.is_of_all for result in self.checks)
+        return is_write and not self.rewritten_row_count and self.operation not in REWRITING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,7 +137,7 @@ def _look_at_once(store: Store, name: str, table: str) -> Head | None:
     matters which one is read first, and the result is None.
     """
     key = HeadFormat.MSGPACK.key(name)
-    if store.is_near or PROCESS_CACHE.find(("head", store.cache_name, key), _Found) is None:
+    if store.is_near or PROCESS_CACHE.find(_name_of(store, key), _Found) is None:
         return None
     formats = (HeadFormat.JSON, HeadFormat.MSGPACK)
     json, msgpack = at_once(lambda one: _find(store, name, one), formats, len(formats))
@@ -323,7 +323,7 @@ def check_holds_none(store: Store, name: str, keys: Iterable[str]) -> None:
 
 def _find(store: Store, name: str, head_format: HeadFormat) -> _Found | None:
     key = head_format.key(name)
-    known = PROCESS_CACHE.find(("head", store.cache_name, key), _Found)
+    known = PROCESS_CACHE.find(_name_of(store, key), _Found)
     try:
         stored = store.get_if_changed(key, etag=known.etag) if known else store.get(key)
     except ObjectNotFoundError:
@@ -366,8 +366,11 @@ def remember(store: Store, key: str, etag: str, state: State) -> None:
 
 def _hold(store: Store, head: _Found, state: State) -> None:
     head.document.partitions = head.document.tree = None  # the state has the files
-    name = ("head", store.cache_name, head.key)
-    PROCESS_CACHE.hold(name, head, size_bytes=_memory_of(state))
+    PROCESS_CACHE.hold(_name_of(store, head.key), head, size_bytes=_memory_of(state))
+
+
+def _name_of(store: Store, key: str) -> tuple[str, str, str]:
+    return "head", store.cache_name, key
 
 
 def _memory_of(state: State) -> int:

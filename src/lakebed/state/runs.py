@@ -21,18 +21,14 @@ import msgspec
 from lakebed.model.keys import BATCH_ID, batch_id_of
 from lakebed.model.layout import Folder
 from lakebed.state import history
-from lakebed.state.history import Entry
+from lakebed.state.history import MERGE, REWRITING, Entry
 from lakebed.state.lists import Lists
 from lakebed.state.state import Live, epoch_of, newest_epochs
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import Segment, pack, read_segment, unpack
 
 SUFFIX = ".json.zst"
-MERGE = "merge"
-UPDATE_ROWS = "update_rows"
 NO_RUN = ""  # for a file that was carried into the batch of a run, but whose rows have no run
-# Files that these operations rewrite belong to other runs than the one that rewrites them.
-REWRITING = frozenset({"compact", "delete", MERGE, "promote", UPDATE_ROWS})
 _LOSS = "Data files are not affected; only the record of the runs that wrote them is."
 
 

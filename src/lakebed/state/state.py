@@ -32,7 +32,6 @@ from lakebed.model.lineage import Lineage
 from lakebed.state.check_results import (
     UnmetCheck,
     Verdict,
-    are_of_all_new,
     not_checked,
     unmet_after,
 )
@@ -393,9 +392,7 @@ def _merged_unmet(state: State, change: Change) -> tuple[UnmetCheck, ...]:
     # Checks that were declared anew are tested with the change.
     new = new_checks(state.descriptor, descriptor)
     before = (one for one in state.unmet if one.name not in new)
-    is_write = change.new_descriptor is None and are_of_all_new(
-        change.checks, change.operation, change.rewritten_row_count
-    )
+    is_write = change.new_descriptor is None and change.checks_all_added
     replaces_all = is_write and len(state.live.removed_by(change.scope)) == state.live.count
     return unmet_after(before, descriptor.checks, change.checks, replaces_all=replaces_all)
 

@@ -46,7 +46,6 @@ from lakebed.state.state import Change, Epoch, State, epoch_of
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.cache import hold_object
-from lakebed.store.segments import Segment
 
 _COMPACT = "compact"
 _GATHERINGS = 3  # attempts of a commit that also gathers files; the last one gathers none
@@ -117,23 +116,20 @@ class _Brought:
     def puts(self, store: Store) -> list[Callable[[], None]]:
         """Return functions that write the facts and the records of raw files.
 
+        The commit may merge these segments while they are written, so the cache has them before.
+
         Cost:
             One PUT each, if there are any.
         """
-
-        def put_facts(segment: Segment) -> None:
-            data = file_table.encode(self.written.facts)
-            store.put(segment.key, data)
-            hold_object(store, segment.key, data)  # a later commit may merge it
-
-        def put_sources(segment: Segment) -> None:
-            assert self.sources is not None  # otherwise it has no segment
-            store.put(segment.key, source_list.encode(self.sources))
-
-        return [
-            *(partial(put_facts, segment) for segment in self.lists.files),
-            *(partial(put_sources, segment) for segment in self.lists.sources),
+        encoded = [
+            (segment.key, file_table.encode(self.written.facts)) for segment in self.lists.files
         ]
+        for segment in self.lists.sources:
+            assert self.sources is not None  # otherwise it has no segment
+            encoded.append((segment.key, source_list.encode(self.sources)))
+        for key, data in encoded:
+            hold_object(store, key, data)
+        return [partial(store.put, key, data) for key, data in encoded]
 
 
 class Transaction:

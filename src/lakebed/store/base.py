@@ -206,7 +206,7 @@ class Store(ABC):
     def group_key(self) -> Hashable:
         """Equal for stores that send the same requests with the same rights.
 
-        Their commits to one dataset are grouped; see `lakebed.state.committing`.
+        Their commits to one dataset are grouped; see `lakebed.state.group_commit`.
         """
         # An id may be that of another store later; this object is not.
         token: _Token = self.__dict__.setdefault("_group_key", _Token())

@@ -86,19 +86,22 @@ def cached_get(store: Store, key: str) -> bytes:
     Cost:
         One GET the first time; nothing while it is in the cache.
     """
-    name = ("object", store.cache_name, key)
-    data = PROCESS_CACHE.find(name, bytes)
+    data = PROCESS_CACHE.find(_name_of(store, key), bytes)
     if data is None:
         data = store.get(key).data
         hold_object(store, key, data)
     return data
 
 
+def _name_of(store: Store, key: str) -> tuple[str, str, str]:
+    return "object", store.cache_name, key
+
+
 def hold_object(store: Store, key: str, data: bytes) -> None:
-    """Keep an immutable object that was just written, for `cached_get`."""
-    PROCESS_CACHE.hold(("object", store.cache_name, key), data, size_bytes=len(data))
+    """Keep an immutable object that is written, for `cached_get`."""
+    PROCESS_CACHE.hold(_name_of(store, key), data, size_bytes=len(data))
 
 
 def is_cached(store: Store, key: str) -> bool:
     """Return whether `cached_get` would make no request; for callers that count requests."""
-    return PROCESS_CACHE.find(("object", store.cache_name, key), bytes) is not None
+    return PROCESS_CACHE.find(_name_of(store, key), bytes) is not None

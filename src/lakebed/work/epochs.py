@@ -182,7 +182,7 @@ def _find_again(entries: Sequence[Entry], epoch: Epoch) -> EpochStanding:
 
 
 def _epoch_written_by(entry: Entry) -> Epoch | None:
-    return None if entry.operation in runs.REWRITING else epoch_of(entry.run)
+    return None if entry.operation in history.REWRITING else epoch_of(entry.run)
 
 
 def commit_epoch(
@@ -293,7 +293,7 @@ def _joined_files(entries: Sequence[Entry], epoch: Epoch) -> set[str]:
             is_settled = written.number > epoch.number
         if written == epoch:
             partitions.update(entry.partitions)
-        is_rewriting = entry.operation in runs.REWRITING
+        is_rewriting = entry.operation in history.REWRITING
         if is_rewriting or runs.NO_RUN in entry.carried.values():
             sources = {partition_of_label(label) for label in entry.removed if label in joined}
             if is_settled:

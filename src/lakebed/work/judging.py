@@ -67,7 +67,6 @@ from lakebed.state.check_results import (
     UNMET,
     CheckOutcome,
     UnmetCheck,
-    are_of_all_new,
     covers,
     failed,
     not_checked,
@@ -373,9 +372,7 @@ def _unmet_at(entries: Iterable[Entry], version: int, dataset: str) -> tuple[Unm
             new = {} if described is None else new_checks(described, later)
             unmet = tuple(one for one in unmet if one.name not in new)
             described = later
-        is_write = entry.descriptor is None and are_of_all_new(
-            entry.checks, entry.operation, entry.rewritten_row_count
-        )
+        is_write = entry.descriptor is None and entry.checks_all_added
         replaces_all = is_write and live <= set(entry.removed)
         live.difference_update(entry.removed)
         live.update(entry.added)

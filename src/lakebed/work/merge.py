@@ -58,8 +58,8 @@ from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, history
 from lakebed.state.committing import CommitOptions
 from lakebed.state.conflicts import Read
+from lakebed.state.history import MERGE
 from lakebed.state.reader import read_head, read_own_head
-from lakebed.state.runs import MERGE
 from lakebed.state.scope import MergedFiles, Unchanged
 from lakebed.state.state import Change, State, have_same_files, new_labels
 from lakebed.state.transaction import Transaction

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.state import file_table, history
-from lakebed.state.history import Entry
+from lakebed.state.history import REWRITING, Entry
 from lakebed.state.lists import FILES
-from lakebed.state.runs import REWRITING
 from lakebed.state.state import Change, State
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.find import facts_of, history_of

@@ -21,8 +21,7 @@ from lakebed.plan.plan import DataFile
 from lakebed.plan.search import plan
 from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, history
-from lakebed.state.history import Entry
-from lakebed.state.runs import REWRITING
+from lakebed.state.history import REWRITING, Entry
 from lakebed.state.sources import Origins, SourceFile, Sources
 from lakebed.state.state import State
 from lakebed.state.written import Written, joined
