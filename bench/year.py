@@ -12,6 +12,8 @@ time, live files, bytes of the head, objects and bytes of the lake. Before each 
 of the cleanup states what it would delete; what is then deleted must be the same.
 
 The last line has the ratio of the last month to the third, in which the retention first deletes.
+`cpu_units` is the processor time of a run over that of a fixed piece of work that follows it: on a
+busy machine both get slower together.
 """
 
 from __future__ import annotations
@@ -135,6 +137,14 @@ def push(archive: lakebed.Archive, hour: dt.datetime) -> None:
     )
 
 
+def fixed_work() -> float:
+    """Return the processor time of a piece of work that is the same in each run, in seconds."""
+    began = time.process_time()
+    for _ in range(20):
+        json.loads(json.dumps([{"sensor": f"s{number % 7}"} for number in range(500)]))
+    return time.process_time() - began
+
+
 def simulate(
     days: int, every: int, directory: Path, counts: Counter[str], keep: int = KEEP_DAYS
 ) -> Iterator[dict[str, Any]]:
@@ -172,6 +182,7 @@ def simulate(
                 "run": number,
                 "month": number * every // (24 * 30),
                 "cpu_s": seconds,
+                "cpu_units": seconds / fixed_work(),
                 "reads": sum(count for name, count in requests.items() if name in _READS),
                 "lists": requests.get("list", 0),
                 "writes": sum(requests.get(name, 0) for name in ("create", "replace", "put")),

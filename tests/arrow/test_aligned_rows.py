@@ -46,8 +46,8 @@ def test_as_many_equal_rows_are_left_out_of_both(
     one: list[Row], other: list[Row], sizes: tuple[int, int], most: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aligned_rows, "_ALIKE", 2)
-        patch.setattr(aligned_rows, "_ROWS_AT_ONCE", 5)
+        patch.setattr(aligned_rows, "ALIKE", 2)
+        patch.setattr(aligned_rows, "ROWS_AT_ONCE", 5)
         left, right = unlike_rows(batches(one, sizes[0]), batches(other, sizes[1]), most)
 
     left_out = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lakebed.arrow.row_checks as row_checks_module
 from lakebed import DatasetDescriptor, checks, open_repository
 from lakebed.arrow.row_checks import RowChecks
 from lakebed.errors import (
@@ -207,9 +209,10 @@ ROWS = st.lists(
         min_size=1,
         max_size=5,
     ),
+    st.sampled_from([0, row_checks_module.ROWS_FOR_BOUNDS]),
 )
 def test_rows_fail_as_in_plain_python(
-    rows: list[dict[str, Any]], chosen: dict[str, checks.OnFailure]
+    rows: list[dict[str, Any]], chosen: dict[str, checks.OnFailure], rows_for_bounds: int
 ) -> None:
     declared = {
         f"c{number}": checks.condition(sql, on_failure=action)
@@ -218,7 +221,8 @@ def test_rows_fail_as_in_plain_python(
     row_checks = RowChecks(DatasetDescriptor(schema=SCHEMA, checks=declared))
     batch = pa.RecordBatch.from_pylist(rows, SCHEMA)
 
-    judged = row_checks.judge(batch)
+    with mock.patch.object(row_checks_module, "ROWS_FOR_BOUNDS", rows_for_bounds):
+        judged = row_checks.judge(batch)
 
     passes = {
         name: np.array([bool(ORACLES[check.sql](row)) for row in rows], dtype=bool)  # type: ignore[attr-defined]
@@ -243,6 +247,37 @@ def test_rows_fail_as_in_plain_python(
     assert (judged.quarantined.tolist() if judged else []) == failing
     refusing = [name for name, check in declared.items() if check.on_failure == "refuse"]
     assert row_checks.is_refused is any(not passes[name].all() for name in refusing)
+
+
+def test_bounds_alone_prove_checks_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = {
+        "sane": checks.condition("delay >= -120 AND delay < 1000"),
+        "paid": checks.condition("share >= 0"),
+        "named": checks.not_null("id"),
+    }
+    row_checks = RowChecks(DatasetDescriptor(schema=SCHEMA, checks=declared))
+    many = row_checks_module.ROWS_FOR_BOUNDS
+    columns = {"id": range(many), "delay": [7] * many, "share": [0.5] * many}
+    batch = pa.table(columns).to_batches()[0]
+    bad = batch.set_column(1, "delay", pa.array([7] * (many - 1) + [1000]))
+    unknown = batch.set_column(2, "share", pa.array([0.5] * (many - 1) + [float("nan")]))
+    evaluated: list[int] = []
+    failing = row_checks_module.RowChecks.evaluated
+
+    def counted(self: RowChecks, rules: list[Any], rows: pa.RecordBatch) -> Any:
+        evaluated.append(len(rules))
+        return failing(self, rules, rows)
+
+    monkeypatch.setattr(RowChecks, "evaluated", counted)
+
+    assert row_checks.judge(batch) is None
+    assert evaluated == []
+    assert row_checks.judge(unknown) is None  # NaN is greater than every number
+    assert evaluated == [1]
+    row_checks.judge(bad)
+
+    assert [status.count for status in row_checks.statuses()] == [1, 0, 0]
+    assert evaluated == [1, 1]
 
 
 JSON = st.recursive(

@@ -148,8 +148,8 @@ def test_null_and_nan_have_no_place_so_that_the_index_goes_until_it_is_built_ane
 def test_an_index_that_became_too_dear_is_left_out_and_the_next_compaction_names_it(
     words, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(kartothek_file, "_COMMIT_PAIRS", 5)
-    monkeypatch.setattr(kartothek_file, "_PAIRS_OF_NEW", 2)
+    monkeypatch.setattr(kartothek_file, "COMMIT_PAIRS", 5)
+    monkeypatch.setattr(kartothek_file, "PAIRS_OF_NEW", 2)
     words.append(rows(0, 21, 42))
     check_all(tmp_path)  # few enough beside what the commit brings
 

@@ -17,8 +17,8 @@ from pyarrow import types as pat
 
 from lakebed.arrow.digest import row_hashes
 
-_ROWS_AT_ONCE = 2**16  # that are compared
-_ALIKE = 16  # rows in a row that show that two sequences are at corresponding places, or are not
+ROWS_AT_ONCE = 2**16  # that are compared
+ALIKE = 16  # rows in a row that show that two sequences are at corresponding places, or are not
 _NEAR, _REACH = 64, 4_096  # rows in which a search looks for the next corresponding places
 _TRIES = 8  # candidates for these that a search looks at
 # Searches that may be made beyond one for each `_REACH` compared rows. Sequences that need more are
@@ -62,7 +62,7 @@ def unlike_rows(
     left, right = _Sequence(one), _Sequence(other)
     searches = 0
     while max(left.count, right.count) <= most:
-        rows, others = left.next(_ROWS_AT_ONCE), right.next(_ROWS_AT_ONCE)
+        rows, others = left.next(ROWS_AT_ONCE), right.next(ROWS_AT_ONCE)
         count = min(rows.num_rows, others.num_rows)
         if not count:
             break
@@ -143,7 +143,7 @@ _NO_ROWS = pa.RecordBatch.from_arrays([], names=[])
 
 def _begin_of_run(is_unlike: np.ndarray) -> int:
     """Return the number of rows before the first run of unlike ones."""
-    length = min(_ALIKE, len(is_unlike))
+    length = min(ALIKE, len(is_unlike))
     sums = np.concatenate([[0], np.cumsum(is_unlike)])
     begins = np.flatnonzero(sums[length:] - sums[:-length] == length)
     return int(begins[0]) if len(begins) else len(is_unlike)
@@ -155,7 +155,7 @@ def _next_places(one: pa.RecordBatch, other: pa.RecordBatch) -> tuple[int, int] 
     distinct, first = np.unique(others, return_index=True)
     for place in np.flatnonzero(np.isin(hashes, distinct))[:_TRIES].tolist():
         near = int(first[np.searchsorted(distinct, hashes[place])])
-        length = min(_ALIKE, len(hashes) - place, len(others) - near)
+        length = min(ALIKE, len(hashes) - place, len(others) - near)
         if (hashes[place : place + length] == others[near : near + length]).all():
             return place, near
     return None

@@ -40,8 +40,8 @@ MAX_PAIRS = 5_000_000
 MAX_BYTES = 2**30  # of the values and labels of all pairs
 FILE_REQUESTS = 2  # number of requests to read one
 # Limits for an index that a commit maintains, in pairs: the commit must not become much slower.
-_COMMIT_PAIRS = 50_000
-_PAIRS_OF_NEW = 8  # for each new pair: larger commits may take longer
+COMMIT_PAIRS = 50_000
+PAIRS_OF_NEW = 8  # for each new pair: larger commits may take longer
 _MOST_COMMIT_PAIRS = 1_000_000
 _COMMIT_SEGMENTS = 64  # number of new segments, each of which needs a request
 _BYTES_OF_PAIR = 8  # in the object, unless it is small: many labels of short values
@@ -147,7 +147,7 @@ def most_pairs(new: Sequence[Segment]) -> int:
     Args:
         new: Segments of the column that the commit adds.
     """
-    return min(max(_COMMIT_PAIRS, _PAIRS_OF_NEW * weight_of(new)), _MOST_COMMIT_PAIRS)
+    return min(max(COMMIT_PAIRS, PAIRS_OF_NEW * weight_of(new)), _MOST_COMMIT_PAIRS)
 
 
 def most_bytes(new: Sequence[Segment]) -> int:
