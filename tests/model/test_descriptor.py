@@ -20,7 +20,7 @@ from lakebed.errors import (
 from lakebed.model.descriptor import DatasetDescriptor, read_schema
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.partition import PartitionStrategy
-from lakebed.model.schema import Field, Kind, Primitive, Schema
+from lakebed.model.schema import Field, Kind, ListOf, Primitive, Schema, Struct
 
 AVRO = {
     "type": "record",
@@ -154,6 +154,17 @@ def test_descriptor_cannot_be_changed() -> None:
 def test_descriptor_that_is_wrong_in_itself_is_refused(arguments, error, message: str) -> None:
     with pytest.raises(error, match=message):
         DatasetDescriptor(schema=AVRO, **arguments)
+
+
+@pytest.mark.parametrize("name", ["a.b", "", " a"])
+def test_field_that_no_reader_would_accept_is_refused(name: str) -> None:
+    """A schema that was put together by hand has passed no other check."""
+    inner = Field(name=name, type=Primitive(Kind.LONG))
+    outer = Field(name="outer", type=ListOf(Struct((inner,))))
+
+    for field in (inner, outer):
+        with pytest.raises(InvalidNameError, match="Illegal field name"):
+            DatasetDescriptor(schema=Schema(fields=(field,)))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,12 @@ from lakebed.model.declared import (
 )
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.kite_forms import MAPPING, find_mapping, find_strategy
-from lakebed.model.names import MAX_COMPONENT_BYTES, check_encoded_length, nearest
+from lakebed.model.names import (
+    MAX_COMPONENT_BYTES,
+    check_encoded_length,
+    check_field_name,
+    nearest,
+)
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
 from lakebed.model.schema import (
     MISSING,
@@ -39,6 +44,7 @@ from lakebed.model.schema import (
     Schema,
     Type,
     dotted_types,
+    walk,
 )
 from lakebed.model.spark_types import schema_from_spark
 
@@ -221,6 +227,8 @@ class DatasetDescriptor:
                 f"Unknown compression {self.compression!r} for format {self.format!r}.",
                 hint=f"Known are: {', '.join(COMPRESSIONS[self.format])}.",
             )
+        for _, one in walk(self.schema.fields):
+            check_field_name(one.name)
         check_depth(self.schema, is_parquet=self.format == "parquet")
         self.partition_by.check(self.schema)
         renaming.check_columns_apart(self.schema, (one.name for one in self.partition_by))
