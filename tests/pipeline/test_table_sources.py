@@ -168,6 +168,17 @@ class TestWithSpark:
         finally:
             spark.conf.set("spark.sql.session.timeZone", before)
 
+    def test_hours_of_one_day_are_added_to_it_without_a_warning(
+        self, shop: Shop, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        shop.put((ago(1, 3), "a", 1), (ago(1, 4), "b", 2))
+
+        done = shop.declare('time = "at"\nevery = "hour"').run()["ingest"]
+
+        assert done.summary == "2 rows in 2 parts"
+        assert shop.rows() == [("a", 1), ("b", 2)]
+        assert "were added to those of" not in caplog.text
+
     def test_a_part_that_lost_all_rows_is_kept_back(self, shop: Shop) -> None:
         shop.put((ago(1), "a", 1), (ago(0, 0), "b", 2))
         pipeline = shop.declare()

@@ -482,7 +482,9 @@ class _Work:
                         else "it is empty now"
                     )
                     return self._kept_back(part, count, why)
-            commit = commit_staged(transaction, scope_of_run(run, partitions=False))
+            # The parts of a window share partitions: none is meant to replace another.
+            scope = scope_of_run(run, partitions=False)
+            commit = commit_staged(transaction, scope, beside_others=True)
         return TablePart(
             run=run,
             source_row_count=count,

@@ -69,7 +69,11 @@ def target_in(base: State, batch_id: int, options: WriteOptions) -> BatchTarget:
 
 
 def commit_staged(
-    transaction: Transaction, scope: Scope | None, base: State | None = None
+    transaction: Transaction,
+    scope: Scope | None,
+    base: State | None = None,
+    *,
+    beside_others: bool = False,
 ) -> Commit:
     """Check the staged files against the scope, and commit them.
 
@@ -78,6 +82,8 @@ def commit_staged(
         scope: The scope that the files replace; None for the partitions that they touch.
         base: No other commit since this state may have touched the scope, or for an append its
             partitions; None for the base of the transaction.
+        beside_others: Whether rows of other runs are expected in the same partitions, so that they
+            are worth no note.
 
     Raises:
         ChecksFailedError: A declared check refuses the rows.
@@ -93,7 +99,9 @@ def commit_staged(
         touched = ThesePartitions(written.partitions) if is_append else settled
         reads.append(Read(state=base, scope=touched))
     made = transaction.commit(Change(scope=settled), reads=reads)
-    notes = notes_of_run(transaction.store, transaction.base, settled, made.entry)
+    notes: tuple[str, ...] = ()
+    if not beside_others:
+        notes = notes_of_run(transaction.store, transaction.base, settled, made.entry)
     return Commit.of(made, transaction.base, notes)
 
 
