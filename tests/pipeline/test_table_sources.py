@@ -26,7 +26,7 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from lakebed.pipeline.table_windows import MOST_PARTS, parts_of
+from lakebed.pipeline.table_windows import MOST_PARTS, WindowUnit, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -461,3 +461,9 @@ def test_parts_are_whole_and_touch() -> None:
         assert [part.end for part in parts[:-1]] == [part.start for part in parts[1:]]
         assert parts[-1].start == dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
         assert len({part.label for part in parts}) == len(parts)
+
+
+@pytest.mark.parametrize("unit", ["hour", "day", "month"])
+def test_a_window_into_the_last_year_is_refused_by_name(unit: WindowUnit) -> None:
+    with pytest.raises(InvalidInputError, match="last year of a calendar"):
+        parts_of("9999-12-31T22:00Z", "9999-12-31T23:30Z", unit)

@@ -72,7 +72,8 @@ def parts_of(start: object, end: object, unit: WindowUnit) -> tuple[WindowPart, 
         unit: Length of the parts.
 
     Raises:
-        InvalidInputError: The end is before the start, or there are too many parts.
+        InvalidInputError: The end is before the start or in the year 9999, or there are too many
+            parts.
 
     >>> [part.label for part in parts_of("2026-11-29T10:00Z", dt.date(2026, 12, 1), "day")]
     ['2026-11-29', '2026-11-30', '2026-12-01']
@@ -85,6 +86,11 @@ def parts_of(start: object, end: object, unit: WindowUnit) -> tuple[WindowPart, 
         raise InvalidInputError(
             f"The window ends at {last.isoformat()}, before its start at {first.isoformat()}.",
             hint="Give start before end.",
+        )
+    if last.year == dt.MAXYEAR:
+        raise InvalidInputError(
+            f"The window ends at {last.isoformat()}, in the last year of a calendar.",
+            hint="Leave out end: a window without one ends now.",
         )
     found: list[WindowPart] = []
     for part in _from(first, unit):
