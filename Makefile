@@ -41,7 +41,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PRECIOUS: .venv-spark%/.installed
-.PHONY: bench bench-archive bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year clean
+.PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite; archive, ingest; rerun, publish; a year of pipeline runs"
@@ -71,6 +71,7 @@ help:
 	@echo "make bench-merge  merges beside deltalake and pyiceberg; ARGS=--spark beside a join by hand"
 	@echo "make bench-streams  a stream of a commit a second, and the compaction beside it"
 	@echo "make bench-small  upserts and deletes of few rows, and their changes, beside deltalake in one process"
+	@echo "make bench-erase  an erasure of 1,000 keys from 50 versions beside rewriting all rows"
 	@echo "make bench-year  a year of hourly runs of a pipeline by a set clock: requests, files, bytes and time of a run"
 	@echo "make bench-peers-spark  Lakebed, Delta Lake and Iceberg in one session of Spark; fetches their jars"
 	@echo "make docs       the documentation as a site, in build/site; strict, and without network"
@@ -260,6 +261,9 @@ bench-small: setup
 
 bench-year: setup
 	$(BIN) bench/year.py $(ARGS)
+
+bench-erase: setup
+	$(BIN) bench/erase.py $(ARGS)
 
 bench-far: setup
 	$(BIN) bench/far_reading.py $(ARGS)
