@@ -243,8 +243,13 @@ class _Archived:
         self._alive: dict[_Key, list[SourceFile]] = {}
         # A file of unknown path may be any file of its time.
         self._unknown: dict[_Key, SourceFile] = {}
+        # Of years of files, only those of the same starts can be in the groups.
+        starts = {_record(candidate).metadata.start for candidate in candidates}
         for file in past.alive:
             if file.file_id is None:
+                continue
+            is_named = file.file_id in self._records
+            if not is_named and (supersede == "id" or _start_ms(file) not in starts):
                 continue
             key = self._key_of_file(file)
             if key is not None:
@@ -285,8 +290,6 @@ class _Archived:
             return self._key(
                 self._records[file.file_id]
             )  # even if its metadata was corrected since
-        if self._supersede == "id":
-            return (file.file_id,)
         if self._supersede == "span":
             return _span_of_file(file)
         return None if file.path is None else (*_span_of_file(file), file.path)
@@ -414,9 +417,12 @@ def _span_of(candidate: Candidate) -> _Key:
     return _span(record.what, record.where, record.metadata.start, record.work_id)
 
 
+def _start_ms(file: SourceFile) -> int:
+    return 0 if file.start is None else round(file.start.timestamp() * 1000)
+
+
 def _span_of_file(file: SourceFile) -> _Key:
-    start_ms = 0 if file.start is None else round(file.start.timestamp() * 1000)
-    return _span(file.what, file.where, start_ms, file.work_id)
+    return _span(file.what, file.where, _start_ms(file), file.work_id)
 
 
 def _stands_for_span(file: SourceFile) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -30,20 +31,41 @@ class _Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Space:
-    """Objects that all stores of one name share. Every access holds `lock`."""
+    """Objects that all stores of one name share. Every access holds `lock`.
+
+    Attributes:
+        objects: The objects by their keys.
+        keys: The same keys in order: a listing takes time for what it finds, as on other stores.
+    """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     objects: dict[str, _Held] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
     serial: Iterator[int] = field(default_factory=lambda: count(1))
 
     def hold(
         self, key: str, data: memoryview, attributes: Mapping[str, str] = MappingProxyType({})
     ) -> str:
         etag = f"m{next(self.serial)}"
+        if key not in self.objects:
+            insort(self.keys, key)
         self.objects[key] = _Held(
             data=bytes(data), etag=etag, modified_at=datetime.now(UTC), attributes=attributes
         )
         return etag
+
+    def drop(self, key: str) -> None:
+        if self.objects.pop(key, None) is not None:
+            del self.keys[bisect_left(self.keys, key)]
+
+    def find(self, begins_with: str) -> list[tuple[str, _Held]]:
+        found = []
+        for place in range(bisect_left(self.keys, begins_with), len(self.keys)):
+            key = self.keys[place]
+            if not key.startswith(begins_with):
+                break
+            found.append((key, self.objects[key]))
+        return found
 
 
 _spaces: dict[str, _Space] = {}
@@ -150,7 +172,7 @@ class MemoryStore(Store):
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         full = self._begins_with + begins_with
         with self._space.lock:
-            items = sorted(item for item in self._space.objects.items() if item[0].startswith(full))
+            items = self._space.find(full)
         for key, held in items:
             if recursive or "/" not in key[len(full) :]:
                 yield ObjectInfo(
@@ -162,14 +184,14 @@ class MemoryStore(Store):
     def _delete(self, keys: Sequence[str]) -> None:
         with self._space.lock:
             for key in keys:
-                self._space.objects.pop(self._begins_with + key, None)
+                self._space.drop(self._begins_with + key)
 
     def _delete_if_match(self, key: str, etag: str) -> bool:
         with self._space.lock:
             held = self._space.objects.get(self._begins_with + key)
             if held is None or held.etag != etag:
                 return False
-            del self._space.objects[self._begins_with + key]
+            self._space.drop(self._begins_with + key)
         return True
 
     def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:  # noqa: ARG002 - known

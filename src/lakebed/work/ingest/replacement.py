@@ -149,6 +149,8 @@ def _works_of(
 
 def _holding(keys: Collection[str], known: Sources) -> dict[str, Origins]:
     """Return the data files that hold or once held rows of raw files."""
+    if not keys:
+        return {}
     return {
         label: runs for label, runs in known.runs.items() if any(key in keys for key, _ in runs)
     }
