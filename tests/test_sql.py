@@ -15,7 +15,7 @@ from lakebed.errors import (
     MissingDependencyError,
     SchemaMismatchError,
 )
-from lakebed.sql import tables_of
+from lakebed.sql.asking import tables_of
 
 FLIGHTS = pa.schema(
     [("ts", pa.timestamp("us", tz="UTC")), ("carrier", pa.string()), ("n", pa.int64())]
