@@ -291,12 +291,13 @@ def test_statements_that_ask_return_tables(lake: Repository) -> None:
 
 def test_upkeep(lake: Repository) -> None:
     lake.sql("INSERT INTO flights SELECT 11, 'UA', 1, NULL")
+    lake.sql("INSERT INTO flights SELECT 12, 'UA', 2, NULL")
 
     report = lake.sql("OPTIMIZE flights WHERE carrier = 'UA' ZORDER BY (id)")
     cleanup = lake.sql("VACUUM flights RETAIN 168 HOURS DRY RUN")
     restored = lake.sql("RESTORE TABLE flights TO VERSION AS OF 1")
 
-    assert (report.files_before, report.files_after) == (2, 2)  # files of different runs
+    assert (report.files_before, report.files_after) == (2, 1)  # the third is of another run
     assert cleanup.is_dry_run
     assert restored.operation == "rollback"
     assert rows(lake) == [(1, 10), (2, 20), (3, 30), (4, 40)]

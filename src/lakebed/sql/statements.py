@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +102,36 @@ def _answer(order: Order, text: str, open_table: Callable[[str], object]) -> pa.
         source.close()
 
 
+class _Quiet(logging.Filter):
+    """Keeps the log of sqlglot silent about forms that it does not know: these are refused by name.
+
+    It is silent for as long as any thread is in the block.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._count += 1
+            logging.getLogger("sqlglot").addFilter(self)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._count -= 1
+            if not self._count:
+                logging.getLogger("sqlglot").removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - of the base class
+        """Drop a record."""
+        return False
+
+
+_quiet = _Quiet()
+
+
 def _tree_of(text: str) -> Any:
     import sqlglot
     from sqlglot.errors import ParseError, SqlglotError
@@ -114,7 +146,9 @@ def _tree_of(text: str) -> Any:
             "Write INSERT INTO t REPLACE WHERE condition SELECT …, or MERGE.",
         )
     try:
-        trees = [tree for tree in sqlglot.parse(text, dialect="databricks") if tree is not None]
+        with _quiet:
+            parsed = sqlglot.parse(text, dialect="databricks")
+        trees = [tree for tree in parsed if tree is not None]
     except ParseError as exc:
         error = exc.errors[0] if exc.errors else {}
         near = f" near {error['highlight']!r}" if error.get("highlight") else ""
