@@ -93,6 +93,22 @@ def test_first_clause_that_fits_wins(lake: Repository) -> None:
     assert rows(lake) == [(1, -1), (2, -2), (3, 31)]
 
 
+def test_further_conditions_in_on_decide_what_matches(lake: Repository) -> None:
+    source = pa.table({"id": [1, 2, 3], "carrier": ["UA"] * 3, "least": [0, 99, 20]})
+    text = (
+        "MERGE INTO flights t USING s ON t.id = s.id AND {} WHEN MATCHED THEN UPDATE SET delay = 0 "
+        "WHEN NOT MATCHED THEN INSERT (id, carrier, delay) VALUES (s.id + 10, s.carrier, 1) "
+        "WHEN NOT MATCHED BY SOURCE AND t.id < 4 THEN UPDATE SET delay = -1"
+    )
+
+    lake.sql(text.format("t.delay > 15"), tables={"s": source})
+    assert rows(lake) == [(1, -1), (2, 0), (3, 0), (4, 40), (11, 1)]
+
+    lake.sql("RESTORE TABLE flights TO VERSION AS OF 1")
+    lake.sql(text.format("s.least < 50 AND t.delay >= s.least"), tables={"s": source})
+    assert rows(lake) == [(1, 0), (2, -1), (3, 0), (4, 40), (12, 1)]
+
+
 def test_star_takes_columns_by_their_names(lake: Repository) -> None:
     source = pa.table(
         {
@@ -262,7 +278,8 @@ def test_create_alter_and_drop(lake: Repository) -> None:
 def test_create_as_select_is_one_commit_with_the_rows(lake: Repository) -> None:
     text = "CREATE TABLE late PARTITIONED BY (carrier) AS SELECT carrier, sum(delay) AS delay FROM flights GROUP BY ALL"
 
-    assert lake.sql(text, dry_run=True).row_count == 2
+    planned = lake.sql(text, dry_run=True)
+    assert (planned.row_count, planned.is_dry_run) == (2, True)
     assert lake.list() == ["flights"]
     commit = lake.sql(text, run="late")
 

@@ -369,7 +369,7 @@ def bind_ordered(
     """Read the conditions and values of ordered clauses; arguments and errors as `bind_clauses`."""
     _check_keys(clauses.on, data, schema)
     both, of_data, of_target = _sides(data, columns)
-    match_target, match_where = _narrowing(clauses.match_where, both)
+    match_target, _ = _narrowing(clauses.match_where, both)
     matched = tuple(
         RowRule(where=_condition(clause.where, both), updates=_updates(clause, schema, both))
         for clause in clauses.matched
@@ -381,7 +381,7 @@ def bind_ordered(
         missing.append(RowRule(where=where, target=target, updates=updates))
     return MergeRules(
         on=clauses.on,
-        match_where=match_where,
+        match_where=_condition(clauses.match_where, both),
         match_target=match_target,
         matched=matched,
         not_matched="ignore" if clauses.inserted is None else "insert",

@@ -150,6 +150,8 @@ class AttachedTables:
 
         def carry(text: str) -> pa.Table:
             answer = repository._sql_of_session(text, self._spark, self._prefix)
+            if self._datasets is not None:  # one of them may have been dropped
+                self._datasets = tuple(name for name in self._datasets if repository.exists(name))
             self.refresh()
             return answer
 

@@ -155,7 +155,11 @@ class Source:
         if given is not None:
             frame = spark.createDataFrame(_as_table(key, given))
         else:
-            is_view = key == table.name and key != self._target and spark.catalog.tableExists(key)
+            is_view = (
+                key == table.name
+                and key != self._target
+                and spark.catalog.tableExists(_quoted(key))
+            )
             if is_view or not self._is_dataset(table.name):
                 return None
             pinned = self._snapshot(key)
@@ -172,6 +176,10 @@ class Source:
             return self._order.lake.exists(name)
         except InvalidNameError:
             return False
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def moment_of(version: exp.Expr) -> str:

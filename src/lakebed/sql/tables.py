@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakebed.checks import condition
-from lakebed.commit import Commit
+from lakebed.commit import Commit, as_dry_run
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetExistsError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -66,7 +66,8 @@ def create(order: Order, tree: exp.Create) -> Dataset | Commit:
         lake = order.lake._on_dry_run() if order.is_dry_run else order.lake
         if order.is_dry_run and order.spark is not None:
             rows = rows.toArrow()
-        return lake._write_new(name, rows, {**options, "run": order.run})
+        commit = lake._write_new(name, rows, {**options, "run": order.run})
+        return as_dry_run(commit, lake.store) if order.is_dry_run else commit  # type: ignore[arg-type]  # of a dry run
     finally:
         source.close()
 
