@@ -784,27 +784,29 @@ class Repository(RefusesFormerNames):
         >>> repository.sql("UPDATE numbers SET n = n + 100 WHERE n > 7").updated_row_count
         2
         """
-        from lakebed.sql import statements
-        from lakebed.sql.lakes import Order
-        from lakebed.sql.sources import checked_tables
+        from lakebed.sql import any_statement
+        from lakebed.sql.lake_access import StatementOrder
+        from lakebed.sql.statement_source import checked_tables
 
-        order = Order(
+        order = StatementOrder(
             lake=self,
             spark=spark,
             tables=checked_tables(tables),
             run=run,
             is_dry_run=dry_run,
         )
-        return statements.run(order, query, self._table)
+        return any_statement.run(order, query, self._table)
 
     def _sql_of_session(self, text: str, spark: SparkSession, prefix: str) -> pa.Table:
         """Carry out a statement that came by `spark.sql`; see `lakebed.spark.attach`."""
         from lakebed.model.sql_heads import head_of
-        from lakebed.sql import statements, summaries
-        from lakebed.sql.lakes import Order, PrefixedLake
+        from lakebed.sql import any_statement, summaries
+        from lakebed.sql.lake_access import PrefixedLake, StatementOrder
 
         lake = PrefixedLake(self, prefix)
-        result = statements.run(Order(lake=lake, spark=spark, tables={}), text, self._table)
+        result = any_statement.run(
+            StatementOrder(lake=lake, spark=spark, tables={}), text, self._table
+        )
         head = head_of(text)
         assert head is not None  # it was taken by its first words
         return summaries.as_table(result, head.verb, head.name.removeprefix(prefix))

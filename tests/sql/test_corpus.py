@@ -93,7 +93,7 @@ SELECT * FROM people VERSION AS OF 1 AS p JOIN more m ON p.id = m.id
 SELECT count(*) FROM people TIMESTAMP AS OF '2100-01-01'
 """.strip().splitlines()
 
-# Each is refused; the second part is in the hint, which says what can be written instead.
+# Each is refused; the second part is in the hint, which has the remedy.
 REFUSED = [
     ("MERGE WITH SCHEMA EVOLUTION INTO people USING news ON people.id = news.id WHEN MATCHED THEN UPDATE SET *", "ALTER TABLE t ADD COLUMN"),
     ("MERGE INTO people p USING news n ON p.id > n.id WHEN MATCHED THEN DELETE", "at least one equality"),

@@ -113,7 +113,7 @@ def _by_duckdb(target: pa.Table, source: pa.Table, text: str) -> list[dict[str, 
 
 
 def _distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row of each id: which of several DuckDB takes is not said."""
+    """Return one row of each id: DuckDB takes any of several."""
     kept: dict[Any, dict[str, Any]] = {}
     for row in rows:
         kept[row["id"] if row["id"] is not None else len(kept) + 100] = row

@@ -226,9 +226,9 @@ def test_overwrite_and_replace_where(lake: Repository) -> None:
 def test_overwrite_from_itself_does_not_lose_a_later_row(
     lake: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakebed.sql import sources
+    from lakebed.sql import statement_source
 
-    asked = sources.ask
+    asked = statement_source.ask
 
     def meddled(*given: Any) -> pa.Table:
         answer = asked(*given)
@@ -236,7 +236,7 @@ def test_overwrite_from_itself_does_not_lose_a_later_row(
             lake["flights"].append([{"id": 77, "carrier": "UA", "delay": 1, "day": None}])
         return answer
 
-    monkeypatch.setattr(sources, "ask", meddled)
+    monkeypatch.setattr(statement_source, "ask", meddled)
 
     with pytest.raises(CommitConflictError):
         lake.sql("INSERT OVERWRITE flights SELECT DISTINCT * FROM flights")

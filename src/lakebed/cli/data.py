@@ -35,7 +35,7 @@ from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
 from lakebed.model.names import split_names
-from lakebed.model.sql_heads import Head, changes, head_of
+from lakebed.model.sql_heads import FirstWords, changes, head_of
 from lakebed.repository import Repository, open_repository
 from lakebed.sql.summaries import as_table
 from lakebed.state.committing import CommitOptions
@@ -404,7 +404,7 @@ def sql(
         output.note(f"First {shown} rows; --limit shows more, -o jsonl all.")
 
 
-def _checked(query: str, *, may_write: bool) -> Head | None:
+def _checked(query: str, *, may_write: bool) -> FirstWords | None:
     """Return the first words of a statement.
 
     Raises:

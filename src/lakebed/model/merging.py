@@ -222,7 +222,7 @@ class MergeRules:
     Attributes:
         on: As in `MergeClauses`.
         match_where: Further condition for a match; None for none.
-        match_target: What it demands of the row of the dataset alone, as in a view.
+        match_target: Its part on the row of the dataset alone, as in a view.
         matched: Rules for rows of the dataset that match, in order.
         not_matched: As in `MergeClauses`.
         insert_where: Condition of an insert, on the data alone; None for all rows.
@@ -405,7 +405,7 @@ def _narrowing(
 ) -> tuple[Predicate, PairCondition | None]:
     """Return what a condition demands of the row of the dataset alone, and the condition.
 
-    The condition is None where the first part says all of it.
+    The condition is None where the first part is all of it.
     """
     if text is None:
         return TRUE, None

@@ -40,7 +40,7 @@ _READING = frozenset(("SHOW", "DESCRIBE"))
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class FirstWords:
     """The first words of a statement.
 
     Attributes:
@@ -54,13 +54,13 @@ class Head:
     qualifier: str = ""
 
 
-def head_of(text: str) -> Head | None:
+def head_of(text: str) -> FirstWords | None:
     r"""Return the first words of a statement; None for a query, or something else.
 
     A statement that is known but has no form of ours has a head without a name.
 
     >>> head_of("-- nightly\nMERGE INTO `flights` t USING s ON t.id = s.id")
-    Head(verb='MERGE', name='flights', qualifier='')
+    FirstWords(verb='MERGE', name='flights', qualifier='')
     >>> head_of("SELECT 1")
     """
     first = re.match(rf"{_SPACE}*(\w+)", text)
@@ -73,13 +73,13 @@ def head_of(text: str) -> Head | None:
         named = "DESCRIBE" if verb == "DESC" else verb
         if between is None:
             is_tables = re.match(rf"{_SPACE}+TABLES\b", text[first.end() :], re.I)
-            return Head(named, "" if is_tables else "?")
+            return FirstWords(named, "" if is_tables else "?")
         found = _matched(between, text[first.end() :])
         if found is not None:
-            return Head(named, *found)
+            return FirstWords(named, *found)
     if word == "WITH" and (behind := _WITH.search(text)):
-        return Head(behind[1].split()[0].upper(), _plain(behind[2]))
-    return Head(word) if word in _OTHERS else None
+        return FirstWords(behind[1].split()[0].upper(), _plain(behind[2]))
+    return FirstWords(word) if word in _OTHERS else None
 
 
 def changes(text: str) -> str | None:

@@ -17,7 +17,7 @@ Carry = Callable[[str], "pa.Table"]
 
 
 class SessionSql:
-    """What `spark.sql` does meanwhile: statements on datasets go to Lakebed, all others to Spark."""
+    """Replacement of `spark.sql`: statements on datasets go to Lakebed, all others to Spark."""
 
     def __init__(self, spark: SparkSession, is_ours: Callable[[str], bool], carry: Carry) -> None:
         """Take over `spark.sql` of a session.

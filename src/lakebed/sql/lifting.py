@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from lakebed.model.merging import Side
 from lakebed.model.schema import Type
-from lakebed.sql.columns import Sides, check_no_query, column_of
 from lakebed.sql.refusals import refused
+from lakebed.sql.statement_columns import Sides, check_no_query, column_of
 
 
 class Lifted:

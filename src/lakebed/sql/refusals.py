@@ -47,7 +47,7 @@ def refused(what: object, instead: str) -> InvalidInputError:
 
     Args:
         what: The form, as text or as a part of a tree.
-        instead: What can be written instead.
+        instead: The remedy, as a sentence.
     """
     text = what if isinstance(what, str) else shown_sql(what)
     return InvalidInputError(f"Lakebed's SQL has no {text}.", hint=instead)

@@ -2,7 +2,7 @@
 
 The rules are those of Spark's store assignment where a value stays itself; a value that does not
 fit is an error, and never cut. Types that only a guess could convert, such as text for a number,
-are refused: the statement says how to read them by CAST.
+are refused: the statement must convert them by CAST.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def as_table(result: Any, verb: str, dataset: str, *, is_dry_run: bool = False) 
     """Return the result of a statement: its rows, or one row about what has changed.
 
     Args:
-        result: What `Repository.sql` returned.
+        result: The result of `Repository.sql`.
         verb: First word of the statement.
         dataset: Name of the dataset.
         is_dry_run: Whether nothing was written.

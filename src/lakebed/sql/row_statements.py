@@ -11,11 +11,17 @@ from lakebed.dataset import Dataset
 from lakebed.errors import PredicateError, SchemaMismatchError
 from lakebed.model.merging import OrderedClauses, RowClause
 from lakebed.model.schema import Field
-from lakebed.sql.columns import Sides, in_terms_of_target, target_name
-from lakebed.sql.lakes import Order
-from lakebed.sql.merging import assignments, check_distinct, field_of, is_default, sources_of
+from lakebed.sql.lake_access import StatementOrder
+from lakebed.sql.merge_statement import (
+    assignments,
+    check_distinct,
+    field_of,
+    is_default,
+    sources_of,
+)
 from lakebed.sql.refusals import refused, shown_sql
-from lakebed.sql.sources import Source
+from lakebed.sql.statement_columns import Sides, in_terms_of_target, target_name
+from lakebed.sql.statement_source import QuerySource
 from lakebed.state.history import UPDATE_ROWS
 
 if TYPE_CHECKING:
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
     from lakebed.work.overwriting import Replacement
 
 
-def update(order: Order, tree: exp.Update) -> Commit | None:
+def update(order: StatementOrder, tree: exp.Update) -> Commit | None:
     """Carry out an UPDATE.
 
     Raises:
@@ -47,7 +53,7 @@ def update(order: Order, tree: exp.Update) -> Commit | None:
     return _carried_out(order, dataset, clause, UPDATE_ROWS)
 
 
-def delete(order: Order, tree: exp.Delete) -> Commit | None:
+def delete(order: StatementOrder, tree: exp.Delete) -> Commit | None:
     """Carry out a DELETE.
 
     Raises:
@@ -74,7 +80,7 @@ def delete(order: Order, tree: exp.Delete) -> Commit | None:
     return doomed.delete(run=order.run, dry_run=order.is_dry_run)
 
 
-def truncate(order: Order, tree: exp.TruncateTable) -> Commit | None:
+def truncate(order: StatementOrder, tree: exp.TruncateTable) -> Commit | None:
     """Delete all rows of a dataset.
 
     Raises:
@@ -89,7 +95,7 @@ def truncate(order: Order, tree: exp.TruncateTable) -> Commit | None:
     return dataset.delete(dataset, run=order.run, dry_run=order.is_dry_run)
 
 
-def insert(order: Order, tree: exp.Insert) -> Commit | Replacement:
+def insert(order: StatementOrder, tree: exp.Insert) -> Commit | Replacement:
     """Carry out an INSERT.
 
     Raises:
@@ -100,7 +106,7 @@ def insert(order: Order, tree: exp.Insert) -> Commit | Replacement:
     _check_insert(tree)
     dataset = order.lake.open(name)
     query = _query_of(tree)
-    source = Source(order, query, name)
+    source = QuerySource(order, query, name)
     try:
         fields = _fields_of(tree, dataset, source.columns())
         query, fields = _with_nulls(query, fields, dataset)
@@ -211,7 +217,7 @@ def _with_nulls(
 
 
 def _carried_out(
-    order: Order, dataset: Dataset, clause: RowClause, operation: str
+    order: StatementOrder, dataset: Dataset, clause: RowClause, operation: str
 ) -> Commit | None:
     clauses = OrderedClauses(missing=(clause,))
     if order.is_dry_run:

@@ -12,11 +12,17 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.merging import OrderedClauses, RowClause, Side
 from lakebed.model.names import nearest
 from lakebed.model.schema import MISSING, Field, Schema
-from lakebed.sql.columns import Sides, check_no_query, column_of, in_terms_of_target, target_name
-from lakebed.sql.lakes import Order
+from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.lifting import Lifted
 from lakebed.sql.refusals import refused, shown_sql
-from lakebed.sql.sources import Source
+from lakebed.sql.statement_columns import (
+    Sides,
+    check_no_query,
+    column_of,
+    in_terms_of_target,
+    target_name,
+)
+from lakebed.sql.statement_source import QuerySource
 
 if TYPE_CHECKING:
     from lakebed.work.merge import MergeReport
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 _OF_MERGE = "MERGE"
 
 
-def merge(order: Order, tree: exp.Merge) -> MergeReport:
+def merge(order: StatementOrder, tree: exp.Merge) -> MergeReport:
     """Carry out a MERGE.
 
     Raises:
@@ -39,7 +45,7 @@ def merge(order: Order, tree: exp.Merge) -> MergeReport:
             f"{shown_sql(query)} before MERGE", "Put the query into USING: USING (SELECT …) s."
         )
     using = tree.args["using"]
-    source = Source(order, _query_of(using), name)
+    source = QuerySource(order, _query_of(using), name)
     try:
         statement = _Merge(dataset, alias, using, source.columns())
         clauses = statement.clauses(tree)

@@ -15,7 +15,7 @@ from lakebed.errors import DatasetNotFoundError, InvalidInputError, InvalidNameE
 from lakebed.model.names import find_alike
 from lakebed.model.schema import Type
 from lakebed.sql.asking import ask, rows_of
-from lakebed.sql.lakes import Order
+from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.store_assignment import converted, converted_frame
 from lakebed.view import View
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from sqlglot import expressions as exp
 
 
-class Source:
+class QuerySource:
     """A query, and the engine that runs it: the given session of Spark, else DuckDB.
 
     A dataset that it names is read at one version, that of the first use.
     """
 
-    def __init__(self, order: Order, query: exp.Expr, target: str = "") -> None:
+    def __init__(self, order: StatementOrder, query: exp.Expr, target: str = "") -> None:
         """Take a query.
 
         Args:
-            order: What the statement is run with.
+            order: Repository, session and options.
             query: The query, as sqlglot has read it in Spark's dialect.
             target: Name of the dataset that the statement changes.
 

@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
-from lakebed.model.sql_heads import Head, head_of
-from lakebed.sql import asking, merging, rows, tables, upkeep
-from lakebed.sql.lakes import Order
+from lakebed.model.sql_heads import FirstWords, head_of
+from lakebed.sql import (
+    asking,
+    merge_statement,
+    row_statements,
+    table_statements,
+    upkeep_statements,
+)
+from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.refusals import KNOWN, refused, unknown_statement, unreadable
-from lakebed.sql.sources import Source
+from lakebed.sql.statement_source import QuerySource
 
 if TYPE_CHECKING:
     from sqlglot import expressions as exp
@@ -25,11 +31,11 @@ _EVOLUTION = re.compile(r"\bWITH\s+SCHEMA\s+EVOLUTION\b", re.I)
 _REPLACING = re.compile(r"\bREPLACE\s+(?:USING|ON)\b", re.I)
 
 
-def run(order: Order, text: str, open_table: Callable[[str], object]) -> Any:
+def run(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> Any:
     """Run one statement; see `Repository.sql`.
 
     Args:
-        order: What it is run with.
+        order: Repository, session and options.
         text: The statement.
         open_table: Returns the rows of a dataset by name, in a form that DuckDB reads.
     """
@@ -43,16 +49,16 @@ def run(order: Order, text: str, open_table: Callable[[str], object]) -> Any:
             f"{head.verb} names {head.qualifier}.{head.name}.",
             hint=f"Name a dataset of the repository alone: {head.name}.",
         )
-    if head.name == "" and not head == Head("SHOW"):
+    if head.name == "" and not head == FirstWords("SHOW"):
         raise _not_ours(head)
-    if head.verb in upkeep.VERBS:
+    if head.verb in upkeep_statements.VERBS:
         if head.name == "?":
             raise unknown_statement("SHOW")
-        return upkeep.run(order, head, text)
+        return upkeep_statements.run(order, head, text)
     return _changed(order, _tree_of(text), head)
 
 
-def _not_ours(head: Head) -> InvalidInputError:
+def _not_ours(head: FirstWords) -> InvalidInputError:
     if head.verb in ("UPDATE", "DELETE", "MERGE", "INSERT", "OPTIMIZE", "VACUUM", "RESTORE"):
         return InvalidInputError(
             f"{head.verb} names no dataset that can be read.",
@@ -62,30 +68,30 @@ def _not_ours(head: Head) -> InvalidInputError:
     return unknown_statement(head.verb)
 
 
-def _changed(order: Order, tree: exp.Expr, head: Head) -> Any:
+def _changed(order: StatementOrder, tree: exp.Expr, head: FirstWords) -> Any:
     from sqlglot import exp
 
     match tree:
         case exp.Merge():
-            return merging.merge(order, tree)
+            return merge_statement.merge(order, tree)
         case exp.Update():
-            return rows.update(order, tree)
+            return row_statements.update(order, tree)
         case exp.Delete():
-            return rows.delete(order, tree)
+            return row_statements.delete(order, tree)
         case exp.Insert():
-            return rows.insert(order, tree)
+            return row_statements.insert(order, tree)
         case exp.TruncateTable():
-            return rows.truncate(order, tree)
+            return row_statements.truncate(order, tree)
         case exp.Create() if tree.args["kind"] == "TABLE":
-            return tables.create(order, tree)
+            return table_statements.create(order, tree)
         case exp.Alter() if tree.args["kind"] == "TABLE":
-            return tables.alter(order, tree)
+            return table_statements.alter(order, tree)
         case exp.Drop() if tree.args["kind"] == "TABLE":
-            return tables.drop(order, tree)
+            return table_statements.drop(order, tree)
     raise unknown_statement(head.verb)
 
 
-def _answer(order: Order, text: str, open_table: Callable[[str], object]) -> pa.Table:
+def _answer(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> pa.Table:
     """Return the result of a query: by DuckDB in its dialect, or of Spark's tables by Spark."""
     if order.spark is None and not order.tables and not _OF_A_MOMENT.search(text):
         return asking.ask(text, open_table)
@@ -95,7 +101,7 @@ def _answer(order: Order, text: str, open_table: Callable[[str], object]) -> pa.
     changing = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Command)
     if not isinstance(tree, exp.Query) or tree.find(*changing) is not None:
         raise refused("statement of this kind", f"Statements are {KNOWN}.")
-    source = Source(order, tree)
+    source = QuerySource(order, tree)
     try:
         return source.arrow(tree)
     finally:

@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from lakebed.errors import InvalidInputError
-from lakebed.model.sql_heads import Head
-from lakebed.sql import tables
-from lakebed.sql.lakes import Order
+from lakebed.model.sql_heads import FirstWords
+from lakebed.sql import table_statements
+from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.refusals import unknown_statement
 
 _NAME = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|\w+)"
@@ -34,7 +34,7 @@ _FORMS = {
 VERBS = frozenset(_PATTERNS)
 
 
-def run(order: Order, head: Head, text: str) -> Any:
+def run(order: StatementOrder, head: FirstWords, text: str) -> Any:
     """Carry out such a statement, and return the report of its verb.
 
     Raises:
@@ -45,7 +45,7 @@ def run(order: Order, head: Head, text: str) -> Any:
         error = unknown_statement(head.verb)
         raise InvalidInputError(error.message, hint=f"Write {_FORMS[head.verb]}.")
     if head.verb == "SHOW":
-        return tables.tables_like(order.lake, found["pattern"])
+        return table_statements.tables_like(order.lake, found["pattern"])
     dataset = order.lake.open(head.name)
     match head.verb:
         case "OPTIMIZE":
@@ -66,15 +66,19 @@ def run(order: Order, head: Head, text: str) -> Any:
         case "RESTORE":
             return _restored(order, dataset, found)
     if found["history"]:
-        return tables.history_of(dataset, tables.check_limit(found["limit"]))
+        return table_statements.history_of(dataset, table_statements.check_limit(found["limit"]))
     if found["limit"]:
         raise InvalidInputError(
             "LIMIT stands without HISTORY.", hint=f"Write {_FORMS['DESCRIBE']}."
         )
-    return tables.detail_of(dataset) if found["detail"] else tables.columns_of(dataset)
+    return (
+        table_statements.detail_of(dataset)
+        if found["detail"]
+        else table_statements.columns_of(dataset)
+    )
 
 
-def _restored(order: Order, dataset: Any, found: re.Match[str]) -> Any:
+def _restored(order: StatementOrder, dataset: Any, found: re.Match[str]) -> Any:
     moment = found["moment"].strip("'")
     if found["kind"].upper() == "TIMESTAMP":
         return dataset.rollback(time=moment, dry_run=order.is_dry_run)

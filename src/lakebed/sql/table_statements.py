@@ -16,11 +16,11 @@ from lakebed.dataset import Dataset
 from lakebed.errors import DatasetExistsError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Field, Schema
-from lakebed.sql.columns import target_name
-from lakebed.sql.lakes import Lake, Order
+from lakebed.sql.column_definitions import field_of, partitions_of, type_of
+from lakebed.sql.lake_access import SqlLake, StatementOrder
 from lakebed.sql.refusals import refused, shown_sql
-from lakebed.sql.sources import Source
-from lakebed.sql.types import field_of, partitions_of, type_of
+from lakebed.sql.statement_columns import target_name
+from lakebed.sql.statement_source import QuerySource
 
 if TYPE_CHECKING:
     from sqlglot import expressions as exp
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FORMATS = ("PARQUET", "LAKEBED")
 
 
-def create(order: Order, tree: exp.Create) -> Dataset | Commit:
+def create(order: StatementOrder, tree: exp.Create) -> Dataset | Commit:
     """Carry out a CREATE TABLE, with or without a query.
 
     Returns:
@@ -60,7 +60,7 @@ def create(order: Order, tree: exp.Create) -> Dataset | Commit:
         raise DatasetExistsError(
             f"There is a dataset {name!r} already.", hint="Choose another name, or INSERT INTO it."
         )
-    source = Source(order, query)
+    source = QuerySource(order, query)
     try:
         rows = source.rows(query, {}, source.columns())
         lake = order.lake._on_dry_run() if order.is_dry_run else order.lake
@@ -72,7 +72,9 @@ def create(order: Order, tree: exp.Create) -> Dataset | Commit:
         source.close()
 
 
-def _created(order: Order, name: str, tree: exp.Create, options: dict[str, Any]) -> Dataset:
+def _created(
+    order: StatementOrder, name: str, tree: exp.Create, options: dict[str, Any]
+) -> Dataset:
     from sqlglot import exp
 
     fields = []
@@ -130,7 +132,7 @@ def _options_of(tree: exp.Create) -> dict[str, Any]:
     return options
 
 
-def alter(order: Order, tree: exp.Alter) -> Commit:
+def alter(order: StatementOrder, tree: exp.Alter) -> Commit:
     """Carry out an ALTER TABLE, as one change of the descriptor.
 
     Raises:
@@ -244,7 +246,7 @@ def _checking(constraint: Any) -> _Edit:
     return lambda old: old.with_check(constraint.name, condition(text))
 
 
-def drop(order: Order, tree: exp.Drop) -> bool:
+def drop(order: StatementOrder, tree: exp.Drop) -> bool:
     """Carry out a DROP TABLE; return whether there was something to drop.
 
     Raises:
@@ -263,7 +265,7 @@ def drop(order: Order, tree: exp.Drop) -> bool:
     return True
 
 
-def tables_like(lake: Lake, pattern: str | None) -> pa.Table:
+def tables_like(lake: SqlLake, pattern: str | None) -> pa.Table:
     """Return the names of the datasets that fit a pattern, such as `fl*|air*`, in a table."""
     names = lake.list()
     if pattern is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Lake(Protocol):
+class SqlLake(Protocol):
     """A repository; its options of `create` are not repeated here."""
 
     @property
@@ -41,13 +41,13 @@ class Lake(Protocol):
     def _write_new(self, name: str, data: object, options: Mapping[str, Any]) -> Commit:
         """Create a dataset with its first rows."""
 
-    def _on_dry_run(self) -> Lake:
+    def _on_dry_run(self) -> SqlLake:
         """Return the repository on a store that keeps all writes in this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a statement is run with.
+class StatementOrder:
+    """The repository, session and options of a statement.
 
     Attributes:
         lake: The repository.
@@ -57,7 +57,7 @@ class Order:
         is_dry_run: Whether nothing is written.
     """
 
-    lake: Lake
+    lake: SqlLake
     spark: SparkSession | None = None
     tables: Mapping[str, Any]
     run: str | None = None
@@ -67,7 +67,7 @@ class Order:
 class PrefixedLake:
     """A repository whose datasets have a prefix before their names, as views of Spark have."""
 
-    def __init__(self, lake: Lake, prefix: str) -> None:
+    def __init__(self, lake: SqlLake, prefix: str) -> None:
         """Take the repository and the prefix, which may be empty."""
         self._lake = lake
         self._prefix = prefix
@@ -110,5 +110,5 @@ class PrefixedLake:
     def _write_new(self, name: str, data: object, options: Mapping[str, Any]) -> Commit:
         return self._lake._write_new(name.removeprefix(self._prefix), data, options)
 
-    def _on_dry_run(self) -> Lake:
+    def _on_dry_run(self) -> SqlLake:
         return PrefixedLake(self._lake._on_dry_run(), self._prefix)
