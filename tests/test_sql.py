@@ -15,7 +15,7 @@ from lakebed.errors import (
     MissingDependencyError,
     SchemaMismatchError,
 )
-from lakebed.sql import tables_of
+from lakebed.sql.asking import tables_of
 
 FLIGHTS = pa.schema(
     [("ts", pa.timestamp("us", tz="UTC")), ("carrier", pa.string()), ("n", pa.int64())]
@@ -139,15 +139,14 @@ def test_partition_field_that_differs_from_a_field_in_case_only_is_refused(
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("INSERT INTO flights VALUES (1)", "Only a single SELECT"),
-        ("CREATE TABLE copy AS SELECT * FROM flights", "Only a single SELECT"),
-        ("COPY flights TO 'flights.csv'", "Only a single SELECT"),
+        ("CREATE VIEW copy AS SELECT * FROM flights", "no such CREATE statement"),
+        ("COPY flights TO 'flights.csv'", "no such COPY statement"),
         ("ATTACH 'lake.db'", "Only a single SELECT"),
         ("WITH a AS (DELETE FROM flights RETURNING *) SELECT * FROM a", "Only a single SELECT"),
-        ("SET enable_external_access = true", "Only a single SELECT"),
+        ("SET enable_external_access = true", "no such SET statement"),
         ("SELECT 1; SELECT 2", "Only a single SELECT"),
         ("EXPLAIN SELECT * FROM flights", "single SELECT.*use .explain"),
-        ("CALL pragma_version()", "Only a single SELECT"),
+        ("CALL pragma_version()", "no such CALL statement"),
         ("", "Only a single SELECT"),
         ("SELECT FROM WHERE", "cannot be read|DuckDB rejected"),
         ("SELECT nope FROM flights", '"nope" not found'),

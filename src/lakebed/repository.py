@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from lakebed import sql, work
+from lakebed import work
 from lakebed.commit import Commit
 from lakebed.common import advice
 from lakebed.common.former_names import RefusesFormerNames
@@ -299,13 +299,18 @@ class Repository(RefusesFormerNames):
         else:
             _check_layout(existing, partition_by, index)
             return existing.append(data) if run is None else existing.rerun(data, run)
+        options = {"partition_by": partition_by, "index": index, "run": run}
+        return self._write_new(name, data, options)
+
+    def _write_new(self, name: str, data: object, options: Mapping[str, Any]) -> Commit:
+        """Create a dataset with its first rows; the options are those of `create`, and `run`."""
         from lakebed.arrow.entities import described
 
         schema, rows = described(data)
-        options = {"partition_by": partition_by, "index": index}
-        descriptor = self._described(name, schema, options)
+        given = {option: value for option, value in options.items() if option != "run"}
+        descriptor = self._described(name, schema, given)
         first = first_state(name, descriptor, HeadFormat.JSON)
-        commit = self._dataset(first)._write_first(first, rows, run)
+        commit = self._dataset(first)._write_first(first, rows, options.get("run"))
         self._save_created(name, descriptor)
         return commit
 
@@ -717,30 +722,58 @@ class Repository(RefusesFormerNames):
         """Return True, even for an empty repository, to avoid a LIST."""
         return True
 
-    def sql(self, query: str) -> pa.Table:
-        """Run a SQL query in DuckDB; the datasets are tables by their names.
+    def sql(
+        self,
+        query: str,
+        spark: SparkSession | None = None,
+        tables: Mapping[str, Any] | None = None,
+        run: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Any:
+        """Run one SQL statement; the datasets are tables by their names.
 
-        The columns of a table are the fields, then the partition fields that are not fields. Only
-        the datasets that the query names are opened, each at its current version. Filters are
-        passed to the planner, so files are skipped as for a view. A query cannot change anything
-        or name a file. Texts of times without a zone are UTC.
+        A SELECT is run by DuckDB in its dialect. The columns of a table are the fields, then the
+        partition fields that are not fields. Only the datasets that the query names are opened, each
+        at its current version. Filters are passed to the planner, so files are skipped as for a
+        view. A query cannot change anything or name a file. Texts of times without a zone are UTC.
+
+        MERGE, UPDATE, DELETE, INSERT, CREATE TABLE, ALTER TABLE, DROP TABLE, TRUNCATE, OPTIMIZE,
+        VACUUM and RESTORE are read in the dialect of Spark, and each becomes one commit of the verb
+        that it stands for; docs/sql.md lists the forms. A form without a verb is refused by name,
+        with what can be written instead. `VERSION AS OF` and `TIMESTAMP AS OF` behind a table make
+        a SELECT one of Spark's dialect too.
 
         Args:
-            query: One SELECT in DuckDB's dialect. A name with a `-` or `+` needs double quotes.
+            query: One statement. A name with a `-` or `+` needs backticks; in a SELECT of DuckDB
+                double quotes.
+            spark: A session that runs the queries of the statement over its own views and tables,
+                and whose tasks write. None for DuckDB and this process.
+            tables: Tables of Arrow, or frames, that the statement can name, by name.
+            run: Name of the run, as for `Dataset.append` and the other verbs.
+            dry_run: Write nothing; return what the verb reports then.
 
         Returns:
-            The result, as an Arrow table.
+            For SELECT, SHOW and DESCRIBE an Arrow table; else the report of the verb: of MERGE a
+            `MergeReport`, of CREATE TABLE without a query the dataset, of DROP whether it was there,
+            of OPTIMIZE, VACUUM and RESTORE that of `compact`, `cleanup` and `rollback`, and of the
+            others a `Commit`, or None if nothing has changed.
 
         Raises:
-            MissingDependencyError: DuckDB is not installed.
-            InvalidInputError: It is not a single SELECT, or DuckDB cannot run it.
-            SchemaMismatchError: Two columns of a dataset, or two fields of a record in it, differ
-                in case only: DuckDB would use another column.
+            MissingDependencyError: DuckDB is not installed, and there is no session.
+            InvalidInputError: It is not one statement, or one that is not supported, or the engine
+                cannot run it.
+            PredicateError: A condition or a value cannot be read; the message shows it.
+            SchemaMismatchError: The rows do not fit the dataset: values are converted only where
+                they stay themselves. Or two columns of a dataset, or two fields of a record in it,
+                differ in case only: DuckDB would use another column.
+            DuplicateKeyError: Two rows of the source of a MERGE would change the same row.
             DatasetNotFoundError: There is no dataset of a name; the message suggests the nearest.
+            CommitConflictError: As for the verb.
 
         Cost:
-            As the reads of the datasets; if pyarrow does not support the format as a dataset, such
-            as Avro, all rows are read. Memory: the result, and what DuckDB takes.
+            As the reads of the datasets, and as the verb; if pyarrow does not support the format as
+            a dataset, such as Avro, all rows are read. Memory: the result, and what DuckDB takes.
 
         >>> repository = open_repository("memory://doctest-sql")
         >>> descriptor = DatasetDescriptor(schema={"type": "record", "name": "numbers", "fields": [
@@ -748,23 +781,51 @@ class Repository(RefusesFormerNames):
         >>> commit = repository.create("numbers", descriptor).append([{"n": n} for n in range(10)])
         >>> repository.sql("SELECT sum(n)::INT AS total FROM numbers WHERE n > 7").to_pylist()
         [{'total': 17}]
+        >>> repository.sql("UPDATE numbers SET n = n + 100 WHERE n > 7").updated_row_count
+        2
         """
-        return sql.ask(query, self._table)
+        from lakebed.sql import any_statement
+        from lakebed.sql.lake_access import StatementOrder
+        from lakebed.sql.statement_source import checked_tables
+
+        order = StatementOrder(
+            lake=self,
+            spark=spark,
+            tables=checked_tables(tables),
+            run=run,
+            is_dry_run=dry_run,
+        )
+        return any_statement.run(order, query, self._table)
+
+    def _sql_of_session(self, text: str, spark: SparkSession, prefix: str) -> pa.Table:
+        """Carry out a statement that came by `spark.sql`; see `lakebed.spark.attach`."""
+        from lakebed.model.sql_heads import head_of
+        from lakebed.sql import any_statement, summaries
+        from lakebed.sql.lake_access import PrefixedLake, StatementOrder
+
+        lake = PrefixedLake(self, prefix)
+        result = any_statement.run(
+            StatementOrder(lake=lake, spark=spark, tables={}), text, self._table
+        )
+        head = head_of(text)
+        assert head is not None  # it was taken by its first words
+        return summaries.as_table(result, head.verb, head.name.removeprefix(prefix))
 
     def _table(self, name: str) -> object:
         """Return the rows of a dataset in a form that DuckDB reads."""
+        from lakebed.sql.asking import rows_of
+
         try:
             view = self.open(name)
         except InvalidNameError as exc:
             raise DatasetNotFoundError(exc.message, hint=exc.hint) from exc
-        layout = view._source.load().state.layout
-        columns = dict.fromkeys((*layout.descriptor.schema.names, *layout.partition_level_types))
-        sql.check_columns(name, {column: layout.column_types[column] for column in columns})
-        shown = view.select(*columns)
-        try:
-            return shown.dataset()
-        except InvalidInputError:
-            return shown.arrow()
+        return rows_of(view)
+
+    def _on_dry_run(self) -> Repository:
+        """Return the repository on a store that keeps all writes in this process."""
+        from lakebed.store.dry_run import DryRunStore
+
+        return Repository(DryRunStore(self._store), storage_options=self._storage_options)
 
     def report(
         self,

@@ -20,7 +20,14 @@ from lakebed.errors import (
     PredicateError,
     ReadOnlyError,
 )
-from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched, MergeClauses, RowUpdate
+from lakebed.model.merging import (
+    IfMatched,
+    IfMissing,
+    IfNotMatched,
+    MergeClauses,
+    OrderedClauses,
+    RowUpdate,
+)
 from lakebed.model.predicate import (
     TRUE,
     Dnf,
@@ -39,6 +46,7 @@ from lakebed.model.values import Scalar
 from lakebed.plan.plan import ScanPlan
 from lakebed.selection import Readable, ReadPlan, ViewSelection, check_row_count, names_of
 from lakebed.state import signals
+from lakebed.state.history import MERGE
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
 from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import Change, State
@@ -687,10 +695,6 @@ class View(Readable):
             rewritten. Memory: the keys of the data, 256 MiB of its rows (the others go to a
             temporary file), and that of some writers. With Spark: four jobs; a task holds all keys.
         """
-        from lakebed.work.merge import MergeTarget, merge
-
-        self._check_writable()
-        read = self._base_of(base)
         clauses = MergeClauses(
             on=given_names("on", on),
             matched=matched,
@@ -705,12 +709,30 @@ class View(Readable):
             missing_update=missing_update,
             missing_where=missing_where,
         )
+        return self._merged(data, clauses, run=run, base=base, spark=spark, dry_run=dry_run)
+
+    def _merged(
+        self,
+        data: object,
+        clauses: MergeClauses | OrderedClauses,
+        *,
+        run: str | None,
+        base: Base | None = None,
+        spark: SparkSession | Literal[True] | None = None,
+        dry_run: bool = False,
+        operation: str = MERGE,
+    ) -> MergeReport:
+        """Merge data by clauses, which SQL text gives in order."""
+        from lakebed.work.merge import MergeTarget, merge
+
+        self._check_writable()
         target = MergeTarget(
             store=self._source.store,
             name=self._source.name,
             constraint=self._constraint,
+            operation=operation,
             provided=self._supplied,
-            read=read,
+            read=self._base_of(base),
             run=run,
         )
         return merge(

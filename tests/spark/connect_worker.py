@@ -10,6 +10,7 @@ os.environ["JAVA_HOME"] = str(ensure_java().path)
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_TESTING"] = "1"  # the server takes a port that is free
 
+import session_statements
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
@@ -54,6 +55,7 @@ def main(directory: str) -> None:
         found["attached"] = attached.versions
         condition = "k = 'é1' AND dt < '1970-01-11' AND at < timestamp'1970-01-10 05:00:00Z'"
         found["sql"] = spark.sql(f"SELECT count(*) FROM t_parts WHERE {condition}").collect()[0][0]
+    found["statements"] = session_statements.run(spark, f"{directory}-of-statements")
     try:
         plain.spark(spark, way="prepared")
     except lakebed.errors.InvalidInputError as error:

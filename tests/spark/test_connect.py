@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import session_statements
 
 
 @pytest.mark.spark
@@ -32,4 +33,5 @@ def test_batches_are_written_and_read_over_spark_connect(tmp_path):
     assert found["local"] == found["native"] == found["arrow"] == 74
     assert found["source"] == [1000, 1010]
     assert found["attached"] == {"t_parts": 2, "t_plain": 1}
+    assert found["statements"] == session_statements.EXPECTED
     assert found["sql"] == 77  # 3 of the 10 rows that were added

@@ -22,7 +22,7 @@ from lakebed.errors import DuplicateKeyError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.assignments import OfColumn
 from lakebed.model.layout import Layout
-from lakebed.model.merging import Assignment, MergeRules, Side
+from lakebed.model.merging import Assignment, MergeRules, RowRule, Side
 from lakebed.model.predicate import TRUE, Predicate, sql_literal, sql_name
 from lakebed.model.schema import path_of
 from lakebed.model.values import Scalar
@@ -30,6 +30,7 @@ from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store
 
 _NOTHING = np.zeros(0, dtype=np.int64)
+_NONE = -1  # no rule fits
 _PAIRS_AT_ONCE = 2**16  # for which conditions are evaluated
 _LARGE_BYTES = 2**30  # of the texts of one key; Arrow's small arrays end at 2 GiB
 
@@ -73,11 +74,12 @@ class Keys:
             the combinations so far.
     """
 
-    def __init__(self, columns: pa.Table) -> None:
+    def __init__(self, columns: pa.Table, *, is_distinct: bool = True) -> None:
         """Index the keys.
 
         Args:
             columns: Key columns, with a row for each row of the data.
+            is_distinct: Whether a key may appear only once.
 
         Raises:
             DuplicateKeyError: A key appears twice.
@@ -98,9 +100,10 @@ class Keys:
             distinct, codes = np.unique(codes * max(1, len(values)) + own, return_inverse=True)
             self.levels.append((values, distinct))
         count = int(codes.max(initial=-1)) + 1
-        self._places = np.zeros(count, dtype=np.int64)
-        self._places[codes] = places
-        if count < len(places):
+        self._places = places[np.argsort(codes, kind="stable")]
+        self._counts = np.bincount(codes, minlength=count)
+        self._has_repeats = count < len(places)
+        if self._has_repeats and is_distinct:
             raise _twice(columns, places, codes)
 
     def find(self, columns: Sequence[pa.ChunkedArray]) -> tuple[np.ndarray, np.ndarray]:
@@ -110,7 +113,8 @@ class Keys:
             columns: Key columns of the rows, in the order of the keys.
 
         Returns:
-            Numbers of the rows, ascending, and for each the position of its key.
+            Numbers of the rows, ascending, and for each the position of its key; a row whose key
+            is there several times occurs as often.
         """
         rows = codes = _NOTHING
         for column, (values, distinct) in zip(columns, self.levels, strict=True):
@@ -124,7 +128,13 @@ class Keys:
             near = np.minimum(np.searchsorted(distinct, codes), len(distinct) - 1)
             is_known = distinct[near] == codes
             rows, codes = rows[is_known], near[is_known]
-        return rows, self._places[codes]
+        if not self._has_repeats:
+            return rows, self._places[codes]
+        counts = self._counts[codes]
+        begins = (np.cumsum(self._counts) - self._counts)[codes]
+        ends = np.cumsum(counts)
+        within = np.arange(counts.sum()) - np.repeat(ends - counts, counts)
+        return np.repeat(rows, counts), self._places[np.repeat(begins, counts) + within]
 
     def _in_order(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray] | None:
         """Look up the first column in files that are sorted by it, such as by an ascending id.
@@ -226,7 +236,9 @@ class FileChanges:
         deleted: Positions of rows that are deleted, ascending.
         updated: Positions of rows that match and are updated, ascending.
         sources: For each of these the position of its row of the data.
+        rules: For each of these the number of its rule.
         reset: Positions of rows that match none and are updated, ascending.
+        reset_rules: For each of these the number of its rule.
         matched: Positions of the rows of the data that match, distinct and ascending.
     """
 
@@ -235,7 +247,9 @@ class FileChanges:
     deleted: np.ndarray
     updated: np.ndarray
     sources: np.ndarray
+    rules: np.ndarray
     reset: np.ndarray
+    reset_rules: np.ndarray
     matched: np.ndarray
 
     @property
@@ -273,7 +287,7 @@ class Matcher:
     @cached_property
     def keys(self) -> Keys:
         """Index of the data's keys."""
-        return Keys(self.data.columns(self.rules.on))
+        return Keys(self.data.columns(self.rules.on), is_distinct=self.rules.is_distinct)
 
     @cached_property
     def _of_data(self) -> tuple[str, ...]:
@@ -342,36 +356,63 @@ class Matcher:
         is_inside = self._meeting(table, rules.constraint)
         if is_inside is not None:
             rows, places = rows[is_inside[rows]], places[is_inside[rows]]
-        is_deleted = np.zeros(len(rows), dtype=bool)
-        is_updated = np.zeros(len(rows), dtype=bool)
+        rows, places, numbers = self._first_rules(table, rows, places)
+        is_deleted = _chooses(numbers, rules.matched, deletes=True)
+        is_updated = _chooses(numbers, rules.matched, deletes=False)
+        if not rules.is_distinct:
+            self._check_once(table, rows[numbers != _NONE], rows[is_updated])
+        others = self._of_missing(table, rows, is_inside)
+        gone = np.concatenate(
+            [rows[is_deleted], np.flatnonzero(_chooses(others, rules.missing, deletes=True))]
+        )
+        reset = np.flatnonzero(_chooses(others, rules.missing, deletes=False))
+        return FileChanges(
+            label=file.label,
+            row_count=table.num_rows,
+            deleted=np.unique(gone),
+            updated=rows[is_updated],
+            sources=places[is_updated],
+            rules=numbers[is_updated],
+            reset=reset,
+            reset_rules=others[reset],
+            matched=np.unique(places),
+        )
+
+    def _first_rules(
+        self, table: pa.Table, rows: np.ndarray, places: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the pairs that match, and for each the number of the first rule that fits."""
+        rules = self.rules
+        numbers = np.full(len(rows), 0 if rules.matched else _NONE, dtype=np.int16)
+        is_match = np.ones(len(rows), dtype=bool)
         for start in range(0, len(rows) if rules.conditions else 0, _PAIRS_AT_ONCE):
             some = slice(start, start + _PAIRS_AT_ONCE)
             target = pa.concat_batches(table.take(pa.array(rows[some])).to_batches())
             sides = {Side.TARGET: target, Side.SOURCE: self.data.take(places[some], self._of_data)}
-            if rules.delete_where is not None:
-                is_deleted[some] = met_by(rules.delete_where, sides)
-            if rules.update_where is not None:
-                is_updated[some] = met_by(rules.update_where, sides)
-        if rules.matched == "delete" and rules.delete_where is None:
-            is_deleted[:] = True
-        if rules.matched == "update" and rules.update_where is None:
-            is_updated[:] = True
-        is_updated &= ~is_deleted
-        gone, reset = rows[is_deleted], _NOTHING
-        if rules.missing != "keep":
-            missing = self._missing(table, rows, is_inside)
-            if rules.missing == "delete":
-                gone = np.sort(np.concatenate([gone, missing]))
-            else:
-                reset = missing
-        return FileChanges(
-            label=file.label,
-            row_count=table.num_rows,
-            deleted=gone,
-            updated=rows[is_updated],
-            sources=places[is_updated],
-            reset=reset,
-            matched=np.unique(places),
+            if rules.match_where is not None:
+                is_match[some] = met_by(rules.match_where, sides)
+            numbers[some] = _first_that_fits(rules.matched, sides)
+        return rows[is_match], places[is_match], numbers[is_match]
+
+    def _check_once(self, table: pa.Table, changed: np.ndarray, updated: np.ndarray) -> None:
+        """Check that no row of the dataset is changed by two rows of the data.
+
+        Two that both delete it agree.
+
+        Raises:
+            DuplicateKeyError: One is.
+        """
+        twice = np.intersect1d(changed[1:][changed[1:] == changed[:-1]], updated)
+        if not len(twice):
+            return
+        row = table.slice(int(twice[0]), 1).select(list(self.rules.on)).to_pylist()[0]
+        key = ", ".join(f"{sql_name(name)} = {sql_literal(value)}" for name, value in row.items())
+        times = int(np.count_nonzero(changed == twice[0]))
+        raise DuplicateKeyError(
+            f"A row of the dataset with the key {key} would be changed by {times} rows of the "
+            "data.",
+            hint="Keep one row of each key, such as the latest, or narrow the conditions.",
+            key=key,
         )
 
     def _meeting(self, table: pa.Table, predicate: Predicate) -> np.ndarray | None:
@@ -382,15 +423,26 @@ class Matcher:
         parts = [rows_that_meet(predicate, batch, types) for batch in table.to_batches()]
         return np.concatenate([np.zeros(0, dtype=bool), *parts])
 
-    def _missing(
+    def _of_missing(
         self, table: pa.Table, rows: np.ndarray, is_inside: np.ndarray | None
     ) -> np.ndarray:
-        is_missing = np.ones(table.num_rows, dtype=bool) if is_inside is None else is_inside.copy()
-        is_missing[rows] = False
-        is_meant = self._meeting(table, self.rules.missing_where)
-        if is_meant is not None:
-            is_missing &= is_meant
-        return np.flatnonzero(is_missing)
+        """Return for each row the number of the first rule that fits, if it matches none."""
+        numbers = np.full(table.num_rows, _NONE, dtype=np.int16)
+        if not self.rules.missing:
+            return numbers
+        is_left = np.ones(table.num_rows, dtype=bool) if is_inside is None else is_inside.copy()
+        is_left[rows] = False
+        for number, rule in enumerate(self.rules.missing):
+            fits = is_left.copy()
+            is_meant = self._meeting(table, rule.target)
+            if is_meant is not None:
+                fits &= is_meant
+            if rule.where is not None:
+                parts = [met_by(rule.where, {Side.TARGET: batch}) for batch in table.to_batches()]
+                fits &= np.concatenate([np.zeros(0, dtype=bool), *parts])
+            numbers[fits] = number
+            is_left &= ~fits
+        return numbers
 
     def inserted(self, data: HeldRows, is_matched: np.ndarray) -> np.ndarray:
         """Return a mask of the rows of the data, or of a part of it, that are to be inserted.
@@ -408,6 +460,24 @@ class Matcher:
             names = _roots((*rules.on, *Side.SOURCE.own(rules.insert_where.names)))
             is_new[places] = met_by(rules.insert_where, {Side.SOURCE: data.take(places, names)})
         return is_new
+
+
+def _chooses(numbers: np.ndarray, rules: Sequence[RowRule], *, deletes: bool) -> np.ndarray:
+    """Return a mask of the rows whose rule deletes, or updates."""
+    wanted = [n for n, rule in enumerate(rules) if (rule.updates is None) is deletes]
+    chosen: np.ndarray = np.isin(numbers, np.array(wanted, dtype=np.int16))
+    return chosen
+
+
+def _first_that_fits(rules: Sequence[RowRule], sides: Pairs) -> np.ndarray:
+    """Return for each pair the number of the first rule that fits."""
+    numbers = np.full(next(iter(sides.values())).num_rows, _NONE, dtype=np.int16)
+    for number, rule in enumerate(rules):
+        fits = numbers == _NONE
+        if rule.where is not None:
+            fits &= met_by(rule.where, sides)
+        numbers[fits] = number
+    return numbers
 
 
 def _roots(names: Iterable[str]) -> tuple[str, ...]:
@@ -470,17 +540,21 @@ class Merging:
         rules, end = self.matcher.rules, start + batch.num_rows
         is_moved = np.zeros(batch.num_rows, dtype=bool)
         low, high = np.searchsorted(changes.updated, [start, end])
-        parts = [
-            (changes.updated[low:high] - start, rules.updates, changes.sources[low:high]),
-            (_within(changes.reset, start, end), rules.missing_updates, None),
-        ]
+        first, last = np.searchsorted(changes.reset, [start, end])
         changed = batch
-        for rows, assignments, sources in parts:
-            if len(rows):
-                changed = self._set(changed, rows, assignments, sources)
+        for number, rule in enumerate(rules.matched):
+            mine = changes.rules[low:high] == number
+            rows = changes.updated[low:high][mine] - start
+            if rule.updates is not None and len(rows):
+                changed = self._set(changed, rows, rule.updates, changes.sources[low:high][mine])
+        for number, rule in enumerate(rules.missing):
+            mine = changes.reset_rules[first:last] == number
+            rows = changes.reset[first:last][mine] - start
+            if rule.updates is not None and len(rows):
+                changed = self._set(changed, rows, rule.updates, None)
         if changed is batch:
             return None, is_moved, None
-        rows = np.concatenate([rows for rows, _, _ in parts])
+        rows = np.concatenate([changes.updated[low:high], changes.reset[first:last]]) - start
         rows.sort()
         if self._moving:
             before, after = (

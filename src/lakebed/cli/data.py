@@ -33,9 +33,11 @@ from lakebed.cli.shared_options import (
 from lakebed.commit import Commit
 from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
-from lakebed.errors import DatasetNotFoundError, LakebedError
+from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
 from lakebed.model.names import split_names
+from lakebed.model.sql_heads import FirstWords, changes, head_of
 from lakebed.repository import Repository, open_repository
+from lakebed.sql.summaries import as_table
 from lakebed.state.committing import CommitOptions
 from lakebed.view import View
 
@@ -357,6 +359,9 @@ def files(output: Output, *, dataset: Dataset, where: str | None) -> None:
     type=click.IntRange(min=0),
     help=f"Greatest number of rows.  [default: {TABLE_LIMIT} in a table, else all]",
 )
+@click.option("--write", "may_write", is_flag=True, help="Allow a statement that changes datasets.")
+@run_option
+@dry_run_option("the change")
 def sql(
     output: Output,
     *,
@@ -364,26 +369,54 @@ def sql(
     storage_options: Mapping[str, str],
     query: str | None,
     limit: int | None,
+    may_write: bool,
+    run: str | None,
+    is_dry_run: bool,
 ) -> None:
-    """Query datasets in SQL with DuckDB; read-only.
+    """Query datasets in SQL with DuckDB; with --write also change them.
 
     QUERY is one SELECT in DuckDB's dialect. The datasets of the repository are its tables; only
     those that it names are opened, and only files that its conditions select are read. A name with
-    - or + needs double quotes. REPOSITORY can be left out if LAKEBED_REPOSITORY is set.
+    - or + needs double quotes. With --write it may be a MERGE, UPDATE, DELETE, INSERT or another
+    statement of docs/sql.md, in Spark's dialect, where such names need backticks; it becomes one
+    commit. REPOSITORY can be left out if LAKEBED_REPOSITORY is set.
     """
     if query is None:
         location, query = _named_repository(location), location
-    with output.progress("Running DuckDB"):
+    head = _checked(query, may_write=may_write)
+    with output.progress("Running SQL"):
         try:
-            answer = open_repository(location, storage_options=storage_options).sql(query)
+            lake = open_repository(location, storage_options=storage_options)
+            result = lake.sql(query, run=run, dry_run=is_dry_run)
         except DatasetNotFoundError as exc:
             raise _naming_repository(exc, location, storage_options) from exc
+    if not isinstance(result, pa.Table):
+        name = head.name if head else ""
+        done = as_table(result, head.verb if head else "", name, is_dry_run=is_dry_run)
+        output.record(done.to_pylist()[0])
+        return
+    answer = result
     shown = TABLE_LIMIT if limit is None and output.is_table else limit
     rows = answer if shown is None else answer.slice(0, shown)
     names = _distinct(rows.column_names)
     output.rows(names, _plain_rows(rows.rename_columns(names)), null="null")
     if limit is None and rows.num_rows < answer.num_rows:
         output.note(f"First {shown} rows; --limit shows more, -o jsonl all.")
+
+
+def _checked(query: str, *, may_write: bool) -> FirstWords | None:
+    """Return the first words of a statement.
+
+    Raises:
+        InvalidInputError: It changes something, and that is not allowed.
+    """
+    changing = changes(query)
+    if changing is not None and not may_write:
+        raise InvalidInputError(
+            f"{changing} may change datasets, and --write is not given.",
+            hint='Allow it: lakebed sql --write REPOSITORY "…"; --dry-run shows what would change.',
+        )
+    return head_of(query)
 
 
 def _named_repository(query: str) -> str:

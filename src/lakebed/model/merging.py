@@ -25,6 +25,7 @@ from lakebed.model.predicate import (
     Membership,
     NullCheck,
     Predicate,
+    any_of,
     bind,
     columns_of,
     leaves,
@@ -163,60 +164,123 @@ class RowUpdate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowClause:
+    """One clause for rows of the dataset: the first one whose condition is true is carried out.
+
+    Attributes:
+        where: Condition as SQL text, on `target.x` and, where rows match, `source.x`; None for all.
+        values: New value of each field, as in `MergeClauses.update`; None deletes the row.
+    """
+
+    where: str | None = None
+    values: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderedClauses:
+    """The clauses of a MERGE as SQL has it: in order, and of each kind as many as are wanted.
+
+    A key may occur several times in the data, unless two of its rows would change the same row.
+
+    Attributes:
+        on: Key fields; two rows match if they agree in them.
+        match_where: Further condition for a match, on both rows; None for none.
+        matched: Clauses for rows of the dataset that match.
+        missing: Clauses for those that match none; their conditions are on `target.x`.
+        inserted: The column of the data that each field of a new row is taken from; None inserts
+            none.
+        insert_where: Condition for inserting a row, on the data alone.
+    """
+
+    on: tuple[str, ...] = ()
+    match_where: str | None = None
+    matched: tuple[RowClause, ...] = ()
+    missing: tuple[RowClause, ...] = ()
+    inserted: Mapping[str, str] | None = None
+    insert_where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowRule:
+    """A clause for rows of the dataset, bound: the first one that fits is carried out.
+
+    Attributes:
+        where: Condition on the pair, or on the row alone; None for all.
+        target: Condition on the row of the dataset alone, as in a view: it selects files.
+        updates: Assignments; None deletes the row.
+    """
+
+    where: PairCondition | None = None
+    target: Predicate = TRUE
+    updates: tuple[Assignment, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRules:
     """The clauses of a merge, bound to the columns of both sides. They are sent to Spark tasks.
 
     Attributes:
         on: As in `MergeClauses`.
-        matched: As in `MergeClauses`.
-        updates: Assignments of an update.
-        update_where: Condition of an update; None for all matching rows that are not deleted.
-        delete_where: Condition of a deletion; None for all matching rows if `matched` is delete,
-            else for none.
+        match_where: Further condition for a match; None for none.
+        match_target: Its part on the row of the dataset alone, as in a view.
+        matched: Rules for rows of the dataset that match, in order.
         not_matched: As in `MergeClauses`.
         insert_where: Condition of an insert, on the data alone; None for all rows.
-        missing: As in `MergeClauses`.
-        missing_updates: Assignments of an update of missing rows.
-        missing_where: Condition on columns of the dataset, as in a view.
+        inserted: As in `OrderedClauses`; None if columns of the data have the names of the fields.
+        missing: Rules for rows of the dataset that match none, in order.
         constraint: Constraint of the view that is merged into; rows outside it neither match nor
             are missing.
         extra: Columns of the data that the dataset lacks.
+        is_distinct: Whether a key of the data may occur only once, even if it matches no row.
     """
 
     on: tuple[str, ...]
-    matched: IfMatched
-    updates: tuple[Assignment, ...] = ()
-    update_where: PairCondition | None = None
-    delete_where: PairCondition | None = None
+    match_where: PairCondition | None = None
+    match_target: Predicate = TRUE
+    matched: tuple[RowRule, ...] = ()
     not_matched: IfNotMatched
     insert_where: PairCondition | None = None
-    missing: IfMissing = "keep"
-    missing_updates: tuple[Assignment, ...] = ()
-    missing_where: Predicate = TRUE
+    inserted: Mapping[str, str] | None = None
+    missing: tuple[RowRule, ...] = ()
     constraint: Predicate = TRUE
     extra: frozenset[str] = field(default_factory=frozenset)
+    is_distinct: bool = True
 
     @property
     def conditions(self) -> tuple[PairCondition, ...]:
         """The conditions on pairs of matching rows."""
-        given = (self.delete_where, self.update_where)
+        given = (self.match_where, *(rule.where for rule in self.matched))
         return tuple(condition for condition in given if condition is not None)
+
+    @property
+    def missing_where(self) -> Predicate:
+        """A condition that each row meets which matches none and changes."""
+        return any_of([rule.target for rule in self.missing])
+
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """The assignments of all updates."""
+        rules = (*self.matched, *self.missing)
+        return tuple(assignment for rule in rules for assignment in rule.updates or ())
 
     @property
     def changed(self) -> tuple[str, ...]:
         """The fields that an update may set."""
-        return tuple(dict.fromkeys(a.name for a in (*self.updates, *self.missing_updates)))
+        return tuple(dict.fromkeys(a.name for a in self.assignments))
 
     def looked_at(self, side: Side) -> tuple[str, ...]:
         """Return the columns of a side that keys and conditions read, nested ones by dots."""
-        named = [name for condition in self.conditions for name in side.own(condition.names)]
+        alone = [rule.where for rule in self.missing if rule.where is not None]
+        conditions = (*self.conditions, *alone)
+        named = [name for condition in conditions for name in side.own(condition.names)]
         if side is Side.TARGET:
-            named += [*columns_of(self.constraint), *columns_of(self.missing_where)]
+            named += columns_of(self.constraint)
+            named += [name for rule in self.missing for name in columns_of(rule.target)]
         return tuple(dict.fromkeys((*self.on, *named)))
 
     def taken(self, side: Side) -> tuple[str, ...]:
         """Return the columns of a side that updates take values from, nested ones by dots."""
-        terms = [a.term for a in (*self.updates, *self.missing_updates)]
+        terms = [a.term for a in self.assignments]
         return side.own(dict.fromkeys(name for term in terms for name in columns_in(term)))
 
 
@@ -243,26 +307,24 @@ def bind_clauses(
     """
     whole = frozenset(name for name in data if "." not in name)
     _check_keys(clauses.on, data, schema)
-    both = {
-        **{Side.TARGET.named(name): kind for name, kind in columns.items()},
-        **{Side.SOURCE.named(name): kind for name, kind in data.items()},
-    }
-    of_data = {name: kind for name, kind in both.items() if Side.SOURCE.own([name])}
-    of_target = {name: kind for name, kind in both.items() if Side.TARGET.own([name])}
-    updates: tuple[Assignment, ...] = ()
+    both, of_data, of_target = _sides(data, columns)
+    matched: list[RowRule] = []
+    if clauses.delete_where is not None or clauses.matched == "delete":
+        matched.append(RowRule(where=_condition(clauses.delete_where, both)))
     if clauses.matched == "update":
         updates = _assignments(clauses.update, whole, schema, both)
+        matched.append(RowRule(where=_condition(clauses.update_where, both), updates=updates))
+    missing: tuple[RowRule, ...] = ()
+    if clauses.missing != "keep":
+        resets = _set(clauses.missing_update or {}, schema, of_target)
+        target = _of_target(clauses.missing_where, of_target)
+        missing = (RowRule(target=target, updates=resets if clauses.missing == "update" else None),)
     rules = MergeRules(
         on=clauses.on,
-        matched=clauses.matched,
-        updates=updates,
-        update_where=_condition(clauses.update_where, both),
-        delete_where=_condition(clauses.delete_where, both),
+        matched=tuple(matched),
         not_matched=clauses.not_matched,
         insert_where=_condition(clauses.insert_where, of_data),
-        missing=clauses.missing,
-        missing_updates=_set(clauses.missing_update or {}, schema, of_target),
-        missing_where=_of_target(clauses.missing_where, of_target),
+        missing=missing,
         constraint=constraint,
         extra=whole.difference(schema.names),
     )
@@ -288,12 +350,85 @@ def bind_update(
     """
     return MergeRules(
         on=(),
-        matched="ignore",
         not_matched="ignore",
-        missing="update",
-        missing_updates=_set(update.values, schema, columns, prefix=f"{Side.TARGET}."),
-        missing_where=where,
+        missing=(
+            RowRule(
+                target=where, updates=_set(update.values, schema, columns, prefix=f"{Side.TARGET}.")
+            ),
+        ),
     )
+
+
+def bind_ordered(
+    clauses: OrderedClauses,
+    data: Mapping[str, Type],
+    schema: Schema,
+    columns: Mapping[str, Type],
+    constraint: Predicate = TRUE,
+) -> MergeRules:
+    """Read the conditions and values of ordered clauses; arguments and errors as `bind_clauses`."""
+    _check_keys(clauses.on, data, schema)
+    both, of_data, of_target = _sides(data, columns)
+    match_target, _ = _narrowing(clauses.match_where, both)
+    matched = tuple(
+        RowRule(where=_condition(clause.where, both), updates=_updates(clause, schema, both))
+        for clause in clauses.matched
+    )
+    missing = []
+    for clause in clauses.missing:
+        target, where = _narrowing(clause.where, of_target)
+        updates = _updates(clause, schema, of_target)
+        missing.append(RowRule(where=where, target=target, updates=updates))
+    return MergeRules(
+        on=clauses.on,
+        match_where=_condition(clauses.match_where, both),
+        match_target=match_target,
+        matched=matched,
+        not_matched="ignore" if clauses.inserted is None else "insert",
+        insert_where=_condition(clauses.insert_where, of_data),
+        inserted=clauses.inserted,
+        missing=tuple(missing),
+        constraint=constraint,
+        extra=frozenset(name for name in data if "." not in name).difference(schema.names),
+        is_distinct=False,
+    )
+
+
+def _updates(
+    clause: RowClause, schema: Schema, types: Mapping[str, Type]
+) -> tuple[Assignment, ...] | None:
+    return None if clause.values is None else _set(clause.values, schema, types)
+
+
+def _narrowing(
+    text: str | None, types: Mapping[str, Type]
+) -> tuple[Predicate, PairCondition | None]:
+    """Return what a condition demands of the row of the dataset alone, and the condition.
+
+    The condition is None where the first part is all of it.
+    """
+    if text is None:
+        return TRUE, None
+    compared: dict[str, Compared] = {}
+    parsed = _parsed(text, types, compared)
+    own = {name: kind for name, kind in types.items() if Side.TARGET.own([name])}
+
+    def certain(leaf: Leaf) -> Predicate:
+        return leaf if leaf.column in own else TRUE
+
+    # Predicates have no negation above their leaves, so a leaf that is true can only widen them.
+    wider = map_leaves(parsed, certain) if any(leaves(parsed)) else parsed
+    target = _as_of_view(bind(wider, own))
+    return target, None if wider == parsed else pair_condition(parsed, compared, types)
+
+
+def _sides(
+    data: Mapping[str, Type], columns: Mapping[str, Type]
+) -> tuple[dict[str, Type], dict[str, Type], dict[str, Type]]:
+    """Return the types of the columns of both sides, of the data, and of the dataset."""
+    of_target = {Side.TARGET.named(name): kind for name, kind in columns.items()}
+    of_data = {Side.SOURCE.named(name): kind for name, kind in data.items()}
+    return {**of_target, **of_data}, of_data, of_target
 
 
 def _check_keys(on: Sequence[str], data: Mapping[str, Type], schema: Schema) -> None:
@@ -359,7 +494,11 @@ def _of_target(text: str | None, types: Mapping[str, Type]) -> Predicate:
     """Read a condition on the dataset alone, in the form of a view's, which can exclude files."""
     if text is None:
         return TRUE
-    bound = bind(_parsed(text, types, None), types)
+    return _as_of_view(bind(_parsed(text, types, None), types))
+
+
+def _as_of_view(bound: Predicate) -> Predicate:
+    """Return a condition on `target.x` as one on `x`."""
 
     def plain(leaf: Leaf) -> Predicate:
         column = leaf.column.removeprefix(f"{Side.TARGET}.")

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, cast
 
 from lakebed.common.given import given_names
 from lakebed.common.html import facts_to_html
 from lakebed.common.shown import shown
-from lakebed.errors import DatasetNotFoundError, InvalidInputError
+from lakebed.errors import DatasetNotFoundError, InvalidInputError, InvalidNameError
 from lakebed.model.names import find_alike
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.plan.search import plan
 from lakebed.spark.planned_frame import read_frame
 from lakebed.spark.session import get_session
+from lakebed.spark.session_sql import SessionSql
 from lakebed.state.reader import list_repository, read_head
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -29,6 +31,16 @@ class HasStore(Protocol):
     @property
     def store(self) -> Store:
         """The store of the datasets."""
+
+
+class TakesSql(Protocol):
+    """A repository that carries out SQL statements."""
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a dataset of this name."""
+
+    def _sql_of_session(self, text: str, spark: SparkSession, prefix: str) -> pa.Table:
+        """Carry out a statement on a dataset, which has a prefix before its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,7 @@ class AttachedTables:
         self._prefix = prefix
         self._datasets = datasets
         self._views: dict[str, _View] = {}
+        self._sql: SessionSql | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,10 +126,36 @@ class AttachedTables:
         return self
 
     def detach(self) -> None:
-        """Drop the views; a second call does nothing."""
+        """Drop the views, and give `spark.sql` back; a second call does nothing."""
+        if self._sql is not None:
+            self._sql.give_back()
+            self._sql = None
         for name in self.names:
             self._spark.catalog.dropTempView(name)
         self._views = {}
+
+    def take_sql(self, repository: TakesSql) -> None:
+        """Let `spark.sql` of the session take statements on the attached datasets."""
+
+        def is_ours(name: str) -> bool:
+            own = name.removeprefix(self._prefix)
+            if not name.startswith(self._prefix) or not own:
+                return False
+            if self._datasets is not None:
+                return own in self._datasets
+            try:
+                return name in self._views or repository.exists(own)
+            except InvalidNameError:
+                return False
+
+        def carry(text: str) -> pa.Table:
+            answer = repository._sql_of_session(text, self._spark, self._prefix)
+            if self._datasets is not None:  # one of them may have been dropped
+                self._datasets = tuple(name for name in self._datasets if repository.exists(name))
+            self.refresh()
+            return answer
+
+        self._sql = SessionSql(self._spark, is_ours, carry)
 
     def __enter__(self) -> Self:
         return self
@@ -177,6 +216,7 @@ def attach(
     *,
     prefix: str = "",
     datasets: str | Iterable[str] | None = None,
+    sql: bool = False,
 ) -> AttachedTables:
     """Make a temporary view of each dataset, for SQL at the speed of Spark's own reader.
 
@@ -195,6 +235,11 @@ def attach(
         prefix: Start of the name of each view, before the name of the dataset. In SQL, a
             name with characters other than letters, digits and `_` needs backticks.
         datasets: Only these; None for all.
+        sql: Also let `spark.sql` of this session take MERGE, UPDATE, DELETE, INSERT and the other
+            statements of `Repository.sql` whose target is one of the datasets, by the name of its
+            view. It returns a frame with one row about the change, or with the rows of DESCRIBE,
+            and refreshes the views. All other statements are passed on to Spark, as are those that
+            do not come through this session object. `detach` undoes it.
 
     Returns:
         The views, to refresh and detach.
@@ -215,4 +260,7 @@ def attach(
     if datasets is not None:
         datasets = given_names("datasets", datasets)
     session = get_session(spark)
-    return AttachedTables(session, repository.store, prefix, datasets).refresh()
+    attached = AttachedTables(session, repository.store, prefix, datasets).refresh()
+    if sql:
+        attached.take_sql(cast("TakesSql", repository))
+    return attached

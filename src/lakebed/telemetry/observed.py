@@ -159,7 +159,10 @@ VERBS = (
     Verbs(
         module="lakebed.repository",
         owner="Repository",
-        names=_same("create", "write", "adopt", "drop", "sql", "maintain", "report"),
+        names={
+            **_same("create", "write", "adopt", "drop", "sql", "maintain", "report"),
+            "_sql_of_session": "sql",
+        },
         place=_of_repository,
     ),
     Verbs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,9 +34,11 @@ from lakebed.model.layout import staging_folder
 from lakebed.model.merging import (
     MergeClauses,
     MergeRules,
+    OrderedClauses,
     RowUpdate,
     Side,
     bind_clauses,
+    bind_ordered,
     bind_update,
 )
 from lakebed.model.predicate import (
@@ -151,7 +153,7 @@ class MergeTarget:
 def merge(
     target: MergeTarget,
     data: object,
-    clauses: MergeClauses,
+    clauses: MergeClauses | OrderedClauses,
     *,
     spark: SparkSession | Literal[True] | None = None,
     is_dry_run: bool = False,
@@ -234,12 +236,16 @@ def _in_rounds(
     raise AssertionError  # the last round returns or raises
 
 
-def _no_rows(clauses: MergeClauses, schema: Schema) -> tuple[HeldRows, MergeClauses]:
+def _no_rows(
+    clauses: MergeClauses | OrderedClauses, schema: Schema
+) -> tuple[HeldRows, MergeClauses | OrderedClauses]:
     """Return empty data with the key columns only, and the clauses that still apply.
 
     The other columns of data without rows are unknown.
     """
     keys = pa.schema([field_to_arrow(schema.get(name)) for name in clauses.on])
+    if isinstance(clauses, OrderedClauses):
+        return HeldRows(keys, []), OrderedClauses(on=clauses.on, missing=clauses.missing)
     left = replace(
         clauses,
         matched="ignore",
@@ -379,7 +385,7 @@ class _Merge:
     def __init__(
         self,
         target: MergeTarget,
-        clauses: MergeClauses | RowUpdate,
+        clauses: MergeClauses | OrderedClauses | RowUpdate,
         rows: HeldRows | StoredRows,
         workers: Workers,
         options: WriteOptions | None,
@@ -471,12 +477,19 @@ class _Merge:
         """Return the error if the data lacks a column that new entities need, else None."""
         if matcher.rules.not_matched == "ignore":
             return None
-        names = [name for name in self._rows.schema.names if name not in matcher.rules.extra]
+        names = self._new_columns(matcher, state.descriptor.schema)
         try:
-            check_columns(names, state.descriptor)
+            check_columns(tuple(names), state.descriptor)
         except (SchemaMismatchError, PartitionSpecError) as exc:
             return exc
         return None
+
+    def _new_columns(self, matcher: Matcher, schema: Schema) -> Mapping[str, str]:
+        """Return the column of the data that each field of a new entity is taken from."""
+        if matcher.rules.inserted is not None:
+            return {name: matcher.rules.inserted[name] for name in schema.names
+                    if name in matcher.rules.inserted}  # fmt: skip
+        return {name: name for name in schema.names if name in self._rows.schema.names}
 
     def _check_new(self, matcher: Matcher, state: State, new_count: int) -> None:
         """Check that the data has the columns that its new entities need.
@@ -499,9 +512,11 @@ class _Merge:
         constraint = bind(self._target.constraint, columns)
         if isinstance(self._clauses, RowUpdate):
             rules = bind_update(self._clauses, schema, columns, constraint)
+        elif isinstance(self._clauses, OrderedClauses):
+            rules = bind_ordered(self._clauses, data, schema, columns, constraint)
         else:
             rules = bind_clauses(self._clauses, data, schema, columns, constraint)
-        for assignment in (*rules.updates, *rules.missing_updates):
+        for assignment in rules.assignments:
             for name in columns_of_type(assignment.term):
                 side, _, column = name.partition(".")
                 kind = data[column] if side == Side.SOURCE else columns[column]
@@ -533,7 +548,8 @@ class _Merge:
                     lambda most: matcher.key_values(most), [_MOST_VALUES], KeyValues
                 )
             of_keys = _condition_on(rules.on, self._values, state.layout.predicate_types)
-        if rules.missing != "keep":
+        of_keys = all_of([of_keys, rules.match_target])
+        if rules.missing:
             of_keys = any_of([of_keys, rules.missing_where])
         return all_of([rules.constraint, of_keys])
 
@@ -641,7 +657,7 @@ class _Merge:
         """Write the rows of the data that match no entity, as rows of the merge's own run."""
         target = self._write_target(transaction, matcher, written)
         schema = transaction.base.descriptor.schema
-        names = [name for name in schema.names if name in self._rows.schema.names]
+        names = self._new_columns(matcher, schema)
         is_ignored = matcher.rules.not_matched == "ignore" or outcome.is_matched.all()
         # If the data lacks columns that new entities need, there are none: `run` has checked it.
         if is_ignored or self._lacked(matcher, transaction.base) is not None:
@@ -652,13 +668,13 @@ class _Merge:
         else:
             data = matcher.data
             is_new = matcher.inserted(data, outcome.is_matched)
-            batches = data.slices(is_new, names)
+            batches = _renamed(data.slices(is_new, tuple(names.values())), tuple(names))
             inserted = write_batches(self._target.store, target, batches)
         run = self._target.run
         return replace(inserted, carried=dict.fromkeys(inserted.labels, run) if run else {})
 
     def _insert_by_tasks(
-        self, matcher: Matcher, outcome: _Outcome, target: BatchTarget, names: Sequence[str]
+        self, matcher: Matcher, outcome: _Outcome, target: BatchTarget, names: Mapping[str, str]
     ) -> Written:
         from lakebed.spark.data_rows import frame_of
         from lakebed.spark.session import get_session
@@ -669,7 +685,8 @@ class _Merge:
 
         def chosen(number: int, part: HeldRows) -> Iterator[pa.RecordBatch]:
             is_matched = np.unpackbits(packed[number], count=len(part)).astype(bool)
-            yield from part.slices(matcher.inserted(part, is_matched), names)
+            chosen_rows = part.slices(matcher.inserted(part, is_matched), tuple(names.values()))
+            yield from _renamed(chosen_rows, tuple(names))
 
         session = get_session(None if self._spark is True else self._spark)
         schema = target.descriptor.schema.select(tuple(names))
@@ -699,6 +716,10 @@ class _Merge:
             read_file_count=len(results),
             rewritten_file_count=sum(inspected.is_changed for inspected in results),
         )
+
+
+def _renamed(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    return (batch.rename_columns(list(names)) for batch in batches)
 
 
 def _packed(truths: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:

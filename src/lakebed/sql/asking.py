@@ -20,6 +20,8 @@ from lakebed.model.schema import Type, find_alike_fields
 if TYPE_CHECKING:
     import duckdb
 
+    from lakebed.view import View
+
 _EXTRA = "duckdb"
 # Names in a query must not refer to objects of this process, files, or extensions of the network.
 _SETTINGS = {
@@ -29,12 +31,15 @@ _SETTINGS = {
 }
 
 
-def ask(query: str, open_table: Callable[[str], object]) -> pa.Table:
+def ask(
+    query: str, open_table: Callable[[str], object], names: tuple[str, ...] | None = None
+) -> pa.Table:
     """Return the result of a query.
 
     Args:
         query: A single SELECT; only the tables that it names are opened.
         open_table: Returns the rows of a table by name, in a form that DuckDB reads.
+        names: Names of its tables, if the caller has found them; None to find them.
 
     Raises:
         MissingDependencyError: DuckDB is not installed.
@@ -45,7 +50,10 @@ def ask(query: str, open_table: Callable[[str], object]) -> pa.Table:
         raise MissingDependencyError.for_extra("duckdb", _EXTRA, "SQL")
     import duckdb
 
-    names = tables_of(query)
+    if names is None:
+        names = tables_of(query)
+    else:
+        _check_kind(query)
     missing: dict[str, DatasetNotFoundError] = {}
     with duckdb.connect(config=dict(_SETTINGS)) as connection:
         connection.execute("SET TimeZone = 'UTC'")  # as in predicates
@@ -65,6 +73,22 @@ def ask(query: str, open_table: Callable[[str], object]) -> pa.Table:
         except duckdb.Error as exc:
             raise _refused(exc) from exc
     return answer
+
+
+def rows_of(view: View) -> object:
+    """Return the rows of a dataset or view, all its columns, in a form that DuckDB reads.
+
+    Raises:
+        SchemaMismatchError: DuckDB cannot distinguish two of its columns.
+    """
+    layout = view._source.load().state.layout
+    columns = dict.fromkeys((*layout.descriptor.schema.names, *layout.partition_level_types))
+    check_columns(view._source.name, {column: layout.column_types[column] for column in columns})
+    shown = view.select(*columns)
+    try:
+        return shown.dataset()
+    except InvalidInputError:
+        return shown.arrow()
 
 
 def check_columns(name: str, types: Mapping[str, Type]) -> None:
@@ -151,9 +175,9 @@ def _check_kind(query: str) -> None:
 
 
 def _no_select(
-    hint: str = "To write, use append, overwrite, merge or delete; `list` names the datasets.",
+    hint: str = "Statements such as MERGE, UPDATE and INSERT stand alone; docs/sql.md lists them.",
 ) -> InvalidInputError:
-    return InvalidInputError("Only a single SELECT is allowed; SQL is read-only.", hint=hint)
+    return InvalidInputError("Only a single SELECT is allowed here.", hint=hint)
 
 
 def _unreadable(error: Exception) -> InvalidInputError:

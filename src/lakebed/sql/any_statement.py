@@ -1,0 +1,170 @@
+"""SQL statements on the datasets of a repository: reading, and the way to the verb of each."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.sql_heads import FirstWords, head_of
+from lakebed.sql import (
+    asking,
+    merge_statement,
+    row_statements,
+    table_statements,
+    upkeep_statements,
+)
+from lakebed.sql.lake_access import StatementOrder
+from lakebed.sql.refusals import KNOWN, refused, unknown_statement, unreadable
+from lakebed.sql.statement_source import QuerySource
+
+if TYPE_CHECKING:
+    from sqlglot import expressions as exp
+
+_OF_A_MOMENT = re.compile(r"\b(?:VERSION|TIMESTAMP)\s+AS\s+OF\b", re.I)
+_EVOLUTION = re.compile(r"\bWITH\s+SCHEMA\s+EVOLUTION\b", re.I)
+_REPLACING = re.compile(r"\bREPLACE\s+(?:USING|ON)\b", re.I)
+
+
+def run(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> Any:
+    """Run one statement; see `Repository.sql`.
+
+    Args:
+        order: Repository, session and options.
+        text: The statement.
+        open_table: Returns the rows of a dataset by name, in a form that DuckDB reads.
+    """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"The SQL is a {type(text).__name__}.", hint="Give one statement.")
+    head = head_of(text)
+    if head is None:
+        return _answer(order, text, open_table)
+    if head.qualifier:
+        raise InvalidInputError(
+            f"{head.verb} names {head.qualifier}.{head.name}.",
+            hint=f"Name a dataset of the repository alone: {head.name}.",
+        )
+    if head.name == "" and not head == FirstWords("SHOW"):
+        raise _not_ours(head)
+    if head.verb in upkeep_statements.VERBS:
+        if head.name == "?":
+            raise unknown_statement("SHOW")
+        return upkeep_statements.run(order, head, text)
+    return _changed(order, _tree_of(text), head)
+
+
+def _not_ours(head: FirstWords) -> InvalidInputError:
+    if head.verb in ("UPDATE", "DELETE", "MERGE", "INSERT", "OPTIMIZE", "VACUUM", "RESTORE"):
+        return InvalidInputError(
+            f"{head.verb} names no dataset that can be read.",
+            hint=f"Name a dataset alone, with other characters than letters, digits and _ in "
+            f"backticks; statements are {KNOWN}.",
+        )
+    return unknown_statement(head.verb)
+
+
+def _changed(order: StatementOrder, tree: exp.Expr, head: FirstWords) -> Any:
+    from sqlglot import exp
+
+    match tree:
+        case exp.Merge():
+            return merge_statement.merge(order, tree)
+        case exp.Update():
+            return row_statements.update(order, tree)
+        case exp.Delete():
+            return row_statements.delete(order, tree)
+        case exp.Insert():
+            return row_statements.insert(order, tree)
+        case exp.TruncateTable():
+            return row_statements.truncate(order, tree)
+        case exp.Create() if tree.args["kind"] == "TABLE":
+            return table_statements.create(order, tree)
+        case exp.Alter() if tree.args["kind"] == "TABLE":
+            return table_statements.alter(order, tree)
+        case exp.Drop() if tree.args["kind"] == "TABLE":
+            return table_statements.drop(order, tree)
+    raise unknown_statement(head.verb)
+
+
+def _answer(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> pa.Table:
+    """Return the result of a query: by DuckDB in its dialect, or of Spark's tables by Spark."""
+    if order.spark is None and not order.tables and not _OF_A_MOMENT.search(text):
+        return asking.ask(text, open_table)
+    from sqlglot import exp
+
+    tree = _tree_of(text)
+    changing = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Command)
+    if not isinstance(tree, exp.Query) or tree.find(*changing) is not None:
+        raise refused("statement of this kind", f"Statements are {KNOWN}.")
+    source = QuerySource(order, tree)
+    try:
+        return source.arrow(tree)
+    finally:
+        source.close()
+
+
+class _Quiet(logging.Filter):
+    """Keeps the log of sqlglot silent about forms that it does not know: these are refused by name.
+
+    It is silent for as long as any thread is in the block.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._count += 1
+            logging.getLogger("sqlglot").addFilter(self)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._count -= 1
+            if not self._count:
+                logging.getLogger("sqlglot").removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - of the base class
+        """Drop a record."""
+        return False
+
+
+_quiet = _Quiet()
+
+
+def _tree_of(text: str) -> Any:
+    import sqlglot
+    from sqlglot.errors import ParseError, SqlglotError
+
+    if _EVOLUTION.search(text):
+        raise refused(
+            "WITH SCHEMA EVOLUTION", "Add the columns first: ALTER TABLE t ADD COLUMN x STRING."
+        )
+    if _REPLACING.search(text):
+        raise refused(
+            "INSERT … REPLACE USING or ON",
+            "Write INSERT INTO t REPLACE WHERE condition SELECT …, or MERGE.",
+        )
+    try:
+        with _quiet:
+            parsed = sqlglot.parse(text, dialect="databricks")
+        trees = [tree for tree in parsed if tree is not None]
+    except ParseError as exc:
+        error = exc.errors[0] if exc.errors else {}
+        near = f" near {error['highlight']!r}" if error.get("highlight") else ""
+        raise unreadable(text, f"it is incomplete or wrong{near}") from exc
+    except SqlglotError as exc:
+        raise unreadable(text, "a quote is not closed") from exc
+    except RecursionError as exc:
+        raise unreadable(text, "it is nested too deeply") from exc
+    if len(trees) != 1:
+        raise InvalidInputError(
+            f"The text has {len(trees)} statements.", hint="Run one statement at a time."
+        )
+    return trees[0]

@@ -1,0 +1,163 @@
+"""Columns of CREATE TABLE and ALTER TABLE as fields, and partitions as functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakebed.common.shown import shown
+from lakebed.errors import InvalidInputError
+from lakebed.model.schema import (
+    MISSING,
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Struct,
+    Type,
+)
+from lakebed.sql.refusals import refused, shown_sql
+
+if TYPE_CHECKING:
+    from sqlglot import expressions as exp
+
+
+def field_of(column: exp.ColumnDef) -> Field:
+    """Return the field of the definition of a column.
+
+    Raises:
+        InvalidInputError: A type or a constraint is not supported.
+    """
+    from sqlglot import exp
+
+    if column.args.get("kind") is None:
+        raise refused(f"column {column.name} without a type", f"Write {column.name} STRING.")
+    kind = type_of(column.args["kind"])
+    nullable, doc = True, ""
+    default: object = MISSING
+    for constraint in column.args.get("constraints") or ():
+        match constraint.kind:
+            case exp.NotNullColumnConstraint():
+                nullable = bool(constraint.kind.args.get("allow_null"))
+            case exp.CommentColumnConstraint():
+                doc = constraint.kind.name
+            case exp.DefaultColumnConstraint():
+                default = _default(constraint.kind.this, kind, column.name)
+            case _:
+                raise refused(
+                    f"{shown_sql(constraint)} of column {column.name!r}",
+                    "Columns take NOT NULL, DEFAULT and COMMENT; checks are declared by ALTER TABLE t "
+                    "ADD CONSTRAINT name CHECK (condition).",
+                )
+    if column.args.get("position") is not None:
+        raise refused("FIRST or AFTER", "Leave it out: a new column is the last one.")
+    return Field(name=column.name, type=kind, nullable=nullable, default=default, doc=doc)
+
+
+def _default(node: exp.Expr, kind: Type, name: str) -> object:
+    from sqlglot import exp
+
+    from lakebed.model.sql_predicates import read_literal
+
+    if isinstance(node, exp.Null):
+        return None
+    return read_literal(node, node.sql(dialect="spark"), {name: kind}, name)
+
+
+def type_of(node: exp.DataType) -> Type:
+    """Return the type that SQL text names.
+
+    Raises:
+        InvalidInputError: Fields have no such type.
+    """
+    from sqlglot import exp
+
+    names = exp.DataType.Type
+    parts = node.expressions
+    match node.this:
+        case names.DECIMAL:
+            given = [int(part.name) for part in parts]
+            return Decimal(*(given + [10, 0][len(given) :]))
+        case names.ARRAY | names.LIST if len(parts) == 1:
+            return ListOf(type_of(parts[0]))
+        case names.MAP if len(parts) == 2 and type_of(parts[0]) == Primitive(Kind.STRING):
+            return MapOf(type_of(parts[1]))
+        case names.STRUCT if parts:
+            return Struct(tuple(field_of(part) for part in parts))
+    kind = _KINDS.get(node.this.name)
+    if kind is None or (parts and node.this is not names.DECIMAL):
+        raise refused(
+            f"type {node.sql(dialect='spark')}",
+            "Types are BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, "
+            "TIMESTAMP, TIMESTAMP_NTZ, ARRAY<…>, MAP<STRING, …> and STRUCT<…>.",
+        )
+    return Primitive(kind)
+
+
+_KINDS = {
+    "BOOLEAN": Kind.BOOLEAN,
+    "TINYINT": Kind.INT,
+    "SMALLINT": Kind.INT,
+    "INT": Kind.INT,
+    "BIGINT": Kind.LONG,
+    "FLOAT": Kind.FLOAT,
+    "DOUBLE": Kind.DOUBLE,
+    "TEXT": Kind.STRING,
+    "VARCHAR": Kind.STRING,
+    "BINARY": Kind.BYTES,
+    "VARBINARY": Kind.BYTES,
+    "DATE": Kind.DATE,
+    "TIMESTAMP": Kind.TIMESTAMP,
+    "TIMESTAMPTZ": Kind.TIMESTAMP,
+    "TIMESTAMPLTZ": Kind.TIMESTAMP,
+    "TIMESTAMPNTZ": Kind.TIMESTAMP_NTZ,
+}
+_TIMES = {
+    "year": "year({}) as {}_year",
+    "years": "year({}) as {}_year",
+    "month": "date_format({}, 'yyyy-MM') as {}_month",
+    "months": "date_format({}, 'yyyy-MM') as {}_month",
+    "date": "date({}) as {}_day",
+    "day": "date({}) as {}_day",
+    "days": "date({}) as {}_day",
+    "hour": "date_format({}, 'yyyy-MM-dd-HH') as {}_hour",
+    "hours": "date_format({}, 'yyyy-MM-dd-HH') as {}_hour",
+}
+
+
+def partitions_of(nodes: list[Any]) -> str:
+    """Return the partitions of PARTITIONED BY in the short form of Lakebed.
+
+    Raises:
+        InvalidInputError: A transform has no counterpart.
+    """
+    return ", ".join(map(_partition_of, nodes))
+
+
+def _partition_of(node: Any) -> str:
+    from sqlglot import exp
+
+    match node:
+        case exp.Identifier() | exp.Column():
+            return str(node.name)
+        case exp.PartitionedByBucket():
+            buckets, column = node.expression, node.this
+            if isinstance(column, exp.Literal):
+                buckets, column = column, buckets
+            return f"hash({column.name}, {buckets.name})"
+        case exp.ColumnDef():
+            raise refused(
+                f"PARTITIONED BY ({node.sql(dialect='spark')}), which declares a column",
+                "Declare the column among the others, and name it here.",
+            )
+    name = type(node).__name__.lower() if not isinstance(node, exp.Anonymous) else node.name.lower()
+    columns = [*node.find_all(exp.Column)]
+    form = _TIMES.get(name)
+    if form is None or len(columns) != 1:
+        raise InvalidInputError(
+            f"Cannot partition by {shown(node.sql(dialect='spark'))}.",
+            hint="Write a column, years(ts), months(ts), days(ts), hours(ts) or bucket(8, id); for other "
+            "functions create the dataset in Python, with partition_by.",
+        )
+    return form.format(columns[0].name, columns[0].name)

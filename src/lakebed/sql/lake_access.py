@@ -1,0 +1,114 @@
+"""Access of SQL statements to a repository, which is a room above."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from lakebed.commit import Commit
+from lakebed.dataset import Dataset
+from lakebed.errors import DatasetNotFoundError
+from lakebed.store.base import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SqlLake(Protocol):
+    """A repository; its options of `create` are not repeated here."""
+
+    @property
+    def store(self) -> Store:
+        """The store of the datasets."""
+
+    def open(self, name: str) -> Dataset:
+        """Return a dataset."""
+
+    def list(self) -> list[str]:
+        """Return the names of all datasets."""
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a dataset of this name."""
+
+    @property
+    def create(self) -> Callable[..., Dataset]:
+        """Creates a dataset."""
+
+    def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
+        """Delete a dataset."""
+
+    def _write_new(self, name: str, data: object, options: Mapping[str, Any]) -> Commit:
+        """Create a dataset with its first rows."""
+
+    def _on_dry_run(self) -> SqlLake:
+        """Return the repository on a store that keeps all writes in this process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementOrder:
+    """The repository, session and options of a statement.
+
+    Attributes:
+        lake: The repository.
+        spark: The session that reads sources and writes; None for this process.
+        tables: Arrow tables that a statement may name.
+        run: Name of the run.
+        is_dry_run: Whether nothing is written.
+    """
+
+    lake: SqlLake
+    spark: SparkSession | None = None
+    tables: Mapping[str, Any]
+    run: str | None = None
+    is_dry_run: bool = False
+
+
+class PrefixedLake:
+    """A repository whose datasets have a prefix before their names, as views of Spark have."""
+
+    def __init__(self, lake: SqlLake, prefix: str) -> None:
+        """Take the repository and the prefix, which may be empty."""
+        self._lake = lake
+        self._prefix = prefix
+
+    @property
+    def store(self) -> Store:
+        """The store of the datasets."""
+        return self._lake.store
+
+    def open(self, name: str) -> Dataset:
+        """Return a dataset.
+
+        Raises:
+            DatasetNotFoundError: The name lacks the prefix, or there is no such dataset.
+        """
+        if not name.startswith(self._prefix):
+            raise DatasetNotFoundError(
+                f"There is no view {name!r} of a dataset.",
+                hint=f"Views of datasets begin with {self._prefix!r}.",
+            )
+        return self._lake.open(name.removeprefix(self._prefix))
+
+    def list(self) -> list[str]:
+        """Return the names of all views."""
+        return [self._prefix + name for name in self._lake.list()]
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a dataset of this name."""
+        own = name.removeprefix(self._prefix)
+        return name.startswith(self._prefix) and self._lake.exists(own)
+
+    def create(self, name: str, schema: object, **options: Any) -> Dataset:
+        """Create a dataset."""
+        return self._lake.create(name.removeprefix(self._prefix), schema, **options)
+
+    def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
+        """Delete a dataset."""
+        return self._lake.drop(name.removeprefix(self._prefix), if_missing=if_missing)
+
+    def _write_new(self, name: str, data: object, options: Mapping[str, Any]) -> Commit:
+        return self._lake._write_new(name.removeprefix(self._prefix), data, options)
+
+    def _on_dry_run(self) -> SqlLake:
+        return PrefixedLake(self._lake._on_dry_run(), self._prefix)

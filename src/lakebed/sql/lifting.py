@@ -1,0 +1,185 @@
+"""Parts of clauses that concern the source alone, which become columns of its query.
+
+What only the source decides is computed by the engine of the source, with all of its functions.
+What concerns both rows is left to the merge, which compares columns and computes a few functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from lakebed.model.merging import Side
+from lakebed.model.schema import Type
+from lakebed.sql.refusals import refused
+from lakebed.sql.statement_columns import Sides, check_no_query, column_of
+
+
+class Lifted:
+    """The columns that the query of the source must have.
+
+    Attributes:
+        wanted: Types of fields that columns are converted to, by the names of the columns.
+    """
+
+    def __init__(self, sides: Sides, fields: Sequence[str]) -> None:
+        """Start without columns.
+
+        Args:
+            sides: The tables of the statement.
+            fields: Columns of the dataset, whose names only keys may have.
+        """
+        self._sides = sides
+        self._taken = set(fields)
+        self._columns: dict[str, exp.Expr] = {}
+        self._known: dict[tuple[str, str], str] = {}
+        self.wanted: dict[str, Type] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self._columns)
+
+    def query_of(self, using: exp.Expr) -> exp.Select:
+        """Return the query of the source, with these columns."""
+        columns = [
+            exp.alias_(value.copy(), name, quoted=True) for name, value in self._columns.items()
+        ]
+        return exp.select(*columns).from_(using.copy())
+
+    def add_key(self, field: str, value: exp.Expr, kind: Type) -> None:
+        """Add the key of a field of the dataset."""
+        self._columns[field] = value
+        self.wanted[field] = kind
+
+    def column(self, value: exp.Expr, kind: Type | None = None) -> str:
+        """Return the name of the column that holds a value, in the type of a field."""
+        key = (value.sql(dialect="databricks"), "" if kind is None else str(kind))
+        if key in self._known:
+            return self._known[key]
+        found = self._sides.find(value)
+        stem = "source_" + ("value" if found is None else "_".join(found.path))
+        name, number = stem, 1
+        while name in self._taken or name in self._columns:
+            number += 1
+            name = f"{stem}_{number}"
+        self._known[key] = name
+        self._columns[name] = value
+        if kind is not None:
+            self.wanted[name] = kind
+        return name
+
+    def condition(self, node: exp.Expr) -> str:
+        """Return a condition on both rows as text for a merge."""
+        check_no_query(node)
+        return self._condition(node).sql(dialect="spark")
+
+    def value(self, node: exp.Expr, kind: Type) -> str:
+        """Return the value of a field as text for a merge."""
+        check_no_query(node)
+        if self._sides.of(node) <= {Side.SOURCE} and not isinstance(node, exp.Null):
+            return column_of(Side.SOURCE, self.column(node, kind)).sql(dialect="spark")
+        return self._value(node, kind).sql(dialect="spark")
+
+    def _of_source(self, node: exp.Expr, kind: Type | None = None) -> exp.Expr:
+        return column_of(Side.SOURCE, self.column(node, kind))
+
+    def _condition(self, node: exp.Expr) -> exp.Expr:
+        match node:
+            case exp.Paren():
+                return exp.Paren(this=self._condition(node.this))
+            case exp.And() | exp.Or():
+                return type(node)(
+                    this=self._condition(node.left), expression=self._condition(node.right)
+                )
+            case exp.Not():
+                return exp.Not(this=self._condition(node.this))
+        sides = self._sides.of(node)
+        if sides == {Side.SOURCE}:
+            return self._of_source(node)
+        if Side.SOURCE not in sides:
+            return self._in_target(node)
+        match node:
+            case exp.Between():
+                low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+                high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+                return exp.Paren(this=self._condition(exp.And(this=low, expression=high)))
+            case exp.In() if node.expressions:
+                parts: list[exp.Expr] = [
+                    exp.EQ(this=node.this.copy(), expression=item.copy())
+                    for item in node.expressions
+                ]
+                either = parts[0]
+                for part in parts[1:]:
+                    either = exp.Or(this=either, expression=part)
+                return exp.Paren(this=self._condition(either))
+            case exp.NullSafeEQ():
+                raise refused("<=> of two tables", "Write =; a null key matches nothing.")
+        if not isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
+            raise refused(
+                f"condition on both tables such as {node.sql(dialect='spark')}",
+                "Compare a column of the dataset with a value of the source, by =, !=, <, <=, > "
+                "or >=.",
+            )
+        return type(node)(
+            this=self._compared(node.args["this"]),
+            expression=self._compared(node.args["expression"]),
+        )
+
+    def _compared(self, node: exp.Expr) -> exp.Expr:
+        return (
+            self._of_source(node)
+            if self._sides.of(node) == {Side.SOURCE}
+            else self._in_target(node)
+        )
+
+    def _in_target(self, node: exp.Expr) -> exp.Expr:
+        found = self._sides.find(node)
+        if found is not None:
+            return column_of(found.side, *found.path)
+        own = node.copy()
+        for column, place in list(self._sides.within(own)):
+            column.replace(column_of(place.side, *place.path))
+        return own
+
+    def _value(self, node: Any, kind: Type | None) -> exp.Expr:
+        """Return a value, whose parts of the source alone are columns of the type, if it has one."""
+        sides = self._sides.of(node)
+        if sides == {Side.SOURCE}:
+            return self._of_source(node, kind)
+        own: exp.Expr = node.copy()
+        if not sides:
+            return own
+        found = self._sides.find(node)
+        if found is not None:
+            return column_of(found.side, *found.path)
+        if isinstance(node, exp.Case | exp.If):
+            return self._choice(node, kind)
+        inner = None if isinstance(node, exp.Cast | exp.Round) else kind
+        for name, part in node.args.items():
+            if isinstance(part, list):
+                own.set(name, [self._value(one, inner) if _is_part(one) else one for one in part])
+            elif _is_part(part) and not isinstance(part, exp.DataType):
+                own.set(name, self._value(part, inner))
+        return own
+
+    def _choice(self, node: Any, kind: Type | None) -> exp.Expr:
+        own: exp.Expr = node.copy()
+        for branch in [own] if isinstance(own, exp.If) else own.args["ifs"]:
+            asked = branch.this
+            if isinstance(own, exp.Case) and own.this is not None:
+                asked = exp.EQ(this=own.this.copy(), expression=asked.copy())
+            branch.set("this", self._condition(asked))
+            branch.set("true", self._value(branch.args["true"], kind))
+        rest = "false" if isinstance(own, exp.If) else "default"
+        if own.args.get(rest) is not None:
+            own.set(rest, self._value(own.args[rest], kind))
+        if isinstance(own, exp.Case):
+            own.set("this", None)
+        return own
+
+
+def _is_part(node: object) -> bool:
+    return hasattr(node, "iter_expressions")

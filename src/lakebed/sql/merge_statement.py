@@ -1,0 +1,394 @@
+"""MERGE as SQL text: clauses of a merge, and the query of its source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from lakebed.dataset import Dataset
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.merging import OrderedClauses, RowClause, Side
+from lakebed.model.names import nearest
+from lakebed.model.schema import MISSING, Field, Schema
+from lakebed.sql.lake_access import StatementOrder
+from lakebed.sql.lifting import Lifted
+from lakebed.sql.refusals import refused, shown_sql
+from lakebed.sql.statement_columns import (
+    Sides,
+    check_no_query,
+    column_of,
+    in_terms_of_target,
+    target_name,
+)
+from lakebed.sql.statement_source import QuerySource
+
+if TYPE_CHECKING:
+    from lakebed.work.merge import MergeReport
+
+_OF_MERGE = "MERGE"
+
+
+def merge(order: StatementOrder, tree: exp.Merge) -> MergeReport:
+    """Carry out a MERGE.
+
+    Raises:
+        InvalidInputError: A form of it is not supported; the hint names another one.
+        DuplicateKeyError: Two rows of the source would change the same row of the dataset.
+    """
+    name, alias = target_name(tree.this, _OF_MERGE)
+    dataset = order.lake.open(name)
+    if tree.args.get("with_") is not None:
+        query = tree.args["with_"]
+        raise refused(
+            f"{shown_sql(query)} before MERGE", "Put the query into USING: USING (SELECT …) s."
+        )
+    using = tree.args["using"]
+    source = QuerySource(order, _query_of(using), name)
+    try:
+        statement = _Merge(dataset, alias, using, source.columns())
+        clauses = statement.clauses(tree)
+        query = statement.lifted.query_of(using)
+        rows = source.rows(query, statement.lifted.wanted, statement.lifted.names)
+        return dataset._merged(
+            rows,
+            clauses,
+            run=order.run,
+            base=source.base,
+            spark=order.spark,
+            dry_run=order.is_dry_run,
+        )
+    finally:
+        source.close()
+
+
+def _query_of(using: exp.Expr) -> exp.Expr:
+    is_rows = isinstance(using, exp.Table | exp.Subquery | exp.Values)
+    if not is_rows or not using.alias_or_name:
+        raise refused(
+            f"source such as {shown_sql(using)}",
+            "Give a table, or a query with an alias: (SELECT …) s.",
+        )
+    return exp.select("*").from_(using.copy())
+
+
+class _Merge:
+    """The reading of one statement."""
+
+    def __init__(
+        self, dataset: Dataset, alias: str, using: exp.Expr, columns: tuple[str, ...]
+    ) -> None:
+        descriptor = dataset.descriptor
+        self._schema = descriptor.schema
+        self._sources = sources_of(descriptor)
+        fields = tuple(dict.fromkeys((*self._schema.names, *descriptor.column_types)))
+        self._columns = columns
+        self._sides = Sides(alias, fields, using.alias_or_name, columns)
+        self.lifted = Lifted(self._sides, fields)
+
+    def clauses(self, tree: exp.Merge) -> OrderedClauses:
+        """Return the clauses, and note the columns of the source that they need."""
+        on, match_where = self._on(tree.args["on"])
+        matched, missing, inserts = [], [], []
+        _check_reached(tree.args["whens"].expressions)
+        for when in tree.args["whens"].expressions:
+            if when.args["matched"]:
+                matched.append(self._matched(when))
+            elif when.args.get("source"):
+                missing.append(self._missing(when))
+            else:
+                inserts.append(when)
+        inserted, insert_where = self._inserts(inserts)
+        return OrderedClauses(
+            on=on,
+            match_where=match_where,
+            matched=tuple(matched),
+            missing=tuple(missing),
+            inserted=inserted,
+            insert_where=insert_where,
+        )
+
+    def _on(self, node: exp.Expr | None) -> tuple[tuple[str, ...], str | None]:
+        """Return the keys, and the rest of the condition."""
+        if node is None:
+            raise refused("MERGE without ON", "Give keys: ON t.id = s.id.")
+        check_no_query(node)
+        keys: dict[str, exp.Expr] = {}
+        of_source: list[exp.Expr] = []
+        rest: list[exp.Expr] = []
+        for part in _conjuncts(node):
+            key = self._key(part)
+            if key is not None and key[0] not in keys:
+                keys[key[0]] = key[1]
+            elif self._sides.of(part) == {Side.SOURCE}:
+                of_source.append(part)
+            else:
+                rest.append(part)
+        if not keys:
+            raise refused(
+                f"MERGE whose ON is {shown_sql(node)}",
+                "Give at least one equality of a field and a value of the source, joined to the "
+                "rest by AND: ON t.id = s.id AND ….",
+            )
+        for name, value in keys.items():
+            # A row of the source that does not meet its own conditions matches nothing, as null.
+            if of_source:
+                met = exp.and_(*(condition.copy() for condition in of_source))
+                value = exp.Case(ifs=[exp.If(this=met, true=value.copy())])
+            self.lifted.add_key(name, value, self._schema.get(name).type)
+        text = " AND ".join(f"({self.lifted.condition(part)})" for part in rest)
+        return tuple(keys), text or None
+
+    def _key(self, node: exp.Expr) -> tuple[str, exp.Expr] | None:
+        """Return the field and the value of the source that an equality joins."""
+        if not isinstance(node, exp.EQ):
+            return None
+        for one, other in (
+            (node.args["this"], node.args["expression"]),
+            (node.args["expression"], node.args["this"]),
+        ):
+            found = self._sides.find(one)
+            is_field = found is not None and found.side is Side.TARGET and len(found.path) == 1
+            if is_field and found is not None and self._sides.of(other) == {Side.SOURCE}:
+                return (found.path[0], other) if found.path[0] in self._schema else None
+        return None
+
+    def _matched(self, when: exp.When) -> RowClause:
+        condition = when.args.get("condition")
+        where = None if condition is None else self.lifted.condition(condition)
+        then = when.args["then"]
+        if _is_delete(then):
+            return RowClause(where=where)
+        if not isinstance(then, exp.Update):
+            raise refused(
+                f"WHEN MATCHED THEN {then.sql(dialect='spark')}", "Write UPDATE SET … or DELETE."
+            )
+        values: dict[str, object] = {}
+        if _is_star(then):
+            for field in self._schema:
+                column = self.lifted.column(self._own(field), field.type)
+                values[field.name] = column_of(Side.SOURCE, column).sql(dialect="spark")
+            return RowClause(where=where, values=values)
+        for field, value in assignments(then.expressions, self._sides, self._schema):
+            values[field.name] = self.lifted.value(value, field.type)
+        return RowClause(where=where, values=values)
+
+    def _missing(self, when: exp.When) -> RowClause:
+        condition = when.args.get("condition")
+        where = None
+        if condition is not None:
+            where = in_terms_of_target(condition, self._sides).sql(dialect="spark")
+        then = when.args["then"]
+        if _is_delete(then):
+            return RowClause(where=where)
+        if not isinstance(then, exp.Update) or _is_star(then):
+            raise refused(
+                f"WHEN NOT MATCHED BY SOURCE THEN {then.sql(dialect='spark')}",
+                "Write UPDATE SET x = value, or DELETE.",
+            )
+        values = {
+            field.name: in_terms_of_target(value, self._sides).sql(dialect="spark")
+            for field, value in assignments(then.expressions, self._sides, self._schema)
+        }
+        return RowClause(where=where, values=values)
+
+    def _inserts(self, whens: list[Any]) -> tuple[dict[str, str] | None, str | None]:
+        """Return the columns of new rows, and the condition of their insertion."""
+        if not whens:
+            return None, None
+        conditions = [self._of_source(when.args.get("condition")) for when in whens]
+        rows = [self._row_of(when.args["then"]) for when in whens]
+        names = [
+            name
+            for name in self._schema.names
+            if name in self._sources or any(name in row for row in rows)
+        ]
+        inserted: dict[str, str] = {}
+        for name in names:
+            field = self._schema.get(name)
+            values = [row.get(name) for row in rows]
+            self._check_given(field, values)
+            value = _first_of(conditions, [v or exp.Null() for v in values])
+            inserted[name] = self.lifted.column(value, field.type)
+        if None in conditions:
+            return inserted, None
+        is_any = _first_of(conditions, [exp.true() for _ in conditions])
+        column = column_of(Side.SOURCE, self.lifted.column(is_any))
+        return inserted, column.sql(dialect="spark")
+
+    def _check_given(self, field: Field, values: list[Any]) -> None:
+        if None in values and field.default is not MISSING:
+            raise refused(
+                f"INSERT clauses of which only some give {field.name!r}, which has a default",
+                f"Give {field.name} in each clause.",
+            )
+
+    def _of_source(self, node: exp.Expr | None) -> exp.Expr | None:
+        """Check that a condition or value of an insert concerns the source alone."""
+        if node is None:
+            return None
+        check_no_query(node)
+        if Side.TARGET in self._sides.of(node):
+            raise refused(
+                f"{shown_sql(node)} in WHEN NOT MATCHED, where no row of the dataset is there",
+                "Use columns of the source.",
+            )
+        return node
+
+    def _row_of(self, then: Any) -> dict[str, Any]:
+        """Return the values of the fields of a new row."""
+        if not isinstance(then, exp.Insert):
+            raise refused(
+                f"WHEN NOT MATCHED THEN {then.sql(dialect='spark')}",
+                "Write INSERT * or INSERT (…) VALUES (…).",
+            )
+        if _is_star(then):
+            return {field.name: self._own(field) for field in self._schema}
+        values = then.expression
+        columns = then.this.expressions if then.this is not None else []
+        names = [self._field(column) for column in columns] or list(self._schema.names)
+        given = values.expressions if isinstance(values, exp.Tuple) else []
+        if len(names) != len(given):
+            raise SchemaMismatchError(
+                f"INSERT names {len(names)} columns and gives {len(given)} values.",
+                hint="Give a value for each column: INSERT (id, name) VALUES (s.id, s.name).",
+            )
+        check_distinct(names, "INSERT")
+        pairs = zip(names, given, strict=True)
+        return {name: self._of_source(value) for name, value in pairs if not is_default(value)}
+
+    def _field(self, column: exp.Expr) -> str:
+        return field_of(column, self._sides, self._schema).name
+
+    def _own(self, field: Field) -> exp.Expr:
+        """Return the column of the source that has the name of a field."""
+        return exp.column(self._same_named(field), table=self._sides.source, quoted=True)
+
+    def _same_named(self, field: Field) -> str:
+        alike = [name for name in self._columns if name.casefold() == field.name.casefold()]
+        exact = [name for name in alike if name == field.name]
+        if not exact and len(alike) != 1:
+            raise SchemaMismatchError(
+                f"The source lacks column {field.name!r}, which * stands for.",
+                hint=nearest(field.name, self._columns)
+                or "Name the columns: UPDATE SET x = s.x, INSERT (x) VALUES (s.x).",
+            )
+        return (exact or alike)[0]
+
+
+def assignments(nodes: list[Any], sides: Sides, schema: Schema) -> list[tuple[Field, exp.Expr]]:
+    """Return the fields that SET names, and their values.
+
+    Raises:
+        InvalidInputError: An assignment has another form.
+        SchemaMismatchError: A field is unknown, or set twice.
+    """
+    pairs: list[tuple[Field, Any]] = []
+    for node in nodes:
+        if not isinstance(node, exp.EQ):
+            raise refused(f"SET {node.sql(dialect='spark')}", "Write SET x = value, y = value.")
+        value = node.args["expression"]
+        if is_default(value):
+            raise refused("SET x = DEFAULT", "Write the value.")
+        pairs.append((field_of(node.args["this"], sides, schema), value))
+    check_distinct([field.name for field, _ in pairs], "SET")
+    return pairs
+
+
+def field_of(column: exp.Expr, sides: Sides, schema: Schema) -> Field:
+    """Return the field that SET or INSERT names.
+
+    Raises:
+        InvalidInputError: It is a part of a record.
+        SchemaMismatchError: There is no such field.
+    """
+    parts = [part.name for part in column.parts] if hasattr(column, "parts") else [column.name]
+    if len(parts) > 1 and parts[0].casefold() == sides.target.casefold():
+        parts = parts[1:]
+    if len(parts) > 1:
+        raise refused(
+            f"assignment to {'.'.join(parts)}, a part of a record",
+            f"Set all of {parts[0]}, to a value of its type.",
+        )
+    exact = schema.find(parts[0])
+    alike = [field for field in schema if field.name.casefold() == parts[0].casefold()]
+    if exact is None and len(alike) == 1:
+        return alike[0]
+    return schema.get(parts[0])
+
+
+def check_distinct(names: list[str], place: str) -> None:
+    """Check that no field is named twice.
+
+    Raises:
+        SchemaMismatchError: One is.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaMismatchError(f"{place} names {name!r} twice.", hint="Name it once.")
+
+
+def sources_of(descriptor: DatasetDescriptor) -> frozenset[str]:
+    """Return the fields that partitions derive from: a new row must have them, if only as null."""
+    functions = descriptor.partition_by
+    named = {function.source.split(".")[0] for function in functions if function.takes_source}
+    return frozenset(
+        field.name
+        for field in descriptor.schema
+        if field.name in named and field.default is MISSING
+    )
+
+
+def _check_reached(whens: list[Any]) -> None:
+    """Check that no clause follows one of its kind that takes all rows.
+
+    Raises:
+        InvalidInputError: One does.
+    """
+    ended: set[tuple[bool, bool]] = set()
+    for when in whens:
+        kind = (bool(when.args["matched"]), bool(when.args.get("source")))
+        if kind in ended:
+            raise refused(
+                f"clause behind one without a condition: {shown_sql(when)} is never reached",
+                "Put the clause without a condition last, or give it one.",
+            )
+        if when.args.get("condition") is None:
+            ended.add(kind)
+
+
+def _conjuncts(node: Any) -> list[Any]:
+    if isinstance(node, exp.Paren):
+        return _conjuncts(node.this)
+    if isinstance(node, exp.And):
+        return [*_conjuncts(node.left), *_conjuncts(node.right)]
+    return [node]
+
+
+def _first_of(conditions: list[Any], values: list[Any]) -> exp.Expr:
+    """Return the value that belongs to the first condition that is true; None stands for true."""
+    if conditions[0] is None:
+        return values[0]  # type: ignore[no-any-return]  # a node
+    ifs, default = [], None
+    for condition, value in zip(conditions, values, strict=True):
+        if condition is None:
+            default = value.copy()
+            break
+        ifs.append(exp.If(this=condition.copy(), true=value.copy()))
+    return exp.Case(ifs=ifs, default=default)
+
+
+def _is_delete(then: Any) -> bool:
+    return bool(then.__class__.__name__ == "Var" and then.name.upper() == "DELETE")
+
+
+def _is_star(then: Any) -> bool:
+    stars = [then.this, *then.expressions] if isinstance(then, exp.Insert | exp.Update) else []
+    return any(isinstance(one, exp.Star) for one in stars)
+
+
+def is_default(value: Any) -> bool:
+    """Return whether a value is the word DEFAULT."""
+    is_word = isinstance(value, exp.Column | exp.Var) and value.name.upper() == "DEFAULT"
+    return bool(is_word and not getattr(value, "table", ""))

@@ -1,0 +1,254 @@
+"""UPDATE, DELETE, TRUNCATE and INSERT as SQL text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from lakebed.commit import Commit
+from lakebed.dataset import Dataset
+from lakebed.errors import PredicateError, SchemaMismatchError
+from lakebed.model.merging import OrderedClauses, RowClause
+from lakebed.model.schema import Field
+from lakebed.sql.lake_access import StatementOrder
+from lakebed.sql.merge_statement import (
+    assignments,
+    check_distinct,
+    field_of,
+    is_default,
+    sources_of,
+)
+from lakebed.sql.refusals import refused, shown_sql
+from lakebed.sql.statement_columns import Sides, in_terms_of_target, target_name
+from lakebed.sql.statement_source import QuerySource
+from lakebed.state.history import UPDATE_ROWS
+
+if TYPE_CHECKING:
+    from lakebed.view import View
+    from lakebed.work.overwriting import Replacement
+
+
+def update(order: StatementOrder, tree: exp.Update) -> Commit | None:
+    """Carry out an UPDATE.
+
+    Raises:
+        InvalidInputError: A form of it is not supported; the hint names another one.
+        PredicateError: The condition or a value cannot be read.
+    """
+    name, alias = target_name(tree.this, "UPDATE")
+    _check_none(
+        tree,
+        {"from_": "UPDATE … FROM", "order": "UPDATE … ORDER BY", "limit": "UPDATE … LIMIT"},
+        "Join by MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET …; choose rows by "
+        "WHERE.",
+    )
+    dataset = order.lake.open(name)
+    sides = _sides_of(dataset, alias)
+    values: dict[str, object] = {
+        field.name: in_terms_of_target(value, sides).sql(dialect="spark")
+        for field, value in assignments(tree.expressions, sides, dataset.descriptor.schema)
+    }
+    clause = RowClause(where=_where(tree, sides), values=values)
+    return _carried_out(order, dataset, clause, UPDATE_ROWS)
+
+
+def delete(order: StatementOrder, tree: exp.Delete) -> Commit | None:
+    """Carry out a DELETE.
+
+    Raises:
+        InvalidInputError: A form of it is not supported; the hint names another one.
+        PredicateError: The condition cannot be read.
+    """
+    name, alias = target_name(tree.this, "DELETE")
+    _check_none(
+        tree,
+        {"using": "DELETE … USING", "order": "DELETE … ORDER BY", "limit": "DELETE … LIMIT",
+         "tables": "DELETE of several tables"},
+        "Join by MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE; choose rows by WHERE.",
+    )  # fmt: skip
+    dataset = order.lake.open(name)
+    sides = _sides_of(dataset, alias)
+    where = _where(tree, sides)
+    if where is None:
+        return dataset.delete(dataset, run=order.run, dry_run=order.is_dry_run)
+    try:
+        doomed = dataset.where(_alone(tree.args["where"].this, sides))
+    except PredicateError:
+        # Two columns may be compared, which a view does not do; else the error is raised again.
+        return _carried_out(order, dataset, RowClause(where=where), "delete")
+    return doomed.delete(run=order.run, dry_run=order.is_dry_run)
+
+
+def truncate(order: StatementOrder, tree: exp.TruncateTable) -> Commit | None:
+    """Delete all rows of a dataset.
+
+    Raises:
+        InvalidInputError: A form of it is not supported; the hint names another one.
+    """
+    if tree.args.get("partition") is not None or len(tree.expressions) != 1:
+        raise refused(
+            "TRUNCATE of a partition or of several tables", "Write DELETE FROM t WHERE …."
+        )
+    name, _ = target_name(tree.expressions[0], "TRUNCATE")
+    dataset = order.lake.open(name)
+    return dataset.delete(dataset, run=order.run, dry_run=order.is_dry_run)
+
+
+def insert(order: StatementOrder, tree: exp.Insert) -> Commit | Replacement:
+    """Carry out an INSERT.
+
+    Raises:
+        InvalidInputError: A form of it is not supported; the hint names another one.
+        SchemaMismatchError: The columns do not fit.
+    """
+    name, _ = target_name(tree.this, "INSERT")
+    _check_insert(tree)
+    dataset = order.lake.open(name)
+    query = _query_of(tree)
+    source = QuerySource(order, query, name)
+    try:
+        fields = _fields_of(tree, dataset, source.columns())
+        query, fields = _with_nulls(query, fields, dataset)
+        names = [field.name for field in fields]
+        rows = source.rows(query, {field.name: field.type for field in fields}, names)
+        run, base, is_dry = order.run, source.base, order.is_dry_run
+        condition = tree.args.get("where")
+        if condition is not None:
+            sides = _sides_of(dataset, name)
+            view: View = dataset.where(_alone(condition, sides))
+        elif tree.args.get("overwrite"):
+            view = dataset
+        else:
+            return dataset.append(rows, run=run, base=base, dry_run=is_dry)
+        whole = dataset.where(view.constraint)
+        if is_dry:
+            return whole.overwrite(rows, run=run, base=base, dry_run=True)
+        return whole.overwrite(rows, run=run, base=base)
+    finally:
+        source.close()
+
+
+def _check_insert(tree: exp.Insert) -> None:
+    table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+    if table.args.get("partition") is not None:
+        raise refused(
+            "INSERT … PARTITION",
+            "Give the columns of the partition in the SELECT; to replace one, write INSERT INTO t "
+            "REPLACE WHERE x = … SELECT ….",
+        )
+    if tree.args.get("default"):
+        raise refused("INSERT … DEFAULT VALUES", "Give the values: INSERT INTO t VALUES (…).")
+    _check_none(
+        tree,
+        {"conflict": "INSERT … ON CONFLICT", "alternative": "INSERT OR …",
+         "exists": "INSERT … IF NOT EXISTS", "returning": "INSERT … RETURNING"},
+        "Write MERGE INTO t USING s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *.",
+    )  # fmt: skip
+
+
+def _query_of(tree: exp.Insert) -> exp.Expr:
+    """Return the query of an INSERT, with the queries that stand before it."""
+    query: Any = tree.args.get("expression")
+    if query is None and isinstance(tree.args.get("source"), exp.Table):
+        query = exp.select("*").from_(tree.args["source"].copy())
+    if isinstance(query, exp.Values):
+        for row in query.expressions:
+            if any(is_default(value) for value in getattr(row, "expressions", [row])):
+                raise refused("DEFAULT in VALUES", "Leave the column out of the list of columns.")
+        query = exp.select("*").from_(_named_values(query))
+    if not isinstance(query, exp.Query):
+        raise refused(
+            f"INSERT of {shown_sql(query) if query is not None else 'nothing'}",
+            "Write INSERT INTO t SELECT … or INSERT INTO t VALUES (…).",
+        )
+    with_ = tree.args.get("with_")
+    if with_ is not None:
+        query = query.copy()
+        query.set("with_", with_.copy())
+    whole: exp.Expr = query
+    return whole
+
+
+def _named_values(values: exp.Values) -> exp.Expr:
+    own = values.copy()
+    rows = [row if isinstance(row, exp.Tuple) else exp.Tuple(expressions=[row])
+            for row in own.expressions]  # fmt: skip
+    own.set("expressions", rows)
+    columns = [exp.to_identifier(f"c{n}") for n in range(len(rows[0].expressions))]
+    own.set("alias", exp.TableAlias(this=exp.to_identifier("given"), columns=columns))
+    return own
+
+
+def _fields_of(tree: exp.Insert, dataset: Dataset, columns: tuple[str, ...]) -> list[Field]:
+    """Return the field of each column of the query."""
+    schema = dataset.descriptor.schema
+    sides = _sides_of(dataset, dataset.name)
+    if isinstance(tree.this, exp.Schema):
+        if tree.args.get("by_name"):
+            raise refused("BY NAME beside a list of columns", "Leave one of them out.")
+        fields = [field_of(column, sides, schema) for column in tree.this.expressions]
+    elif tree.args.get("by_name"):
+        fields = [field_of(exp.column(name), sides, schema) for name in columns]
+    else:
+        fields = list(schema)
+    check_distinct([field.name for field in fields], "INSERT")
+    if len(fields) != len(columns):
+        raise SchemaMismatchError(
+            f"The query has {len(columns)} columns, and {len(fields)} are inserted: "
+            f"{', '.join(field.name for field in fields)}.",
+            hint="Name the columns: INSERT INTO t (id, name) SELECT …, or INSERT INTO t BY NAME.",
+        )
+    return fields
+
+
+def _with_nulls(
+    query: exp.Expr, fields: list[Field], dataset: Dataset
+) -> tuple[exp.Expr, list[Field]]:
+    """Add the sources of partitions that the statement leaves out, which are null then."""
+    descriptor = dataset.descriptor
+    given = {field.name for field in fields}
+    left = [descriptor.schema.get(name) for name in sorted(sources_of(descriptor) - given)]
+    if not left:
+        return query, fields
+    inner = exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier("q")))
+    nulls = [exp.alias_(exp.Null(), f"lakebed_null_{n}") for n in range(len(left))]
+    return exp.select("*", *nulls).from_(inner), [*fields, *left]
+
+
+def _carried_out(
+    order: StatementOrder, dataset: Dataset, clause: RowClause, operation: str
+) -> Commit | None:
+    clauses = OrderedClauses(missing=(clause,))
+    if order.is_dry_run:
+        return dataset._dry_run(
+            lambda dry: dry._merged([], clauses, run=order.run, operation=operation).commit
+        )
+    report = dataset._merged([], clauses, run=order.run, spark=order.spark, operation=operation)
+    return report.commit
+
+
+def _sides_of(dataset: Dataset, alias: str) -> Sides:
+    descriptor = dataset.descriptor
+    return Sides(alias, dict.fromkeys((*descriptor.schema.names, *descriptor.column_types)))
+
+
+def _where(tree: exp.Expr, sides: Sides) -> str | None:
+    where = tree.args.get("where")
+    return None if where is None else in_terms_of_target(where.this, sides).sql(dialect="spark")
+
+
+def _alone(condition: exp.Expr, sides: Sides) -> str:
+    """Return a condition with its columns as a view names them."""
+    own = exp.Paren(this=in_terms_of_target(condition, sides))
+    for column in list(own.find_all(exp.Column)):
+        names = [part.copy() for part in column.parts[1:]]
+        keys = ("this", "table", "db", "catalog")
+        column.replace(exp.Column(**dict(zip(keys, names[::-1], strict=False))))
+    return str(own.this.sql(dialect="spark"))
+
+
+def _check_none(tree: exp.Expr, names: dict[str, str], instead: str) -> None:
+    for name, form in names.items():
+        if tree.args.get(name):
+            raise refused(form, instead)

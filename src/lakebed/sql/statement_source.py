@@ -1,0 +1,269 @@
+"""The rows that a statement reads: queries over datasets, given tables and the views of Spark."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakebed.common.given import check_given
+from lakebed.common.shown import shown
+from lakebed.dataset import Dataset
+from lakebed.errors import DatasetNotFoundError, InvalidInputError, InvalidNameError
+from lakebed.model.names import find_alike
+from lakebed.model.schema import Type
+from lakebed.sql.asking import ask, rows_of
+from lakebed.sql.lake_access import StatementOrder
+from lakebed.sql.store_assignment import converted, converted_frame
+from lakebed.view import View
+
+if TYPE_CHECKING:
+    from sqlglot import expressions as exp
+
+
+class QuerySource:
+    """A query, and the engine that runs it: the given session of Spark, else DuckDB.
+
+    A dataset that it names is read at one version, that of the first use.
+    """
+
+    def __init__(self, order: StatementOrder, query: exp.Expr, target: str = "") -> None:
+        """Take a query.
+
+        Args:
+            order: Repository, session and options.
+            query: The query, as sqlglot has read it in Spark's dialect.
+            target: Name of the dataset that the statement changes.
+
+        Raises:
+            InvalidInputError: The query uses a form that no engine here has.
+        """
+        self._order = order
+        self._target = target
+        self._query = query
+        self._pinned: dict[str, Dataset | View] = {}
+        self._views: dict[str, str] = {}
+
+    @property
+    def base(self) -> Dataset | View | None:
+        """The version of the target that the query reads; None if it does not read it."""
+        return self._pinned.get(self._target)
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns of the result.
+
+        Raises:
+            InvalidInputError: The query is wrong.
+            DatasetNotFoundError: It names a table that does not exist.
+        """
+        from sqlglot import exp
+
+        if self._order.spark is not None:
+            return tuple(self._frame(self._query).columns)
+        empty = exp.select("*").from_(_as_subquery(self._query)).limit(0)
+        return tuple(self._ask(empty).column_names)
+
+    def rows(self, query: exp.Expr, wanted: Mapping[str, Type], names: Sequence[str]) -> Any:
+        """Return the result of a query over the same tables: a table, or a frame of Spark.
+
+        Args:
+            query: The query.
+            wanted: Types that columns of the result are converted to.
+            names: Names of the columns of the result.
+
+        Raises:
+            InvalidInputError: The query is wrong.
+            SchemaMismatchError: A column cannot be converted.
+        """
+        if self._order.spark is not None:
+            return converted_frame(self._frame(query).toDF(*names), wanted)
+        return converted(self._ask(query).rename_columns(list(names)), wanted)
+
+    def arrow(self, query: exp.Expr) -> pa.Table:
+        """Return the result of a query as a table."""
+        if self._order.spark is not None:
+            return self._frame(query).toArrow()
+        return self._ask(query)
+
+    def close(self) -> None:
+        """Drop the views that were made for Spark."""
+        for view in self._views.values():
+            self._order.spark.catalog.dropTempView(view)  # type: ignore[union-attr]  # made by it
+        self._views = {}
+
+    def _ask(self, query: exp.Expr) -> pa.Table:
+        tables: dict[str, object] = {}
+
+        def named(table: exp.Table) -> str:
+            name = self._key_of(table)
+            if name not in tables:
+                tables[name] = table
+            return name
+
+        own = _renamed(query, named, takes_qualified=False)
+        alike = find_alike(tables)
+        if alike is not None:
+            raise InvalidInputError(
+                f"DuckDB cannot distinguish {alike[0]!r} and {alike[1]!r}.",
+                hint="Query one of them at a time, and spell its name the same each time.",
+            )
+        return ask(own.sql(dialect="duckdb"), self._open, tuple(tables))
+
+    def _open(self, key: str) -> object:
+        given = self._order.tables.get(key)
+        if given is not None:
+            return _as_table(key, given)
+        return rows_of(self._snapshot(key))
+
+    def _key_of(self, table: exp.Table) -> str:
+        """Return the name by which a table is registered: with its version, if it names one."""
+        version = table.args.get("version")
+        return (
+            table.name if version is None else f"{table.name}@{version.this} {moment_of(version)}"
+        )
+
+    def _snapshot(self, key: str) -> Dataset | View:
+        if key not in self._pinned:
+            name, _, moment = key.partition("@")
+            kind, _, value = moment.partition(" ")
+            try:
+                dataset = self._order.lake.open(name)
+            except InvalidNameError as exc:
+                raise DatasetNotFoundError(exc.message, hint=exc.hint) from exc
+            if not moment:
+                self._pinned[key] = dataset.snapshot()
+            elif kind.upper() == "VERSION":
+                self._pinned[key] = dataset.at(version=_whole(value))
+            else:
+                self._pinned[key] = dataset.at(time=value)
+        return self._pinned[key]
+
+    def _frame(self, query: exp.Expr) -> Any:
+        spark = self._order.spark
+        assert spark is not None  # asked by the callers
+        return spark.sql(_renamed(query, self._in_spark).sql(dialect="databricks"))
+
+    def _in_spark(self, table: exp.Table) -> str | None:
+        """Return the view of a table, which is made if Spark has none; None to leave it to Spark."""
+        key, spark = self._key_of(table), self._order.spark
+        assert spark is not None  # asked by the callers
+        if key in self._views:
+            return self._views[key]
+        given = self._order.tables.get(key)
+        if given is not None:
+            frame = spark.createDataFrame(_as_table(key, given))
+        else:
+            is_view = (
+                key == table.name
+                and key != self._target
+                and spark.catalog.tableExists(_quoted(key))
+            )
+            if is_view or not self._is_dataset(table.name):
+                return None
+            pinned = self._snapshot(key)
+            layout = pinned._source.load().state.layout
+            columns = (*layout.descriptor.schema.names, *layout.partition_level_types)
+            frame = pinned.spark(spark, tuple(dict.fromkeys(columns)))
+        view = f"lakebed_{uuid.uuid4().hex}"
+        frame.createOrReplaceTempView(view)
+        self._views[key] = view
+        return view
+
+    def _is_dataset(self, name: str) -> bool:
+        try:
+            return self._order.lake.exists(name)
+        except InvalidNameError:
+            return False
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def moment_of(version: exp.Expr) -> str:
+    """Return the literal of VERSION AS OF or TIMESTAMP AS OF.
+
+    Raises:
+        InvalidInputError: It is not a literal.
+    """
+    from sqlglot import exp
+
+    given = version.expression
+    if isinstance(given, exp.Cast):
+        given = given.this
+    if not isinstance(given, exp.Literal):
+        raise InvalidInputError(
+            f"The version of a table is {shown(given.sql(dialect='spark'))}.",
+            hint="Write a literal: VERSION AS OF 3, or TIMESTAMP AS OF '2026-01-31 12:00:00'.",
+        )
+    return str(given.name)
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit():
+        raise InvalidInputError(
+            f"The version of a table is {shown(text)}.", hint="Write a number: VERSION AS OF 3."
+        )
+    return int(text)
+
+
+def _as_subquery(query: exp.Expr) -> exp.Expr:
+    from sqlglot import exp
+
+    return exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier("q")))
+
+
+def _renamed(
+    query: exp.Expr, name_of: Callable[[Any], str | None], *, takes_qualified: bool = True
+) -> exp.Expr:
+    """Return a query with other names of its tables, except of its own parts."""
+    from sqlglot import exp
+
+    own = query.copy()
+    parts = {cte.alias_or_name for cte in own.find_all(exp.CTE)}
+    for table in list(own.find_all(exp.Table)):
+        if not isinstance(table.this, exp.Identifier) or table.name in parts:
+            continue
+        if table.args.get("db") is not None:
+            if not takes_qualified:
+                raise InvalidInputError(
+                    f"A table is named {shown(table.sql(dialect='spark'))}.",
+                    hint="Name a dataset or a given table alone; files cannot be queried.",
+                )
+            continue  # of Spark's catalogs
+        other = name_of(table)
+        if other is None:
+            continue
+        if not table.alias:
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+        table.set("this", exp.to_identifier(other, quoted=True))
+        table.set("version", None)
+    return own
+
+
+def _as_table(name: str, given: Any) -> pa.Table:
+    if isinstance(given, pa.Table):
+        return given
+    if hasattr(given, "__arrow_c_stream__"):
+        return pa.table(given)
+    if isinstance(given, list) and all(isinstance(row, Mapping) for row in given):
+        return pa.Table.from_pylist(given)
+    raise InvalidInputError(
+        f"The table {name!r} is {shown(given)}.",
+        hint="Give a table of pyarrow, a frame of pandas or Polars, or a list of dicts.",
+    )
+
+
+def checked_tables(tables: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Check the tables that a caller gives by name.
+
+    Raises:
+        InvalidInputError: They are not a mapping from names to tables.
+    """
+    remedy = 'Give tables by name: {"changes": table}.'
+    check_given("tables", tables, Mapping, remedy)
+    for name in tables or {}:
+        check_given("a name in tables", name, str, remedy)
+    return dict(tables or {})

@@ -1,0 +1,189 @@
+"""Conversion of the result of a query to the types of fields: exactly, or with a named error.
+
+The rules are those of Spark's store assignment where a value stays itself; a value that does not
+fit is an error, and never cut. Types that only a guess could convert, such as text for a number,
+are refused: the statement must convert them by CAST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pat
+
+from lakebed.arrow.reasons import reason_of
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.schema import Decimal, Kind, Primitive, Type
+from lakebed.model.values import FLOATS, INTEGERS
+
+_NUMBERS = INTEGERS | FLOATS
+
+
+def converted(rows: pa.Table, wanted: Mapping[str, Type]) -> pa.Table:
+    """Return a table whose columns have the types of fields.
+
+    Args:
+        rows: Result of a query.
+        wanted: Type of some of the columns; the others stay as they are.
+
+    Raises:
+        SchemaMismatchError: A type is not converted, or a value does not fit.
+    """
+    for number, field in enumerate(rows.schema):
+        kind = wanted.get(field.name)
+        if kind is None:
+            continue
+        target = type_to_arrow(kind)
+        if field.type == target:
+            continue
+        column = rows.column(number)
+        _check(column, kind, field.name)
+        try:
+            cast = _cast(column, target)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
+            raise SchemaMismatchError(
+                f"Column {field.name!r} of type {field.type} does not fit {kind}: "
+                f"{reason_of(exc)}.",
+                hint="Correct the rows, convert them by CAST or ROUND, or widen the field.",
+            ) from exc
+        rows = rows.set_column(number, pa.field(field.name, target), cast)
+    return rows
+
+
+def _check(column: pa.ChunkedArray, kind: Type, name: str) -> None:
+    given = column.type
+    if column.null_count == len(column) or pat.is_null(given) or _is_taken(given, kind):
+        return
+    raise SchemaMismatchError(
+        f"Column {name!r} of type {given} is not converted to {kind}.",
+        hint=f"Write how, such as CAST({name} AS {_sql_name(kind)}).",
+    )
+
+
+def _is_taken(given: pa.DataType, kind: Type) -> bool:
+    """Return whether values of one type may be kept in a field of another one."""
+    is_number = pat.is_integer(given) or pat.is_floating(given) or pat.is_decimal(given)
+    match kind:
+        case Decimal():
+            return bool(is_number and not pat.is_floating(given))
+        case Primitive(kind=wanted) if wanted in _NUMBERS:
+            return bool(is_number)
+        case Primitive(kind=Kind.STRING):
+            is_text = pat.is_string(given) or pat.is_large_string(given)
+            return bool(
+                is_text or pat.is_integer(given) or pat.is_boolean(given) or pat.is_date(given)
+            )
+        case Primitive(kind=Kind.BYTES):
+            return bool(pat.is_binary(given) or pat.is_large_binary(given))
+        case Primitive(kind=Kind.DATE):
+            return bool(pat.is_date(given))
+        case Primitive(kind=Kind.TIMESTAMP):
+            return bool(pat.is_date(given) or pat.is_timestamp(given))
+        case Primitive(kind=Kind.TIMESTAMP_NTZ):
+            return bool(pat.is_date(given) or (pat.is_timestamp(given) and given.tz is None))
+        case Primitive(kind=Kind.BOOLEAN):
+            return bool(pat.is_boolean(given))
+    return bool(pat.is_nested(given))  # whose parts the write converts, or names
+
+
+def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    given = column.type
+    if pat.is_nested(given) and pat.is_nested(target):
+        return column
+    if pat.is_decimal(target) and pat.is_integer(given):
+        column = column.cast(pa.decimal128(38, target.scale))  # Arrow judges by the type alone
+    if pat.is_decimal(given) and pat.is_floating(target):
+        return column.cast(pa.float64()).cast(target)
+    if pat.is_timestamp(target) and target.tz and pat.is_timestamp(given) and given.tz is None:
+        return pc.assume_timezone(column.cast(pa.timestamp(target.unit)), "UTC")
+    cast = column.cast(target)
+    if pat.is_float32(target) and pat.is_float64(given):
+        changed = pc.and_(pc.not_equal(column, cast.cast(given)), pc.is_finite(column))
+        if pc.any(changed).as_py():
+            value = column.filter(changed)[0].as_py()
+            msg = f"{value} is not exactly a value of type float"
+            raise pa.ArrowInvalid(msg)
+    return cast
+
+
+def converted_frame(frame: Any, wanted: Mapping[str, Type]) -> Any:
+    """Return a Spark frame whose columns have the types of fields; see `converted`.
+
+    A value that does not fit fails the job, with the name of the column.
+    """
+    expressions, own = [], frame.schema
+    for field in own.fields:
+        kind = wanted.get(field.name)
+        quoted = "`" + field.name.replace("`", "``") + "`"
+        name = _sql_name(kind) if isinstance(kind, Primitive | Decimal) else ""
+        given = field.dataType.simpleString()
+        if kind is None or not name or given == name.lower():
+            expressions.append(quoted)
+            continue
+        _check_frame(given, kind, field.name)
+        text = f"CAST({quoted} AS {name})"
+        if _may_lose(given, kind):
+            message = f"A value of column {field.name} does not fit {kind}".replace("'", "")
+            attempt = f"try_cast({quoted} AS {name})"
+            text = (
+                f"CASE WHEN {quoted} IS NULL THEN NULL WHEN {attempt} = {quoted} THEN {attempt} "
+                f"ELSE CAST(raise_error('{message}') AS {name}) END"
+            )
+        expressions.append(f"{text} AS {quoted}")
+    return frame.selectExpr(*expressions)
+
+
+def _check_frame(given: str, kind: Type, name: str) -> None:
+    plain = given.split("(")[0]
+    arrow = _ARROW_OF_SPARK.get(plain)
+    if arrow is None and plain == "decimal":
+        arrow = pa.decimal128(38, 0)
+    if plain == "void" or (arrow is not None and _is_taken(arrow, kind)):
+        return
+    raise SchemaMismatchError(
+        f"Column {name!r} of type {given} is not converted to {kind}.",
+        hint=f"Write how, such as CAST({name} AS {_sql_name(kind)}).",
+    )
+
+
+_ARROW_OF_SPARK = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def _may_lose(given: str, kind: Type) -> bool:
+    """Return whether a number may not fit."""
+    widths = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "float": 5, "double": 9}
+    if not isinstance(kind, Decimal) and not (
+        isinstance(kind, Primitive) and kind.kind in _NUMBERS
+    ):
+        return False
+    if isinstance(kind, Decimal):
+        return True
+    if given.startswith("decimal"):
+        return kind.kind not in FLOATS
+    wanted = {Kind.INT: 4, Kind.LONG: 8, Kind.FLOAT: 5, Kind.DOUBLE: 9}.get(kind.kind, 0)
+    exact = {(1, 4), (2, 4), (4, 8), (1, 8), (2, 8), (4, 9), (5, 9), (1, 5), (2, 5), (1, 9), (2, 9)}
+    return (widths.get(given, 0), wanted) not in exact
+
+
+def _sql_name(kind: Type | None) -> str:
+    if isinstance(kind, Decimal):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    words = {Kind.LONG: "BIGINT", Kind.BYTES: "BINARY", Kind.UNSIGNED_LONG: "DECIMAL(20,0)"}
+    return words.get(kind.kind, str(kind).upper()) if isinstance(kind, Primitive) else str(kind)

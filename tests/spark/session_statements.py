@@ -1,0 +1,91 @@
+"""Statements by a session of Spark, classic or Connect: what they do is in `EXPECTED`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+import lakebed
+from lakebed.errors import LakebedError
+
+EXPECTED = {
+    "merged": [1, 2, 1],
+    "rows": [[1, "ua+AA"], [2, "UA"], [4, "x"], [6, "Y"]],
+    "inserted": 2,
+    "narrow": "SchemaMismatchError",
+    "ctas": 3,
+    "asked": [["UA", 1], ["Y", 1], ["ua+AA", 1], ["x", 1]],
+    "by session": ["MERGE", "events", 1],
+    "seen at once": 9,
+    "refused": "InvalidInputError",
+    "passed on": 7,
+    "given back": True,
+}
+
+
+def run(spark: Any, directory: str) -> dict[str, Any]:
+    """Carry out statements, and return what was found."""
+    lake = lakebed.open_repository(directory)
+    schema = pa.schema([("id", pa.int64()), ("carrier", pa.string()), ("delay", pa.int32())])
+    events = lake.create("events", schema, partition_by="hash(id, 2)")
+    events.append(
+        [{"id": n, "carrier": c, "delay": n} for n, c in enumerate(["AA", "UA", "B6"], 1)]
+    )
+    spark.sql(
+        "SELECT * FROM VALUES (1L, 'ua', 'U'), (3L, 'b6', 'D'), (4L, 'x', 'U'), (5L, 'z', 'D'), "
+        "(6L, 'y', 'U') AS v(key, name, op)"
+    ).createOrReplaceTempView("changes")
+    found: dict[str, Any] = {}
+    report = lake.sql(
+        "MERGE INTO events t USING (SELECT *, upper(name) AS big FROM changes) s ON t.id = s.key "
+        "WHEN MATCHED AND s.op = 'D' THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET carrier = s.name || '+' || t.carrier "
+        "WHEN NOT MATCHED AND s.op = 'U' AND s.key > 5 THEN INSERT (id, carrier) VALUES (s.key, s.big) "
+        "WHEN NOT MATCHED AND s.op = 'U' THEN INSERT (id, carrier, delay) VALUES (s.key, s.name, 7L)",
+        spark,
+    )
+    found["merged"] = [
+        report.updated_row_count,
+        report.inserted_row_count,
+        report.deleted_row_count,
+    ]
+    found["rows"] = _rows(events)
+    commit = lake.sql(
+        "INSERT INTO events SELECT key + 100, name, NULL FROM changes WHERE key < 4", spark
+    )
+    found["inserted"] = commit.inserted_row_count
+    try:
+        lake.sql("INSERT INTO events SELECT 1L, 'UA', 1.5D", spark)
+    except LakebedError as error:
+        found["narrow"] = type(error).__name__
+    except Exception as error:  # noqa: BLE001 - a job of Spark fails with the text of the error
+        found["narrow"] = "SchemaMismatchError" if "does not fit" in str(error) else str(error)
+    lake.sql("DELETE FROM events WHERE id > 100", spark)
+    commit = lake.sql("CREATE TABLE late AS SELECT id, carrier FROM events WHERE id > 1", spark)
+    found["ctas"] = commit.row_count
+    answer = lake.sql(
+        "SELECT carrier, count(*) AS n FROM events GROUP BY carrier ORDER BY 1", spark
+    )
+    found["asked"] = [[row["carrier"], row["n"]] for row in answer.to_pylist()]
+    before = spark.sql
+    attached = lakebed.spark.attach(spark, lake, prefix="l_", sql=True)
+    text = (
+        "MERGE INTO l_events t USING changes s ON t.id = s.key "
+        "WHEN MATCHED AND t.id = 1 THEN UPDATE SET delay = 9"
+    )
+    row = spark.sql(text).collect()[0]
+    found["by session"] = [row["statement"], row["dataset"], row["updated_row_count"]]
+    found["seen at once"] = spark.sql("SELECT delay FROM l_events WHERE id = 1").collect()[0][0]
+    try:
+        spark.sql("DELETE FROM l_events WHERE id = :id", args={"id": 1})
+    except LakebedError as error:
+        found["refused"] = type(error).__name__
+    found["passed on"] = spark.sql("SELECT 7 AS n").collect()[0][0]
+    attached.detach()
+    found["given back"] = spark.sql == before
+    return found
+
+
+def _rows(events: lakebed.Dataset) -> list[list[Any]]:
+    return sorted([row["id"], row["carrier"]] for row in events.arrow().to_pylist())

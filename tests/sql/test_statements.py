@@ -1,0 +1,387 @@
+"""Statements of SQL text that change datasets: each form, and what it makes of the rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import Repository
+from lakebed.errors import (
+    CommitConflictError,
+    DatasetExistsError,
+    DatasetNotFoundError,
+    DuplicateKeyError,
+    InvalidInputError,
+    PredicateError,
+    SchemaMismatchError,
+)
+
+FLIGHTS = pa.schema(
+    [("id", pa.int64()), ("carrier", pa.string()), ("delay", pa.int64()), ("day", pa.date32())]
+)
+
+
+@pytest.fixture
+def lake() -> Repository:
+    repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
+    flights = repository.create("flights", FLIGHTS, partition_by="carrier")
+    flights.append(
+        [
+            {
+                "id": n,
+                "carrier": "UA" if n % 2 else "B6",
+                "delay": 10 * n,
+                "day": dt.date(2013, 1, n),
+            }
+            for n in range(1, 5)
+        ],
+        run="first",
+    )
+    return repository
+
+
+def rows(lake: Repository, name: str = "flights") -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in lake[name].arrow(["id", "delay"]).to_pylist())
+
+
+CHANGES = pa.table({"id": [1, 2, 9], "delay": [100, 200, 900], "op": ["U", "D", "U"]})
+MERGE = """
+    MERGE INTO flights AS t USING changes AS s ON t.id = s.id
+    WHEN MATCHED AND s.op = 'D' THEN DELETE
+    WHEN MATCHED THEN UPDATE SET delay = t.delay + s.delay
+    WHEN NOT MATCHED THEN INSERT (id, carrier, delay) VALUES (s.id, 'UA', s.delay)
+"""
+
+
+def test_merge_is_one_commit_with_a_run(lake: Repository) -> None:
+    report = lake.sql(MERGE, tables={"changes": CHANGES}, run="nightly")
+
+    assert (report.inserted_row_count, report.updated_row_count, report.deleted_row_count) == (
+        1,
+        1,
+        1,
+    )
+    assert rows(lake) == [(1, 110), (3, 30), (4, 40), (9, 900)]
+    assert report.commit.version == 2
+    assert report.commit.run == "nightly"
+    lake["flights"].rerun([], "nightly")
+    assert rows(lake) == [(1, 110), (3, 30), (4, 40)]  # an updated row stays with its own run
+
+
+def test_dry_run_of_a_merge_writes_nothing(lake: Repository) -> None:
+    report = lake.sql(MERGE, tables={"changes": CHANGES}, dry_run=True)
+
+    assert (report.is_dry_run, report.updated_row_count, lake["flights"].version) == (True, 1, 1)
+
+
+def test_first_clause_that_fits_wins(lake: Repository) -> None:
+    lake.sql(
+        "MERGE INTO flights t USING changes s ON t.id = s.id "
+        "WHEN MATCHED AND t.delay < 15 THEN UPDATE SET delay = -1 "
+        "WHEN MATCHED AND s.op = 'U' THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET delay = -2 "
+        "WHEN NOT MATCHED BY SOURCE AND t.delay > 35 THEN DELETE "
+        "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET delay = t.delay + 1",
+        tables={"changes": CHANGES},
+    )
+
+    assert rows(lake) == [(1, -1), (2, -2), (3, 31)]
+
+
+def test_further_conditions_in_on_decide_what_matches(lake: Repository) -> None:
+    source = pa.table({"id": [1, 2, 3], "carrier": ["UA"] * 3, "least": [0, 99, 20]})
+    text = (
+        "MERGE INTO flights t USING s ON t.id = s.id AND {} WHEN MATCHED THEN UPDATE SET delay = 0 "
+        "WHEN NOT MATCHED THEN INSERT (id, carrier, delay) VALUES (s.id + 10, s.carrier, 1) "
+        "WHEN NOT MATCHED BY SOURCE AND t.id < 4 THEN UPDATE SET delay = -1"
+    )
+
+    lake.sql(text.format("t.delay > 15"), tables={"s": source})
+    assert rows(lake) == [(1, -1), (2, 0), (3, 0), (4, 40), (11, 1)]
+
+    lake.sql("RESTORE TABLE flights TO VERSION AS OF 1")
+    lake.sql(text.format("s.least < 50 AND t.delay >= s.least"), tables={"s": source})
+    assert rows(lake) == [(1, 0), (2, -1), (3, 0), (4, 40), (12, 1)]
+
+
+def test_star_takes_columns_by_their_names(lake: Repository) -> None:
+    source = pa.table(
+        {
+            "DELAY": [5, 6],
+            "carrier": ["AA", "AA"],
+            "id": [1, 7],
+            "day": [None, None],
+            "extra": [1, 2],
+        }
+    )
+    text = (
+        "MERGE INTO flights USING source ON flights.id = source.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+
+    lake.sql(text, tables={"source": source})
+
+    assert rows(lake) == [(1, 5), (2, 20), (3, 30), (4, 40), (7, 6)]
+
+
+def test_source_is_a_query_over_datasets_at_a_version(lake: Repository) -> None:
+    lake.sql("UPDATE flights SET delay = 0")
+    lake.sql(
+        "MERGE INTO flights t USING (SELECT id, max(delay) AS delay FROM flights VERSION AS OF 1 "
+        "WHERE id > 2 GROUP BY id) old ON t.id = old.id WHEN MATCHED THEN UPDATE SET delay = old.delay"
+    )
+
+    assert rows(lake) == [(1, 0), (2, 0), (3, 30), (4, 40)]
+
+
+def test_key_that_comes_twice_is_refused_only_where_it_changes_a_row(lake: Repository) -> None:
+    text = (
+        "MERGE INTO flights t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET delay = s.delay "
+        "WHEN NOT MATCHED THEN INSERT (id, carrier, delay) VALUES (s.id, 'UA', s.delay)"
+    )
+
+    lake.sql(text, tables={"s": pa.table({"id": [50, 50], "delay": [1, 2]})})
+    with pytest.raises(DuplicateKeyError) as refusal:
+        lake.sql(text, tables={"s": pa.table({"id": [1, 1], "delay": [1, 2]})})
+
+    assert rows(lake)[-2:] == [(50, 1), (50, 2)]
+    assert "id = 1 would be changed by 2 rows" in refusal.value.message
+    assert lake["flights"].version == 2
+
+
+def test_unknown_is_not_true(lake: Repository) -> None:
+    lake.sql("INSERT INTO flights (id, carrier) VALUES (8, 'UA')")
+
+    lake.sql("UPDATE flights SET delay = 1 WHERE delay > 15")
+    lake.sql("DELETE FROM flights WHERE NOT delay = 1")
+
+    assert [id_ for id_, _ in rows_with_nulls(lake)] == [2, 3, 4, 8]
+
+
+def rows_with_nulls(lake: Repository) -> list[tuple[Any, ...]]:
+    table = lake["flights"].arrow(["id", "delay"]).to_pylist()
+    return sorted((tuple(row.values()) for row in table), key=lambda row: row[0])
+
+
+def test_update_computes_on_the_row_as_it_was(lake: Repository) -> None:
+    commit = lake.sql(
+        "UPDATE flights f SET delay = CASE WHEN f.delay > 20 THEN delay * 2 ELSE 0 END, "
+        "carrier = lower(carrier) WHERE id <= 3"
+    )
+
+    assert rows(lake) == [(1, 0), (2, 0), (3, 60), (4, 40)]
+    assert (commit.operation, commit.updated_row_count) == ("update_rows", 3)
+    assert set(lake["flights"].arrow()["carrier"].to_pylist()) == {"b6", "ua", "B6"}
+
+
+def test_condition_may_compare_two_columns(lake: Repository) -> None:
+    lake.sql("UPDATE flights SET delay = id WHERE id = 3")
+
+    commit = lake.sql("DELETE FROM flights WHERE delay = id AND carrier = 'UA'")
+    nothing = lake.sql("UPDATE flights SET delay = 0 WHERE delay < id")
+
+    assert rows(lake) == [(1, 10), (2, 20), (4, 40)]
+    assert (commit.operation, commit.deleted_row_count, nothing) == ("delete", 1, None)
+
+
+def test_delete_and_truncate(lake: Repository) -> None:
+    assert lake.sql("DELETE FROM flights WHERE carrier = 'UA'", dry_run=True).deleted_row_count == 2
+    assert lake.sql("DELETE FROM flights f WHERE f.carrier = 'UA'").deleted_row_count == 2
+    assert lake.sql("TRUNCATE TABLE flights").deleted_row_count == 2
+    assert lake.sql("DELETE FROM flights") is None
+
+
+def test_insert_by_position_by_list_and_by_name(lake: Repository) -> None:
+    lake.sql("INSERT INTO flights VALUES (5, 'UA', 50, DATE '2013-01-05'), (6, 'UA', NULL, NULL)")
+    lake.sql("INSERT INTO TABLE flights (delay, id, carrier) SELECT 70, 7, 'UA'", run="by hand")
+    lake.sql("INSERT INTO flights BY NAME SELECT 'UA' AS carrier, 8 AS id")
+    lake.sql(
+        "WITH q AS (SELECT 9 AS id, 'UA' AS c) INSERT INTO flights (id, carrier) SELECT * FROM q"
+    )
+    lake.sql(
+        "INSERT INTO flights TABLE more", tables={"more": lake["flights"].where("id = 4").arrow()}
+    )
+
+    assert [id_ for id_, _ in rows_with_nulls(lake)] == [1, 2, 3, 4, 4, 5, 6, 7, 8, 9]
+    assert "by hand" in [commit.run for commit in lake["flights"].history()]
+
+
+def test_overwrite_and_replace_where(lake: Repository) -> None:
+    lake.sql("INSERT INTO flights REPLACE WHERE carrier = 'UA' SELECT 20, 'UA', 1, NULL")
+    assert rows(lake) == [(2, 20), (4, 40), (20, 1)]
+
+    found = lake.sql("INSERT OVERWRITE flights SELECT * FROM flights WHERE id = 2", dry_run=True)
+    assert found.deleted_row_count == 3
+    lake.sql(
+        "INSERT OVERWRITE TABLE flights SELECT id, carrier, delay, day FROM flights WHERE id = 2"
+    )
+    assert rows(lake) == [(2, 20)]
+
+
+def test_overwrite_from_itself_does_not_lose_a_later_row(
+    lake: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakebed.sql import statement_source
+
+    asked = statement_source.ask
+
+    def meddled(*given: Any) -> pa.Table:
+        answer = asked(*given)
+        if answer.num_rows:
+            lake["flights"].append([{"id": 77, "carrier": "UA", "delay": 1, "day": None}])
+        return answer
+
+    monkeypatch.setattr(statement_source, "ask", meddled)
+
+    with pytest.raises(CommitConflictError):
+        lake.sql("INSERT OVERWRITE flights SELECT DISTINCT * FROM flights")
+
+
+def test_create_alter_and_drop(lake: Repository) -> None:
+    planes = lake.sql(
+        "CREATE TABLE planes (tail STRING NOT NULL COMMENT 'its sign', seen TIMESTAMP, "
+        "price DECIMAL(10, 2), parts ARRAY<STRUCT<name: STRING, n: INT>>, tags MAP<STRING, BIGINT>) "
+        "USING parquet PARTITIONED BY (days(seen), bucket(4, tail)) TBLPROPERTIES ('team' = 'ops')"
+    )
+    lake.sql("ALTER TABLE planes ADD COLUMNS (year INT, note STRING DEFAULT 'none')")
+    lake.sql("ALTER TABLE planes RENAME COLUMN note TO remark")
+    lake.sql("ALTER TABLE planes ALTER COLUMN year TYPE BIGINT")
+    lake.sql("ALTER TABLE planes SET TBLPROPERTIES ('team' = 'fleet')")
+    lake.sql("ALTER TABLE planes ADD CONSTRAINT sane CHECK (year > 1900 OR year IS NULL)")
+    lake.sql("ALTER TABLE planes DROP COLUMN price", dry_run=True)
+    lake.sql("ALTER TABLE planes DROP COLUMN price")
+
+    descriptor = lake["planes"].descriptor
+    assert [str(part) for part in planes.descriptor.partition_by] == [
+        "date(seen) as seen_day",
+        "hash(tail, 4) as tail_hash",
+    ]
+    assert descriptor.schema.names == ("tail", "seen", "parts", "tags", "year", "remark")
+    assert str(descriptor.schema.get("year").type) == "long"
+    assert (descriptor.schema.get("tail").nullable, descriptor.schema.get("tail").doc) == (
+        False,
+        "its sign",
+    )
+    assert (descriptor.properties["team"], list(descriptor.checks)) == ("fleet", ["sane"])
+    assert lake.sql("DROP TABLE planes", dry_run=True) is True
+    assert lake.sql("DROP TABLE planes") is True
+    assert lake.sql("DROP TABLE IF EXISTS planes") is False
+    with pytest.raises(DatasetNotFoundError):
+        lake.sql("DROP TABLE planes")
+
+
+def test_create_as_select_is_one_commit_with_the_rows(lake: Repository) -> None:
+    text = "CREATE TABLE late PARTITIONED BY (carrier) AS SELECT carrier, sum(delay) AS delay FROM flights GROUP BY ALL"
+
+    planned = lake.sql(text, dry_run=True)
+    assert (planned.row_count, planned.is_dry_run) == (2, True)
+    assert lake.list() == ["flights"]
+    commit = lake.sql(text, run="late")
+
+    assert (commit.version, commit.row_count, commit.run) == (1, 2, "late")
+    assert [part.name for part in lake["late"].descriptor.partition_by] == ["carrier"]
+    with pytest.raises(DatasetExistsError):
+        lake.sql(text)
+    assert lake.sql(text.replace("TABLE late", "TABLE IF NOT EXISTS late")).version == 1
+
+
+def test_statements_that_ask_return_tables(lake: Repository) -> None:
+    lake.sql("UPDATE flights SET delay = 0 WHERE id = 1")
+
+    assert lake.sql("SHOW TABLES LIKE 'fl*'").to_pylist() == [{"name": "flights"}]
+    assert lake.sql("SHOW TABLES LIKE 'x*'").num_rows == 0
+    history = lake.sql("DESCRIBE HISTORY flights LIMIT 1").to_pylist()
+    assert [(row["version"], row["operation"]) for row in history] == [(2, "update_rows")]
+    (detail,) = lake.sql("DESCRIBE DETAIL flights").to_pylist()
+    assert (detail["version"], detail["row_count"], detail["partition_by"]) == (
+        2,
+        4,
+        ["identity(carrier) as carrier"],
+    )
+    assert lake.sql("DESC TABLE flights")["name"].to_pylist()[:2] == ["id", "carrier"]
+
+
+def test_upkeep(lake: Repository) -> None:
+    lake.sql("INSERT INTO flights SELECT 11, 'UA', 1, NULL")
+    lake.sql("INSERT INTO flights SELECT 12, 'UA', 2, NULL")
+
+    report = lake.sql("OPTIMIZE flights WHERE carrier = 'UA' ZORDER BY (id)")
+    cleanup = lake.sql("VACUUM flights RETAIN 168 HOURS DRY RUN")
+    restored = lake.sql("RESTORE TABLE flights TO VERSION AS OF 1")
+
+    assert (report.files_before, report.files_after) == (2, 1)  # the third is of another run
+    assert cleanup.is_dry_run
+    assert restored.operation == "rollback"
+    assert rows(lake) == [(1, 10), (2, 20), (3, 30), (4, 40)]
+    assert lake.sql("SELECT count(*) AS n FROM flights VERSION AS OF 2").to_pylist() == [{"n": 5}]
+    moment = lake["flights"].history()[-1].committed_at.isoformat()
+    text = f"SELECT count(*) AS n FROM flights TIMESTAMP AS OF '{moment}'"
+    assert lake.sql(text).to_pylist() == [{"n": 4}]
+
+
+@pytest.mark.parametrize(
+    ("select", "reason"),
+    [
+        ("SELECT 1, 'UA', 1.5, NULL", "does not fit long"),
+        ("SELECT 1, 'UA', 'ten', NULL", "Write how, such as CAST"),
+        ("SELECT 1, 'UA', 1, '2013-01-01'", "not converted to date"),
+        ("SELECT 1, 'UA', 1, TIMESTAMP '2013-01-01 12:00:00'", "not converted to date"),
+        ("SELECT 99999999999999999999, 'UA', 1, NULL", "does not fit long"),
+        ("SELECT 1, 'UA', TRUE, NULL", "not converted to long"),
+    ],
+)
+def test_value_that_would_change_is_refused(lake: Repository, select: str, reason: str) -> None:
+    with pytest.raises(SchemaMismatchError) as refusal:
+        lake.sql(f"INSERT INTO flights {select}")
+
+    assert reason in f"{refusal.value.message} {refusal.value.hint}"
+    assert lake["flights"].version == 1
+
+
+def test_values_are_converted_where_they_stay_themselves(lake: Repository) -> None:
+    lake.sql("INSERT INTO flights SELECT 5.0, 6, CAST(7 AS DECIMAL(20, 0)), DATE '2013-01-01'")
+
+    row = lake["flights"].where("id = 5").arrow().to_pylist()
+    assert row == [{"id": 5, "carrier": "6", "delay": 7, "day": dt.date(2013, 1, 1)}]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("UPDATE flights SET wrong = 1", SchemaMismatchError, "wrong"),
+        ("UPDATE flights SET delay = wrong + 1", PredicateError, "Unknown column 'wrong'"),
+        ("UPDATE flight SET delay = 1", DatasetNotFoundError, "flights"),
+        ("DELETE FROM flights WHERE", InvalidInputError, "cannot be read"),
+        ("DELETE FROM flights; DELETE FROM flights", InvalidInputError, "2 statements"),
+        ("DELETE FROM lake.flights", InvalidInputError, "alone: flights"),
+        ("DELETE FROM delta.`/data/x`", InvalidInputError, "alone"),
+        ("INSERT INTO flights SELECT 1, 'UA'", SchemaMismatchError, "has 2 columns, and 4"),
+        ("INSERT INTO flights (id, id) SELECT 1, 2", SchemaMismatchError, "names 'id' twice"),
+        ("INSERT INTO flights SELECT * FROM read_csv('/etc/passwd')", InvalidInputError, "DuckDB"),
+        ("RESTORE TABLE flights TO VERSION AS OF 'x'", InvalidInputError, "Write a number"),
+        ("SELECT * FROM flights VERSION AS OF 99", lakebed.errors.VersionNotFoundError, "99"),
+    ],
+)
+def test_mistake_is_named(
+    lake: Repository, text: str, error: type[lakebed.errors.LakebedError], words: str
+) -> None:
+    with pytest.raises(error) as refusal:
+        lake.sql(text)
+
+    assert words in f"{refusal.value.message} {refusal.value.hint}"
+    assert lake["flights"].version == 1
+
+
+def test_tables_are_given_by_name(lake: Repository) -> None:
+    with pytest.raises(InvalidInputError, match="tables is"):
+        lake.sql("SELECT 1", tables=[CHANGES])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="'changes' is"):
+        lake.sql(MERGE, tables={"changes": 5})
+
+    answer = lake.sql("SELECT count(*) AS n FROM changes", tables={"changes": CHANGES})
+    assert answer.to_pylist() == [{"n": 3}]
