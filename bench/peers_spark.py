@@ -391,6 +391,8 @@ def run(spark: SparkSession, directory: Path, arguments: argparse.Namespace) -> 
             system.index("flat", "user_id")
         one_id = reads(systems, "one id of an unsorted column", "flat", "user_id = 4711")
         yield from played([one_id], arguments.rounds)
+    if arguments.reads:
+        return
     yield from played([overwrites(transactional, frame, "days")], arguments.small_rounds)
     few = frame.where("event_id >= 1000 AND event_id < 1100")
     kinds = {
@@ -430,6 +432,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--small-rounds", type=int, default=12)
     parser.add_argument("--small", action="store_true", help="only overwrites and small appends")
+    parser.add_argument("--reads", action="store_true", help="only queries")
     parser.add_argument("--work", type=Path, help="where the tables are made; a temporary folder")
     arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="lakebed-peers-", dir=arguments.work))

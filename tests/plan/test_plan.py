@@ -5,7 +5,7 @@ import datetime as dt
 import logging
 import pickle
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,12 @@ from inside import store_of
 import lakebed
 from lakebed.dataset import Dataset
 from lakebed.errors import PredicateError
+from lakebed.model.evaluate import matches
+from lakebed.model.keys import decode_path
+from lakebed.model.predicate import Predicate
+from lakebed.model.schema import Type
+from lakebed.model.values import Scalar
+from lakebed.plan import paths
 from lakebed.plan.plan import Scan
 from lakebed.plan.search import facts_take_less
 from lakebed.repository import Repository
@@ -459,3 +465,43 @@ def test_what_tasks_are_told_of_a_plan_does_not_grow_with_the_dataset() -> None:
 
     assert (len(few), len(many)) == (2, 20)
     assert len(pickle.dumps(told[0])) == len(pickle.dumps(told[1]))
+
+
+def test_second_plan_decodes_no_path_again(
+    flights: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = []
+
+    def decode(path: str, types: Mapping[str, Type]) -> dict[str, Scalar]:
+        decoded.append(path)
+        return decode_path(path, types)
+
+    monkeypatch.setattr(paths, "decode_path", decode)
+    paths.decoded.cache_clear()
+    condition = "ts >= '2013-01-02' AND carrier = 'UA'"
+
+    first = flights.where(condition).plan()
+    assert len(decoded) == len(set(decoded)) > 0
+    decoded.clear()
+    second = flights.where("ts < '2013-01-04' AND carrier IS NOT NULL").plan()
+
+    assert len(first) == len(second) == 6
+    assert decoded == []
+
+
+def test_each_condition_is_compared_once_with_each_value(
+    flights: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+
+    def record(predicate: Predicate, values: Mapping[str, Scalar]) -> bool:
+        compared.append((predicate, tuple(values.items())))
+        return matches(predicate, values)
+
+    monkeypatch.setattr(paths, "matches", record)
+
+    kept = len(flights.where("ts >= '2013-01-02' AND ts < '2013-01-04' AND carrier = 'UA'").plan())
+
+    assert kept == 4
+    assert compared
+    assert len(compared) == len(set(compared))

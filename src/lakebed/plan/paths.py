@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +10,16 @@ import pyarrow.compute as pc
 
 from lakebed.model.evaluate import matches
 from lakebed.model.keys import decode_path, split_label
-from lakebed.model.predicate import FALSE, TRUE, Predicate, columns_of
+from lakebed.model.predicate import FALSE, TRUE, And, Predicate, columns_of
+from lakebed.model.schema import Type
 from lakebed.model.values import Scalar
 from lakebed.state.state import State
+
+
+@lru_cache(maxsize=4096)
+def decoded(component: str, name: str, kind: Type) -> Scalar:
+    """Return the value of a level; each plan of a dataset meets the same ones."""
+    return decode_path(component, {name: kind})[name]
 
 
 class Paths:
@@ -27,6 +34,7 @@ class Paths:
         self._types = state.layout.partition_types
         self._levels: dict[str, tuple[np.ndarray, list[Scalar]]] = {}
         self._read: dict[tuple[str, str], Scalar] = {}
+        self._answers: dict[Predicate, np.ndarray] = {}
 
     def matching(self, predicate: Predicate) -> np.ndarray:
         """Return for each live file whether the predicate is true of its path.
@@ -39,14 +47,26 @@ class Paths:
         """
         if predicate in (TRUE, FALSE):
             return np.full(len(self._state.labels), predicate == TRUE)
+        if isinstance(predicate, And):
+            # True where each part is: a part names fewer values, and others may ask for it again.
+            return reduce(np.logical_and, map(self.matching, predicate.parts))
+        if predicate not in self._answers:
+            self._answers[predicate] = self._matching(predicate)
+        return self._answers[predicate]
+
+    def _matching(self, predicate: Predicate) -> np.ndarray:
         columns = columns_of(predicate)
         # Numbers of the distinct combinations of values, and the combinations themselves.
         codes = np.zeros(len(self._state.labels), dtype=np.int64)
         combinations: list[tuple[Scalar, ...]] = [()]
         for column in columns:
             level, values = self._level(column)
-            distinct = pa.array(codes * len(values) + level).dictionary_encode()
-            codes = distinct.indices.to_numpy().astype(np.int64)
+            if len(combinations) == 1:
+                codes = level
+                combinations = [(*combinations[0], value) for value in values]
+                continue
+            distinct = pa.array(codes.astype(np.int64) * len(values) + level).dictionary_encode()
+            codes = distinct.indices.to_numpy()
             combinations = [
                 (*combinations[number // len(values)], values[number % len(values)])
                 for number in distinct.dictionary.to_pylist()
@@ -72,7 +92,7 @@ class Paths:
     def _value(self, name: str, component: str) -> Scalar:
         known = (name, component)
         if known not in self._read:
-            self._read[known] = decode_path(component, {name: self._types[name]})[name]
+            self._read[known] = decoded(component, name, self._types[name])
         return self._read[known]
 
     def _level(self, name: str) -> tuple[np.ndarray, list[Scalar]]:

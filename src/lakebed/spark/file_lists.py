@@ -45,6 +45,8 @@ NativeWay = Literal["paths", "prepared"]
 # Spark looks at each of 64 files faster than a list is made; for 256 files this is not certain. See
 # bench/reading.py, action `create`.
 _FEW_FILES = 200
+# Spark's default: it looks at so many paths without a job, so the setting need not be changed.
+_LISTED_WITHOUT_JOB = 32
 # They override the settings of the session: a missing or damaged file is an error (only checksums
 # of pages detect damage reliably), and dates and times are Gregorian, as Arrow reads them.
 _STRICT = {
@@ -174,11 +176,14 @@ class FileList:
         self, spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]
     ) -> DataFrame:
         # On remote storage, a stat of each file by the driver alone would take longer than a job.
-        by_driver = listing_by_driver() if self.is_local else {}
+        by_driver = (
+            listing_by_driver() if self.is_local and len(paths) > _LISTED_WITHOUT_JOB else {}
+        )
         with settings_for(spark, by_driver):
             reader = spark.read.schema(self.schema).options(**_STRICT, **options)
             frame = reader.parquet(*paths)
-            frame.schema  # noqa: B018 - on Connect, only this looks at the files under the settings
+            if by_driver and not is_classic(spark):
+                frame.schema  # noqa: B018 - only this looks at the files under the settings
         return frame
 
     def _read_prepared(self, spark: SparkSession) -> DataFrame | str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # Types that Spark reads from a path unchanged; a timestamp would be read in the session's zone.
 _DISCOVERABLE = frozenset({Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.DATE})
+_DOUBLE = Primitive(Kind.DOUBLE)
 ChooseFiles = Callable[[Predicate], frozenset[str]]
 """Returns the labels of the files that may hold rows for which a predicate is true."""
 
@@ -153,9 +154,9 @@ def read_natively(
             return _read_files(spark, files.at(places), way, layout.name)
 
         frame = with_pruning(spark, frame, held_types, places, listing, len(labels))
+    held = {field.stored_name: field.name for field in map(layout.stored_schema.get, stored)}
     if schema.is_renamed:
         # All at once: two fields may have exchanged their names.
-        held = {field.stored_name: field.name for field in map(schema.get, stored)}
         frame = frame.select(
             *[F.col(f"`{name}`").alias(held.get(name, name)) for name in frame.columns]
         )
@@ -173,6 +174,8 @@ def read_natively(
     if plan.residual is not None:
         frame = frame.where(to_spark_column(plan.residual, layout.predicate_types))
     constants = older.reading.constants
+    if not constants and tuple(names) == tuple(held.get(field.name, field.name) for field in read):
+        return _with_guards(frame, {name: layout.column_types[name] for name in names})
     return frame.select(
         *[
             _constant(constants[name], layout.column_types[name]).cast(types[name]).alias(name)
@@ -196,6 +199,23 @@ def _safe(name: str, kind: Type) -> Column:
     return _guarded(column, kind).alias(name) if _has_floats(kind) else column
 
 
+def _with_guards(frame: DataFrame, types: Mapping[str, Type]) -> DataFrame:
+    """Return the same columns, each of them safe as by `_safe`.
+
+    Spark's Python makes some ten calls into the JVM for a column, so only those that change are made.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    guarded = {
+        name: F.nanvl(f"`{name}`", F.lit(float("nan"))) if kind == _DOUBLE else _safe(name, kind)
+        for name, kind in types.items()
+        if _has_floats(kind)
+    }
+    if len(guarded) == 1:
+        return frame.withColumn(*guarded.popitem())  # without the calls that make lists for the JVM
+    return frame.withColumns(guarded) if guarded else frame
+
+
 def _guarded(column: Column, kind: Type) -> Column:
     """Return the same values as an expression that Spark cannot simplify."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
@@ -206,15 +226,14 @@ def _guarded(column: Column, kind: Type) -> Column:
                 inner = _guarded(column.getField(field.name), field.type)
                 column = column.withField(f"`{field.name}`", inner)
         return column
-    is_double = kind == Primitive(Kind.DOUBLE)
-    return F.nanvl(column, F.lit(float("nan")).cast("double" if is_double else "float"))
+    return F.nanvl(column, F.lit(float("nan")).cast("double" if kind == _DOUBLE else "float"))
 
 
 def _has_floats(kind: Type) -> bool:
     """Return whether a type is a float, or a record with one; lists have no bounds."""
     if isinstance(kind, Struct):
         return any(_has_floats(field.type) for field in kind.fields)
-    return kind in (Primitive(Kind.FLOAT), Primitive(Kind.DOUBLE))
+    return kind in (Primitive(Kind.FLOAT), _DOUBLE)
 
 
 def _read_files(
