@@ -39,7 +39,7 @@ SYSTEM_PACKAGES ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
+.PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PRECIOUS: .venv-spark%/.installed
 .PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year clean
 
@@ -47,6 +47,7 @@ help:
 	@echo "make demo       a year of real flights: load, query, overwrite; archive, ingest; rerun, publish; a year of pipeline runs"
 	@echo "make quick      half a minute: what tests the changes since main, and a core of fast tests"
 	@echo "make test       everything that is not below, in $(VENV) alone (ARGS='-k head -x' narrows it)"
+	@echo "make test-trees  the tests of make test once more, on trees with tiny leaves as heads"
 	@echo "make thorough   what takes long for what it shows: killed processes, failures at each call, servers, pages"
 	@echo "make compat     comparisons with plateau, kartothek, datalake, Kite and telemetry, as a table"
 	@echo "make browser    report, server and site in Chromium, with the pictures of the documentation"
@@ -144,6 +145,10 @@ quick: setup
 
 test: setup
 	HYPOTHESIS_PROFILE=test $(PYTEST) $(PARALLEL) -m 'not ($(OUTSIDE))' $(ARGS)
+
+# tests/of_documents.txt names those that are not for trees. LAKEBED_TEST_HEAD=tree goes with the other tiers, too.
+test-trees: setup
+	LAKEBED_TEST_HEAD=tree HYPOTHESIS_PROFILE=test $(PYTEST) $(PARALLEL) -m 'not ($(OUTSIDE))' $(ARGS)
 
 thorough: setup
 	$(PYTEST) $(PARALLEL) -m 'thorough and not long' $(ARGS)

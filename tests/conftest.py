@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from heads import ON_TREES, of_documents, plant_trees
+from heads import ON_TREES, is_named_by, of_documents, plant_trees
 from hypothesis import HealthCheck, settings
 from places import BUCKET, PROGRAMS, SERVERS, TRUE_SERVERS, Place
 from s3_services import ForgetfulService, served
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep on one worker the tests that share what is dear to start, and mark those of a tier."""
     other = dict(of_documents()) if ON_TREES else {}
     for item in items:
-        reason = next((other[begin] for begin in other if item.nodeid.startswith(begin)), None)
+        reason = next((other[one] for one in other if is_named_by(one, item.nodeid)), None)
         if reason is not None:
             item.add_marker(pytest.mark.skip(reason=f"Of documents alone: {reason}"))
         if _asks_a_server(item):

@@ -42,10 +42,15 @@ def plant_trees() -> None:
 
 
 def of_documents() -> Iterator[tuple[str, str]]:
-    """Yield the beginnings of the ids of tests that are of documents alone, each with the reason."""
+    """Yield the ids of tests, or of modules of tests, that are of documents alone, with the reason."""
     reason = ""
     for line in _OF_DOCUMENTS.read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
             reason = line[2:]
         elif line:
             yield line, reason
+
+
+def is_named_by(entry: str, test_id: str) -> bool:
+    """Return whether an entry is the id of a test, of its function, of its class or of its module."""
+    return test_id == entry or test_id.startswith((f"{entry}::", f"{entry}["))

@@ -12,9 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from heads import ON_TREES
 
 import lakebed
 from lakebed import DatasetDescriptor, FromArchive, Ingest, Repository, by
+from lakebed.state.head import HeadFormat, decode_head
 from lakebed.store.base import Store
 from lakebed.testing import DelegatingStore
 
@@ -113,8 +115,9 @@ class MeanwhileStore(DelegatingStore):
 
 
 def version_in(head: memoryview) -> str:
-    """Return the version that a JSON head says."""
-    return json.loads(bytes(head))["metadata"]["lakebed.version"]
+    """Return the version that a head states."""
+    head_format = HeadFormat.MSGPACK if ON_TREES else HeadFormat.JSON
+    return decode_head(bytes(head), head_format, "head").metadata["lakebed.version"]
 
 
 def run_through(store: Store, ingest: Ingest, **options: Any) -> lakebed.IngestReport:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from heads import ON_TREES
 
 import lakebed
 from lakebed import by
@@ -450,7 +451,8 @@ def test_a_far_store_merges_a_segment_that_is_still_being_written(
             transaction.commit(sources=Sources(files=(source,)))
 
     lists = read_head(store, "d").state.lists
-    assert [len(lists.files), len(lists.sources)] == [1, 1]
+    assert len(lists.sources) == 1
+    assert ON_TREES or len(lists.files) == 1
     assert ids(store) == list(range(FANOUT))
     assert "unmerged" not in caplog.text
 

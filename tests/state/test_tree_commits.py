@@ -9,14 +9,18 @@ import itertools
 import logging
 import random
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import time_machine
 from copies import copy_of
-from effort import cases
+from effort import cases, examples
+from hypothesis import given
+from hypothesis import strategies as st
 from inside import state_of, store_of
 from tree_copies import SMALL, check_order, shrink
 from upkeep_lake import age, sweep
@@ -275,6 +279,76 @@ def test_conflicts_are_the_same(tmp_path: Path, seed: int) -> None:
     check_alike(document, tree)
     assert None in outcomes
     assert any(outcomes)
+
+
+def transacted(dataset: Dataset, rng: random.Random) -> None:
+    with dataset.transaction() as t:
+        t.delete(t.where(f"day = '{rng.choice(DAYS)}'"))
+        t.append(rows(rng, 3))
+
+
+def unprotected(dataset: Dataset) -> None:
+    for one in dataset.protections.list()[:1]:
+        dataset.protections.remove(version=one.version)
+
+
+RARE: dict[str, Act] = {
+    "merge": lambda d, rng: d.merge(keyed(rng, 6), "id", not_matched="ignore"),
+    "update rows": lambda d, rng: d.where(f"id < {rng.randrange(20)}").update_rows({"v": "v + 1"}),
+    "update the partition": lambda d, rng: d.where("id = 3").update_rows({"day": "NULL"}),
+    "transaction": transacted,
+    "erase": lambda d, rng: d.erase(f"id < {rng.randrange(15)}", reason="asked", grace="0s"),
+    "clean up": lambda d, rng: d.cleanup("0s", dry_run=False, clock_skew=dt.timedelta(0)),
+    "unprotect": lambda d, rng: unprotected(d),
+    "compact a day": lambda d, rng: d.compact(d.where(f"day = '{rng.choice(DAYS)}'")),
+    "rename": lambda d, rng: d.evolve(lambda old: renamed(old, "kind", "sort"), base=d.version),
+}
+
+
+def renamed(old: lakebed.DatasetDescriptor, name: str, new: str) -> lakebed.DatasetDescriptor:
+    return old.rename_field(name, new) if name in old.schema else old
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from([*ACTS, *RARE, *OFTEN]), st.integers(0, 99)), min_size=1, max_size=14
+)
+
+
+def read_at(dataset: Dataset, version: int) -> object:
+    try:
+        return as_set(dataset.at(version=version).arrow())
+    except LakebedError as error:
+        return type(error)
+
+
+@given(STEPS)
+@examples(0.25)
+def test_random_histories_of_all_verbs_have_the_same_answers(
+    steps: list[tuple[str, int]],
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        shrink(patch)
+        stores = [open_store(f"memory://{uuid.uuid4().hex}") for _ in range(2)]
+        document, tree = (
+            lakebed.Repository(store).create("d", described(), **form)
+            for store, form in zip(
+                stores,
+                ({"head_format": "msgpack.zstd", "head": "document"}, {"head": "tree"}),
+                strict=True,
+            )
+        )
+        for name, seed in steps:
+            act = (ACTS | RARE)[name]
+            assert made(act, tree, seed) == made(act, document, seed), name
+            assert tree.version == document.version, name
+            check_sound(tree)
+
+        check_alike(document, tree)
+        assert state_of(tree).horizon == state_of(document).horizon
+        for version in range(document.version + 1):
+            assert read_at(tree, version) == read_at(document, version), version
+        for dataset in (document, tree):
+            assert dataset.check(deep=True).problems == ()
 
 
 def test_transaction_and_writer_that_began_before_a_move_are_committed(tmp_path: Path) -> None:
@@ -806,6 +880,53 @@ def test_cleanup_keeps_what_readable_versions_need_and_nothing_else(
     check_sound(dataset)
     assert clean(dataset, tmp_path).version is not None
     assert not [one for one in dataset.check().findings if one.severity == "error"]
+
+
+@pytest.mark.parametrize("count", [1, 20], ids=["stated", "in leaves"])
+@pytest.mark.parametrize("begins", ["tree", "document"])
+def test_check_finds_files_of_older_versions_that_have_changed(count: int, begins: str) -> None:
+    store = open_store(f"memory://{uuid.uuid4().hex}")
+    dataset = lakebed.Repository(store).create("d", described(), head=begins)
+    dataset.append(rows(random.Random(1), count))
+    if begins == "document":
+        dataset.compact(head="tree")
+    keys = [file.key for file in dataset.files()]
+    dataset.where("id >= 0").delete()
+    for _ in range(9):  # folds, after which no leaf of the root has the files
+        dataset.append(rows(random.Random(2), 3))
+    longer, flipped = keys[0], keys[-1]
+    data = store.get(longer).data
+
+    store.put(longer, data + b"x")
+    (problem,) = dataset.check().problems
+    store.put(longer, data)
+    data = store.get(flipped).data
+    store.put(flipped, bytes([data[0] ^ 1]) + data[1:])
+    (deep,) = dataset.check(deep=True).problems
+
+    assert (problem.key, problem.severity) == (longer, "error")
+    assert "was written with" in problem.what
+    assert (deep.key, deep.severity) == (flipped, "error")
+    assert dataset.check().is_ok
+
+
+def test_cleanup_deletes_what_its_dry_run_names_and_commits_no_more_than_that() -> None:
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    with time_machine.travel(start, tick=True) as clock:
+        store = open_store(f"memory://{uuid.uuid4().hex}")
+        dataset = lakebed.Repository(store).create("d", described(), head="tree")
+        for number in range(9):
+            dataset.append(rows(random.Random(number), 3))
+            clock.shift(dt.timedelta(days=1))
+        clock.shift(dt.timedelta(days=9))
+        before = dataset.version
+
+        told = dataset.cleanup("7d")
+        done = dataset.cleanup("7d", dry_run=False)
+
+        assert [file.key for file in done.files] == [file.key for file in told.files]
+        assert dataset.version == before
+        assert dataset.at(version=1).count() == 3  # nothing was given up that needs the horizon
 
 
 def test_folds_after_a_cleanup_keep_the_copy_that_the_horizon_needs() -> None:

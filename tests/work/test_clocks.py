@@ -74,9 +74,10 @@ def store() -> MemoryStore:
     return MemoryStore(uuid.uuid4().hex)
 
 
-@pytest.fixture
-def dataset(clock: Any, store: MemoryStore) -> lakebed.Dataset:
-    return lakebed.Repository(store).create("d", dataclasses.replace(DESCRIPTOR, index=("n",)))
+@pytest.fixture(params=["document", "tree"])
+def dataset(clock: Any, store: MemoryStore, request: pytest.FixtureRequest) -> lakebed.Dataset:
+    descriptor = dataclasses.replace(DESCRIPTOR, index=("n",))
+    return lakebed.Repository(store).create("d", descriptor, head=request.param)
 
 
 @pytest.mark.parametrize("ahead_h", [0, 30, 72])
@@ -180,10 +181,49 @@ def test_merged_history_still_tells_when_the_storage_took_each_entry(
     assert abs(report.files[0].since - first) < HOUR
 
 
+def test_batch_that_was_staged_long_before_lands_when_it_is_committed(
+    dataset, store, clock
+) -> None:
+    dataset.overwrite([row("a", 0)])
+    staged = dataset.staged.add([row("a", 1)], "overwrite", lease="30d")
+    clock.shift(9 * DAY)
+    committed = dataset.staged.open(staged.batch_id).commit()
+    clock.shift(6 * DAY)
+
+    early = dataset.cleanup("7d")
+    clock.shift(2 * DAY)
+    due = dataset.cleanup("7d")
+
+    assert not [file for file in early.files if "/data/" in file.key]
+    assert [file.version for file in due.files if "/data/" in file.key] == [committed.version]
+
+
+@pytest.mark.parametrize("dataset", ["tree"], indirect=True)
+def test_commit_to_a_tree_records_when_the_storage_took_the_one_before(
+    dataset, store, clock
+) -> None:
+    from lakebed.state.reader import read_head
+    from lakebed.store.cache import PROCESS_CACHE
+
+    with Wrong(clock, store, -300 * DAY) as behind:
+        first = behind.append([row("a", 0)])
+    moment = clock_now()
+    clock.shift(5 * DAY)
+    for n in range(1, 3):
+        PROCESS_CACHE.clear()  # as another process
+        dataset.append([row("a", n)])
+
+    entries = [one.entry for one in read_head(store, "d").state.live.root.buffer]
+    (stored_at,) = (one.stored_at for one in entries if one.version == first.version)
+    assert abs(stored_at - moment) < HOUR
+    assert [one.version for one in entries if one.stored_at is None] == [dataset.version]
+
+
 def clock_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
+@pytest.mark.parametrize("dataset", ["document"], indirect=True)
 def test_history_without_times_of_the_storage_is_bounded_by_what_came_later(
     dataset, store, clock
 ) -> None:

@@ -170,8 +170,20 @@ def _encode(document: object) -> str:
     return msgspec.json.encode(document).decode()
 
 
-def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> State:
+def from_document(
+    document: HeadDocument,
+    head_format: HeadFormat,
+    key: str,
+    stored_at: dt.datetime | None = None,
+) -> State:
     """Read the head of a dataset of ours.
+
+    Args:
+        document: The head as it was decoded.
+        head_format: Its format.
+        key: Its key, for errors.
+        stored_at: Time when the storage stored it, if known: the commits of its last put are in the
+            buffer of a tree, and have no other object that shows their time.
 
     Raises:
         CorruptMetadataError: An entry is missing, has a wrong type, or points outside the dataset.
@@ -191,7 +203,7 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
     lists = _read_lists(ours, descriptor, name)
     live: Live
     if document.dataset_metadata_version == TREE_VERSION:
-        live, lists = _read_tree(document, layout, lists, key)
+        live, lists = _read_tree(document, layout, lists, key, stored_at)
     else:
         live = Listed(labels_of(document, layout.naming, key))
     keys = tuple(document.partition_keys or ())
@@ -219,11 +231,12 @@ def from_document(document: HeadDocument, head_format: HeadFormat, key: str) -> 
 
 
 def _read_tree(
-    document: HeadDocument, layout: Layout, lists: Lists, key: str
+    document: HeadDocument, layout: Layout, lists: Lists, key: str, stored_at: dt.datetime | None
 ) -> tuple[Live, Lists]:
     """Return the files of a tree, and the lists with those that are in it."""
     # Most datasets have no tree: opening them must not import Parquet.
     from lakebed.state.tree import find
+    from lakebed.state.tree import folded_commits as commits
     from lakebed.state.tree.directory_order import DirectoryOrder
     from lakebed.state.tree.tree_files import TreeFiles
     from lakebed.state.tree.tree_root import decode
@@ -235,6 +248,7 @@ def _read_tree(
             f"Head {key!r} is of version {stated}, and its tree of version {root.version}.",
             hint="Restore the object from a copy; no data file was touched.",
         )
+    root = replace(root, buffer=commits.stamped(root.buffer, stored_at))
     live = TreeFiles(root, DirectoryOrder(layout.partition_types), find.NoLeaves())
     name = layout.name
     facts = find.facts_of(root, root.refs, live.order, name)

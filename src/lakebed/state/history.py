@@ -6,7 +6,7 @@ import bisect
 import datetime as dt
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -72,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         descriptor: The descriptor from this version on, if it changed.
         stored_at: Time when the storage stored the entry, by the clock of the storage. The commit
             itself cannot know it: readers take it from the entry's own segment, and a merge
-            records it.
+            records it. Of a tree they take it from the head, and the next commit records it.
         erased: Marks of the files that an erasure has taken out of all versions; see
             `lakebed.state.erasing`.
     """
@@ -279,19 +279,27 @@ def entries_of(store: Store, segment: Segment, *, labels_after: int = -1) -> tup
     return _entries_in(read_segment(store, segment, "History", LOSS))
 
 
-def landing_times(entries: Sequence[Entry]) -> dict[int, dt.datetime]:
+def landing_times(
+    entries: Sequence[Entry], manifests: Mapping[int, dt.datetime] | None = None
+) -> dict[int, dt.datetime]:
     """Return the time when each version became current, by the clock of the storage if possible.
 
     This is the time when the storage stored the entry. Entries of earlier releases and of other
-    tools lack it: for these it is the committer's time, limited by the times of the entries around
-    them. No version became current after a later one, even if a clock claims so.
+    tools lack it, and some of a tree: for these it is the committer's time, limited by the times of
+    the entries around them, and by that of the manifest of the batch, which is written before. No
+    version became current after a later one, even if a clock claims so.
 
     Args:
         entries: Entries of the history, oldest first.
+        manifests: When the storage stored the manifests of batches, as far as that is known.
     """
+    written = manifests or {}
     times: list[dt.datetime] = []
     floor: dt.datetime | None = None
     for entry in entries:
+        least = None if entry.batch_id is None else written.get(entry.batch_id)
+        if least is not None and entry.stored_at is None:
+            floor = max(floor, least) if floor else least
         reported = max(entry.committed_at, floor) if floor else entry.committed_at
         times.append(entry.stored_at or reported)
         floor = entry.stored_at or floor

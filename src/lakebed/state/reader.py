@@ -338,7 +338,9 @@ def _find(store: Store, name: str, head_format: HeadFormat) -> _Found | None:
         )
     if PUBLISHED_FROM in document.metadata:
         raise is_publication(name, str(document.metadata[PUBLISHED_FROM]))
-    state = from_document(document, head_format, key) if is_ours(document) else None
+    state = None
+    if is_ours(document):
+        state = from_document(document, head_format, key, stored.modified_at)
     head = _Found(
         key=key, etag=stored.etag, head_format=head_format, document=document, state=state
     )

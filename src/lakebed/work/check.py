@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -317,8 +317,10 @@ class _Checker:
         findings += of_notes
         has_history = not any(map(_is_history, findings))
         if has_history:
-            kept = kept_labels(self._store, self.state, shown)
-            older, of_older = self._check_files(sorted(kept - self._live), objects, table)
+            kept = kept_labels(self._store, self.state, shown) - self._live
+            if self.state.is_tree:
+                self._add_older(table, kept.difference(table))
+            older, of_older = self._check_files(sorted(kept), objects, table)
             present += older
             of_files = self._without_cleaned_up(of_files + of_older, objects)
         findings += of_files
@@ -448,12 +450,15 @@ class _Checker:
         names = ("label", "size_bytes", "checksum")
         for segment in self.state.lists.files:
             assert isinstance(segment, file_table.OtherFacts)
-            rows, _ = segment.read(self._store, names)
-            columns = (rows.column(name).to_pylist() for name in names)
-            for label, size, text in zip(*columns, strict=True):
-                if size is not None and text is not None:
-                    table[label] = (size, text)
+            table |= _recorded_in(segment.read(self._store, names)[0])
         return table
+
+    def _add_older(self, table: dict[str, tuple[int, str]], labels: Collection[str]) -> None:
+        """Add size and checksum of files of older versions, which no leaf of the root holds."""
+        from lakebed.state.tree.tree_check import facts_of_older
+
+        for rows in facts_of_older(self._store, self.state, labels):
+            table |= _recorded_in(rows)
 
     def _check_files(
         self,
@@ -831,6 +836,16 @@ def _unreadable_reservation(name: str, batch_id: int, problem: str) -> Finding:
         what=f"{problem} The batch is not committed, and a cleanup keeps its files.",
         remedy="If it was staged, restore it from a copy; if the batch is not needed, delete it.",
     )
+
+
+def _recorded_in(facts: pa.Table) -> dict[str, tuple[int, str]]:
+    """Return size and checksum of the files in a table of facts of a tree that has both, by label."""
+    columns = (facts.column(name).to_pylist() for name in ("label", "size_bytes", "checksum"))
+    return {
+        label: (size, text)
+        for label, size, text in zip(*columns, strict=True)
+        if size is not None and text is not None
+    }
 
 
 def _without_facts(key: str) -> Finding:

@@ -286,7 +286,7 @@ def _plan(inventory: Inventory, rules: Rules) -> tuple[State, list[JudgedFile]]:
     state = inventory.state
     raised = replace(
         state,
-        horizon=horizon_of(state, inventory.entries, rules),
+        horizon=horizon_of(state, inventory.times, rules),
         protections=tuple(
             protection for protection in state.protections if not protection.is_expired(rules.now)
         ),
@@ -307,7 +307,11 @@ def _plan(inventory: Inventory, rules: Rules) -> tuple[State, list[JudgedFile]]:
     if (oldest, widest.open_batches) != (state.oldest_batch, state.open_batches):
         judged = inventory.judge_by(widest, rules).judge(inventory.objects)
     superseded = [file.version or 0 for file in judged if file.reason is Reason.SUPERSEDED]
-    return replace(widest, horizon=max((state.horizon, *superseded))), judged
+    planned = replace(widest, horizon=max((state.horizon, *superseded)))
+    if state.is_tree and planned.horizon != widest.horizon:
+        # Versions that stay readable need their copies of the head.
+        judged = inventory.judge_by(planned, rules).judge(inventory.objects)
+    return planned, judged
 
 
 def _give_up(

@@ -28,7 +28,7 @@ from lakebed.model.key_rows import named_values
 from lakebed.model.keys import batch_id_of
 from lakebed.model.layout import TABLE, Folder
 from lakebed.model.values import format_value
-from lakebed.state import history, reservation
+from lakebed.state import reservation
 from lakebed.state.erased_files import mark_of
 from lakebed.state.history import Entry
 from lakebed.state.state import State
@@ -159,7 +159,7 @@ class _Deletion:
         return self.grace == _NOTHING or moment + self.grace <= self.now
 
     def _erasures(self) -> list[tuple[Entry, dt.datetime]]:
-        times = history.landing_times(self.inventory.entries)
+        times = self.inventory.times
         return [(one, times[one.version]) for one in self.inventory.entries if one.erased]
 
     def _needed(self) -> frozenset[str]:

@@ -15,6 +15,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.keys import (
     batch_id_of,
@@ -251,6 +253,10 @@ class Inventory:
         shown: Directories that tables of a metastore show, each with the name of one of the tables.
         metadata: Dead and unreadable metadata of published tables.
         observed: The segments that a head before the retention named; None if that is unknown.
+        manifests: When the storage stored the manifest of each batch of a tree: no later than the
+            commit.
+        landed: The same of batches that were committed at once, as far as the committer's time
+            differs from it.
     """
 
     objects: tuple[ObjectInfo, ...]
@@ -262,6 +268,19 @@ class Inventory:
     shown: Mapping[str, str] = field(default_factory=dict)
     metadata: OldMetadata = field(default_factory=OldMetadata)
     observed: Observation | None = None
+    manifests: Mapping[int, dt.datetime] = field(default_factory=dict)
+    landed: Mapping[int, dt.datetime] = field(default_factory=dict)
+
+    @property
+    def times(self) -> dict[int, dt.datetime]:
+        """The time when each known version became current."""
+        entries = (
+            msgspec.structs.replace(entry, stored_at=self.landed.get(entry.batch_id))
+            if entry.stored_at is None and entry.batch_id is not None
+            else entry
+            for entry in self.entries
+        )
+        return history.landing_times(tuple(entries), self.manifests)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -298,6 +317,7 @@ def take_inventory(
     listed = reservation.listed(store, dataset)
     state, known, tree = read_history(store, dataset, rules)
     reserved = _reserved(store, state, known, listed)
+    manifests = {one: info.modified_at for one, info in listed.items() if state.is_tree}
     notes = published.read(store, dataset)
     tables = [note.table for note in notes if note.kind == "hive"]
     logs = logs_in(objects, dataset)
@@ -310,6 +330,8 @@ def take_inventory(
         tree=tree,
         shown=ask(tables) if ask is not None and tables else {},
         observed=None if rules is None else observation_before(store, logs, rules.cutoff),
+        manifests=manifests,
+        landed={} if rules is None else _landed(store, dataset, known.read, manifests, rules),
     )
 
 
@@ -348,6 +370,43 @@ def _is_enough(known: KnownHistory, state: State, rules: Rules) -> bool:
     if not old and known.oldest > state.horizon:
         return False
     return not state.indices or sum(1 for one in old if one.added or one.removed) >= 2
+
+
+def _landed(
+    store: Store,
+    dataset: str,
+    entries: Sequence[Entry],
+    manifests: Mapping[int, dt.datetime],
+    rules: Rules,
+) -> dict[int, dt.datetime]:
+    """Return when batches of a tree were committed whose committers claim a much later time.
+
+    The manifest of a batch is written right before the commit, unless the batch was staged.
+
+    Cost:
+        One GET for each of them: none, unless a clock was wrong, or a batch was staged.
+    """
+    doubtful = [
+        entry.batch_id
+        for entry in entries
+        if entry.stored_at is None
+        and entry.batch_id is not None
+        and entry.batch_id in manifests
+        and entry.committed_at > manifests[entry.batch_id] + rules.clock_skew
+    ]
+
+    def moment_of(batch_id: int) -> dt.datetime | None:
+        key = reservation.key_of(dataset, batch_id)
+        try:
+            stored = store.get(key)
+            record = reservation.decode_record(stored.data, key)
+        except (ObjectNotFoundError, CorruptMetadataError):
+            return None
+        is_at_once = record.completed_at is not None and record.staging is None
+        return stored.modified_at if is_at_once else None
+
+    found = at_once(moment_of, doubtful, REQUESTS_AT_ONCE)
+    return {one: moment for one, moment in zip(doubtful, found, strict=True) if moment}
 
 
 def _reserved(
@@ -475,7 +534,7 @@ class Judge:
         }
         self._given_back: set[int] = set()
         self._spent: set[int] = set()
-        self._times = history.landing_times(entries)
+        self._times = inventory.times
         # When the head stopped being a tree, or began to be one.
         self._moves = [
             self._times[entry.version] for entry in entries if entry.operation == HAND_OVER
@@ -886,14 +945,13 @@ def _moment(batch_id: int) -> dt.datetime | None:
         return None
 
 
-def horizon_of(state: State, entries: Sequence[Entry], rules: Rules) -> int:
+def horizon_of(state: State, times: Mapping[int, dt.datetime], rules: Rules) -> int:
     """Return the oldest version that was current at some moment of the retention.
 
     Without a retention this is the current version, regardless of the clocks.
     """
     if not rules.retention:
         return state.version
-    times = history.landing_times(entries)
     old = [version for version, moment in times.items() if moment <= rules.cutoff]
     return max(state.horizon, max(old, default=0))
 

@@ -49,7 +49,12 @@ def doubled(files: Files) -> Files:
     return join([files, files.slice(0, 1)], ORDER) if others else files
 
 
-@pytest.mark.parametrize("change", [dropped, doubled])
+def swapped(files: Files) -> Files:
+    """Name another file in the place of the last one, so that their number stays."""
+    return join([files.slice(0, files.count - 1), files.slice(0, 1)], ORDER)
+
+
+@pytest.mark.parametrize("change", [dropped, doubled, swapped])
 def test_fold_that_loses_or_doubles_a_file_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch, change
 ) -> None:
@@ -59,7 +64,7 @@ def test_fold_that_loses_or_doubles_a_file_is_refused(
         world.fold()
 
 
-@pytest.mark.parametrize("change", [dropped, doubled])
+@pytest.mark.parametrize("change", [dropped, doubled, swapped])
 def test_merge_that_loses_or_doubles_a_file_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch, change
 ) -> None:
@@ -154,6 +159,28 @@ def test_older_version_that_forgets_leaves_is_found(
     after = world.at(5)
 
     assert before.count == len(before.labels) == len(world.versions[5])
+    assert after.count == before.count != len(after.labels)
+
+
+def test_older_version_that_forgets_removals_is_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.fold()
+    world.commit(0, 3)
+    world.commit(1, 0)
+    world.fold()
+    world.commit(2, 2)
+    version = world.root.version
+    sound = live.replayed
+
+    def spoilt(*given: object) -> TreeFiles:
+        return replace(sound(*given), hidden={})  # type: ignore[arg-type]
+
+    before = world.at(version)
+    monkeypatch.setattr("tree_world.replayed", spoilt)
+    after = world.at(version)
+
+    assert set(before.labels) == world.versions[version]
     assert after.count == before.count != len(after.labels)
 
 

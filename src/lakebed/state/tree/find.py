@@ -294,8 +294,9 @@ def read_commits(store: Store, dataset: str, one: HistoryRef) -> tuple[Buffered,
         One GET.
     """
     key = one.key(dataset)
-    data = read_segment(store, Segment(key, one.weight), "History", history.LOSS).data
-    return segment.decode(data, one, key)
+    stored = read_segment(store, Segment(key, one.weight), "History", history.LOSS)
+    # A fold comes after the commits: so the time of the last one is no later.
+    return segment.stamped(segment.decode(stored.data, one, key), stored.modified_at)
 
 
 def _entries(commits: Iterable[Buffered], leaves: Leaves, labels_after: int) -> tuple[Entry, ...]:

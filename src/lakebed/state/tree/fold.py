@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from lakebed.errors import CorruptMetadataError
 from lakebed.state import history
 from lakebed.state.erased_files import OPERATION as ERASURE
@@ -17,7 +19,15 @@ from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf_files import Files
 from lakebed.state.tree.leaf_merge import LeafOfRun, Load, decoded, due_runs, leaves_of, merge
 from lakebed.state.tree.tree_files import Leaves, locate
-from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, Sizes, live_count
+from lakebed.state.tree.tree_root import (
+    Buffered,
+    HistoryRef,
+    Ref,
+    Root,
+    RootEntry,
+    Sizes,
+    live_count,
+)
 from lakebed.store.segments import Segment, count_to_merge, end_within
 
 CLEANUP, REPAIR = "cleanup", "repair"  # operations
@@ -175,7 +185,7 @@ def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Ro
         The leaves whose files were removed meanwhile.
     """
     base = folded.base
-    if (now.folded_at, now.buffer[: len(base.buffer)]) != (base.folded_at, base.buffer):
+    if now.folded_at != base.folded_at or not _begins_with(now.buffer, base.buffer):
         return None
     root, since = folded.root, now.buffer[len(base.buffer) :]
     # Neither may the leaves that an erasure or a repair has replaced come back.
@@ -190,3 +200,17 @@ def land(folded: Folded, now: Root, leaves: Leaves, order: DirectoryOrder) -> Ro
             hint="Nothing was committed. Restore a copy of the head from the folder roots.",
         )
     return root
+
+
+def _begins_with(buffer: Sequence[Buffered], commits: Sequence[Buffered]) -> bool:
+    """Return whether a buffer begins with some commits, whose times of storage may be known since."""
+    if len(buffer) < len(commits):
+        return False
+    return all(
+        later is one or (later.facts == one.facts and _untimed(later) == _untimed(one))
+        for later, one in zip(buffer, commits, strict=False)
+    )
+
+
+def _untimed(one: Buffered) -> RootEntry:
+    return msgspec.structs.replace(one.entry, stored_at=None)

@@ -6,6 +6,7 @@ read as the current one is.
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 from collections.abc import Callable, Sequence
 
@@ -58,6 +59,20 @@ def decode_found(data: bytes, key: str) -> tuple[Buffered, ...]:
         CorruptMetadataError: It is damaged or malformed, or has no consecutive versions.
     """
     return _read(data, key, lambda buffer: (buffer[0].entry.version, buffer[-1].entry.version))
+
+
+def stamped(commits: tuple[Buffered, ...], stored_at: dt.datetime | None) -> tuple[Buffered, ...]:
+    """Return commits with the time when the storage stored the last of them.
+
+    Args:
+        commits: The commits, oldest first.
+        stored_at: A time at which the storage had them, if one is known: that of the object that
+            they are in. The last one keeps a time that is known already.
+    """
+    if not commits or stored_at is None or commits[-1].entry.stored_at is not None:
+        return commits
+    last = msgspec.structs.replace(commits[-1].entry, stored_at=stored_at)
+    return (*commits[:-1], Buffered(last, commits[-1].facts))
 
 
 def _read(

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.state.head import HeadFormat
 from lakebed.state.state import State
-from lakebed.state.tree.find import AT_ONCE, StoredLeaves, read_commits
+from lakebed.state.tree.find import (
+    AT_ONCE,
+    StoredLeaves,
+    read_commits,
+    table_of,
+    table_of_commit,
+)
 from lakebed.state.tree.leaf import partitions_of
 from lakebed.state.tree.leaf_merge import check_totals
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.tree_files import TreeFiles, scrub
 from lakebed.state.tree.tree_objects import readable_copies
-from lakebed.state.tree.tree_root import Ref, Root
+from lakebed.state.tree.tree_root import Buffered, Ref, Root
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 
@@ -91,6 +101,63 @@ def _past(store: Store, state: State, root: Root, leaves: StoredLeaves) -> Itera
     ):
         if what:
             yield Trouble(key=ref.key(name), what=what, is_current=False)
+
+
+def facts_of_older(store: Store, state: State, labels: Collection[str]) -> Iterator[pa.Table]:
+    """Yield the facts of files of older versions, one leaf or one commit at a time.
+
+    A commit has those of the files that it added, or names leaves that have them. Files from before
+    the dataset became a tree are in the leaves of a copy of the head.
+
+    Args:
+        store: The store that holds the dataset.
+        state: The current state of a tree.
+        labels: The files.
+
+    Cost:
+        Nothing without files. Else a GET for each segment of the history and for each copy of the
+        head; the leaves that they name, until all files were found.
+    """
+    tree, missing = state.live, set(labels)
+    assert isinstance(tree, TreeFiles)
+    if not missing:
+        return
+    segments = [read_commits(store, state.name, one) for one in tree.root.history]
+    commits = [*chain.from_iterable(segments), *tree.root.buffer]
+    for one in commits:
+        found = missing.intersection(one.entry.added)
+        if found:
+            missing -= found
+            yield _rows_of(table_of_commit(one), found)
+    leaves = StoredLeaves(store, state.name)
+    for ref in _older_leaves(store, state, tree.root, commits):
+        if not missing:
+            return
+        found = missing.intersection(leaves.files(ref).find(missing))
+        if found:
+            missing -= found
+            yield _rows_of(table_of(leaves.with_facts(ref)), found)
+
+
+def _rows_of(facts: pa.Table, labels: Collection[str]) -> pa.Table:
+    return facts.filter(
+        pc.is_in(facts.column("label"), value_set=pa.array(list(labels), pa.string()))
+    )
+
+
+def _older_leaves(
+    store: Store, state: State, root: Root, commits: Iterable[Buffered]
+) -> Iterator[Ref]:
+    known = set[bytes]()
+    of_commits = (ref for one in commits for ref in one.entry.brought)
+    copies = readable_copies(state, root).items()
+    of_copies = (
+        ref for version, key in copies for ref in read_copy(store, state.name, version, key)[1].refs
+    )
+    for ref in chain(of_commits, of_copies):
+        if ref.id not in known:
+            known.add(ref.id)
+            yield ref
 
 
 def _trouble_of(leaves: StoredLeaves, ref: Ref) -> str:
