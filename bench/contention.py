@@ -7,8 +7,9 @@
 Each writer appends ten rows again and again. The store is in memory, and each request waits before
 it takes effect and after it; conditional puts are decided one at a time, as in a bucket. `grouped`
 writers are threads that share a store, as in a server; `alone` ones have a store and a cache each,
-as processes have. A swap takes a read of the head and a conditional put, so without grouping there
-can be no more commits a second than `bound`.
+as processes have. `raw` ones append nothing: each reads an object of the size of the head and puts
+it again under the condition that it is the same, without any wait. So their swaps a second are the
+bound for writers alone on this machine; `in_turn` is the number if one began after the other.
 
 A ratio of two rows of one run holds on any machine, as long as the processor is not the limit: `cpu`
 is the share of one core that was used. Reports an error for each append that fails.
@@ -42,6 +43,7 @@ WRITERS = (1, 16, 64, 200)
 MILLISECONDS = (0, 20, 60)
 _SCHEMA = pa.schema([("writer", pa.int64()), ("number", pa.int64())])
 _PATIENT = lakebed.CommitOptions(deadline_s=600)
+_RAW, _RAW_BYTES = "raw", 4_000
 _names = itertools.count()
 
 
@@ -103,9 +105,15 @@ class FarStore(DelegatingStore):
 
 
 class Writers:
-    """Threads that append until the time is over."""
+    """Threads that append until the time is over.
 
-    def __init__(self, stores: list[Store], seconds: float) -> None:
+    Attributes:
+        took_s: How long each append took.
+        errors: Appends that have failed.
+    """
+
+    def __init__(self, stores: list[Store], seconds: float, *, are_raw: bool = False) -> None:
+        self._are_raw = are_raw
         self.took_s: list[float] = []
         self.errors: list[str] = []
         self._stores = stores
@@ -119,6 +127,10 @@ class Writers:
         start = threading.Barrier(len(self._stores) + 1)
 
         def write(number: int) -> None:
+            if self._are_raw:
+                start.wait()
+                self._swap(self._stores[number])
+                return
             dataset = lakebed.Repository(self._stores[number]).open("d")
             dataset = dataset.with_options(commit=_PATIENT)
             start.wait()
@@ -135,6 +147,18 @@ class Writers:
         for one in done:
             one.result()
         return time.perf_counter() - began
+
+    def _swap(self, store: Store) -> None:
+        began = time.perf_counter()
+        while time.perf_counter() < self._end:
+            stored = store.get(_RAW)
+            try:
+                store.replace(_RAW, stored.data, if_match=stored.etag)
+            except lakebed.errors.PreconditionFailedError:
+                continue
+            with self._lock:
+                self.took_s.append(time.perf_counter() - began)
+            began = time.perf_counter()
 
     def _append(self, dataset: lakebed.Dataset, number: int, turn: int) -> None:
         began = time.perf_counter()
@@ -155,7 +179,7 @@ def measure(
     ms: float,
     seconds: float,
     *,
-    grouped: bool,
+    how: str,
     head: Literal["document", "tree"],
 ) -> dict[str, Any]:
     """Return what some writers get done in a new dataset, or in one that is there."""
@@ -168,9 +192,12 @@ def measure(
     counting = CountingStore(inner)
     shared = FarStore(counting, ms)
     stores: list[Store] = [
-        shared if grouped else FarStore(counting, ms, str(number)) for number in range(writers)
+        shared if how == "grouped" else FarStore(counting, ms, str(number))
+        for number in range(writers)
     ]
-    team = Writers(stores, seconds)
+    if how == "raw":
+        inner.put(_RAW, bytes(_RAW_BYTES))
+    team = Writers(stores, seconds, are_raw=how == "raw")
     cpu = time.process_time()
     took_s = team.run()
     cpu = time.process_time() - cpu
@@ -179,18 +206,20 @@ def measure(
     return {
         "writers": writers,
         "ms": ms,
-        "how": "grouped" if grouped else "alone",
+        "how": how,
         "head": head,
         "commits": done,
         "failed": len(team.errors),
         "errors": team.errors[:3],
         "per_s": round(done / took_s, 1),
-        "bound": round(1000 / (2 * ms), 1) if ms else None,
+        "in_turn": round(1000 / (2 * ms), 1) if ms else None,
         "p50_ms": round(1000 * statistics.median(ordered)),
         "p99_ms": round(1000 * ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]),
         "requests": round(counting.counts.total / max(1, done), 1),
         "cpu": round(cpu / took_s, 2),
-        "lost": near.open("d").version - version - done if root.startswith("memory") else None,
+        "lost": near.open("d").version - version - done
+        if root.startswith("memory") and how != "raw"
+        else None,
     }
 
 
@@ -242,7 +271,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--writers", type=int, nargs="*", default=WRITERS)
     parser.add_argument("--ms", type=float, nargs="*", default=MILLISECONDS)
-    parser.add_argument("--how", nargs="*", default=["grouped", "alone"])
+    parser.add_argument("--how", nargs="*", default=["raw", "grouped", "alone"])
     parser.add_argument("--head", nargs="*", default=["document", "tree"])
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--processes", type=int, default=1)
@@ -254,7 +283,7 @@ def main() -> None:
             _in_processes(given, writers, ms, how, head)
             continue
         root = given.root or f"memory://contention-{next(_names)}"
-        _told(measure(root, writers, ms, given.seconds, grouped=how == "grouped", head=head))
+        _told(measure(root, writers, ms, given.seconds, how=how, head=head))
 
 
 if __name__ == "__main__":

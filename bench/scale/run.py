@@ -18,7 +18,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,18 @@ ROUNDS = 5
 COMMITS = 5
 MANY = 100_000  # files, from which on the peers take so long that fewer rounds must do
 DELAY_MS = 50
+ACTIONS = ("open + prune", "lookup of one id", "lookup of 1,000 ids", "commit of one file")
 BUCKET = "scale"
 # What a peer takes so long for that it is left out: planning over a million files took pyiceberg
 # a minute and more, plateau rewrites all it has with each commit.
-LARGEST = {"lakebed": 10**9, "deltalake": 10**9, "pyiceberg": 100_000, "plateau": 100_000}
+LARGEST = {
+    "lakebed": 10**9,
+    "tree": 10**9,
+    "deltalake": 10**9,
+    "pyiceberg": 100_000,
+    "plateau": 100_000,
+}
+_OWN = ("lakebed", "tree")  # the head of Lakebed is a document, or a tree
 LARGEST_MANY = {**LARGEST, "pyiceberg": 1_000}  # of a lookup of 1,000 ids
 
 Figures = dict[str, Any]
@@ -86,6 +94,7 @@ def systems(scratch: Path) -> list[System]:
 
     found = [
         System("lakebed", Path(sys.executable), "lakebed_worker.py"),
+        System("tree", Path(sys.executable), "lakebed_worker.py"),
         System("deltalake", python(".venv-peers"), "delta_worker.py"),
         System("pyiceberg", python(".venv-peers"), "iceberg_worker.py", catalog),
         System("plateau", python(".venv-plateau"), "plateau_worker.py", takes_storage=False),
@@ -97,6 +106,10 @@ def prepare(system: System, location: str, count: int, storage: dict[str, str]) 
     """Write the state of a dataset of `count` files."""
     if "://" not in location:
         Path(location).mkdir(parents=True)
+    if system.name == "tree":
+        maker = replace(system, worker="tree_worker.py")
+        maker.run("prepare", location, count=count, storage=storage, index=True)
+        return
     own = {"head": "msgpack.zstd", "index": True} if system.name == "lakebed" else {}
     system.run("prepare", location, count=count, storage=storage, **own)
 
@@ -119,7 +132,7 @@ def _medians(figures: list[Figures]) -> Figures:
 
 
 def measure_sizes(
-    chosen: list[System], sizes: list[int], rounds: int, scratch: Path
+    chosen: list[System], sizes: list[int], rounds: int, wanted: list[str], scratch: Path
 ) -> list[Figures]:
     """Measure open + prune, lookups and commits at each size, on the local disk."""
     rows = []
@@ -140,6 +153,8 @@ def measure_sizes(
             ("commit of one file", "commit", {"number": COMMITS if count < MANY else 2}, here),
         ]
         for title, action, arguments, who in actions:
+            if title not in wanted:
+                continue
             times = 1 if action == "commit" else rounds if count < MANY else min(rounds, 3)
             found = in_turns(
                 who,
@@ -158,8 +173,10 @@ def measure_sizes(
     return rows
 
 
-def measure_requests(chosen: list[System], sizes: list[int]) -> list[Figures]:
-    """Count the requests of each action, and time it where each request takes `DELAY_MS`."""
+def measure_requests(
+    chosen: list[System], sizes: list[int], wanted: list[str], delay_ms: float
+) -> list[Figures]:
+    """Count the requests of each action, and time it where each request takes `delay_ms`."""
     rows = []
     here = [one for one in chosen if one.takes_storage]
     with far_store() as endpoint:
@@ -174,12 +191,15 @@ def measure_requests(chosen: list[System], sizes: list[int]) -> list[Figures]:
                     ("lookup of one id", "lookup", {"number": 1}),
                     ("commit of one file", "commit", {"number": 1}),
                 ):
-                    _ask(f"{endpoint}/-/reset?ms={DELAY_MS}")
+                    if title not in wanted:
+                        continue
+                    _ask(f"{endpoint}/-/reset?ms={delay_ms:g}")
                     figures = one.run(action, location, count=count, storage=storage, **arguments)
                     asked = _ask(f"{endpoint}/-/counts")
                     rows.append(
                         {"what": title, "files": count, "system": one.name}
-                        | {"seconds": figures["seconds"], "requests": sum(asked.values())}
+                        | {"seconds": figures["seconds"], "cpu_s": figures["cpu_s"]}
+                        | {"requests": sum(asked.values())}
                         | {kind: asked.get(kind, 0) for kind in ("GET", "HEAD", "PUT", "LIST")}
                     )
                     _say(rows[-1:])
@@ -188,7 +208,7 @@ def measure_requests(chosen: list[System], sizes: list[int]) -> list[Figures]:
 
 def storage_of(system: str, endpoint: str) -> dict[str, str]:
     """Return what leads a system to the store; each has its own words for it."""
-    if system == "lakebed":
+    if system in _OWN:
         return {
             "endpoint": endpoint,
             "allow_http": "true",
@@ -334,10 +354,11 @@ def show(results: Figures) -> None:
                 table.add_column(heading, justify="right")
             for count in dict.fromkeys(row["files"] for row in rows if row["what"] == what):
                 found = {r["system"]: r for r in rows if (r["what"], r["files"]) == (what, count)}
-                own = found["lakebed"]
+                own = found.get("lakebed") or found["tree"]
                 cells = [
                     f"{found[name]['seconds'] * 1000:,.1f} ms "
-                    f"({found[name]['seconds'] / own['seconds']:.2f})"
+                    f"({found[name]['seconds'] / own['seconds']:.2f}; "
+                    f"CPU {found[name]['cpu_s'] / own['cpu_s']:.2f})"
                     if name in found
                     else "-"
                     for name in names
@@ -364,6 +385,9 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--far-sizes", type=int, nargs="*", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--ms", type=float, default=DELAY_MS, help="a request to the far store")
+    parser.add_argument("--actions", nargs="*", default=list(ACTIONS))
+    parser.add_argument("--systems", nargs="*", help="those to measure, instead of all")
     parser.add_argument("--commits", type=int, default=1_000)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--parts", nargs="*", default=["local", "far", "growth", "reads"])
@@ -371,12 +395,14 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lakebed-scale-") as directory:
         scratch = Path(directory)
-        chosen = systems(scratch)
+        chosen = [one for one in systems(scratch) if not given.systems or one.name in given.systems]
         results: Figures = {}
         if "local" in given.parts:
-            results["local"] = measure_sizes(chosen, given.sizes, given.rounds, scratch)
+            results["local"] = measure_sizes(
+                chosen, given.sizes, given.rounds, given.actions, scratch
+            )
         if "far" in given.parts:
-            results["far"] = measure_requests(chosen, given.far_sizes)
+            results["far"] = measure_requests(chosen, given.far_sizes, given.actions, given.ms)
         if "growth" in given.parts:
             results["growth"] = measure_growth(chosen[0], given.commits, scratch)
         if "reads" in given.parts:

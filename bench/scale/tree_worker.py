@@ -52,9 +52,16 @@ BATCH = 1_449_784_608_123
 A_LEAF = SIZES.leaf // layout.FILES_A_DAY * layout.FILES_A_DAY
 
 
-def prepare(location: str, *, count: int, index: bool, head: str = "tree") -> dict[str, Any]:
+def prepare(
+    location: str,
+    *,
+    count: int,
+    index: bool,
+    head: str = "tree",
+    storage: dict[str, str] | None = None,
+) -> dict[str, Any]:
     """Make a tree: one load of all files, and some commits; or the document with the same files."""
-    store = open_store(location)
+    store = open_store(location, storage_options=storage)
     descriptor = DatasetDescriptor(
         schema=SCHEMA, partition_by=[by.identity("day")], index=["id"] if index else []
     )

@@ -81,3 +81,27 @@ def test_what_plateau_writes_is_refused_by_the_next_publication_and_reverted_by_
 
     assert plateau.ids(tmp_path, "days-kartothek") == [3, 3, 3, 5]
     assert days.publish("kartothek", check=True).was_in_step
+
+
+def objects(root):
+    """Every file of a directory, with its bytes."""
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("library", ["plateau", "kartothek"])
+def test_tree_itself_is_refused_for_reading_and_for_writing(library, request, days, tmp_path):
+    other = request.getfixturevalue(library)
+    before = objects(tmp_path)
+
+    for use in (
+        lambda: other.read(tmp_path, "days"),
+        lambda: other.ids(tmp_path, "days", [[("day", "==", "a")]]),
+        lambda: other.update(tmp_path, "days", rows=[{"day": "a", "id": 9}]),
+    ):
+        with pytest.raises(other.Error, match="metadata version"):
+            use()
+
+    now = objects(tmp_path)
+    assert {path: now.get(path) for path in before} == before
+    assert sorted(days.arrow().column("id").to_pylist()) == [3, 3, 3]
+    assert days.check().problems == ()

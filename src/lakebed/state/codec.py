@@ -26,7 +26,16 @@ from lakebed.state.head import (
     labels_of,
 )
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Lists, Segments
-from lakebed.state.state import HEAD_FACTS, HeadFact, Listed, Live, State, describe, read_descriptor
+from lakebed.state.state import (
+    HEAD_FACTS,
+    HeadFact,
+    HeldFor,
+    Listed,
+    Live,
+    State,
+    describe,
+    read_descriptor,
+)
 from lakebed.store.segments import Segment
 
 FORMAT_VERSION = 5  # of the objects that Lakebed itself writes
@@ -298,6 +307,32 @@ def _parsed(keys: Iterable[str], dataset: str) -> Segments:
 def is_ours(document: HeadDocument) -> bool:
     """Return whether Lakebed wrote the head, perhaps with later changes by another tool."""
     return f"{_PREFIX}format_version" in document.metadata
+
+
+def with_hold(document: HeadDocument, state: State) -> bool:
+    """Put the hold of a state into a head, or remove the one that is there.
+
+    A head of very many files is quickly changed in this way: its list of files stays as it is.
+
+    Args:
+        document: The head, which is changed.
+        state: A state of the dataset.
+
+    Returns:
+        False if that is not to be: the head is of another dataset, moves to another format, has the
+        hold of another commit, or has none that could be removed.
+    """
+    entries, name = document.metadata, f"{_PREFIX}held"
+    there = _Entries(entries, name).fact("held", HEAD_FACTS["held"]) if name in entries else None
+    is_of_other = isinstance(there, HeldFor) and there.commit_id != state.commit_id
+    is_one = is_ours(document) and creation_time_of(document) == state.created_at
+    if not is_one or is_of_other or entries.keys() & {f"{_PREFIX}moves_to", f"{_PREFIX}moved_from"}:
+        return False
+    if entries.pop(name, None) is None and state.held is None:
+        return False
+    if state.held is not None:
+        entries[name] = _text_of(state.held)
+    return True
 
 
 def annotations_of(document: HeadDocument) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from lakebed.state.committing import (
 )
 from lakebed.state.conflicts import Terms
 from lakebed.state.history import Entry
+from lakebed.state.holding import Holding, let_through
 from lakebed.state.lists import Segments
 from lakebed.state.moving import settled
 from lakebed.state.reader import Head, read_head, read_tree
@@ -297,8 +298,24 @@ def _lead(
         line: The line that it leads; None if it is on its own.
         opening: The results of the requests that were sent before the first attempt.
     """
+    hold = Holding(store, leader.terms, leader.deadline)
+    try:
+        _lead_under(hold, store, leader, line, opening)
+    finally:
+        hold.end(is_landed=leader.landed is not None)
+
+
+def _lead_under(
+    hold: Holding,
+    store: Store,
+    leader: Member,
+    line: WaitingLine[Member] | None,
+    opening: _Opening,
+) -> None:
     while not leader.is_done:
         leader.begin()
+        if not leader.is_late and hold.begin():
+            opening.clear()
         is_alone = leader.is_late or opening.prepared or not _is_plain(leader.terms)
         others = [] if line is None or is_alone else line.take(_Limit())
         try:
@@ -421,7 +438,13 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
     joined: list[tuple[Member, Entry]] = []
     has_won = False
     try:
-        head = opening.head()
+        head = let_through(
+            store,
+            opening.head(),
+            leader.terms,
+            leader.deadline,
+            lambda: _current_head(store, leader.terms.base),
+        )
         following = opening.prepared_on(head.state)
         is_prepared = following is not None
         if following is None:

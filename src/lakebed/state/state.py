@@ -64,6 +64,21 @@ class HeadKind(StrEnum):
     TREE = "tree"
 
 
+MOST_HELD_S = 300
+
+
+class HeldFor(msgspec.Struct, frozen=True):
+    """A request that other writers wait before their next commit; see `lakebed.state.holding`.
+
+    Attributes:
+        commit_id: Id of the commit that they are to wait for.
+        seconds: For how long, from when they first see it.
+    """
+
+    commit_id: str
+    seconds: Annotated[int, msgspec.Meta(ge=0, le=MOST_HELD_S)]
+
+
 class Live(Protocol):
     """The live files of a state."""
 
@@ -462,6 +477,7 @@ class State:
         moves_to: Format that the head moves to: this head gets no more commits.
         moved_from: Format that the head came from, and an id, until the first commit to it;
             `CREATION` for a new dataset that its creator may still give up.
+        held: The commit that other writers are to let through, until the next commit.
     """
 
     layout: Layout
@@ -486,6 +502,7 @@ class State:
     streams: tuple[QueryProgress, ...] = head_fact(
         (), tuple[QueryProgress, ...], _merged_streams, is_optional=True
     )
+    held: HeldFor | None = head_fact(None, HeldFor, lambda _state, _change: None, is_optional=True)  # noqa: RUF009 -- a dataclass field
     unmet: tuple[UnmetCheck, ...] = head_fact((), tuple[UnmetCheck, ...], _merged_unmet)
     indexed: tuple[str, ...] = head_fact((), tuple[str, ...], _merged_indexed)
     _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
