@@ -13,6 +13,7 @@ from lakebed.cli.lakes import find_lake
 from lakebed.cli.listening import listens
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import REPOSITORY_VARIABLE, storage_option, verb
+from lakebed.web.iceberg_door import DEFAULT_NAMESPACE, IcebergDoor
 from lakebed.web.serving import serve as serve_lake
 
 TOKEN_VARIABLE = "LAKEBED_SERVE_TOKEN"
@@ -22,6 +23,20 @@ TOKEN_VARIABLE = "LAKEBED_SERVE_TOKEN"
 @click.argument("location", envvar=REPOSITORY_VARIABLE, required=False)
 @click.option("--archive", "storage", metavar="URL", help="Storage of an archive to show, too.")
 @click.option("--index", metavar="URL", help="Index of the archive.")
+@click.option(
+    "--iceberg", is_flag=True, help="Serve the lake to readers of Iceberg, too: a REST catalog."
+)
+@click.option("--namespace", metavar="NAME", help="Namespace of its tables.  [default: lake]")
+@click.option(
+    "--iceberg-metadata",
+    "metadata",
+    metavar="URL",
+    help="Where it writes metadata of datasets that are not published to Iceberg. Without it only "
+    "clients that let the server plan can read those.",
+)
+@click.option(
+    "--iceberg-root", "root", metavar="URL", help="URL of the lake for its readers, if another."
+)
 @listens
 @click.option(
     "--token",
@@ -37,13 +52,17 @@ def serve(
     location: str | None,
     storage: str | None,
     index: str | None,
+    iceberg: bool,
+    namespace: str | None,
+    metadata: str | None,
+    root: str | None,
     host: str,
     port: int,
     token: str | None,
     public_url: str | None,
     storage_options: Mapping[str, str],
 ) -> None:
-    """Show a lake and an archive to browsers.
+    """Show a lake and an archive to browsers, and a lake to readers of Iceberg.
 
     The server is read-only, and runs until interrupted. LOCATION is a repository, or LOCATION/NAME
     for one dataset; leave it out to show only an archive. The URL of the server is printed as soon
@@ -52,6 +71,19 @@ def serve(
     if index is not None and storage is None:
         message = "--index needs an archive: give --archive, too."
         raise click.UsageError(message, click.get_current_context())
+    given = {"--namespace": namespace, "--iceberg-metadata": metadata, "--iceberg-root": root}
+    for option, value in given.items():
+        if value is not None and not iceberg:
+            message = f"{option} needs a catalog: give --iceberg, too."
+            raise click.UsageError(message, click.get_current_context())
+    door = None
+    if iceberg:
+        door = IcebergDoor(
+            namespace=DEFAULT_NAMESPACE if namespace is None else namespace,
+            metadata=metadata,
+            metadata_options=storage_options,
+            root=root,
+        )
     repository, name = (None, None) if location is None else find_lake(location, storage_options)
     archive = (
         None
@@ -67,6 +99,7 @@ def serve(
                 "url": url,
                 "lake": None if repository is None else repository.uri,
                 "archive": None if archive is None else archive.store.uri,
+                **({} if door is None else {"iceberg": f"{url}/v1"}),
             }
         )
         sys.stdout.flush()
@@ -79,5 +112,6 @@ def serve(
         port=port,
         token=token,
         public_url=public_url,
+        iceberg=door,
         on_start=show_url,
     )

@@ -109,6 +109,19 @@ def shown_files(
     )
 
 
+def sizes_of(store: Store, state: State, labels: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Return the numbers of rows of files, and their lengths.
+
+    Cost:
+        As `shown_files`.
+    """
+    segments = _segments_of(store, state, labels)
+    known = file_table.find(store, segments, pa.array(labels, pa.large_string()), {})
+    row_count, size_bytes = known.row_count.to_pylist(), known.size_bytes.to_pylist()
+    _measure(store, state, labels, row_count, size_bytes)
+    return row_count, size_bytes
+
+
 def _segments_of(store: Store, state: State, labels: Sequence[str]) -> Sequence[Segment]:
     """Return the parts of the file table that describe some files."""
     if state.is_tree:

@@ -6,6 +6,7 @@ from lakebed.common.lazy import lazily
 
 if TYPE_CHECKING:
     from lakebed.web.build import write_report as write_report
+    from lakebed.web.iceberg_door import IcebergDoor as IcebergDoor
     from lakebed.web.serving import create_app as create_app
     from lakebed.web.serving import serve as serve
 else:
@@ -13,6 +14,7 @@ else:
         __name__,
         {
             "write_report": "lakebed.web.build",
+            "IcebergDoor": "lakebed.web.iceberg_door",
             "create_app": "lakebed.web.serving",
             "serve": "lakebed.web.serving",
         },

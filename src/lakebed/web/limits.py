@@ -17,3 +17,4 @@ MAX_READS = 4  # pages with rows that are read at once; others wait
 WAIT_SECONDS = 20.0  # for another page to be read, before the answer is 503
 MAX_DOWNLOADS = 4  # that are sent at once; the answer to others is 503
 STALLED_SECONDS = 60.0  # until a download ends that its client does not take
+MAX_CATALOG_PLANS = 8  # of the Iceberg catalog that are made at once; others wait

@@ -50,6 +50,9 @@ from lakebed.web.dataset_facts import DatasetFacts, Datasets, gather
 from lakebed.web.downloads import KINDS, Download, FileKind
 from lakebed.web.file_lineage import find_file
 from lakebed.web.first_rows import Order, ShownRows, checked_count, first_rows, unhurried
+from lakebed.web.iceberg_catalog import ROOT as CATALOG_ROOT
+from lakebed.web.iceberg_catalog import UNAUTHORIZED, build_catalog
+from lakebed.web.iceberg_door import IcebergDoor
 from lakebed.web.lake_page import (
     Lake,
     dataset_part,
@@ -108,6 +111,7 @@ def build(
     token: str | None,
     public_url: str | None,
     hosts: frozenset[str] | None,
+    iceberg: IcebergDoor | None = None,
 ) -> ASGIApp:
     """Return the application; the arguments are checked by `create_app`."""
     base = urlsplit(public_url or "").path
@@ -128,15 +132,30 @@ def build(
         if archive is None
         else build_open(archive, public_url=public_url, needs_token=token is not None)
     )
-    return Gate(_Door(shown, api, hosts), token, asks_people=True)
+    catalog = (
+        None if iceberg is None or repository is None else build_catalog(repository, name, iceberg)
+    )
+    return Gate(
+        _Door(shown, api, catalog, hosts),
+        token,
+        asks_people=True,
+        refusals={} if catalog is None else {CATALOG_ROOT: UNAUTHORIZED},
+    )
 
 
 class _Door:
-    """Leads to the pages, or to the archive's own endpoints."""
+    """Leads to the pages, to the archive's own endpoints, or to the Iceberg catalog."""
 
-    def __init__(self, shown: ASGIApp, api: ASGIApp | None, hosts: frozenset[str] | None) -> None:
+    def __init__(
+        self,
+        shown: ASGIApp,
+        api: ASGIApp | None,
+        catalog: ASGIApp | None,
+        hosts: frozenset[str] | None,
+    ) -> None:
         self._shown = shown
         self._api = api
+        self._catalog = catalog
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,8 +163,12 @@ class _Door:
         if scope["type"] == "http":
             if not self._is_meant(scope):
                 app = _MISDIRECTED.answer()
-            elif self._api is not None and scope["path"].lstrip("/").partition("/")[0] in _API:
-                app = self._api
+            else:
+                first = scope["path"].lstrip("/").partition("/")[0]
+                if self._api is not None and first in _API:
+                    app = self._api
+                elif self._catalog is not None and first == CATALOG_ROOT:
+                    app = self._catalog
         await app(scope, receive, send)
 
     def _is_meant(self, scope: Scope) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from lakebed.web.dataset_facts import Datasets
+    from lakebed.web.iceberg_door import IcebergDoor
 
 
 def create_app(
@@ -32,6 +33,7 @@ def create_app(
     token: str | None = None,
     public_url: str | None = None,
     hosts: frozenset[str] | None = None,
+    iceberg: IcebergDoor | None = None,
 ) -> ASGIApp:
     """Return a read-only ASGI application that shows a lake, an archive or both.
 
@@ -43,11 +45,12 @@ def create_app(
             lets everyone read.
         public_url: URL of the server for its users, if a proxy changes it.
         hosts: Host names that requests may use; None for any.
+        iceberg: Options of a catalog of Iceberg's REST protocol under `/v1`; None for none.
 
     Raises:
-        InvalidInputError: There is neither a repository nor an archive, or the token or the URL is
-            not valid.
-        MissingDependencyError: starlette is not installed.
+        InvalidInputError: There is neither a repository nor an archive, or the token or a URL is
+            not valid, or a catalog has no repository.
+        MissingDependencyError: starlette is not installed, or pyiceberg for a catalog.
 
     Examples:
         >>> import lakebed
@@ -56,6 +59,10 @@ def create_app(
     if repository is None and archive is None:
         raise InvalidInputError(
             "There is nothing to serve.", hint="Give a lake, an archive or both."
+        )
+    if iceberg is not None and repository is None:
+        raise InvalidInputError(
+            "An Iceberg catalog shows a lake, and none is given.", hint="Give a lake, too."
         )
     require("starlette")
     from lakebed.web.routes import build
@@ -67,6 +74,7 @@ def create_app(
         token=checked_token(token),
         public_url=checked_url(public_url),
         hosts=hosts,
+        iceberg=iceberg,
     )
 
 
@@ -79,6 +87,7 @@ def serve(
     port: int = DEFAULT_PORT,
     token: str | None = None,
     public_url: str | None = None,
+    iceberg: IcebergDoor | None = None,
     on_start: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Show a lake, an archive or both until the process is interrupted.
@@ -94,6 +103,7 @@ def serve(
         port: The port; 0 takes a free one.
         token: As in `create_app`.
         public_url: As in `create_app`.
+        iceberg: As in `create_app`.
         on_start: Called with the URL of the server when it listens.
 
     Raises:
@@ -116,6 +126,7 @@ def serve(
         token=token,
         public_url=public_url,
         hosts=OWN_ADDRESSES | public if is_own else None,
+        iceberg=iceberg,
     )
 
     def check() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from lakebed.archive import Archive, ArchiveRecord, FileMetadata
 from lakebed.archive.query import ArchiveQuery
@@ -39,7 +39,7 @@ class Refusal(Exception):  # noqa: N818 - a response, which only the server catc
         self.message = message
         self.headers = dict(headers or {})
 
-    def answer(self) -> AsciiJson:
+    def answer(self) -> Response:
         """Return the response."""
         body = {"code": self.code, "message": self.message}
         return AsciiJson(body, status_code=self.status, headers=self.headers)

@@ -6,6 +6,7 @@ import base64
 import hmac
 import logging
 import time
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,18 +21,28 @@ OPEN_PATHS = frozenset({"/health", "/health/"})  # health checks are not authent
 class Gate:
     """Refuses requests without the token, and logs each request without query and headers."""
 
-    def __init__(self, app: ASGIApp, token: str | None, *, asks_people: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str | None,
+        *,
+        asks_people: bool = False,
+        refusals: Mapping[str, Refusal] | None = None,
+    ) -> None:
         """Guard `app`; without a token every request passes.
 
         Args:
             app: The application to guard.
             token: The token that requests must send.
             asks_people: Make browsers ask for the token, and accept it as a password.
+            refusals: Answers to requests without the token, by the first part of the path, where
+                clients expect another form.
         """
         self._app = app
         self._token = None if token is None else token.encode("ascii")
         self._asks_people = asks_people
         self._refusal = _ASK_PEOPLE if asks_people else _UNAUTHORIZED
+        self._refusals = refusals or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -46,7 +57,7 @@ class Gate:
                 status = message["status"]
             await send(message)
 
-        app = self._app if self._may_pass(scope) else self._refusal.answer()
+        app = self._app if self._may_pass(scope) else self._refusal_for(scope["path"]).answer()
         try:
             await app(scope, receive, send_and_note)
         finally:
@@ -57,6 +68,9 @@ class Gate:
                 status,
                 1000 * (time.monotonic() - start),
             )
+
+    def _refusal_for(self, path: str) -> Refusal:
+        return self._refusals.get(path.lstrip("/").partition("/")[0], self._refusal)
 
     def _may_pass(self, scope: Scope) -> bool:
         if self._token is None or scope["path"] in OPEN_PATHS:

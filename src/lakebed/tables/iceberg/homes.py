@@ -57,7 +57,12 @@ from lakebed.tables import pointers
 from lakebed.tables.giving_up import give_up
 from lakebed.tables.iceberg.iceberg_schema import BEGINS_AT
 from lakebed.tables.iceberg.library_errors import reading
-from lakebed.tables.iceberg.metadata_names import hint_key, metadata_folder, number_of
+from lakebed.tables.iceberg.metadata_names import (
+    hint_key,
+    metadata_folder,
+    metadata_name,
+    number_of,
+)
 from lakebed.tables.iceberg.store_io import StoreIO
 
 _log = logging.getLogger(__name__)
@@ -211,7 +216,7 @@ class FilesBeside:
         self._point_to(int(table.place))
 
     def _key(self, number: int) -> str:
-        return f"{self._keys}/v{number}.metadata.json"
+        return f"{self._keys}/{metadata_name(number)}"
 
     def _exists(self, number: int) -> bool:
         try:
@@ -278,7 +283,7 @@ class FilesBeside:
         number = int(table.place)
         for requirement in requirements:
             requirement.validate(table.metadata)
-        before = None if table.is_new else f"{self.folder}/v{number}.metadata.json"
+        before = None if table.is_new else f"{self.folder}/{metadata_name(number)}"
         metadata = update_table_metadata(table.metadata, updates, metadata_location=before)
         data = metadata.model_dump_json().encode()
         try:

@@ -292,19 +292,26 @@ def data_files(
         values = files.values[position]
         lower = {i: bound(t, c.min[position]) for i, t, c in bounded if c.min[position] is not None}
         upper = {i: bound(t, c.max[position]) for i, t, c in bounded if c.max[position] is not None}
+        rows = files.row_count[position]
         nulls = {
             i: c.null_count[position] for i, _, c in columns if c.null_count[position] is not None
         }
+        # DuckDB finds no null of a column without a count, although it is in the partition.
+        own = {
+            part.source_id: 0 if values[str(name)] is not None else rows
+            for part, name in zip(spec.fields, names, strict=True)
+        }
+        nulls = own | nulls
         result.append(
             DataFile.from_args(
                 content=DataFileContent.DATA,
                 file_path=location,
                 file_format=FileFormat.PARQUET,
                 partition=Record(*(internal(values[str(name)]) for name in names)),
-                record_count=files.row_count[position],
+                record_count=rows,
                 file_size_in_bytes=files.size_bytes[position],
                 column_sizes={},  # pyiceberg cannot list files without it
-                value_counts=dict.fromkeys(nulls, files.row_count[position]),
+                value_counts=dict.fromkeys(nulls, rows),
                 null_value_counts=nulls,
                 lower_bounds=lower,
                 upper_bounds=upper,

@@ -20,6 +20,11 @@ def hint_key(dataset: str) -> str:
     return f"{metadata_folder(dataset)}/{HINT}"
 
 
+def metadata_name(number: int) -> str:
+    """Return the name of a version of the metadata in its folder."""
+    return f"v{number}.metadata.json"
+
+
 def number_of(key: str) -> int | None:
     """Return the number of a version of the metadata; None for other keys."""
     match = _METADATA.fullmatch(key.rpartition("/")[2])

@@ -110,6 +110,51 @@ def unpublish(
         return is_there
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTable:
+    """The columns and properties of a dataset as a new Iceberg table.
+
+    Attributes:
+        schema: The columns.
+        levels: Levels of directories that are columns of the table.
+        properties: Properties of the table.
+    """
+
+    schema: Schema
+    levels: tuple[str, ...]
+    properties: Mapping[str, str]
+
+
+def publish_in(store: Store, dataset: str, home: TableHome, note: Note, root: str) -> Publication:
+    """Bring a table into step whose metadata is in a home of its own.
+
+    Args:
+        store: The store that holds the dataset.
+        dataset: Name of the dataset.
+        home: The home of the metadata.
+        note: The note of the table.
+        root: URL of the repository for the readers of the table.
+    """
+    target = _IcebergTarget(
+        store, dataset, home, root, NO_PROGRESS, is_root_given=False, hide_batch_id=None
+    )
+    to, began = f"iceberg table={home.table}", time.monotonic()
+    return engine.publish(store, dataset, target, note, Request(), to=to, began=began)
+
+
+def columns_for(store: Store, state: State, home: TableHome, root: str) -> NewTable:
+    """Return the columns under which a state would be published as a new table.
+
+    Raises:
+        InvalidInputError: Iceberg cannot express the dataset, or would read some file differently.
+    """
+    target = _IcebergTarget(
+        store, state.name, home, root, NO_PROGRESS, is_root_given=False, hide_batch_id=None
+    )
+    plan = target.plan(state, _note(store, state.name, None, home), is_full=False)
+    return NewTable(schema=plan.schema, levels=plan.levels, properties=plan.properties)
+
+
 def published_with(store: Store, dataset: str) -> tuple[bool | None, str | None]:
     """Return how the table beside the data was published: without `batch_id`, and with which root.
 

@@ -1,0 +1,434 @@
+"""The tables of a catalog that Lakebed serves itself: their metadata, made when they are loaded.
+
+The metadata of a table is beside its data, if the dataset is published there after each commit;
+else in a cache on another store; else it is virtual, and names snapshots without manifests. Then a
+version of the dataset is a snapshot of the same number, for clients that let the server plan.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from lakebed.errors import InvalidInputError, ObjectNotFoundError
+from lakebed.model import publishing
+from lakebed.model.keys import BATCH_ID
+from lakebed.model.layout import Folder
+from lakebed.state import history
+from lakebed.state.history import Entry
+from lakebed.state.published import Note
+from lakebed.state.readable import is_readable
+from lakebed.state.reader import read_own_head
+from lakebed.state.state import State, descriptor_from
+from lakebed.store.base import Store
+from lakebed.store.root import root_of
+from lakebed.tables.iceberg import dead_metadata, to_iceberg
+from lakebed.tables.iceberg.homes import FilesBeside, IcebergTable
+from lakebed.tables.iceberg.iceberg_schema import (
+    COMMIT,
+    ROOT,
+    VERSION,
+    columns_of,
+    levels_of,
+    number_in,
+    schema_of,
+    spec_of,
+)
+from lakebed.tables.iceberg.metadata_names import metadata_folder, metadata_name
+
+MOST_VIRTUAL = 1000  # snapshots of virtual metadata, which is sent whole
+_MOST_LEVELS = 6  # besides the batch, of which any may be null: 63 partition specs
+_MOST_HELD = 200  # tables whose metadata is in memory
+_CACHE_KEPT = dt.timedelta(days=1)  # of metadata that was replaced in the cache
+_NAMESPACE = uuid.UUID("6b1c1d1e-5a57-4c0a-9a3b-0a5f2c8f6f11")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedTable:
+    """A table as clients load it.
+
+    Attributes:
+        name: Name of the dataset.
+        metadata: The metadata, as a document.
+        location: Location of the metadata; changes with each version of it.
+        is_virtual: True if no manifest exists, so that only the server can plan.
+        head: Creation time, version and commit of the dataset that it was made for.
+        versions: Version of the dataset, and its commit, by id of the snapshot.
+        levels: Fields of the partition spec, in order.
+        spec_id: Id of the partition spec.
+        root: URL of the repository for readers.
+    """
+
+    name: str
+    metadata: Mapping[str, Any]
+    location: str
+    is_virtual: bool
+    head: tuple[str, int, str]
+    versions: Mapping[int, tuple[int, str]]
+    levels: tuple[str, ...]
+    spec_id: int
+    root: str
+
+    @property
+    def current(self) -> int | None:
+        """Id of the current snapshot; None for a dataset without commits."""
+        current = self.metadata.get("current-snapshot-id")
+        return current if current in self.versions else None
+
+    def without_nulls(self) -> Mapping[str, Any]:
+        """Return the metadata for clients that cannot read null as the value of a partition.
+
+        It has partition specs that leave out each combination of the levels that may be null: a
+        column that a file lacks, and that is not in its spec, is null.
+
+        Raises:
+            InvalidInputError: There are too many levels.
+        """
+        levels = [level for level in self.levels if level != BATCH_ID]
+        if len(levels) > _MOST_LEVELS:
+            raise InvalidInputError(
+                f"Table {self.name!r} has {len(levels)} partition fields; pyiceberg can read at most "
+                f"{_MOST_LEVELS} by this catalog.",
+                hint="Read it with another client, or let pyiceberg plan: publish the table, and "
+                "open its metadata.",
+            )
+        specs = list(self.metadata["partition-specs"])
+        (spec,) = (one for one in specs if one["spec-id"] == self.spec_id)
+        for count in range(1, len(levels) + 1):
+            for nulls in itertools.combinations(levels, count):
+                fields = [field for field in spec["fields"] if field["name"] not in nulls]
+                specs.append({"spec-id": self.spec_without(nulls), "fields": fields})
+        return {**self.metadata, "partition-specs": specs}
+
+    def spec_without(self, nulls: Collection[str]) -> int:
+        """Return the id of the partition spec that leaves out some levels, in `without_nulls`."""
+        if not nulls:
+            return self.spec_id
+        own = max(int(spec["spec-id"]) for spec in self.metadata["partition-specs"])
+        return own + sum(1 << self.levels.index(level) for level in nulls)
+
+
+class CatalogTables:
+    """Makes the metadata of the tables of one repository, and holds what it has made."""
+
+    def __init__(
+        self, store: Store, *, cache: Store | None = None, root: str | None = None
+    ) -> None:
+        """Serve the datasets of a store.
+
+        Args:
+            store: The store of the repository.
+            cache: The store for metadata that is not beside the data; None for virtual metadata.
+            root: URL of the repository for readers; None for the usual one.
+
+        Raises:
+            InvalidInputError: The repository or the cache has no URL that readers could use.
+        """
+        self.store = store
+        self._root = root_of(store, root, s3="s3")
+        self._cache = cache
+        self._cache_root = None if cache is None else root_of(cache, None, s3="s3")
+        self._held: OrderedDict[str, ServedTable] = OrderedDict()
+        self._lock = threading.Lock()
+        self._locks = [threading.Lock() for _ in range(16)]  # each for some of the tables
+
+    def load(self, name: str) -> ServedTable:
+        """Return a table that shows the current version of its dataset.
+
+        Raises:
+            DatasetNotFoundError: There is no such dataset.
+            ReadOnlyError: Another tool created the dataset.
+            InvalidInputError: Iceberg cannot express the dataset.
+            StorageError: The metadata cannot be written.
+
+        Cost:
+            A read of the head, and of metadata on storage two HEADs, if nothing has changed; else as
+            `Dataset.publish`, or for virtual metadata a read of the history.
+        """
+        with self._locks[hash(name) % len(self._locks)]:
+            state = read_own_head(self.store, name).state
+            held = self._find(name)
+            if held is not None and held.head == _head_of(state) and self._is_newest(held):
+                return held
+            served = self._made(state)
+            with self._lock:
+                self._held[name] = served
+                self._held.move_to_end(name)
+                while len(self._held) > _MOST_HELD:
+                    self._held.popitem(last=False)
+            return served
+
+    def showing(self, name: str, snapshot_id: int | None) -> ServedTable:
+        """Return a table that has a snapshot, without a read of the head if it is known.
+
+        Args:
+            name: Name of the dataset.
+            snapshot_id: Id of the snapshot; None for the current one.
+
+        Raises:
+            InvalidInputError: The table has no such snapshot.
+            LakebedError: As `load`.
+        """
+        held = self._find(name)
+        if held is None or snapshot_id is None or snapshot_id not in held.versions:
+            held = self.load(name)
+        if snapshot_id is not None and snapshot_id not in held.versions:
+            raise InvalidInputError(
+                f"Table {name!r} has no snapshot {snapshot_id}: it never existed, or it was cleaned "
+                "up.",
+                hint="Load the table again.",
+            )
+        return held
+
+    def _find(self, name: str) -> ServedTable | None:
+        with self._lock:
+            return self._held.get(name)
+
+    def _made(self, state: State) -> ServedTable:
+        if _is_beside(state):
+            to_iceberg.publish(self.store, state.name, root=_own_root(state))
+            return self._stored(self.store, state, self._root)
+        if self._cache is None or self._cache_root is None:
+            return virtual_table(self.store, state, self._root)
+        home = FilesBeside(self._cache, state.name, self._cache_root)
+        note = Note(self._cache, state.name, state.name, kind="iceberg", name=to_iceberg.NOTE)
+        done = to_iceberg.publish_in(self.store, state.name, home, note, self._root)
+        if not done.was_in_step:
+            self._tidy(self._cache, state.name)
+        return self._stored(self._cache, state, self._cache_root)
+
+    def _stored(self, home_store: Store, state: State, root: str) -> ServedTable:
+        """Return a table whose metadata is on storage, and was just brought into step."""
+        home = FilesBeside(home_store, state.name, root)
+        table = home.find("")
+        if table is None:
+            raise InvalidInputError(
+                f"The Iceberg table of {state.name!r} was unpublished meanwhile.",
+                hint="Load it again.",
+            )
+        return _served(home_store, home, table, state)
+
+    def _is_newest(self, held: ServedTable) -> bool:
+        """Return whether metadata on storage is still there, and no newer one is."""
+        if held.is_virtual:
+            return True
+        name = held.location.rpartition("/")[2]
+        number = int(name.removeprefix("v").partition(".")[0])
+        is_cached = self._cache_root is not None and held.location.startswith(
+            f"{self._cache_root}/"
+        )
+        home_store = self._cache if is_cached and self._cache is not None else self.store
+        folder = metadata_folder(held.name)
+        return _exists(home_store, f"{folder}/{name}") and not _exists(
+            home_store, f"{folder}/{metadata_name(number + 1)}"
+        )
+
+    def _tidy(self, cache: Store, name: str) -> None:
+        """Delete metadata that was replaced a while ago: no cleanup of the lake knows the cache."""
+        objects = list(cache.list(f"{Folder.ICEBERG.of(name)}/"))
+        cutoff = dt.datetime.now(dt.UTC) - _CACHE_KEPT
+        cache.delete(dead_metadata.dead_keys(cache, name, objects, cutoff).dead)
+
+
+def _exists(store: Store, key: str) -> bool:
+    try:
+        store.size(key)
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+def _head_of(state: State) -> tuple[str, int, str]:
+    return state.created_at, state.version, state.commit_id
+
+
+def _is_beside(state: State) -> bool:
+    """Return whether each commit is published to a table beside the data."""
+    targets = publishing.targets(state.descriptor.properties)
+    return any(target.kind == "iceberg" and not target.table for target in targets)
+
+
+def _own_root(state: State) -> str | None:
+    return state.descriptor.properties.get(f"{publishing.ICEBERG}.root")
+
+
+def _served(home_store: Store, home: FilesBeside, table: IcebergTable, state: State) -> ServedTable:
+    name = metadata_name(int(table.place))
+    data = home_store.get(f"{metadata_folder(state.name)}/{name}").data
+    document = msgspec.json.decode(bytes(data), type=dict[str, Any])
+    versions = {}
+    for snapshot in table.metadata.snapshots:
+        recorded = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        version = number_in(recorded, VERSION, -1)
+        if version >= 0:
+            versions[snapshot.snapshot_id] = version, recorded.get(COMMIT, "")
+    spec = table.metadata.spec()
+    return ServedTable(
+        name=state.name,
+        metadata=document,
+        location=f"{home.folder}/{name}",
+        is_virtual=False,
+        head=_head_of(state),
+        versions=versions,
+        levels=tuple(part.name for part in spec.fields),
+        spec_id=spec.spec_id,
+        root=table.metadata.properties.get(ROOT, ""),
+    )
+
+
+def virtual_table(store: Store, state: State, root: str) -> ServedTable:
+    """Return a table whose snapshots are the readable versions of a dataset, the last 1000.
+
+    Raises:
+        InvalidInputError: Iceberg cannot express the dataset.
+
+    Cost:
+        The history.
+    """
+    home = _NoMetadata(store, state.name, root)
+    columns = to_iceberg.columns_for(store, state, home, root)
+    now = columns.schema.model_copy(update={"schema_id": 0})
+    schemas: list[Any] = [now]
+    snapshots: list[dict[str, Any]] = []
+    versions: dict[int, tuple[int, str]] = {}
+    for entry, moment, schema in _past_schemas(store, state, now, columns.levels):
+        known = next((one for one in schemas if one.as_struct() == schema.as_struct()), None)
+        if known is None:
+            known = schema.model_copy(update={"schema_id": len(schemas)})
+            schemas.append(known)
+        parent = snapshots[-1]["snapshot-id"] if snapshots else None
+        snapshots.append(
+            {
+                "snapshot-id": entry.version,
+                **({} if parent is None else {"parent-snapshot-id": parent}),
+                "sequence-number": entry.version,
+                "timestamp-ms": int(moment.timestamp() * 1000),
+                "manifest-list": f"{home.folder}/virtual-{entry.version}.avro",
+                "summary": {"operation": _operation(entry), VERSION: str(entry.version)},
+                "schema-id": known.schema_id,
+            }
+        )
+        versions[entry.version] = entry.version, entry.commit_id
+    spec = spec_of(now, columns.levels)
+    last = snapshots[-1] if snapshots else None
+    updated = dt.datetime.fromtimestamp(0, dt.UTC)
+    if state.committed_at is not None:
+        updated = state.committed_at
+    document: dict[str, Any] = {
+        "format-version": 2,
+        "table-uuid": str(uuid.uuid5(_NAMESPACE, f"{root}/{state.name} {state.created_at}")),
+        "location": home.table,
+        "last-sequence-number": state.version,
+        "last-updated-ms": int(updated.timestamp() * 1000),
+        "last-column-id": max(schema.highest_field_id for schema in schemas),
+        "schemas": [_document(schema) for schema in schemas],
+        "current-schema-id": 0,
+        "partition-specs": [_document(spec)],
+        "default-spec-id": spec.spec_id,
+        "last-partition-id": spec.last_assigned_field_id,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": 0,
+        "properties": dict(columns.properties),
+        "snapshots": snapshots,
+        "snapshot-log": [
+            {"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]}
+            for one in snapshots
+        ],
+        "metadata-log": [],
+        "refs": {},
+    }
+    if last is not None:
+        main = {"type": "branch", "snapshot-id": last["snapshot-id"]}
+        document |= {"current-snapshot-id": last["snapshot-id"], "refs": {"main": main}}
+    return ServedTable(
+        name=state.name,
+        metadata=document,
+        location=f"{home.folder}/virtual-{state.version}-{state.commit_id}.metadata.json",
+        is_virtual=True,
+        head=_head_of(state),
+        versions=versions,
+        levels=columns.levels,
+        spec_id=spec.spec_id,
+        root=root,
+    )
+
+
+def _past_schemas(
+    store: Store, state: State, now: Any, levels: Sequence[str]
+) -> Iterator[tuple[Entry, dt.datetime, Any]]:
+    """Yield the versions that can be listed, oldest first, with their times and schemas.
+
+    A version is left out if its files have other ids than the present schema, or if Iceberg could
+    not express its schema.
+    """
+    first = max(1, state.version - MOST_VIRTUAL + 1)
+    # Descriptors are in the entries of the commits that changed them.
+    after = -1 if state.lineage.number > 1 else first - 1
+    entries = history.read(store, state.lists.history, after=after, labels_after=state.version)
+    moments = history.landing_times(entries)
+    schema: Any = now if after >= 0 else None
+    shown: list[tuple[Entry, dt.datetime, Any]] = []
+    for entry in entries:
+        if entry.descriptor is not None and after < 0:
+            schema = _schema_at(state, entry.descriptor, now, levels)
+        if entry.version >= first and entry.version <= state.version:
+            shown.append((entry, moments[entry.version], schema))
+    for entry, moment, its_schema in shown:
+        if its_schema is not None and is_readable(state, entry.version):
+            yield entry, moment, now if entry.version == state.version else its_schema
+
+
+def _schema_at(
+    state: State, document: Mapping[str, Any], now: Any, levels: Sequence[str]
+) -> Any | None:
+    """Return the columns under an older descriptor; None if it cannot be shown beside the new one."""
+    descriptor, lineage = descriptor_from(document, Folder.HISTORY.of(state.name))
+    older = state.as_of(descriptor, lineage)
+    is_same = lineage.number == state.lineage.number
+    if is_same and descriptor.schema == state.descriptor.schema:
+        return now
+    ids = older.layout.field_ids
+    hides = BATCH_ID not in levels
+    own = levels_of(older, hides_batch_id=hides)
+    if ids is None or state.layout.field_ids is None or len(own) != len(levels):
+        return None
+    try:
+        columns = columns_of(older, own)
+    except InvalidInputError:
+        return None
+    return schema_of(columns, lineage, None, shown=0, used=0, ids=ids)
+
+
+def _operation(entry: Entry) -> str:
+    if entry.operation == "compact":
+        return "replace"
+    if entry.removed:
+        return "overwrite" if entry.added else "delete"
+    return "append"
+
+
+def _document(model: Any) -> Any:
+    return msgspec.json.decode(model.model_dump_json())
+
+
+class _NoMetadata(FilesBeside):
+    """The home of a table without metadata on storage."""
+
+    def find(self, place: str) -> IcebergTable | None:  # noqa: ARG002 - there is none
+        """See `TableHome`."""
+        return None
+
+
+def listed(names: Iterable[str], *, after: str, count: int | None) -> tuple[list[str], str | None]:
+    """Return a page of sorted names, and the name after which the next one begins; None at the end."""
+    remaining = [name for name in names if name > after]
+    page = list(itertools.islice(remaining, count))
+    return page, page[-1] if count is not None and len(remaining) > count else None
