@@ -14,8 +14,11 @@ import pyarrow.parquet as pq
 
 # The peers' modules are loaded before the clock starts, too: `import lakebed` alone loads none, and
 # a dataset loads what plans with its first plan.
+import lakebed.arrow.kernel
 import lakebed.index.lookup
-import lakebed.plan.search  # noqa: F401
+import lakebed.plan.leaves
+import lakebed.plan.search
+import lakebed.state.tree.stored_folds  # noqa: F401
 from lakebed import Dataset, Repository, by, open_repository
 from lakebed.index.segment import SegmentWriter
 from lakebed.model.descriptor import DatasetDescriptor

@@ -15,6 +15,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from lakebed.errors import (
     CommitConflictError,
@@ -35,9 +36,9 @@ from lakebed.state.committing import (
 )
 from lakebed.state.conflicts import Terms
 from lakebed.state.history import Entry
-from lakebed.state.holding import Holding, let_through
 from lakebed.state.lists import Segments
 from lakebed.state.moving import settled
+from lakebed.state.patience import Holding, let_through
 from lakebed.state.reader import Head, read_head, read_tree
 from lakebed.state.state import State
 from lakebed.state.waiting_line import Seat, WaitingLine, WaitingLines
@@ -298,6 +299,10 @@ def _lead(
         line: The line that it leads; None if it is on its own.
         opening: The results of the requests that were sent before the first attempt.
     """
+    change = leader.terms.change
+    if not (change.head or change.erases or change.leaves):
+        _lead_under(None, store, leader, line, opening)
+        return
     hold = Holding(store, leader.terms, leader.deadline)
     try:
         _lead_under(hold, store, leader, line, opening)
@@ -306,15 +311,16 @@ def _lead(
 
 
 def _lead_under(
-    hold: Holding,
+    hold: Holding | None,
     store: Store,
     leader: Member,
     line: WaitingLine[Member] | None,
     opening: _Opening,
 ) -> None:
+    """Make attempts; others wait for a commit that takes long, and so has a hold."""
     while not leader.is_done:
         leader.begin()
-        if not leader.is_late and hold.begin():
+        if hold is not None and not leader.is_late and hold.begin():
             opening.clear()
         is_alone = leader.is_late or opening.prepared or not _is_plain(leader.terms)
         others = [] if line is None or is_alone else line.take(_Limit())
@@ -438,13 +444,11 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
     joined: list[tuple[Member, Entry]] = []
     has_won = False
     try:
-        head = let_through(
-            store,
-            opening.head(),
-            leader.terms,
-            leader.deadline,
-            lambda: _current_head(store, leader.terms.base),
-        )
+        head = opening.head()
+        if head.state.held is not None:
+            base = leader.terms.base
+            read = partial(_current_head, store, base)
+            head = let_through(store, head, leader.terms, leader.deadline, read)
         following = opening.prepared_on(head.state)
         is_prepared = following is not None
         if following is None:

@@ -68,7 +68,7 @@ MOST_HELD_S = 300
 
 
 class HeldFor(msgspec.Struct, frozen=True):
-    """A request that other writers wait before their next commit; see `lakebed.state.holding`.
+    """A request that other writers wait before their next commit; see `lakebed.state.patience`.
 
     Attributes:
         commit_id: Id of the commit that they are to wait for.

@@ -40,7 +40,7 @@ class Holding:
     """The hold of one commit, which is placed before each of its attempts after the first.
 
     Of a dataset of very many files it is placed before the first, too, which would be in vain beside
-    other writers. Commits that take no longer than others place none.
+    other writers.
     """
 
     def __init__(self, store: Store, terms: Terms, until: float) -> None:
@@ -51,13 +51,11 @@ class Holding:
             terms: The terms of the commit.
             until: Time by the monotonic clock after which it is given up.
         """
-        change = terms.change
         self._store = store
         self._terms = terms
         self._until = until
         self._base = terms.base
-        self._commit_id = change.commit_id
-        self._is_long = bool(change.head or change.erases or change.leaves)
+        self._commit_id = terms.change.commit_id
         self._began: float | None = None
         self._is_placed = False
 
@@ -72,7 +70,7 @@ class Holding:
         """
         count = self._base.live.count
         is_due = self._began is not None or count > MOST_LISTED
-        if not (self._is_long and is_due):
+        if not is_due:
             self._began = time.monotonic()
             return False
         took_s = count / _FILES_A_SECOND

@@ -15,7 +15,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, StorageError
-from lakebed.state import holding
+from lakebed.state import patience
 from lakebed.state.codec import to_document
 from lakebed.state.head import encode_head
 from lakebed.state.reader import read_head
@@ -149,7 +149,7 @@ def test_change_of_the_head_lands_beside_a_writer_that_is_faster_each_time(
 def test_change_of_the_head_of_very_many_files_asks_before_its_first_attempt(
     bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "MOST_LISTED", 0)
+    monkeypatch.setattr(patience, "MOST_LISTED", 0)
     created(bucket)
     store = OfProcess(bucket)
     held: list[bool] = []
@@ -191,7 +191,7 @@ def test_wait_leaves_a_commit_the_time_to_be_made(bucket: MemoryStore) -> None:
 def test_commit_that_fails_removes_its_hold(
     bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "MOST_LISTED", 0)
+    monkeypatch.setattr(patience, "MOST_LISTED", 0)
     created(bucket)
     store = OfProcess(bucket)
     puts = iter(range(9))
@@ -213,7 +213,7 @@ def test_commit_that_fails_removes_its_hold(
 def test_hold_of_another_commit_is_not_replaced_but_waited_for(
     bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "MOST_LISTED", 0)
+    monkeypatch.setattr(patience, "MOST_LISTED", 0)
     created(bucket)
     hold(bucket, seconds=1)
     store = OfProcess(bucket)
@@ -229,10 +229,10 @@ def test_hold_of_another_commit_is_not_replaced_but_waited_for(
 def test_hold_of_a_process_that_died_is_waited_for_once(
     bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "MOST_LISTED", 0)
+    monkeypatch.setattr(patience, "MOST_LISTED", 0)
     waits: list[str] = []
     monkeypatch.setattr(
-        holding, "_wait", lambda _store, _name, one, _until: waits.append(one.commit_id)
+        patience, "_wait", lambda _store, _name, one, _until: waits.append(one.commit_id)
     )
     created(bucket)
     hold(bucket, seconds=9, commit_id="dead")
@@ -246,7 +246,7 @@ def test_hold_of_a_process_that_died_is_waited_for_once(
 def test_without_a_hold_the_change_would_lose_every_race(
     bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding.Holding, "begin", lambda _self: False)
+    monkeypatch.setattr(patience.Holding, "begin", lambda _self: False)
     created(bucket)
     store = OfProcess(bucket)
     mover = lakebed.Repository(store).open("d")
@@ -263,7 +263,7 @@ def test_without_a_hold_the_change_would_lose_every_race(
 def test_erasure_asks_for_patience_too(
     bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "MOST_LISTED", 0)
+    monkeypatch.setattr(patience, "MOST_LISTED", 0)
     created(bucket, "tree")
     store = OfProcess(bucket)
     held: list[bool] = []
