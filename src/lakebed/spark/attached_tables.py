@@ -134,7 +134,7 @@ class AttachedTables:
             self._spark.catalog.dropTempView(name)
         self._views = {}
 
-    def take_sql(self, repository: TakesSql) -> None:
+    def _take_sql(self, repository: TakesSql) -> None:
         """Let `spark.sql` of the session take statements on the attached datasets."""
 
         def is_ours(name: str) -> bool:
@@ -262,5 +262,5 @@ def attach(
     session = get_session(spark)
     attached = AttachedTables(session, repository.store, prefix, datasets).refresh()
     if sql:
-        attached.take_sql(cast("TakesSql", repository))
+        attached._take_sql(cast("TakesSql", repository))
     return attached
