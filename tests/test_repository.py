@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from heads import head_key
 
 import lakebed
 from lakebed import DatasetDescriptor, Repository
@@ -279,9 +280,9 @@ def test_file_is_no_repository(tmp_path: Path) -> None:
 def test_copy_of_a_head_that_no_dataset_can_be_called_is_no_dataset(tmp_path: Path) -> None:
     repository = lakebed.open_repository(tmp_path)
     repository.create("d", lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())])))
-    head = (tmp_path / "d.by-dataset-metadata.json").read_bytes()
+    head = (tmp_path / head_key("d")).read_bytes()
     for name in ("d copy", "d (1)", "", "x" * 201):
-        (tmp_path / f"{name}.by-dataset-metadata.json").write_bytes(head)
+        (tmp_path / head_key(name)).write_bytes(head)
 
     assert repository.list() == ["d"]
 

@@ -174,10 +174,11 @@ class TreeRepair:
         found: dict[int, Buffered] = {}
         for info in self._store.list(folder):
             try:
-                commits = folded_commits.decode_found(self._store.get(info.key).data, info.key)
+                stored = self._store.get(info.key)
+                commits = folded_commits.decode_found(stored.data, info.key)
             except LakebedError:
                 continue
-            for one in commits:
+            for one in folded_commits.stamped(commits, stored.modified_at):
                 named = map(self._state.layout.key, (*one.entry.added, *one.entry.removed))
                 if marks.isdisjoint(map(mark_of, named)):  # else it is from before an erasure
                     found.setdefault(one.entry.version, one)
