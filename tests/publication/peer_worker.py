@@ -67,7 +67,38 @@ def of_duck(function: str, path: str, where: str) -> pa.Table:
     return duck().execute(query).fetch_arrow_table()
 
 
+@cache
+def duck_catalog(url: str) -> str:
+    name = f"lb{url.rpartition(':')[2]}"
+    duck().execute(
+        f"ATTACH '' AS {name} (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')"
+    )
+    return name
+
+
+@cache
+def spark_catalog(url: str) -> str:
+    name = f"lb{url.rpartition(':')[2]}"
+    catalog = f"spark.sql.catalog.{name}"
+    spark().conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+    spark().conf.set(f"{catalog}.type", "rest")
+    spark().conf.set(f"{catalog}.uri", url)
+    spark().conf.set(f"{catalog}.cache-enabled", "false")
+    return name
+
+
+def of_catalog(engine: str, address: str, where: str) -> pa.Table:
+    """Read a table of a served lake, whose address is the URL and the name."""
+    url, _, table = address.partition(" ")
+    if engine == "duckdb":
+        query = f"SELECT * FROM {duck_catalog(url)}.{table} WHERE {where}"
+        return duck().execute(query).fetch_arrow_table()
+    return spark().table(f"{spark_catalog(url)}.{table}").where(where).toArrow()
+
+
 ENGINES = {
+    "duckdb catalog": lambda root, where: of_catalog("duckdb", root, where),
+    "spark catalog": lambda root, where: of_catalog("spark", root, where),
     "delta-spark": lambda root, where: of_spark("delta", f"{root}/data", where),
     "iceberg-spark": lambda root, where: of_spark("iceberg", f"{root}/iceberg", where),
     "duckdb delta": lambda root, where: of_duck("delta_scan", f"{root}/data", where),

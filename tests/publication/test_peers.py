@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from asking import Client
 from table_doors import EVERY_TYPE, EVERY_VALUE, rows_of
 
 import lakebed
 from lakebed.tables.delta import to_delta
+from lakebed.web import IcebergDoor, create_app
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-doors" / "bin" / "python"
@@ -56,8 +58,10 @@ class Peers:
         return json.loads(line)
 
     def read(self, engine: str, dataset, where: str = "true") -> pa.Table:
+        return self.read_at(engine, dataset.uri.removeprefix("file://"), where)
+
+    def read_at(self, engine: str, root: str, where: str = "true") -> pa.Table:
         out = self._folder / "rows.arrow"
-        root = dataset.uri.removeprefix("file://")
         answer = self.ask(engine=engine, root=root, out=str(out), where=where)
         assert "error" not in answer, f"{engine}: {answer}"
         with pa.memory_map(str(out)) as source:
@@ -236,3 +240,42 @@ def test_spark_may_not_write_to_the_delta_table_nor_vacuum_it(peers, lake):
     # What an INSERT writes before it asks may be left over; no file of ours is gone.
     assert set(files) <= set(Path(root).rglob("*.parquet"))
     assert days.publish("delta", check=True).was_in_step
+
+
+@pytest.mark.parametrize("engine", ["duckdb catalog", "spark catalog"])
+@pytest.mark.parametrize("mode", ["beside", "cache", "virtual"])
+def test_the_catalog_is_read(peers, tmp_path, lake, engine, mode):
+    if (engine, mode) == ("duckdb catalog", "virtual"):
+        pytest.skip("DuckDB 1.4 plans with the manifests")
+    days = [dt.date(2013, 1, 1 + number) for number in range(4)]
+    schema = pa.schema([("p", pa.string()), ("day", pa.date32()), ("n", pa.int64())])
+    dataset = lake.create(
+        "served",
+        lakebed.DatasetDescriptor(
+            schema=schema,
+            partition_by="p, day",
+            index=["n"],
+            properties={"publish.iceberg": "true"} if mode == "beside" else {},
+        ),
+    )
+    kinds = ("a", "b/c", None)
+    dataset.append([{"p": p, "day": day, "n": day.day} for p in kinds for day in days])
+    metadata = str(tmp_path / "cache") if mode == "cache" else None
+    client = Client(create_app(lake, iceberg=IcebergDoor(metadata=metadata)))
+    try:
+        for where in (
+            "true",
+            "n = 3",
+            "p = 'b/c'",
+            "p IS NULL",
+            "p IS NULL AND n > 2",
+            "p != 'a'",
+            "day = DATE '2013-01-02'",
+            "day >= DATE '2013-01-03' AND n IN (3, 9)",
+            "NOT (n = 3 OR p = 'a')",
+        ):
+            wanted = dataset.where(where.replace("true", "n >= 0")).arrow()
+            found = peers.read_at(engine, f"http://{client.place} lake.served", where)
+            assert rows_of(found, schema.names) == rows_of(wanted, schema.names), where
+    finally:
+        client.stop()

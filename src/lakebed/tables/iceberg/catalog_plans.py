@@ -132,8 +132,8 @@ class CatalogPlans:
                 specs are those of `ServedTable.without_nulls`.
 
         Raises:
-            InvalidInputError: The request is not valid, or there is no such snapshot.
-            UnsupportedScanError: The scan is incremental.
+            InvalidInputError: The request is not valid, or there is no such snapshot; as an
+                `UnsupportedScanError` if the scan is incremental.
             LakebedError: The dataset cannot be read.
 
         Cost:
@@ -172,7 +172,7 @@ class CatalogPlans:
             is_pyiceberg: As for `plan`.
 
         Raises:
-            UnknownTaskError: There is no such task.
+            InvalidInputError: There is no such task; as an `UnknownTaskError`.
             LakebedError: As for `plan`.
         """
         token = _token_of(_decoded(body, _TaskRequest).plan_task)

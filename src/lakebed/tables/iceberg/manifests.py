@@ -296,12 +296,12 @@ def data_files(
         nulls = {
             i: c.null_count[position] for i, _, c in columns if c.null_count[position] is not None
         }
-        # DuckDB finds no null of a column without a count, although it is in the partition.
+        # DuckDB 1.4 finds no null of a column without a count, although it is in the partition.
         own = {
             part.source_id: 0 if values[str(name)] is not None else rows
             for part, name in zip(spec.fields, names, strict=True)
         }
-        nulls = own | nulls
+        nulls = {**own, **nulls}
         result.append(
             DataFile.from_args(
                 content=DataFileContent.DATA,

@@ -304,8 +304,7 @@ def _unwrapped(node: Any) -> Any:
 def value_of(node: Any, kind: Type) -> Scalar:
     """Return a literal, which the type of its column explains.
 
-    Raises:
-        _UnknownError: Another client could read it as another value.
+    A value that some client could read as another one is an unknown part of the condition.
     """
     value = _unwrapped(node)
     if isinstance(kind, Decimal):
