@@ -223,7 +223,7 @@ def test_index_is_used_alike(tmp_path: Path) -> None:
 
 # What is read
 
-REQUESTS_OF_HEAD = 2  # one for a JSON head, which does not exist
+REQUESTS_OF_HEAD = 1  # the process knows that it is a tree, so it looks for no JSON head
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from lakebed.model.predicate import And, Comparison, Membership, NullCheck, Op, 
 from lakebed.model.schema import Primitive
 from lakebed.state import state as states
 from lakebed.state.tree.directory_order import DirectoryOrder
+from lakebed.state.tree.find import TreeFacts
 from lakebed.state.tree.leaf_files import Files
 from lakebed.state.tree.leaf_ranges import Ranges
 from lakebed.state.tree.sums import Totals
@@ -284,6 +285,35 @@ def test_file_of_an_older_schema_is_found_by_the_value_of_all_its_rows(tree: Dat
 
     assert ids_found(tree, "w = 5") == [8_000]
     assert tree.where("w is null").count() == DAYS * FILES_A_DAY * 2
+
+
+# Commits
+
+
+def test_commit_of_one_file_takes_nine_requests(reads: Reads) -> None:
+    dataset = reads.fresh()
+
+    dataset.append(rows([900], day(3)))
+
+    # Looks for both heads, and for changes at the write and at the swap; then the reservation, the
+    # data, the postings, the manifest and the head.
+    assert (reads.store.counts.get, reads.store.counts.put) == (4, 5)
+
+
+def test_calls_that_need_few_leaves_make_no_segments_of_facts_for_all(
+    reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(facts: TreeFacts) -> None:
+        raise AssertionError(len(facts))
+
+    monkeypatch.setattr(TreeFacts, "_segments", property(refuse))
+    dataset = reads.fresh()
+
+    dataset.append(rows([900], day(3)))
+    dataset.kite.with_("day", day(4)).overwrite(rows([901], day(4)))
+    assert len(dataset.where(f"day = '{day(3)}'").plan()) == FILES_A_DAY + 1
+    assert len(dataset.at(version=9).where(f"day = '{day(3)}'").plan()) == FILES_A_DAY
+    assert dataset.count() == 2 * DAYS * FILES_A_DAY + 1 + 1 - 2 * FILES_A_DAY
 
 
 # Ranges

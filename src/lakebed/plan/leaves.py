@@ -13,8 +13,8 @@ from lakebed.model.predicate import TRUE, Leaf, Predicate
 from lakebed.plan.paths import Paths
 from lakebed.state.state import Listed, State
 from lakebed.state.tree.find import StoredLeaves, facts_of
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.tree_files import TreeFiles
-from lakebed.state.tree.tree_root import Ref
 from lakebed.store.base import Store
 
 _FEW_LEAVES = 2  # reading so few takes no longer than a lookup

@@ -208,7 +208,7 @@ class Search:
     @property
     def file_table(self) -> tuple[Segment, ...]:
         """The segments that may have facts of the remaining files."""
-        return self._state.lists.files
+        return tuple(self._state.lists.files)
 
     def ask_partitions(self) -> None:
         """Drop the files whose directory, or whose schema, rules out a match."""

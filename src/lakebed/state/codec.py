@@ -260,7 +260,7 @@ def _read_tree(
     root = replace(root, buffer=commits.stamped(root.buffer, stored_at))
     live = TreeFiles(root, DirectoryOrder(layout.partition_types), find.NoLeaves())
     name = layout.name
-    facts = find.facts_of(root, root.refs, live.order, name)
+    facts = find.TreeFacts(root, live.order, name)
     return live, replace(lists, files=facts, history=(*lists.history, *find.history_of(root, name)))
 
 

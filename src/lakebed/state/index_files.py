@@ -182,7 +182,7 @@ def _extended(store: Store, step: _Step, column: str, texts: pa.DataType) -> byt
         return None
 
 
-def _new_segments(step: _Step, column: str) -> tuple[Segment, ...]:
+def _new_segments(step: _Step, column: str) -> Sequence[Segment]:
     """Return the segments that cover the new files: those of the commit, or all.
 
     Files that a rollback restores have their postings already.

@@ -7,13 +7,14 @@ the file table, the raw files that were read in, the runs, and the postings of e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 from lakebed.store.segments import Segment
 
-Segments = tuple[Segment, ...]
+# A tuple; or for the files of a tree a sequence that makes each segment when it is asked for.
+Segments = Sequence[Segment]
 
 HISTORY, FILES, SOURCES, RUNS = "history", "files", "sources", "runs"
 _POSTINGS = "postings of "

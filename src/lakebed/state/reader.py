@@ -105,8 +105,9 @@ def read_head(store: Store, name: str) -> Head:
             has several tables, and none is named.
 
     Cost:
-        One GET for a JSON head of ours, else two; one more for a dataset that has no commit yet,
-        and for the schema of a dataset of another tool.
+        One GET for a JSON head of ours, or for a tree that this process has read before, else two;
+        one more for a dataset that has no commit yet, and for the schema of a dataset of another
+        tool.
     """
     name, table = split_table(name)
     first = _look(store, name, table)
@@ -126,8 +127,16 @@ def read_head(store: Store, name: str) -> Head:
 
 
 def _look(store: Store, name: str, table: str) -> Head:
-    head = _look_at_once(store, name, table)
+    head = _look_at_tree(store, name, table) or _look_at_once(store, name, table)
     return _look_in_turn(store, name, table) if head is None else head
+
+
+def _look_at_tree(store: Store, name: str, table: str) -> Head | None:
+    """Return the head if this process knows that it was a tree, and it still is one."""
+    known = PROCESS_CACHE.find(_name_of(store, HeadFormat.MSGPACK.key(name)), _Found)
+    if known is None or known.state is None or not known.state.is_tree:
+        return None
+    return read_tree(store, name, table)
 
 
 def _look_at_once(store: Store, name: str, table: str) -> Head | None:
@@ -164,7 +173,7 @@ def _look_in_turn(store: Store, name: str, table: str) -> Head:
     return _head(store, head, table, requests=requests)
 
 
-def read_tree(store: Store, name: str) -> Head | None:
+def read_tree(store: Store, name: str, table: str = "") -> Head | None:
     """Read the head of a dataset that was a tree with a commit; None if it is none any more.
 
     There is no other head beside such a tree: other tools and earlier releases refuse it, and the
@@ -174,9 +183,10 @@ def read_tree(store: Store, name: str) -> Head | None:
         One GET.
     """
     found = _find(store, name, HeadFormat.MSGPACK)
-    if found is None or found.state is None or not found.state.is_tree or _is_new(found):
+    state = None if found is None else found.state
+    if found is None or state is None or not state.is_tree or _is_new(found):
         return None
-    return _head(store, found, "", requests=1)
+    return None if state.is_unconfirmed else _head(store, found, table, requests=1)
 
 
 def _is_new(head: _Found) -> bool:

@@ -626,6 +626,8 @@ class Transaction:
             if edit.is_in_place or edit.is_for_base
             for segment in edit.added
         }
+        if not brought:
+            return  # of a tree the keys of all leaves would be made in vain
         named = {*self._base.lists.keys, *state.lists.keys}
         delete_or_leave(self._store, sorted(brought - named))
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from lakebed.state.history import Entry, entries_of
+from lakebed.state.lists import Segments
 from lakebed.state.past import labels_before
 from lakebed.state.state import State
 from lakebed.store.base import Store
-from lakebed.store.segments import Segment
 
 EARLIER = "earlier"  # operation of the entry that stands for those which were not read
 
@@ -33,7 +33,7 @@ class KnownHistory:
         self.read = self.entries = read
         self._state: State | None = None
         self._store: Store | None = None
-        self._unread: tuple[Segment, ...] = ()
+        self._unread: Segments = ()
 
     @classmethod
     def of(cls, store: Store, state: State) -> Self:

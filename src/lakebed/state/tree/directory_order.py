@@ -97,14 +97,16 @@ class DirectoryOrder:
         known = [level for level, (rank, _) in keys.items() if rank == _VALUE] or [levels[0]]
         return min(known, key=keys.__getitem__), max(known, key=keys.__getitem__)
 
-    def bounds(self, name: str, lows: list[str], highs: list[str], nulls: list[int]) -> Bounds:
+    def bounds(
+        self, name: str, lows: list[str], highs: list[str], nulls: Sequence[int | None]
+    ) -> Bounds:
         """Return the bounds of a field in some leaves, as those of a column in some files.
 
         Args:
             name: The partition field.
             lows: The lowest level in each leaf; empty if it is not known.
             highs: The highest level in each leaf; empty if it is not known.
-            nulls: Number of files in each leaf that have no value.
+            nulls: Number of files in each leaf that have no value; None if it is not known.
         """
         kind = type_to_arrow(self.types[name])
         arrays = {

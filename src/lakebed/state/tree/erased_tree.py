@@ -33,6 +33,7 @@ from lakebed.state.tree.find import (
 )
 from lakebed.state.tree.inline import inline
 from lakebed.state.tree.leaf_files import Files
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.renewal import Renewal
 from lakebed.state.tree.tree_commit import (
@@ -44,7 +45,7 @@ from lakebed.state.tree.tree_commit import (
 )
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_objects import readable_copies
-from lakebed.state.tree.tree_root import Buffered, Ref
+from lakebed.state.tree.tree_root import Buffered
 from lakebed.store.base import Store
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import overload
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +21,7 @@ from lakebed.model.layout import Folder
 from lakebed.state import file_table, history
 from lakebed.state.head import HeadFormat
 from lakebed.state.history import Entry
+from lakebed.state.lists import Segments
 from lakebed.state.state import State
 from lakebed.state.tree import folded_commits as segment
 from lakebed.state.tree import leaf
@@ -26,8 +29,9 @@ from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.inline import facts_table
 from lakebed.state.tree.leaf import FACTS, FILES, PARTITIONS, PartitionFiles, section_hash
 from lakebed.state.tree.leaf_files import UNKNOWN, Files
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.tree_files import Leaves, TreeFiles, by_leaf
-from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, RootEntry
+from lakebed.state.tree.tree_root import Buffered, HistoryRef, Root, RootEntry
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 from lakebed.store.cache import PROCESS_CACHE
@@ -219,11 +223,56 @@ def facts_of(
     root: Root, refs: Iterable[Ref], order: DirectoryOrder, dataset: str
 ) -> tuple[file_table.OtherFacts, ...]:
     """Return the facts of the files of some leaves and of the buffer, as a file table."""
-    segments: list[file_table.OtherFacts] = [*facts_of_leaves(refs, order, dataset)]
-    if root.held:
-        head = HeadFormat.MSGPACK.key(dataset)
-        segments.append(BufferFacts("", len(root.held), root.version, root, order, head))
-    return tuple(segments)
+    return (*facts_of_leaves(refs, order, dataset), *_facts_of_buffer(root, order, dataset))
+
+
+def _facts_of_buffer(root: Root, order: DirectoryOrder, dataset: str) -> Sequence[BufferFacts]:
+    head = HeadFormat.MSGPACK.key(dataset)
+    return [BufferFacts("", len(root.held), root.version, root, order, head)] if root.held else []
+
+
+class TreeFacts(Sequence[Segment]):
+    """The facts of all files of a tree, as a file table. A segment is made when it is asked for.
+
+    Most calls ask for none: those that read facts choose the leaves first.
+    """
+
+    def __init__(self, root: Root, order: DirectoryOrder, dataset: str) -> None:
+        """Take a tree.
+
+        Args:
+            root: Its root.
+            order: The order of the dataset.
+            dataset: Name of the dataset.
+        """
+        self._root = root
+        self._order = order
+        self._dataset = dataset
+
+    @cached_property
+    def _segments(self) -> tuple[file_table.OtherFacts, ...]:
+        return facts_of(self._root, self._root.refs, self._order, self._dataset)
+
+    def __len__(self) -> int:
+        return len(self._root.refs) + bool(self._root.held)
+
+    @overload
+    def __getitem__(self, place: int) -> Segment: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Segments: ...
+
+    def __getitem__(self, place: int | slice) -> Segment | Segments:
+        return self._segments[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TreeFacts | tuple) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._segments)
+
+    def __reduce__(self) -> tuple[type[tuple[Segment, ...]], tuple[Segments]]:
+        return tuple, (self._segments,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from lakebed.state.tree import folded_commits as segments
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf_files import Files
 from lakebed.state.tree.leaf_merge import LeafOfRun, Load, decoded, due_runs, leaves_of, merge
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.tree_files import Leaves, locate
 from lakebed.state.tree.tree_root import (
     Buffered,
     HistoryRef,
-    Ref,
     Root,
     RootEntry,
     Sizes,

@@ -20,8 +20,9 @@ from lakebed.errors import CorruptMetadataError
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf import Sections, decode_facts, decode_files, encode
 from lakebed.state.tree.leaf_files import Files, join
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.sums import Totals
-from lakebed.state.tree.tree_root import Gone, Ref, Root, Sizes, ref_of
+from lakebed.state.tree.tree_root import Gone, Root, Sizes, ref_of
 
 Load = Callable[[Ref], Files]
 """Function that returns all files of a leaf, with their facts."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakebed.model.predicate import TRUE, Leaf, Predicate, leaves
 from lakebed.state.statistics import combined, evidence_of
 from lakebed.state.tree.directory_order import DirectoryOrder, Key
-from lakebed.state.tree.tree_root import Ref
+from lakebed.state.tree.leaf_refs import Ref, Refs
 
 _FEW = 16  # leaves of a run, which need no blocks
 
@@ -33,13 +33,13 @@ class _Range:
         files: Number of files.
         low: The lowest level of each field; empty if it is not known.
         high: The highest level of each field; empty if it is not known.
-        nulls: Number of files without a value, of each field.
+        nulls: Number of files without a value, of each field; None if it is not known.
     """
 
     files: int
     low: tuple[str, ...]
     high: tuple[str, ...]
-    nulls: tuple[int, ...]
+    nulls: tuple[int | None, ...]
 
 
 class Ranges:
@@ -52,11 +52,9 @@ class Ranges:
             refs: The leaves, in the order of the root.
             order: The order of the dataset.
         """
-        self._refs = refs
+        self._refs = Refs.of(refs)
         self._order = order
-        self._runs = [
-            _Run(tuple(own), order) for _, own in itertools.groupby(refs, lambda ref: ref.run)
-        ]
+        self._runs = [_Run(own, order) for own in self._refs.runs()]
 
     def by_directory(self, directories: Collection[str]) -> Iterator[tuple[Ref, list[str]]]:
         """Yield the leaves whose range holds some directories, with these, in the order of the root."""
@@ -67,9 +65,7 @@ class Ranges:
     def of_partitions(self, partitions: Iterable[str]) -> list[Ref]:
         """Return the leaves whose range holds a partition, in the order of the root."""
         paths = sorted(partitions)
-        chosen = {ref.id for run in self._runs for path in paths for ref in run.of_partition(path)}
-        # Directories of another form are at the end of a run, whatever their partition is.
-        return [ref for ref in self._refs if ref.id in chosen or not ref.low]
+        return [ref for run in self._runs for ref in run.of_partitions(paths)]
 
     def may(self, predicates: Iterable[Predicate]) -> list[Ref]:
         """Return the leaves in which a file may meet one of some predicates on partition fields."""
@@ -100,7 +96,7 @@ def _matching(
 class _Run:
     """Leaves that follow each other."""
 
-    refs: tuple[Ref, ...]
+    refs: Refs
     order: DirectoryOrder
 
     def by_directory(self, keys: dict[str, tuple[Key, str]]) -> Iterator[tuple[Ref, list[str]]]:
@@ -111,14 +107,22 @@ class _Run:
         for place in sorted(wanted):
             yield self.refs[place], wanted[place]
 
-    def of_partition(self, path: str) -> Sequence[Ref]:
+    def of_partitions(self, paths: Iterable[str]) -> list[Ref]:
+        places = {place for path in paths for place in self._of_partition(path)}
+        # Directories of another form are at the end of a run, whatever their partition is.
+        for place in reversed(range(len(self.refs))):
+            if self.refs[place].low:
+                break
+            places.add(place)
+        return [self.refs[place] for place in sorted(places)]
+
+    def _of_partition(self, path: str) -> range:
         levels = path.split("/") if path else []
         key = tuple(
             self.order.level(name, level)
             for name, level in zip(self.order.types, levels, strict=False)
         )
-        places = self._around(key, lambda name: self.order(name)[0][: len(key)])
-        return self.refs[places.start : places.stop]
+        return self._around(key, lambda name: self.order(name)[0][: len(key)])
 
     def _around(self, key: Any, key_of: Callable[[str], Any]) -> range:
         """Return the positions of the leaves whose range holds a key."""
@@ -148,10 +152,11 @@ def _joined(block: Sequence[Ref]) -> _Range:
     first, last = block[0], block[-1]
     if len(block) == 1:
         return _Range(first.files, first.low, first.high, first.nulls)
-    files = sum(ref.files for ref in block)
-    if not all(ref.low and ref.low[0] for ref in block):
+    files = Refs.of(block).file_count
+    # Directories of another form are at the end of a run: if any leaf has one, the last one has.
+    if not all(ref.low and ref.low[0] for ref in (first, last)):
         return _Range(files, (), (), ())
-    return _Range(files, first.low[:1], last.high[:1], (sum(ref.nulls[0] for ref in block),))
+    return _Range(files, first.low[:1], last.high[:1], (None,))
 
 
 @dataclass(frozen=True, slots=True)

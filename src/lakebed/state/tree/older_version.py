@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
@@ -16,10 +16,11 @@ from lakebed.state.head import HeadFormat, decode_head
 from lakebed.state.lists import Segments
 from lakebed.state.state import State, descriptor_from
 from lakebed.state.tree.directory_order import DirectoryOrder
-from lakebed.state.tree.find import StoredLeaves, facts_of, read_commits
+from lakebed.state.tree.find import StoredLeaves, TreeFacts, read_commits
 from lakebed.state.tree.tree_files import TreeFiles, replayed
 from lakebed.state.tree.tree_root import Root
 from lakebed.store.base import Store
+from lakebed.store.segments import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Past:
     """
 
     live: TreeFiles
-    facts: Segments
+    facts: Sequence[Segment]
     descriptor: DatasetDescriptor
     lineage: Lineage
     commit_id: str
@@ -82,7 +83,7 @@ def read_past(store: Store, state: State, version: int) -> Past | None:
     last = since[-1].entry if since else None
     return Past(
         live=older,
-        facts=facts_of(older.root, older.root.refs, order, state.name),
+        facts=TreeFacts(older.root, order, state.name),
         descriptor=descriptor,
         lineage=lineage,
         commit_id=last.commit_id if last else copied.commit_id,

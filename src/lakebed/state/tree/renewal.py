@@ -22,11 +22,12 @@ from lakebed.state.tree import folded_commits
 from lakebed.state.tree.find import read_commits
 from lakebed.state.tree.leaf_files import Files
 from lakebed.state.tree.leaf_merge import leaves_of
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.tree_commit import SIZES, put_leaves, with_root
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_objects import readable_copies
-from lakebed.state.tree.tree_root import Buffered, Gone, HistoryRef, Ref, Root
+from lakebed.state.tree.tree_root import Buffered, Gone, HistoryRef, Root
 from lakebed.store.base import Store
 
 

@@ -7,7 +7,8 @@ commit, a fold or a merge can prove that it neither lost nor doubled a file, wit
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import operator
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -67,6 +68,14 @@ class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def checksum(self) -> str:
         """The checksum as text."""
         return f"{self.low:016x}{self.high:016x}"
+
+
+def added_up(parts: Collection[Totals]) -> Totals:
+    """Return the totals of several sets of files."""
+    files, rows, size, unknown, low, high = (
+        sum(map(operator.attrgetter(name), parts)) for name in Totals.__struct_fields__
+    )
+    return Totals(files, rows, size, unknown, low & _MASK, high & _MASK)
 
 
 def hash_of(text: str) -> bytes:

@@ -22,10 +22,11 @@ from lakebed.state.tree.find import (
 )
 from lakebed.state.tree.leaf import partitions_of
 from lakebed.state.tree.leaf_merge import check_totals
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.tree_files import TreeFiles, scrub
 from lakebed.state.tree.tree_objects import readable_copies
-from lakebed.state.tree.tree_root import Buffered, Ref, Root
+from lakebed.state.tree.tree_root import Buffered, Root
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 

@@ -18,14 +18,15 @@ from lakebed.state.history import REWRITING, Entry
 from lakebed.state.lists import FILES
 from lakebed.state.state import Change, State
 from lakebed.state.tree.directory_order import DirectoryOrder
-from lakebed.state.tree.find import facts_of, history_of
+from lakebed.state.tree.find import TreeFacts, history_of
 from lakebed.state.tree.inline import inline
 from lakebed.state.tree.leaf_files import FACTS, Files, files_of
 from lakebed.state.tree.leaf_merge import LeafOfRun, leaves_of, proved
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.older_version import facts_then
 from lakebed.state.tree.sums import Totals
 from lakebed.state.tree.tree_files import TreeFiles, locate
-from lakebed.state.tree.tree_root import Gone, Ref, Root, RootEntry, Sizes
+from lakebed.state.tree.tree_root import Gone, Root, RootEntry, Sizes
 from lakebed.store.base import Store
 
 SIZES = Sizes()
@@ -119,7 +120,7 @@ def with_root(state: State, root: Root, live: TreeFiles) -> State:
     older = [one for one in state.lists.history if not isinstance(one, history.OtherEntries)]
     lists = replace(
         state.lists,
-        files=facts_of(root, root.refs, live.order, state.name),
+        files=TreeFacts(root, live.order, state.name),
         history=(*older, *history_of(root, state.name)),
     )
     return replace(state, live=live, digest=live.digest, lists=lists, indices={})

@@ -27,8 +27,9 @@ from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.leaf import PartitionFiles, partitions_of
 from lakebed.state.tree.leaf_files import Files
 from lakebed.state.tree.leaf_ranges import Ranges
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.sums import Totals
-from lakebed.state.tree.tree_root import Buffered, Gone, Ref, Root, RootEntry
+from lakebed.state.tree.tree_root import Buffered, Gone, Root, RootEntry
 
 
 class Leaves(Protocol):
@@ -187,7 +188,7 @@ class TreeFiles:
     @cached_property
     def ranges(self) -> Ranges:
         """The ranges of the leaves."""
-        return Ranges(self.root.refs, self.order)
+        return Ranges(self.root.leaves, self.order)
 
     def partitions(self) -> list[PartitionFiles]:
         """Return the totals of each partition that holds a live file.
@@ -250,7 +251,7 @@ def locate(
     for ref in entry.dropped:
         wanted += leaves.files(ref).labels()
     found: dict[bytes, Gone] = {}
-    for ref, some in by_leaf(Ranges(root.refs, order), wanted):
+    for ref, some in by_leaf(Ranges(root.leaves, order), wanted):
         files = leaves.files(ref)
         places = set(files.find(some).values())
         if ref.id in root.gone:
@@ -291,7 +292,8 @@ def replayed(
     """
     held: set[str] = set()
     hidden: dict[str, int] = {}
-    refs, files, buffer, runs = list(copy.refs), copy.totals.files, [], copy.runs
+    brought: list[Ref] = []
+    files, buffer, runs = copy.totals.files, [], copy.runs
     for one in commits:
         entry = one.entry
         removed = list(entry.removed)
@@ -307,7 +309,7 @@ def replayed(
                 hidden[label] = entry.version
         held.update(entry.added)
         # As in `Root.after`: a leaf of the copy may have the number that the run was written with.
-        refs += (msgspec.structs.replace(ref, run=runs) for ref in entry.brought)
+        brought += (msgspec.structs.replace(ref, run=runs) for ref in entry.brought)
         runs += bool(entry.brought)
         files += len(entry.added) + sum(ref.files for ref in entry.brought) - len(removed)
     root = replace(
@@ -315,7 +317,7 @@ def replayed(
         version=commits[-1].entry.version if commits else copy.version,
         totals=Totals(files=files),
         runs=runs,
-        refs=tuple(refs),
+        refs=copy.leaves.changed(brought),
         buffer=tuple(buffer),
     )
     return TreeFiles(root, order, leaves, hidden, is_past=True)

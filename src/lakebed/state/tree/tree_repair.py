@@ -30,6 +30,7 @@ from lakebed.state.tree import folded_commits, leaf
 from lakebed.state.tree.find import StoredLeaves, read_commits, table_of, table_of_commit
 from lakebed.state.tree.leaf_files import Files
 from lakebed.state.tree.leaf_merge import check_totals, leaves_of
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.tree_commit import (
     SIZES,
@@ -40,7 +41,7 @@ from lakebed.state.tree.tree_commit import (
 )
 from lakebed.state.tree.tree_files import TreeFiles, locate
 from lakebed.state.tree.tree_objects import readable_copies
-from lakebed.state.tree.tree_root import Buffered, HistoryRef, Ref, Root, RootEntry
+from lakebed.state.tree.tree_root import Buffered, HistoryRef, Root, RootEntry
 from lakebed.store.base import Store
 
 ReadFacts = Callable[[Sequence[str]], pa.Table]

@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -22,18 +21,22 @@ from lakebed.state.head import are_sound
 from lakebed.state.history import Entry
 from lakebed.state.tree.directory_order import DirectoryOrder
 from lakebed.state.tree.inline import InlineFacts, facts_table
-from lakebed.state.tree.leaf import HASH_BYTES, MAX_FILES, Sections
+from lakebed.state.tree.leaf import MAX_FILES, Sections
 from lakebed.state.tree.leaf_files import MOST, Files, files_of, totals_of
+from lakebed.state.tree.leaf_refs import (
+    ID_BYTES,
+    Count,
+    Id,
+    Ref,
+    Refs,
+    RefStart,
+    unreadable_root,
+)
 from lakebed.state.tree.sums import Totals
 
-ID_BYTES = 16
 SEGMENT_SUFFIX = ".msgpack.zst"
 # Of a root or of a segment of the history; a root of ten million files has a hundredth of that.
 MOST_BYTES = 2**26
-_MOST_LEVELS = 62  # more than any number of files can reach
-_Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
-_Hash = Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
-_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,51 +70,6 @@ class Sizes:
         return level
 
 
-class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A leaf, as the root refers to it.
-
-    Attributes:
-        id: Its random id.
-        level: Level of its run.
-        run: Number of its run, whose leaves hold ranges that follow each other.
-        totals: Totals of all its files, gone ones included.
-        first: The first directory in it.
-        last: The last directory in it.
-        low: The lowest level of each partition field, such as `dt=2013-01-01`; empty if unknown.
-        high: The highest level of each partition field; empty if unknown.
-        nulls: Number of files without a value, of each partition field.
-        lengths: Lengths of the sections.
-        hashes: Hashes of the sections.
-        since: The newest version that added one of its files.
-    """
-
-    id: _Id
-    level: Annotated[int, msgspec.Meta(ge=0, le=_MOST_LEVELS)]
-    run: _Count
-    totals: Totals
-    first: str
-    last: str
-    low: tuple[str, ...]
-    high: tuple[str, ...]
-    nulls: tuple[_Count, ...]
-    lengths: tuple[_Count, _Count, _Count]
-    hashes: tuple[_Hash, _Hash, _Hash]
-    since: _Count
-
-    @property
-    def files(self) -> int:
-        """Number of files in the leaf, gone ones included."""
-        return self.totals.files
-
-    def key(self, dataset: str) -> str:
-        """Return the key of the leaf."""
-        return self.key_in(Folder.LEAVES.of(dataset))
-
-    def key_in(self, folder: str) -> str:
-        """Return the key of the leaf in the folder of all leaves."""
-        return segment_key(folder, self.files, self.id.hex())
-
-
 class Gone(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The files of a leaf that are no longer live.
 
@@ -124,7 +82,7 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ((3, 2, 4, 1), [3, 4, 9])
     """
 
-    runs: tuple[_Count, ...]
+    runs: tuple[Count, ...]
     totals: Totals
 
     @classmethod
@@ -149,15 +107,19 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, gc=False):
         places: np.ndarray = np.repeat(starts, lengths) + within
         return places
 
-    def check(self, ref: Ref) -> None:
+    def check(self, leaf: bytes, files: int) -> None:
         """Check that the positions are those of a leaf.
+
+        Args:
+            leaf: Id of the leaf.
+            files: Number of its files.
 
         Raises:
             ValueError: A position is outside, or their number is wrong.
         """
         count = sum(self.runs[1::2])
-        if len(self.runs) % 2 or count != self.totals.files or sum(self.runs) > ref.files:
-            message = f"the gone files of leaf {ref.id.hex()} are {self.runs[:8]}"
+        if len(self.runs) % 2 or count != self.totals.files or sum(self.runs) > files:
+            message = f"the gone files of leaf {leaf.hex()} are {self.runs[:8]}"
             raise ValueError(message)
 
 
@@ -198,10 +160,10 @@ class HistoryRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
         last: The last version in it, of which there is a copy of the root.
     """
 
-    id: _Id
-    weight: _Count
-    first: _Count
-    last: _Count
+    id: Id
+    weight: Count
+    first: Count
+    last: Count
 
     def key(self, dataset: str) -> str:
         """Return the key of the segment."""
@@ -209,18 +171,28 @@ class HistoryRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return segment_key(Folder.HISTORY.of(dataset), self.weight, name)
 
 
+class _Starts(msgspec.Struct, array_like=True, gc=False):
+    """The first fields of each reference of a root; what comes after them is skipped."""
+
+    version: msgspec.Raw
+    totals: msgspec.Raw
+    folded_at: msgspec.Raw
+    runs: msgspec.Raw
+    refs: list[RefStart]
+
+
 class _Stored(msgspec.Struct, array_like=True):
     """The root as it is encoded."""
 
-    version: _Count
+    version: Count
     totals: Totals
-    folded_at: _Count
-    runs: _Count
-    refs: list[Ref]
-    gone: dict[_Id, Gone]
+    folded_at: Count
+    runs: Count
+    refs: list[msgspec.Raw]
+    gone: dict[Id, Gone]
     buffer: list[Buffered]
     history: list[HistoryRef]
-    origin: _Id
+    origin: Id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,11 +215,16 @@ class Root:
     totals: Totals = field(default_factory=Totals)
     folded_at: int = 0
     runs: int = 0
-    refs: tuple[Ref, ...] = ()
+    refs: Sequence[Ref] = ()
     gone: Mapping[bytes, Gone] = field(default_factory=dict)
     buffer: tuple[Buffered, ...] = ()
     history: tuple[HistoryRef, ...] = ()
     origin: bytes = bytes(ID_BYTES)
+
+    @cached_property
+    def leaves(self) -> Refs:
+        """The leaves, most of which need not be decoded."""
+        return Refs.of(self.refs)
 
     @property
     def born(self) -> int:
@@ -323,9 +300,7 @@ class Root:
 
     def totals_of_parts(self) -> Totals:
         """Return the totals of the leaves, without the gone files, and of the buffer."""
-        found = Totals()
-        for ref in self.refs:
-            found += ref.totals
+        found = self.leaves.totals
         for gone in self.gone.values():
             found -= gone.totals
         return found + self.totals_of(tuple(self.held))
@@ -368,9 +343,8 @@ class Root:
             totals -= one.totals
         _check_removed(entry, len(lost), gone)
         all_gone = joined_gone(self.gone, gone)
-        empty = {
-            ref.id for ref in self.refs if ref.id in gone and all_gone[ref.id].totals == ref.totals
-        }
+        known = self.leaves.files
+        empty = {leaf for leaf in gone if all_gone[leaf].totals == known.get(leaf)}
         # A fold may have used the number since that the run had when it was written.
         brought = (msgspec.structs.replace(ref, run=self.runs) for ref in entry.brought)
         for ref in entry.brought:
@@ -381,7 +355,7 @@ class Root:
             version=entry.version,
             totals=totals,
             runs=self.runs + bool(entry.brought),
-            refs=(*(ref for ref in self.refs if ref.id not in empty), *brought),
+            refs=self.leaves.changed(brought, without=empty),
             gone={leaf: one for leaf, one in all_gone.items() if leaf not in empty},
             buffer=(*self.buffer, Buffered(entry, facts)),
         )
@@ -468,15 +442,15 @@ def _range_of(
 def encode(root: Root) -> bytes:
     """Return the bytes of a root, as an entry of the head."""
     return msgspec.msgpack.encode(
-        _Stored(
+        (
             root.version,
             root.totals,
             root.folded_at,
             root.runs,
-            list(root.refs),
+            root.leaves.stored,
             dict(root.gone),
-            list(root.buffer),
-            list(root.history),
+            root.buffer,
+            root.history,
             root.origin,
         )
     )
@@ -495,18 +469,17 @@ def decode(data: bytes, key: str) -> Root:
     try:
         _require(len(data) <= MOST_BYTES, f"it has {len(data)} bytes")
         stored = msgspec.msgpack.decode(data, type=_Stored)
-        _check(stored)
+        starts = msgspec.msgpack.decode(data, type=_Starts).refs
+        refs = Refs(starts, stored.refs, key)
+        _check(stored, refs)
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as exc:
-        raise CorruptMetadataError(
-            f"Head {key!r} cannot be read: {exc}, in tree.",
-            hint="Restore the object from a copy: each fold leaves one in the folder roots.",
-        ) from exc
+        raise unreadable_root(key, exc) from exc
     return Root(
         version=stored.version,
         totals=stored.totals,
         folded_at=stored.folded_at,
         runs=stored.runs,
-        refs=tuple(stored.refs),
+        refs=refs,
         gone=stored.gone,
         buffer=tuple(stored.buffer),
         history=tuple(stored.history),
@@ -514,20 +487,19 @@ def decode(data: bytes, key: str) -> Root:
     )
 
 
-def _check(stored: _Stored) -> None:
+def _check(stored: _Stored, refs: Refs) -> None:
     """Check the parts of a root against each other.
 
     Raises:
         ValueError: They contradict each other.
     """
-    refs = {ref.id: ref for ref in stored.refs}
-    _require(len(refs) == len(stored.refs), "a leaf is repeated")
-    for ref in stored.refs:
-        _require(0 < ref.files <= MAX_FILES, f"leaf {ref.id.hex()} has {ref.files} files")
-        _require(len(ref.low) == len(ref.high) == len(ref.nulls), "a range is incomplete")
+    known = refs.files
+    _require(len(known) == len(refs), "a leaf is repeated")
+    wrong = [leaf for leaf, totals in known.items() if not 0 < totals.files <= MAX_FILES]
+    _require(not wrong, f"leaf {wrong and wrong[0].hex()} has too many files, or none")
     for leaf, gone in stored.gone.items():
-        _require(leaf in refs, f"files of the unknown leaf {leaf.hex()} are gone")
-        gone.check(refs[leaf])
+        _require(leaf in known, f"files of the unknown leaf {leaf.hex()} are gone")
+        gone.check(leaf, known[leaf].files)
     check_buffered(stored.buffer, stored.folded_at + 1, stored.version)
     ends = [(segment.first, segment.last) for segment in stored.history]
     _require(

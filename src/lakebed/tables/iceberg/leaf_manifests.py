@@ -17,8 +17,8 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, Man
 
 from lakebed.errors import CorruptMetadataError
 from lakebed.state.state import State
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.tree_files import TreeFiles
-from lakebed.state.tree.tree_root import Ref
 from lakebed.tables.iceberg.manifests import (
     ManifestWriter,
     PartitionKey,
