@@ -19,11 +19,11 @@ SOURCE = pa.schema([("id", pa.int64()), ("p", pa.string()), ("v", pa.int64()), (
 _TEXTS = st.sampled_from([None, "a", "b", "B c", ""])
 _NUMBERS = st.one_of(st.none(), st.integers(0, 6))
 _TARGET_ROWS = st.lists(
-    st.fixed_dictionaries({"id": st.one_of(st.none(), st.integers(0, 8)), "p": _TEXTS,
+    st.fixed_dictionaries({"id": st.one_of(st.none(), st.integers(0, 4)), "p": _TEXTS,
                            "v": _NUMBERS, "w": _TEXTS}), max_size=8
 )  # fmt: skip
 _SOURCE_ROWS = st.lists(
-    st.fixed_dictionaries({"id": st.one_of(st.none(), st.integers(0, 8)), "p": _TEXTS,
+    st.fixed_dictionaries({"id": st.one_of(st.none(), st.integers(0, 4)), "p": _TEXTS,
                            "v": _NUMBERS, "op": st.sampled_from([None, "U", "D"])}), max_size=8
 )  # fmt: skip
 _ON = st.sampled_from(
