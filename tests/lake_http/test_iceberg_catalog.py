@@ -570,8 +570,8 @@ def test_a_deep_or_wide_condition_is_bounded(virtual) -> None:
 
 def test_long_plans_come_in_pieces(virtual, monkeypatch) -> None:
     monkeypatch.setattr(catalog_plans, "FILES_A_PAGE", 20)
-    monkeypatch.setattr(catalog_plans, "_FEWEST", 1)
-    monkeypatch.setattr(catalog_plans, "_PAGE_BYTES", 1 << 30)
+    monkeypatch.setattr(catalog_plans, "FEWEST_A_PAGE", 1)
+    monkeypatch.setattr(catalog_plans, "PAGE_BYTES", 1 << 30)
     table = virtual.table()
 
     assert table.scan().count() == 120
