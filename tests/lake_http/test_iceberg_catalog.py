@@ -7,6 +7,7 @@ import decimal
 import gzip
 import http.client
 import json
+import sys
 import uuid
 import zlib
 from base64 import urlsafe_b64encode
@@ -17,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from asking import Answer, Client
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg import expressions as ie
@@ -25,7 +27,8 @@ from pyiceberg.exceptions import BadRequestError, NoSuchTableError
 from table_doors import EVERY_TYPE, EVERY_VALUE, rows_of
 
 import lakebed
-from lakebed.errors import InvalidInputError, InvalidNameError
+from lakebed.cli import main
+from lakebed.errors import InvalidInputError, InvalidNameError, MissingDependencyError
 from lakebed.tables.iceberg import catalog_plans
 from lakebed.web import IcebergDoor, create_app
 
@@ -567,8 +570,8 @@ def test_a_deep_or_wide_condition_is_bounded(virtual) -> None:
 
 def test_long_plans_come_in_pieces(virtual, monkeypatch) -> None:
     monkeypatch.setattr(catalog_plans, "FILES_A_PAGE", 20)
-    monkeypatch.setattr(catalog_plans, "_FEWEST", 1)
-    monkeypatch.setattr(catalog_plans, "_PAGE_BYTES", 1 << 30)
+    monkeypatch.setattr(catalog_plans, "FEWEST_A_PAGE", 1)
+    monkeypatch.setattr(catalog_plans, "PAGE_BYTES", 1 << 30)
     table = virtual.table()
 
     assert table.scan().count() == 120
@@ -798,3 +801,20 @@ def test_a_table_that_was_unpublished_is_published_again(tmp_path) -> None:
 
     dataset.unpublish("iceberg")
     assert door.table().scan().count() == 120
+
+
+def test_a_missing_package_is_named_with_its_extras(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "lakebed.tables.iceberg.catalog_plans", None)
+    lake = lakebed.open_repository(str(tmp_path))
+
+    with pytest.raises(MissingDependencyError) as raised:
+        create_app(lake, iceberg=IcebergDoor())
+    assert "lakebed[serve,iceberg]" in raised.value.hint
+
+
+@pytest.mark.parametrize("option", ["--namespace", "--iceberg-metadata", "--iceberg-root"])
+def test_options_of_a_catalog_need_one(tmp_path, option) -> None:
+    result = CliRunner().invoke(main, ["serve", str(tmp_path), option, "x"])
+
+    assert result.exit_code == 2
+    assert f"{option} needs a catalog" in result.output

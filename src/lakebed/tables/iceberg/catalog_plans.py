@@ -37,8 +37,8 @@ from lakebed.tables.shown_facts import sizes_of
 
 FILES_A_PAGE = 50_000
 MAX_BODY_BYTES = 1 << 20
-_PAGE_BYTES = 32 << 20  # of residuals in a page: each file repeats the condition
-_FEWEST = 100  # files of a page
+PAGE_BYTES = 32 << 20  # of residuals in a page: each file repeats the condition
+FEWEST_A_PAGE = 100  # files of a page
 _MOST_HELD = 32  # states of older versions in memory
 _MOST_FOOTERS = 1000  # that one request reads
 
@@ -327,7 +327,7 @@ def _levels_of(served: ServedTable, state: State) -> tuple[str, ...]:
 
 
 def _page_size(residual: bytes) -> int:
-    return max(_FEWEST, min(FILES_A_PAGE, _PAGE_BYTES // max(1, len(bytes(residual)))))
+    return max(FEWEST_A_PAGE, min(FILES_A_PAGE, PAGE_BYTES // max(1, len(bytes(residual)))))
 
 
 def _tasks(
