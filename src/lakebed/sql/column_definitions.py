@@ -33,6 +33,10 @@ def field_of(column: exp.ColumnDef) -> Field:
 
     if column.args.get("kind") is None:
         raise refused(f"column {column.name} without a type", f"Write {column.name} STRING.")
+    if isinstance(column.this, exp.Dot):
+        raise refused(
+            f"column {shown_sql(column.this)}, a part of a record", "Give the whole record a type."
+        )
     kind = type_of(column.args["kind"])
     nullable, doc = True, ""
     default: object = MISSING

@@ -14,7 +14,7 @@ from lakebed.model.names import nearest
 from lakebed.model.schema import MISSING, Field, Schema
 from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.lifting import Lifted
-from lakebed.sql.refusals import refused, shown_sql
+from lakebed.sql.refusals import check_parts, refused, shown_sql
 from lakebed.sql.statement_columns import (
     Sides,
     check_no_query,
@@ -44,6 +44,9 @@ def merge(order: StatementOrder, tree: exp.Merge) -> MergeReport:
         raise refused(
             f"{shown_sql(query)} before MERGE", "Put the query into USING: USING (SELECT …) s."
         )
+    check_parts(tree, ("this", "using", "on", "whens"), "Give keys by ON t.id = s.id.")
+    for when in tree.args["whens"].expressions:
+        _check_action(when.args["then"])
     using = tree.args["using"]
     source = QuerySource(order, _query_of(using), name)
     try:
@@ -111,7 +114,7 @@ class _Merge:
 
     def _on(self, node: exp.Expr | None) -> tuple[tuple[str, ...], str | None]:
         """Return the keys, and the rest of the condition."""
-        if node is None:
+        if not node:
             raise refused("MERGE without ON", "Give keys: ON t.id = s.id.")
         check_no_query(node)
         keys: dict[str, exp.Expr] = {}
@@ -377,6 +380,15 @@ def _first_of(conditions: list[Any], values: list[Any]) -> exp.Expr:
             break
         ifs.append(exp.If(this=condition.copy(), true=value.copy()))
     return exp.Case(ifs=ifs, default=default)
+
+
+def _check_action(then: Any) -> None:
+    """Check that an action has a form without more conditions, or columns left out of `*`."""
+    if isinstance(then, exp.Insert | exp.Update):
+        known = ("this", "expression", "expressions")
+        check_parts(then, known, "Put the condition before THEN: WHEN MATCHED AND … THEN ….")
+        for star in then.find_all(exp.Star):
+            check_parts(star, (), "Name the columns: UPDATE SET x = s.x, INSERT (x) VALUES (s.x).")
 
 
 def _is_delete(then: Any) -> bool:

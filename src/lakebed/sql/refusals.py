@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from lakebed.common.shown import cut, shown
 from lakebed.errors import InvalidInputError
@@ -51,6 +52,24 @@ def refused(what: object, instead: str) -> InvalidInputError:
     """
     text = what if isinstance(what, str) else shown_sql(what)
     return InvalidInputError(f"Lakebed's SQL has no {text}.", hint=instead)
+
+
+def check_parts(node: Any, known: Collection[str], instead: str) -> None:
+    """Check that a part of a tree has no parts that would be left out of account.
+
+    Args:
+        node: The part, as sqlglot has read it.
+        known: Names of its parts that are carried out, or refused elsewhere.
+        instead: The remedy, as a sentence.
+
+    Raises:
+        InvalidInputError: It has others.
+    """
+    for name, part in node.args.items():
+        if part and name not in known:
+            raise refused(
+                f"{name.strip('_').replace('_', ' ').upper()} in {shown_sql(node)}", instead
+            )
 
 
 def unknown_statement(verb: str) -> InvalidInputError:

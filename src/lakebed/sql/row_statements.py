@@ -19,7 +19,7 @@ from lakebed.sql.merge_statement import (
     is_default,
     sources_of,
 )
-from lakebed.sql.refusals import refused, shown_sql
+from lakebed.sql.refusals import check_parts, refused, shown_sql
 from lakebed.sql.statement_columns import Sides, in_terms_of_target, target_name
 from lakebed.sql.statement_source import QuerySource
 from lakebed.state.history import UPDATE_ROWS
@@ -37,9 +37,9 @@ def update(order: StatementOrder, tree: exp.Update) -> Commit | None:
         PredicateError: The condition or a value cannot be read.
     """
     name, alias = target_name(tree.this, "UPDATE")
-    _check_none(
+    check_parts(
         tree,
-        {"from_": "UPDATE … FROM", "order": "UPDATE … ORDER BY", "limit": "UPDATE … LIMIT"},
+        ("this", "expressions", "where"),
         "Join by MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET …; choose rows by "
         "WHERE.",
     )
@@ -61,12 +61,11 @@ def delete(order: StatementOrder, tree: exp.Delete) -> Commit | None:
         PredicateError: The condition cannot be read.
     """
     name, alias = target_name(tree.this, "DELETE")
-    _check_none(
+    check_parts(
         tree,
-        {"using": "DELETE … USING", "order": "DELETE … ORDER BY", "limit": "DELETE … LIMIT",
-         "tables": "DELETE of several tables"},
+        ("this", "where"),
         "Join by MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE; choose rows by WHERE.",
-    )  # fmt: skip
+    )
     dataset = order.lake.open(name)
     sides = _sides_of(dataset, alias)
     where = _where(tree, sides)
@@ -102,8 +101,8 @@ def insert(order: StatementOrder, tree: exp.Insert) -> Commit | Replacement:
         InvalidInputError: A form of it is not supported; the hint names another one.
         SchemaMismatchError: The columns do not fit.
     """
-    name, _ = target_name(tree.this, "INSERT")
     _check_insert(tree)
+    name, _ = target_name(tree.this, "INSERT")
     dataset = order.lake.open(name)
     query = _query_of(tree)
     source = QuerySource(order, query, name)
@@ -139,12 +138,11 @@ def _check_insert(tree: exp.Insert) -> None:
         )
     if tree.args.get("default"):
         raise refused("INSERT … DEFAULT VALUES", "Give the values: INSERT INTO t VALUES (…).")
-    _check_none(
+    check_parts(
         tree,
-        {"conflict": "INSERT … ON CONFLICT", "alternative": "INSERT OR …",
-         "exists": "INSERT … IF NOT EXISTS", "returning": "INSERT … RETURNING"},
+        ("this", "expression", "source", "overwrite", "where", "by_name", "with_"),
         "Write MERGE INTO t USING s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *.",
-    )  # fmt: skip
+    )
 
 
 def _query_of(tree: exp.Insert) -> exp.Expr:
@@ -246,9 +244,3 @@ def _alone(condition: exp.Expr, sides: Sides) -> str:
         keys = ("this", "table", "db", "catalog")
         column.replace(exp.Column(**dict(zip(keys, names[::-1], strict=False))))
     return str(own.this.sql(dialect="spark"))
-
-
-def _check_none(tree: exp.Expr, names: dict[str, str], instead: str) -> None:
-    for name, form in names.items():
-        if tree.args.get(name):
-            raise refused(form, instead)

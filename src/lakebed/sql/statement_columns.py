@@ -195,12 +195,13 @@ def target_name(table: object, what: str) -> tuple[str, str]:
     if (
         not isinstance(table, exp.Table)
         or not isinstance(table.this, exp.Identifier)
-        or table.args.get("db") is not None
-        or table.args.get("version") is not None
+        or any(part and name not in ("this", "alias") for name, part in table.args.items())
+        or table.alias_column_names
     ):
         text = table.sql(dialect="spark") if isinstance(table, exp.Expression) else str(table)
         raise InvalidInputError(
             f"{what} names {shown(text)}.",
-            hint="Name a dataset of the repository alone, at its current version: t, or `my-t`.",
+            hint="Name a dataset of the repository alone, at its current version: t, or `my-t`; join "
+            "others by MERGE INTO t USING s.",
         )
     return table.name, table.alias or table.name

@@ -18,7 +18,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Field, Schema
 from lakebed.sql.column_definitions import field_of, partitions_of, type_of
 from lakebed.sql.lake_access import SqlLake, StatementOrder
-from lakebed.sql.refusals import refused, shown_sql
+from lakebed.sql.refusals import check_parts, refused, shown_sql
 from lakebed.sql.statement_columns import target_name
 from lakebed.sql.statement_source import QuerySource
 
@@ -140,6 +140,8 @@ def alter(order: StatementOrder, tree: exp.Alter) -> Commit:
         SchemaMismatchError: A field is unknown, or the new schema cannot read the rows.
     """
     name, _ = target_name(tree.this, "ALTER TABLE")
+    known = ("this", "kind", "exists", "actions")
+    check_parts(tree, known, "Write one action, such as ADD COLUMN x STRING.")
     dataset = order.lake.open(name)
     edits = [edit for action in tree.args["actions"] for edit in _edits(action)]
 
@@ -168,10 +170,12 @@ def _edits(action: Any) -> list[_Edit]:
             columns = action.args["tables"]
             if isinstance(columns[0], exp.Schema):
                 columns = columns[0].expressions
-            return [_dropping(column.name) for column in columns]
+            return [_dropping(_name_of(column)) for column in columns]
         case exp.RenameColumn():
-            return [_renaming(action.this.name, action.args["to"].name)]
+            return [_renaming(_name_of(action.this), _name_of(action.args["to"]))]
         case exp.AlterColumn() if action.args.get("dtype") is not None:
+            known = ("this", "dtype")
+            check_parts(action, known, "Give the type alone; set values by UPDATE.")
             return [_widening(action.name, action.args["dtype"])]
         case exp.AlterSet() if action.expressions:
             return [_setting(action.expressions)]
@@ -182,6 +186,22 @@ def _edits(action: Any) -> list[_Edit]:
         "Write ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN x TYPE …, SET TBLPROPERTIES or "
         "ADD CONSTRAINT name CHECK (condition); a dataset keeps its name and its partitions.",
     )
+
+
+def _name_of(column: Any) -> str:
+    """Return the name of a field that an action changes.
+
+    Raises:
+        InvalidInputError: It is a part of a record.
+    """
+    from sqlglot import exp
+
+    if isinstance(column, exp.Dot) or (isinstance(column, exp.Column) and len(column.parts) > 1):
+        raise refused(
+            f"change of {shown_sql(column)}, a part of a record",
+            "Change the record by `evolve` in Python, with a function of the old descriptor.",
+        )
+    return str(column.name)
 
 
 def _adding(column: exp.ColumnDef) -> _Edit:
