@@ -50,7 +50,7 @@ def converted(rows: pa.Table, wanted: Mapping[str, Type]) -> pa.Table:
                 f"{reason_of(exc)}.",
                 hint="Correct the rows, convert them by CAST or ROUND, or widen the field.",
             ) from exc
-        rows = rows.set_column(number, pa.field(field.name, target), cast)
+        rows = rows.set_column(number, pa.field(field.name, cast.type), cast)
     return rows
 
 
