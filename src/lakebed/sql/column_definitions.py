@@ -144,12 +144,12 @@ def _partition_of(node: Any) -> str:
 
     match node:
         case exp.Identifier() | exp.Column():
-            return str(node.name)
+            return _path_of(node)
         case exp.PartitionedByBucket():
             buckets, column = node.expression, node.this
             if isinstance(column, exp.Literal):
                 buckets, column = column, buckets
-            return f"hash({column.name}, {buckets.name})"
+            return f"hash({_path_of(column)}, {buckets.name})"
         case exp.ColumnDef():
             raise refused(
                 f"PARTITIONED BY ({node.sql(dialect='spark')}), which declares a column",
@@ -164,4 +164,10 @@ def _partition_of(node: Any) -> str:
             hint="Write a column, years(ts), months(ts), days(ts), hours(ts) or bucket(8, id); for other "
             "functions create the dataset in Python, with partition_by.",
         )
-    return form.format(columns[0].name, columns[0].name)
+    return form.format(_path_of(columns[0]), columns[0].name)
+
+
+def _path_of(column: Any) -> str:
+    """Return a column as partitions name it: a part of a record by dots."""
+    parts = getattr(column, "parts", None) or [column]
+    return ".".join(part.name for part in parts)
