@@ -350,6 +350,53 @@ def test_values_are_converted_where_they_stay_themselves(lake: Repository) -> No
     assert row == [{"id": 5, "carrier": "6", "delay": 7, "day": dt.date(2013, 1, 1)}]
 
 
+def test_lists_and_records_take_the_types_of_their_fields(lake: Repository) -> None:
+    lake.sql(
+        "CREATE TABLE parts (id BIGINT, counts ARRAY<BIGINT>, size STRUCT<w: BIGINT, h: BIGINT>)"
+    )
+
+    lake.sql("INSERT INTO parts VALUES (1, array(1, 2), named_struct('h', 3, 'w', 4))")
+    with pytest.raises(SchemaMismatchError, match=r"counts\[\]"):
+        lake.sql("INSERT INTO parts (id, counts) VALUES (2, array(1.5))")
+
+    assert lake["parts"].arrow().to_pylist() == [
+        {"id": 1, "counts": [1, 2], "size": {"w": 4, "h": 3}}
+    ]
+
+
+ALIKE = pa.table({"ID": [1], "id": [2], "delay": [7]})
+TWICE = pa.table([[1], [2], [7]], names=["id", "id", "delay"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MERGE INTO flights t USING alike s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        "MERGE INTO flights t USING twice s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        "MERGE INTO flights t USING (SELECT * FROM flights a JOIN flights b ON a.id = b.delay / 10) s "
+        "ON t.id = s.id WHEN MATCHED THEN UPDATE SET delay = s.delay + 1",
+        "INSERT INTO flights (id) SELECT id FROM alike",
+        "CREATE TABLE copies AS SELECT 1 AS id, 2 AS id",
+    ],
+)
+def test_columns_of_one_name_are_refused(lake: Repository, text: str) -> None:
+    with pytest.raises(SchemaMismatchError, match="cannot distinguish"):
+        lake.sql(text, tables={"alike": ALIKE, "twice": TWICE})
+
+    assert (lake["flights"].version, lake.list()) == (1, ["flights"])
+    assert lake.sql("INSERT INTO flights (id, delay) SELECT id, id FROM flights").row_count == 4
+
+
+def test_partition_may_derive_from_a_part_of_a_record(lake: Repository) -> None:
+    visits = lake.sql(
+        "CREATE TABLE visits (id BIGINT, who STRUCT<id: BIGINT>) PARTITIONED BY (bucket(4, who.id))"
+    )
+
+    assert [str(part) for part in visits.descriptor.partition_by] == [
+        "hash(who.id, 4) as who_id_hash"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [

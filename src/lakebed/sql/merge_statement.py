@@ -22,7 +22,7 @@ from lakebed.sql.statement_columns import (
     in_terms_of_target,
     target_name,
 )
-from lakebed.sql.statement_source import QuerySource
+from lakebed.sql.statement_source import QuerySource, check_distinguished
 
 if TYPE_CHECKING:
     from lakebed.work.merge import MergeReport
@@ -50,7 +50,9 @@ def merge(order: StatementOrder, tree: exp.Merge) -> MergeReport:
     using = tree.args["using"]
     source = QuerySource(order, _query_of(using), name)
     try:
-        statement = _Merge(dataset, alias, using, source.columns())
+        columns = source.columns()
+        check_distinguished(f"source {using.alias_or_name!r}", columns)
+        statement = _Merge(dataset, alias, using, columns)
         clauses = statement.clauses(tree)
         query = statement.lifted.query_of(using)
         rows = source.rows(query, statement.lifted.wanted, statement.lifted.names)
@@ -73,6 +75,9 @@ def _query_of(using: exp.Expr) -> exp.Expr:
             f"source such as {shown_sql(using)}",
             "Give a table, or a query with an alias: (SELECT …) s.",
         )
+    if isinstance(using, exp.Subquery) and not using.alias_column_names:
+        whole: exp.Expr = using.unnest()
+        return whole
     return exp.select("*").from_(using.copy())
 
 

@@ -11,7 +11,12 @@ import pyarrow as pa
 from lakebed.common.given import check_given
 from lakebed.common.shown import shown
 from lakebed.dataset import Dataset
-from lakebed.errors import DatasetNotFoundError, InvalidInputError, InvalidNameError
+from lakebed.errors import (
+    DatasetNotFoundError,
+    InvalidInputError,
+    InvalidNameError,
+    SchemaMismatchError,
+)
 from lakebed.model.names import find_alike
 from lakebed.model.schema import Type
 from lakebed.sql.asking import ask, rows_of
@@ -62,7 +67,12 @@ class QuerySource:
 
         if self._order.spark is not None:
             return tuple(self._frame(self._query).columns)
-        empty = exp.select("*").from_(_as_subquery(self._query)).limit(0)
+        query = self._query.unnest() if isinstance(self._query, exp.Subquery) else self._query
+        # Around it, DuckDB would give a second column of a name another one.
+        if isinstance(query, exp.Select | exp.SetOperation):
+            empty = query.limit(0)
+        else:
+            empty = exp.select("*").from_(_as_subquery(query)).limit(0)
         return tuple(self._ask(empty).column_names)
 
     def rows(self, query: exp.Expr, wanted: Mapping[str, Type], names: Sequence[str]) -> Any:
@@ -114,7 +124,9 @@ class QuerySource:
     def _open(self, key: str) -> object:
         given = self._order.tables.get(key)
         if given is not None:
-            return _as_table(key, given)
+            table = _as_table(key, given)
+            check_distinguished(f"table {key!r}", table.column_names)
+            return table
         return rows_of(self._snapshot(key))
 
     def _key_of(self, table: exp.Table) -> str:
@@ -241,6 +253,22 @@ def _renamed(
         table.set("this", exp.to_identifier(other, quoted=True))
         table.set("version", None)
     return own
+
+
+def check_distinguished(source: str, names: Sequence[str]) -> None:
+    """Check that SQL distinguishes the columns of a source, as it ignores case.
+
+    Raises:
+        SchemaMismatchError: Two have the same name, or names that differ in case only.
+    """
+    alike = find_alike(names)
+    twice = next((name for name in names if list(names).count(name) > 1), None)
+    if alike is not None or twice is not None:
+        first, second = alike or (twice, twice)
+        raise SchemaMismatchError(
+            f"SQL cannot distinguish the columns {first!r} and {second!r} of {source}.",
+            hint="Rename one of them: SELECT … AS ….",
+        )
 
 
 def _as_table(name: str, given: Any) -> pa.Table:

@@ -20,7 +20,7 @@ from lakebed.sql.column_definitions import field_of, partitions_of, type_of
 from lakebed.sql.lake_access import SqlLake, StatementOrder
 from lakebed.sql.refusals import check_parts, refused, shown_sql
 from lakebed.sql.statement_columns import target_name
-from lakebed.sql.statement_source import QuerySource
+from lakebed.sql.statement_source import QuerySource, check_distinguished
 
 if TYPE_CHECKING:
     from sqlglot import expressions as exp
@@ -62,7 +62,9 @@ def create(order: StatementOrder, tree: exp.Create) -> Dataset | Commit:
         )
     source = QuerySource(order, query)
     try:
-        rows = source.rows(query, {}, source.columns())
+        columns = source.columns()
+        check_distinguished("the query", columns)
+        rows = source.rows(query, {}, columns)
         lake = order.lake._on_dry_run() if order.is_dry_run else order.lake
         if order.is_dry_run and order.spark is not None:
             rows = rows.toArrow()
