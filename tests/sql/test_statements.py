@@ -350,6 +350,35 @@ def test_values_are_converted_where_they_stay_themselves(lake: Repository) -> No
     assert row == [{"id": 5, "carrier": "6", "delay": 7, "day": dt.date(2013, 1, 1)}]
 
 
+def test_doubled_quote_is_a_quote(lake: Repository) -> None:
+    lake.sql("UPDATE flights SET carrier = 'it''s' WHERE id = 1")
+    lake.sql("""UPDATE flights SET carrier = "6""" + '""' + """ wide" WHERE id = 2""")
+    lake.sql("INSERT INTO flights (id, carrier) VALUES (9, 'it''s'), (10, 'it\\'s \\\\')")
+    lake.sql("DELETE FROM flights WHERE carrier = 'it''s' AND id = 1")
+
+    found = lake["flights"].where("id IN (1, 2, 9, 10)").arrow(["id", "carrier"]).to_pylist()
+    assert sorted((row["id"], row["carrier"]) for row in found) == [
+        (2, '6" wide'),
+        (9, "it's"),
+        (10, "it's \\"),
+    ]
+
+
+def test_words_in_texts_and_comments_are_not_words_of_the_statement(lake: Repository) -> None:
+    text = "SELECT \"id\", 'VERSION AS OF 1' AS x FROM flights WHERE id = 1 -- timestamp as of"
+    assert lake.sql(text).to_pylist() == [{"id": 1, "x": "VERSION AS OF 1"}]
+
+    inner = "WITH q AS (SELECT ') INSERT INTO flights' AS x) SELECT * FROM q"
+    assert lake.sql(inner).to_pylist() == [{"x": ") INSERT INTO flights"}]
+
+    lake.sql("UPDATE flights SET carrier = 'replace on' WHERE id = 1")
+    lake.sql(
+        "WITH q AS (SELECT ')' AS x) /* of q */ INSERT INTO flights (id, carrier) SELECT 9, x FROM q"
+    )
+    found = lake["flights"].where("id IN (1, 9)").arrow(["carrier"]).to_pylist()
+    assert sorted(row["carrier"] for row in found) == [")", "replace on"]
+
+
 def test_lists_and_records_take_the_types_of_their_fields(lake: Repository) -> None:
     lake.sql(
         "CREATE TABLE parts (id BIGINT, counts ARRAY<BIGINT>, size STRUCT<w: BIGINT, h: BIGINT>)"

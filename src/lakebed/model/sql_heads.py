@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 _SPACE = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*\*/)"
 _NAME = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\W\d]\w*)"
+_TEXT = re.compile(
+    r"(`[^`]*`)|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|--[^\n]*|/\*.*?\*/", re.S
+)
 # First words, and what may stand between them and the name; None for a statement without a name.
 _VERBS: tuple[tuple[str, str | None], ...] = (
     ("MERGE", "(?:WITH +SCHEMA +EVOLUTION +)?INTO "),
@@ -77,9 +80,18 @@ def head_of(text: str) -> FirstWords | None:
         found = _matched(between, text[first.end() :])
         if found is not None:
             return FirstWords(named, *found)
-    if word == "WITH" and (behind := _WITH.search(text)):
+    if word == "WITH" and (behind := _WITH.search(without_texts(text))):
         return FirstWords(behind[1].split()[0].upper(), _plain(behind[2]))
     return FirstWords(word) if word in _OTHERS else None
+
+
+def without_texts(text: str) -> str:
+    """Return a statement without its texts in quotes and its comments.
+
+    >>> without_texts("SELECT 'VERSION AS OF', `it's` FROM flights -- VERSION AS OF 3")
+    "SELECT  , `it's` FROM flights  "
+    """
+    return _TEXT.sub(lambda found: found[1] or " ", text)
 
 
 def changes(text: str) -> str | None:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from sqlglot.dialects.databricks import Databricks
 
 from lakebed.errors import InvalidInputError
-from lakebed.model.sql_heads import FirstWords, head_of
+from lakebed.model.sql_heads import FirstWords, head_of, without_texts
 from lakebed.sql import (
     asking,
     merge_statement,
@@ -93,7 +94,7 @@ def _changed(order: StatementOrder, tree: exp.Expr, head: FirstWords) -> Any:
 
 def _answer(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> pa.Table:
     """Return the result of a query: by DuckDB in its dialect, or of Spark's tables by Spark."""
-    if order.spark is None and not order.tables and not _OF_A_MOMENT.search(text):
+    if order.spark is None and not order.tables and not _OF_A_MOMENT.search(without_texts(text)):
         return asking.ask(text, open_table)
     from sqlglot import exp
 
@@ -106,6 +107,15 @@ def _answer(order: StatementOrder, text: str, open_table: Callable[[str], object
         return source.arrow(tree)
     finally:
         source.close()
+
+
+class _Spark(Databricks):
+    """The dialect of statements: in texts, a doubled quote is a quote, as in Spark 4."""
+
+    class Tokenizer(Databricks.Tokenizer):
+        """Reads texts."""
+
+        STRING_ESCAPES = ("\\", "'", '"')
 
 
 class _Quiet(logging.Filter):
@@ -142,18 +152,19 @@ def _tree_of(text: str) -> Any:
     import sqlglot
     from sqlglot.errors import ParseError, SqlglotError
 
-    if _EVOLUTION.search(text):
+    bare = without_texts(text)
+    if _EVOLUTION.search(bare):
         raise refused(
             "WITH SCHEMA EVOLUTION", "Add the columns first: ALTER TABLE t ADD COLUMN x STRING."
         )
-    if _REPLACING.search(text):
+    if _REPLACING.search(bare):
         raise refused(
             "INSERT … REPLACE USING or ON",
             "Write INSERT INTO t REPLACE WHERE condition SELECT …, or MERGE.",
         )
     try:
         with _quiet:
-            parsed = sqlglot.parse(text, dialect="databricks")
+            parsed = sqlglot.parse(text, dialect=_Spark)
         trees = [tree for tree in parsed if tree is not None]
     except ParseError as exc:
         error = exc.errors[0] if exc.errors else {}
