@@ -379,6 +379,32 @@ def test_words_in_texts_and_comments_are_not_words_of_the_statement(lake: Reposi
     assert sorted(row["carrier"] for row in found) == [")", "replace on"]
 
 
+def test_pattern_of_a_source_has_the_escape_of_spark(lake: Repository) -> None:
+    names = pa.table({"id": [21, 22, 23], "name": ["100%", "1000", "100_"]})
+    text = "INSERT INTO flights (id, carrier) SELECT id, name FROM names WHERE name {}"
+
+    lake.sql(text.format(r"LIKE '100\\%'"), tables={"names": names})
+    lake.sql(text.format("LIKE '100!_' ESCAPE '!'"), tables={"names": names})
+
+    assert [id_ for id_, _ in rows_with_nulls(lake)] == [1, 2, 3, 4, 21, 23]
+
+
+def test_key_of_text_is_not_compared_with_a_number(lake: Repository) -> None:
+    text = (
+        "MERGE INTO flights t USING s ON t.carrier = {} "
+        "WHEN NOT MATCHED THEN INSERT (id, carrier) VALUES (s.code, '7')"
+    )
+    lake.sql("INSERT INTO flights (id, carrier) VALUES (7, '007')")
+
+    with pytest.raises(SchemaMismatchError, match="not converted to string"):
+        lake.sql(text.format("s.code"), tables={"s": pa.table({"code": [7]})})
+    lake.sql(
+        text.format("lpad(CAST(s.code AS STRING), 3, '0')"), tables={"s": pa.table({"code": [7]})}
+    )
+
+    assert [id_ for id_, _ in rows_with_nulls(lake)] == [1, 2, 3, 4, 7]
+
+
 def test_lists_and_records_take_the_types_of_their_fields(lake: Repository) -> None:
     lake.sql(
         "CREATE TABLE parts (id BIGINT, counts ARRAY<BIGINT>, size STRUCT<w: BIGINT, h: BIGINT>)"

@@ -115,7 +115,7 @@ class _Spark(Databricks):
     class Tokenizer(Databricks.Tokenizer):
         """Reads texts."""
 
-        STRING_ESCAPES = ("\\", "'", '"')
+        STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - the type of the base class
 
 
 class _Quiet(logging.Filter):

@@ -55,7 +55,7 @@ def merge(order: StatementOrder, tree: exp.Merge) -> MergeReport:
         statement = _Merge(dataset, alias, using, columns)
         clauses = statement.clauses(tree)
         query = statement.lifted.query_of(using)
-        rows = source.rows(query, statement.lifted.wanted, statement.lifted.names)
+        rows = source.rows(query, statement.lifted.wanted, statement.lifted.names, clauses.on)
         return dataset._merged(
             rows,
             clauses,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -75,21 +75,28 @@ class QuerySource:
             empty = exp.select("*").from_(_as_subquery(query)).limit(0)
         return tuple(self._ask(empty).column_names)
 
-    def rows(self, query: exp.Expr, wanted: Mapping[str, Type], names: Sequence[str]) -> Any:
+    def rows(
+        self,
+        query: exp.Expr,
+        wanted: Mapping[str, Type],
+        names: Sequence[str],
+        keys: Collection[str] = (),
+    ) -> Any:
         """Return the result of a query over the same tables: a table, or a frame of Spark.
 
         Args:
             query: The query.
             wanted: Types that columns of the result are converted to.
             names: Names of the columns of the result.
+            keys: Columns that are compared with fields.
 
         Raises:
             InvalidInputError: The query is wrong.
             SchemaMismatchError: A column cannot be converted.
         """
         if self._order.spark is not None:
-            return converted_frame(self._frame(query).toDF(*names), wanted)
-        return converted(self._ask(query).rename_columns(list(names)), wanted)
+            return converted_frame(self._frame(query).toDF(*names), wanted, keys)
+        return converted(self._ask(query).rename_columns(list(names)), wanted, keys)
 
     def arrow(self, query: exp.Expr) -> pa.Table:
         """Return the result of a query as a table."""
@@ -113,6 +120,7 @@ class QuerySource:
             return name
 
         own = _renamed(query, named, takes_qualified=False)
+        _escape_patterns(own)
         alike = find_alike(tables)
         if alike is not None:
             raise InvalidInputError(
@@ -221,6 +229,17 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _escape_patterns(query: exp.Expr) -> None:
+    """Give patterns of LIKE the escape that they have in Spark; in DuckDB they have none."""
+    from sqlglot import exp
+
+    for like in list(query.find_all(exp.Like, exp.ILike)):
+        pattern = like.expression
+        is_plain = isinstance(pattern, exp.Literal) and "\\" not in pattern.name
+        if not is_plain and not isinstance(like.parent, exp.Escape):
+            like.replace(exp.Escape(this=like.copy(), expression=exp.Literal.string("\\")))
+
+
 def _as_subquery(query: exp.Expr) -> exp.Expr:
     from sqlglot import exp
 
@@ -234,9 +253,9 @@ def _renamed(
     from sqlglot import exp
 
     own = query.copy()
-    parts = {cte.alias_or_name for cte in own.find_all(exp.CTE)}
+    parts = {cte.alias_or_name.casefold() for cte in own.find_all(exp.CTE)}
     for table in list(own.find_all(exp.Table)):
-        if not isinstance(table.this, exp.Identifier) or table.name in parts:
+        if not isinstance(table.this, exp.Identifier) or table.name.casefold() in parts:
             continue
         if table.args.get("db") is not None:
             if not takes_qualified:

@@ -7,7 +7,7 @@ are refused: the statement must convert them by CAST.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +23,13 @@ from lakebed.model.values import FLOATS, INTEGERS
 _NUMBERS = INTEGERS | FLOATS
 
 
-def converted(rows: pa.Table, wanted: Mapping[str, Type]) -> pa.Table:
+def converted(rows: pa.Table, wanted: Mapping[str, Type], keys: Collection[str] = ()) -> pa.Table:
     """Return a table whose columns have the types of fields.
 
     Args:
         rows: Result of a query.
         wanted: Type of some of the columns; the others stay as they are.
+        keys: Columns that are compared with fields: a number is not compared with text.
 
     Raises:
         SchemaMismatchError: A type is not converted, or a value does not fit.
@@ -41,7 +42,7 @@ def converted(rows: pa.Table, wanted: Mapping[str, Type]) -> pa.Table:
         if field.type == target:
             continue
         column = rows.column(number)
-        _check(column, kind, field.name)
+        _check(column, kind, field.name, is_key=field.name in keys)
         try:
             cast = _cast(column, target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
@@ -54,9 +55,10 @@ def converted(rows: pa.Table, wanted: Mapping[str, Type]) -> pa.Table:
     return rows
 
 
-def _check(column: pa.ChunkedArray, kind: Type, name: str) -> None:
+def _check(column: pa.ChunkedArray, kind: Type, name: str, *, is_key: bool) -> None:
     given = column.type
-    if column.null_count == len(column) or pat.is_null(given) or _is_taken(given, kind):
+    is_empty = column.null_count == len(column) or pat.is_null(given)
+    if is_empty or _is_taken(given, kind, is_key=is_key):
         return
     raise SchemaMismatchError(
         f"Column {name!r} of type {given} is not converted to {kind}.",
@@ -64,8 +66,11 @@ def _check(column: pa.ChunkedArray, kind: Type, name: str) -> None:
     )
 
 
-def _is_taken(given: pa.DataType, kind: Type) -> bool:
-    """Return whether values of one type may be kept in a field of another one."""
+def _is_taken(given: pa.DataType, kind: Type, *, is_key: bool) -> bool:
+    """Return whether values of one type may be kept in a field of another one.
+
+    A key of a text must be text: 7 would not match '007', and as a new row stand beside it.
+    """
     is_number = pat.is_integer(given) or pat.is_floating(given) or pat.is_decimal(given)
     match kind:
         case Decimal():
@@ -74,9 +79,9 @@ def _is_taken(given: pa.DataType, kind: Type) -> bool:
             return bool(is_number)
         case Primitive(kind=Kind.STRING):
             is_text = pat.is_string(given) or pat.is_large_string(given)
-            return bool(
-                is_text or pat.is_integer(given) or pat.is_boolean(given) or pat.is_date(given)
-            )
+            if is_text or is_key:
+                return bool(is_text)
+            return bool(pat.is_integer(given) or pat.is_boolean(given) or pat.is_date(given))
         case Primitive(kind=Kind.BYTES):
             return bool(pat.is_binary(given) or pat.is_large_binary(given))
         case Primitive(kind=Kind.DATE):
@@ -110,7 +115,7 @@ def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     return cast
 
 
-def converted_frame(frame: Any, wanted: Mapping[str, Type]) -> Any:
+def converted_frame(frame: Any, wanted: Mapping[str, Type], keys: Collection[str] = ()) -> Any:
     """Return a Spark frame whose columns have the types of fields; see `converted`.
 
     A value that does not fit fails the job, with the name of the column.
@@ -124,7 +129,7 @@ def converted_frame(frame: Any, wanted: Mapping[str, Type]) -> Any:
         if kind is None or not name or given == name.lower():
             expressions.append(quoted)
             continue
-        _check_frame(given, kind, field.name)
+        _check_frame(given, kind, field.name, is_key=field.name in keys)
         text = f"CAST({quoted} AS {name})"
         if _may_lose(given, kind):
             message = f"A value of column {field.name} does not fit {kind}".replace("'", "")
@@ -137,12 +142,12 @@ def converted_frame(frame: Any, wanted: Mapping[str, Type]) -> Any:
     return frame.selectExpr(*expressions)
 
 
-def _check_frame(given: str, kind: Type, name: str) -> None:
+def _check_frame(given: str, kind: Type, name: str, *, is_key: bool) -> None:
     plain = given.split("(")[0]
     arrow = _ARROW_OF_SPARK.get(plain)
     if arrow is None and plain == "decimal":
         arrow = pa.decimal128(38, 0)
-    if plain == "void" or (arrow is not None and _is_taken(arrow, kind)):
+    if plain == "void" or (arrow is not None and _is_taken(arrow, kind, is_key=is_key)):
         return
     raise SchemaMismatchError(
         f"Column {name!r} of type {given} is not converted to {kind}.",
