@@ -29,7 +29,10 @@ from table_doors import EVERY_TYPE, EVERY_VALUE, rows_of
 import lakebed
 from lakebed.cli import main
 from lakebed.errors import InvalidInputError, InvalidNameError, MissingDependencyError
+from lakebed.model.predicate import FALSE
+from lakebed.model.schema import Kind, Primitive
 from lakebed.tables.iceberg import catalog_plans
+from lakebed.tables.iceberg.pushed_filters import translate
 from lakebed.web import IcebergDoor, create_app
 
 MODES = ("virtual", "cache", "beside")
@@ -566,6 +569,31 @@ def test_a_deep_or_wide_condition_is_bounded(virtual) -> None:
     answer = virtual.post(f"{TABLE}/plan", deep)
     assert answer.status == 400
     assert json.loads(answer.body)["error"]["type"] == "BadRequestException"
+
+
+def test_many_negations_do_not_add_up() -> None:
+    types = {"n": Primitive(Kind.LONG), "ratio": Primitive(Kind.DOUBLE)}
+    chain = {"type": "eq", "term": "n", "value": 0}
+    for number in range(1, 50):
+        leaf = {"type": "not-eq", "term": "n", "value": number}
+        chain = {"type": "and", "left": chain, "right": leaf}
+    negated = chain
+    for _ in range(150):
+        negated = {"type": "not", "child": negated}
+
+    assert translate(negated, types) == translate(chain, types)
+
+
+@pytest.mark.parametrize("kind", ["lt", "lt-eq"])
+def test_a_negation_of_numbers_may_or_may_not_hold_for_nan(kind) -> None:
+    types = {"ratio": Primitive(Kind.DOUBLE)}
+    pushed = translate(
+        {"type": "not", "child": {"type": kind, "term": "ratio", "value": 5.0}}, types
+    )
+
+    # NaN meets it where NOT is evaluated, and fails it where the opposite is.
+    assert "ratio IS NULL" in str(pushed.may)
+    assert pushed.must == FALSE
 
 
 def test_long_plans_come_in_pieces(virtual, monkeypatch) -> None:
