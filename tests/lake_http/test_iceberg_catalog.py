@@ -32,6 +32,7 @@ from lakebed.errors import InvalidInputError, InvalidNameError, MissingDependenc
 from lakebed.model.predicate import FALSE
 from lakebed.model.schema import Kind, Primitive
 from lakebed.tables.iceberg import catalog_plans
+from lakebed.tables.iceberg.catalog_tables import CatalogTables
 from lakebed.tables.iceberg.pushed_filters import translate
 from lakebed.web import IcebergDoor, create_app
 
@@ -596,6 +597,22 @@ def test_a_negation_of_numbers_may_or_may_not_hold_for_nan(kind) -> None:
     assert pushed.must == FALSE
 
 
+def test_older_versions_in_memory_have_a_bounded_number_of_files(tmp_path, monkeypatch) -> None:
+    door = Door(tmp_path, "virtual")
+    schema = pa.schema([("n", pa.int64())])
+    dataset = door.lake.create("events", lakebed.DatasetDescriptor(schema=schema))
+    for number in range(6):
+        dataset.append([{"n": number}])
+    tables = CatalogTables(door.lake.store)
+    plans = catalog_plans.CatalogPlans(tables)
+    monkeypatch.setattr(catalog_plans, "_MOST_FILES_HELD", 7)
+
+    for version in (2, 3, 5, 4):
+        found = json.loads(plans.plan("events", b'{"snapshot-id":%d}' % version))
+        assert len(found["file-scan-tasks"]) == version
+    assert [key[2] for key in plans._states] == [4]
+
+
 def test_long_plans_come_in_pieces(virtual, monkeypatch) -> None:
     monkeypatch.setattr(catalog_plans, "FILES_A_PAGE", 20)
     monkeypatch.setattr(catalog_plans, "FEWEST_A_PAGE", 1)
@@ -768,6 +785,9 @@ def test_pages_of_tables(tmp_path) -> None:
     second = json.loads(door.client.get(f"{tables}?pageSize=2&pageToken={after}").body)
     assert [one["name"] for one in second["identifiers"]] == ["c"]
     assert second["next-page-token"] is None
+    for count in ("0", "-1", "x", "9" * 5000):
+        every = json.loads(door.client.get(f"{tables}?pageSize={count}").body)
+        assert [one["name"] for one in every["identifiers"]] == ["a", "b", "c"]
 
 
 def test_one_dataset_alone_is_shown(tmp_path) -> None:

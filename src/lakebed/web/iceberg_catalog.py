@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -57,6 +58,7 @@ _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _GZIP_FROM_BYTES = 1024
 _GZIP_LEVEL = 1  # on a fast network a higher one takes longer than the transfer
 _MAX_NAMES = 1000  # of a page that a client asks for
+_COUNT = re.compile(r"[0-9]{1,18}")
 
 
 class _Refused(Refusal):
@@ -176,7 +178,7 @@ class _Catalog:
         self._check_namespace(request.path_params["namespace"])
         names = self._repository.list() if self._name is None else [self._name]
         asked = request.query_params.get("pageSize", "")
-        count = min(int(asked), _MAX_NAMES) if asked.isascii() and asked.isdigit() else None
+        count = min(int(asked), _MAX_NAMES) if _COUNT.fullmatch(asked) else None
         after = request.query_params.get("pageToken", "")
         page, following = listed(names, after=after, count=count or None)
         tables = [{"namespace": [self._namespace], "name": name} for name in page]

@@ -40,6 +40,7 @@ MAX_BODY_BYTES = 1 << 20
 PAGE_BYTES = 32 << 20  # of residuals in a page: each file repeats the condition
 FEWEST_A_PAGE = 100  # files of a page
 _MOST_HELD = 32  # states of older versions in memory
+_MOST_FILES_HELD = 1_000_000  # of all these states, whose lists of files are in memory
 _MOST_FOOTERS = 1000  # that one request reads
 
 _EPOCH = dt.date(1970, 1, 1)
@@ -241,9 +242,13 @@ class CatalogPlans:
             self._prove(older, _levels_of(served, older))
         with self._lock:
             self._states[key] = older
-            while len(self._states) > _MOST_HELD:
+            while len(self._states) > 1 and self._holds_too_much():
                 self._states.popitem(last=False)
         return older
+
+    def _holds_too_much(self) -> bool:
+        file_count = sum(state.live.count for state in self._states.values())
+        return len(self._states) > _MOST_HELD or file_count > _MOST_FILES_HELD
 
     def _prove(self, state: State, levels: tuple[str, ...]) -> None:
         """Prove what a publication has proven for other tables."""
