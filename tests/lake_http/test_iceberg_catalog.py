@@ -7,6 +7,7 @@ import decimal
 import gzip
 import http.client
 import json
+import random
 import sys
 import uuid
 import zlib
@@ -639,6 +640,25 @@ def test_long_plans_come_in_pieces(virtual, monkeypatch) -> None:
     }
     assert len(paths) == 40
     assert "status" not in second
+
+
+def test_a_plan_of_the_longest_condition_can_be_continued(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(catalog_plans, "FEWEST_A_PAGE", 1)
+    monkeypatch.setattr(catalog_plans, "FILES_A_PAGE", 1)
+    door = Door(tmp_path, "virtual")
+    schema = pa.schema([("id", pa.string())])
+    dataset = door.lake.create("events", lakebed.DatasetDescriptor(schema=schema))
+    for name in ("a", "b"):
+        dataset.append([{"id": name}])
+    random_text = urlsafe_b64encode(random.Random(0).randbytes(785_000)).decode()
+    condition = {"type": "in", "term": "id", "values": ["a", "b", random_text]}
+
+    first = json.loads(door.post(f"{TABLE}/plan", {"filter": condition}).body)
+    task = first["plan-tasks"][0]
+    assert len(task) > catalog_plans.MAX_BODY_BYTES
+    second = door.post(f"{TABLE}/tasks", {"plan-task": task})
+    assert second.status == 200, second.text
+    assert len(json.loads(second.body)["file-scan-tasks"]) == 1
 
 
 FORGED = [

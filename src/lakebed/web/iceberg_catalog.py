@@ -209,14 +209,20 @@ class _Catalog:
         return _json(document, headers)
 
     async def _plan(self, request: Request) -> Response:
-        return await self._planned(request, self._plans.plan)
+        from lakebed.tables.iceberg.catalog_plans import MAX_BODY_BYTES
+
+        return await self._planned(request, self._plans.plan, MAX_BODY_BYTES)
 
     async def _fetch_tasks(self, request: Request) -> Response:
-        return await self._planned(request, self._plans.tasks)
+        from lakebed.tables.iceberg.catalog_plans import MAX_TASK_BYTES
 
-    async def _planned(self, request: Request, make: Callable[..., bytes]) -> Response:
+        return await self._planned(request, self._plans.tasks, MAX_TASK_BYTES)
+
+    async def _planned(
+        self, request: Request, make: Callable[..., bytes], max_bytes: int
+    ) -> Response:
         name = self._table(request)
-        body = await _body_of(request)
+        body = await _body_of(request, max_bytes)
         client = is_pyiceberg(request.headers)
 
         def answer() -> bytes:
@@ -279,17 +285,15 @@ def _with_snapshots(metadata: Mapping[str, Any], shown: str) -> Mapping[str, Any
     return {**metadata, "snapshots": snapshots}
 
 
-async def _body_of(request: Request) -> bytes:
-    from lakebed.tables.iceberg.catalog_plans import MAX_BODY_BYTES
-
+async def _body_of(request: Request, max_bytes: int) -> bytes:
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > MAX_BODY_BYTES:
+        if len(body) > max_bytes:
             raise _Refused(
                 413,
                 "BadRequestException",
-                f"The request is longer than {MAX_BODY_BYTES:,} bytes.",
+                f"The request is longer than {max_bytes:,} bytes.",
                 headers={"connection": "close"},
             )
     return bytes(body)

@@ -36,7 +36,8 @@ from lakebed.tables.iceberg.pushed_filters import Pushed, columns_in, translate
 from lakebed.tables.shown_facts import sizes_of
 
 FILES_A_PAGE = 50_000
-MAX_BODY_BYTES = 1 << 20
+MAX_BODY_BYTES = 1 << 20  # of a request for a plan
+MAX_TASK_BYTES = 2 * MAX_BODY_BYTES  # of one to continue it: the task holds the condition
 PAGE_BYTES = 32 << 20  # of residuals in a page: each file repeats the condition
 FEWEST_A_PAGE = 100  # files of a page
 _MOST_HELD = 32  # states of older versions in memory
