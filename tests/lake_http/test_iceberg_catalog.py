@@ -7,6 +7,7 @@ import decimal
 import gzip
 import http.client
 import json
+import random
 import sys
 import uuid
 import zlib
@@ -29,7 +30,11 @@ from table_doors import EVERY_TYPE, EVERY_VALUE, rows_of
 import lakebed
 from lakebed.cli import main
 from lakebed.errors import InvalidInputError, InvalidNameError, MissingDependencyError
+from lakebed.model.predicate import FALSE
+from lakebed.model.schema import Kind, Primitive
 from lakebed.tables.iceberg import catalog_plans
+from lakebed.tables.iceberg.catalog_tables import CatalogTables
+from lakebed.tables.iceberg.pushed_filters import translate
 from lakebed.web import IcebergDoor, create_app
 
 MODES = ("virtual", "cache", "beside")
@@ -568,6 +573,47 @@ def test_a_deep_or_wide_condition_is_bounded(virtual) -> None:
     assert json.loads(answer.body)["error"]["type"] == "BadRequestException"
 
 
+def test_many_negations_do_not_add_up() -> None:
+    types = {"n": Primitive(Kind.LONG), "ratio": Primitive(Kind.DOUBLE)}
+    chain = {"type": "eq", "term": "n", "value": 0}
+    for number in range(1, 50):
+        leaf = {"type": "not-eq", "term": "n", "value": number}
+        chain = {"type": "and", "left": chain, "right": leaf}
+    negated = chain
+    for _ in range(150):
+        negated = {"type": "not", "child": negated}
+
+    assert translate(negated, types) == translate(chain, types)
+
+
+@pytest.mark.parametrize("kind", ["lt", "lt-eq"])
+def test_a_negation_of_numbers_may_or_may_not_hold_for_nan(kind) -> None:
+    types = {"ratio": Primitive(Kind.DOUBLE)}
+    pushed = translate(
+        {"type": "not", "child": {"type": kind, "term": "ratio", "value": 5.0}}, types
+    )
+
+    # NaN meets it where NOT is evaluated, and fails it where the opposite is.
+    assert "ratio IS NULL" in str(pushed.may)
+    assert pushed.must == FALSE
+
+
+def test_older_versions_in_memory_have_a_bounded_number_of_files(tmp_path, monkeypatch) -> None:
+    door = Door(tmp_path, "virtual")
+    schema = pa.schema([("n", pa.int64())])
+    dataset = door.lake.create("events", lakebed.DatasetDescriptor(schema=schema))
+    for number in range(6):
+        dataset.append([{"n": number}])
+    tables = CatalogTables(door.lake.store)
+    plans = catalog_plans.CatalogPlans(tables)
+    monkeypatch.setattr(catalog_plans, "_MOST_FILES_HELD", 7)
+
+    for version in (2, 3, 5, 4):
+        found = json.loads(plans.plan("events", b'{"snapshot-id":%d}' % version))
+        assert len(found["file-scan-tasks"]) == version
+    assert [key[2] for key in plans._states] == [4]
+
+
 def test_long_plans_come_in_pieces(virtual, monkeypatch) -> None:
     monkeypatch.setattr(catalog_plans, "FILES_A_PAGE", 20)
     monkeypatch.setattr(catalog_plans, "FEWEST_A_PAGE", 1)
@@ -594,6 +640,25 @@ def test_long_plans_come_in_pieces(virtual, monkeypatch) -> None:
     }
     assert len(paths) == 40
     assert "status" not in second
+
+
+def test_a_plan_of_the_longest_condition_can_be_continued(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(catalog_plans, "FEWEST_A_PAGE", 1)
+    monkeypatch.setattr(catalog_plans, "FILES_A_PAGE", 1)
+    door = Door(tmp_path, "virtual")
+    schema = pa.schema([("id", pa.string())])
+    dataset = door.lake.create("events", lakebed.DatasetDescriptor(schema=schema))
+    for name in ("a", "b"):
+        dataset.append([{"id": name}])
+    random_text = urlsafe_b64encode(random.Random(0).randbytes(785_000)).decode()
+    condition = {"type": "in", "term": "id", "values": ["a", "b", random_text]}
+
+    first = json.loads(door.post(f"{TABLE}/plan", {"filter": condition}).body)
+    task = first["plan-tasks"][0]
+    assert len(task) > catalog_plans.MAX_BODY_BYTES
+    second = door.post(f"{TABLE}/tasks", {"plan-task": task})
+    assert second.status == 200, second.text
+    assert len(json.loads(second.body)["file-scan-tasks"]) == 1
 
 
 FORGED = [
@@ -740,6 +805,9 @@ def test_pages_of_tables(tmp_path) -> None:
     second = json.loads(door.client.get(f"{tables}?pageSize=2&pageToken={after}").body)
     assert [one["name"] for one in second["identifiers"]] == ["c"]
     assert second["next-page-token"] is None
+    for count in ("0", "-1", "x", "9" * 5000):
+        every = json.loads(door.client.get(f"{tables}?pageSize={count}").body)
+        assert [one["name"] for one in every["identifiers"]] == ["a", "b", "c"]
 
 
 def test_one_dataset_alone_is_shown(tmp_path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -57,6 +58,7 @@ _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _GZIP_FROM_BYTES = 1024
 _GZIP_LEVEL = 1  # on a fast network a higher one takes longer than the transfer
 _MAX_NAMES = 1000  # of a page that a client asks for
+_COUNT = re.compile(r"[0-9]{1,18}")
 
 
 class _Refused(Refusal):
@@ -176,7 +178,7 @@ class _Catalog:
         self._check_namespace(request.path_params["namespace"])
         names = self._repository.list() if self._name is None else [self._name]
         asked = request.query_params.get("pageSize", "")
-        count = min(int(asked), _MAX_NAMES) if asked.isascii() and asked.isdigit() else None
+        count = min(int(asked), _MAX_NAMES) if _COUNT.fullmatch(asked) else None
         after = request.query_params.get("pageToken", "")
         page, following = listed(names, after=after, count=count or None)
         tables = [{"namespace": [self._namespace], "name": name} for name in page]
@@ -207,14 +209,20 @@ class _Catalog:
         return _json(document, headers)
 
     async def _plan(self, request: Request) -> Response:
-        return await self._planned(request, self._plans.plan)
+        from lakebed.tables.iceberg.catalog_plans import MAX_BODY_BYTES
+
+        return await self._planned(request, self._plans.plan, MAX_BODY_BYTES)
 
     async def _fetch_tasks(self, request: Request) -> Response:
-        return await self._planned(request, self._plans.tasks)
+        from lakebed.tables.iceberg.catalog_plans import MAX_TASK_BYTES
 
-    async def _planned(self, request: Request, make: Callable[..., bytes]) -> Response:
+        return await self._planned(request, self._plans.tasks, MAX_TASK_BYTES)
+
+    async def _planned(
+        self, request: Request, make: Callable[..., bytes], max_bytes: int
+    ) -> Response:
         name = self._table(request)
-        body = await _body_of(request)
+        body = await _body_of(request, max_bytes)
         client = is_pyiceberg(request.headers)
 
         def answer() -> bytes:
@@ -277,17 +285,15 @@ def _with_snapshots(metadata: Mapping[str, Any], shown: str) -> Mapping[str, Any
     return {**metadata, "snapshots": snapshots}
 
 
-async def _body_of(request: Request) -> bytes:
-    from lakebed.tables.iceberg.catalog_plans import MAX_BODY_BYTES
-
+async def _body_of(request: Request, max_bytes: int) -> bytes:
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > MAX_BODY_BYTES:
+        if len(body) > max_bytes:
             raise _Refused(
                 413,
                 "BadRequestException",
-                f"The request is longer than {MAX_BODY_BYTES:,} bytes.",
+                f"The request is longer than {max_bytes:,} bytes.",
                 headers={"connection": "close"},
             )
     return bytes(body)

@@ -26,7 +26,7 @@ from lakebed.model.schema import Type
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import DataFile
 from lakebed.plan.search import plan
-from lakebed.state.reader import read_own_head
+from lakebed.state.reader import Head, read_own_head
 from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import State
 from lakebed.tables.compatibility import check_compatible
@@ -36,10 +36,12 @@ from lakebed.tables.iceberg.pushed_filters import Pushed, columns_in, translate
 from lakebed.tables.shown_facts import sizes_of
 
 FILES_A_PAGE = 50_000
-MAX_BODY_BYTES = 1 << 20
+MAX_BODY_BYTES = 1 << 20  # of a request for a plan
+MAX_TASK_BYTES = 2 * MAX_BODY_BYTES  # of one to continue it: the task holds the condition
 PAGE_BYTES = 32 << 20  # of residuals in a page: each file repeats the condition
 FEWEST_A_PAGE = 100  # files of a page
 _MOST_HELD = 32  # states of older versions in memory
+_MOST_FILES_HELD = 1_000_000  # of all these states, whose lists of files are in memory
 _MOST_FOOTERS = 1000  # that one request reads
 
 _EPOCH = dt.date(1970, 1, 1)
@@ -194,11 +196,12 @@ class CatalogPlans:
         continued = self._continued
         if token.offset and continued is not None and continued[0] == key:
             return continued[1]
-        state = self._state(served, token.version, token.commit_id)
+        head = read_own_head(self._store, served.name)
+        state = self._state(served, head, token.version, token.commit_id)
         pushed = Pushed(TRUE, TRUE)
         if condition != _NONE:
             document = _decoded(condition, Any)
-            types = self._types(state)
+            types = _types(state, head.state)
             pushed = translate(document, types, ignores_case=token.ignores_case)
         found = plan(state, pushed.may, requests=0, store=self._store)
         residual = _TRUE if condition == _NONE else token.condition
@@ -219,9 +222,8 @@ class CatalogPlans:
         tasks = _tasks(served, chosen, files, row_count, size_bytes, is_pyiceberg=is_pyiceberg)
         return _answer(tasks, is_first=not token.offset, following=following)
 
-    def _state(self, served: ServedTable, version: int, commit_id: str) -> State:
+    def _state(self, served: ServedTable, head: Head, version: int, commit_id: str) -> State:
         """Return the state of a version, of which Iceberg reads each file as Lakebed does."""
-        head = read_own_head(self._store, served.name)
         state = head.state
         if (state.version, state.commit_id) == (version, commit_id):
             return state
@@ -241,9 +243,13 @@ class CatalogPlans:
             self._prove(older, _levels_of(served, older))
         with self._lock:
             self._states[key] = older
-            while len(self._states) > _MOST_HELD:
+            while len(self._states) > 1 and self._holds_too_much():
                 self._states.popitem(last=False)
         return older
+
+    def _holds_too_much(self) -> bool:
+        file_count = sum(state.live.count for state in self._states.values())
+        return len(self._states) > _MOST_HELD or file_count > _MOST_FILES_HELD
 
     def _prove(self, state: State, levels: tuple[str, ...]) -> None:
         """Prove what a publication has proven for other tables."""
@@ -253,25 +259,6 @@ class CatalogPlans:
         check_compatible(
             self._store, state, state.labels, reader="Iceberg", widens=widens, ids=held
         )
-
-    def _types(self, state: State) -> Mapping[str, Type]:
-        """Return the columns that a condition may name.
-
-        Clients resolve names by the schema of the table or by that of the snapshot. So a column of
-        an older version counts only if it is the same one in both.
-        """
-        types = state.layout.predicate_types
-        now = read_own_head(self._store, state.name).state.layout
-        if now.descriptor.schema == state.descriptor.schema and now.lineage == state.lineage:
-            return types
-        known, own, ids = now.predicate_types, state.layout.field_ids, now.field_ids
-        if own is None or ids is None:
-            return {}
-        return {
-            name: kind
-            for name, kind in types.items()
-            if known.get(name) == kind and own.get(name) == ids.get(name)
-        }
 
     def _check_levels(
         self, served: ServedTable, select: Sequence[str], condition: bytes, chosen: _Chosen
@@ -313,6 +300,25 @@ class CatalogPlans:
         while len(self._with_levels) > 100 * _MOST_FOOTERS:
             self._with_levels.popitem(last=False)
         return is_held
+
+
+def _types(state: State, newest: State) -> Mapping[str, Type]:
+    """Return the columns that a condition may name.
+
+    Clients resolve names by the schema of the table or by that of the snapshot. So a column of an
+    older version counts only if it is the same one in both.
+    """
+    types, now = state.layout.predicate_types, newest.layout
+    if now.descriptor.schema == state.descriptor.schema and now.lineage == state.lineage:
+        return types
+    known, own, ids = now.predicate_types, state.layout.field_ids, now.field_ids
+    if own is None or ids is None:
+        return {}
+    return {
+        name: kind
+        for name, kind in types.items()
+        if known.get(name) == kind and own.get(name) == ids.get(name)
+    }
 
 
 def _levels_of(served: ServedTable, state: State) -> tuple[str, ...]:

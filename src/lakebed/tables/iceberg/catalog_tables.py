@@ -42,7 +42,7 @@ from lakebed.tables.iceberg.iceberg_schema import (
     schema_of,
     spec_of,
 )
-from lakebed.tables.iceberg.metadata_names import metadata_folder, metadata_name
+from lakebed.tables.iceberg.metadata_names import metadata_folder, metadata_name, number_of
 
 MOST_VIRTUAL = 1000  # snapshots of virtual metadata, which is sent whole
 _MOST_LEVELS = 6  # besides the batch, of which any may be null: 63 partition specs
@@ -156,7 +156,7 @@ class CatalogTables:
         with self._locks[hash(name) % len(self._locks)]:
             state = read_own_head(self.store, name).state
             held = self._find(name)
-            if held is not None and held.head == _head_of(state) and self._is_newest(held):
+            if held is not None and held.head == _head_of(state) and self._is_newest(held, state):
                 return held
             served = self._made(state)
             with self._lock:
@@ -216,18 +216,15 @@ class CatalogTables:
             )
         return _served(home_store, home, table, state)
 
-    def _is_newest(self, held: ServedTable) -> bool:
+    def _is_newest(self, held: ServedTable, state: State) -> bool:
         """Return whether metadata on storage is still there, and no newer one is."""
         if held.is_virtual:
             return True
-        name = held.location.rpartition("/")[2]
-        number = int(name.removeprefix("v").partition(".")[0])
-        is_cached = self._cache_root is not None and held.location.startswith(
-            f"{self._cache_root}/"
-        )
-        home_store = self._cache if is_cached and self._cache is not None else self.store
+        number = number_of(held.location)
+        assert number is not None  # as `_served` has named it
+        home_store = self.store if self._cache is None or _is_beside(state) else self._cache
         folder = metadata_folder(held.name)
-        return _exists(home_store, f"{folder}/{name}") and not _exists(
+        return _exists(home_store, f"{folder}/{metadata_name(number)}") and not _exists(
             home_store, f"{folder}/{metadata_name(number + 1)}"
         )
 

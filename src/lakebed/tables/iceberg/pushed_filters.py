@@ -32,6 +32,7 @@ from lakebed.model.predicate import (
     bind,
     complement,
     negate,
+    with_lists,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.model.values import EPOCH, FLOATS, INTEGERS, TIMESTAMPS, Scalar
@@ -48,6 +49,16 @@ _COMPARISONS = {
     "gt": Op.GT,
     "gt-eq": Op.GE,
 }
+_PAIRS = (
+    ("eq", "not-eq"),
+    ("lt", "gt-eq"),
+    ("gt", "lt-eq"),
+    ("in", "not-in"),
+    ("is-null", "not-null"),
+    ("is-nan", "not-nan"),
+    ("starts-with", "not-starts-with"),
+)
+_OPPOSITE = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _TURNED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOMENT = re.compile(
@@ -76,6 +87,7 @@ class Pushed:
 
 
 UNKNOWN = Pushed()
+_EVERYTHING, _NOTHING = Pushed(TRUE, TRUE), Pushed(FALSE, FALSE)
 
 
 class _UnknownError(Exception):
@@ -96,7 +108,7 @@ def translate(document: Any, types: Mapping[str, Type], *, ignores_case: bool = 
     'n != 5 OR n IS NULL'
     """
     pushed = _Reader(types, ignores_case=ignores_case).read(document, 0)
-    return Pushed(bind(pushed.may, types), bind(pushed.must, types))
+    return Pushed(with_lists(pushed.may), with_lists(pushed.must))  # the leaves are bound
 
 
 def columns_in(document: Any) -> Iterator[str]:
@@ -121,32 +133,38 @@ class _Reader:
             for name in types:
                 self._by_case.setdefault(name.casefold(), []).append(name)
 
-    def read(self, node: Any, depth: int) -> Pushed:
-        """Return the predicates of a part."""
+    def read(self, node: Any, depth: int, *, negated: bool = False) -> Pushed:
+        """Return the predicates of a part, or of its negation.
+
+        A negation is pushed down to the leaves, so that many of them do not add up.
+        """
         if depth > MAX_DEPTH:
             return UNKNOWN
         match node:
             case True | {"type": True | "true"}:
-                return Pushed(TRUE, TRUE)
+                return _NOTHING if negated else _EVERYTHING
             case False | {"type": False | "false"}:
-                return Pushed(FALSE, FALSE)
+                return _EVERYTHING if negated else _NOTHING
             case {"type": "and" | "or" as kind}:
-                parts = [self.read(part, depth + 1) for part in _operands(node, kind)]
-                join: Callable[[list[Predicate]], Predicate] = all_of if kind == "and" else any_of
+                operands = _operands(node, kind)
+                parts = [self.read(part, depth + 1, negated=negated) for part in operands]
+                is_and = (kind == "and") is not negated
+                join: Callable[[list[Predicate]], Predicate] = all_of if is_and else any_of
                 return Pushed(join([p.may for p in parts]), join([p.must for p in parts]))
             case {"type": "not", "child": child}:
-                inner = self.read(child, depth + 1)
-                return Pushed(complement(inner.must), _surely_not(inner))
+                return self.read(child, depth + 1, negated=not negated)
             case {"type": str(kind)}:
-                return self._leaf(kind, node)
+                return self._leaf(kind, node, negated=negated)
         return UNKNOWN
 
-    def _leaf(self, kind: str, node: Mapping[str, Any]) -> Pushed:
+    def _leaf(self, kind: str, node: Mapping[str, Any], *, negated: bool) -> Pushed:
         self._leaf_count += 1
         if self._leaf_count > MAX_LEAVES:
             return UNKNOWN
         try:
             pushed = self._condition(kind, node)
+            if negated:
+                pushed = _negated(pushed, self._condition(_OPPOSITE[kind], node))
             return Pushed(bind(pushed.may, self._types), bind(pushed.must, self._types))
         except (_UnknownError, OverflowError, ValueError, LakebedError):
             return UNKNOWN
@@ -237,9 +255,15 @@ def _operands(node: Mapping[str, Any], kind: str) -> Iterator[Any]:
             yield part
 
 
-def _surely_not(inner: Pushed) -> Predicate:
-    """Return a predicate that holds only for rows that all engines select by NOT of a condition."""
-    return negate(inner.may)  # unknown for nulls, which engines treat in different ways
+def _negated(pushed: Pushed, opposite: Pushed) -> Pushed:
+    """Return NOT of a condition, which some engines evaluate, and others read as the opposite.
+
+    They differ in nulls, for which the condition is unknown or false, and in NaN.
+    """
+    return Pushed(
+        any_of([complement(pushed.must), opposite.may]),
+        all_of([negate(pushed.may), opposite.must]),
+    )
 
 
 def _comparison(column: str, op: Op, value: Scalar, kind: Type) -> Pushed:
