@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,10 +22,13 @@ from lakebed import by
 from lakebed.arrow.kernel import write_batches
 from lakebed.errors import AccessDeniedError, CommitConflictError, LakebedError, StorageError
 from lakebed.state import group_commit, reservation
+from lakebed.state.codec import to_document
 from lakebed.state.committing import Merges
+from lakebed.state.head import encode_head
 from lakebed.state.history import read
 from lakebed.state.reader import read_head
 from lakebed.state.sources import SourceFile, Sources
+from lakebed.state.state import HeldFor
 from lakebed.state.transaction import Transaction
 from lakebed.state.waiting_line import Seat, WaitingLine, WaitingLines
 from lakebed.store import Store
@@ -188,6 +192,23 @@ def test_commits_that_wait_are_made_by_one_put(store: Calls) -> None:
         assert history[commit.version].commit_id == commit.commit_id
         assert history[commit.version].batch_id == commit.batch_id
     assert len({commit.batch_id for commit in made}) == 8
+    assert_sound(store)
+
+
+def test_a_group_waits_for_a_hold_no_longer_than_each_of_its_commits_would(store: Calls) -> None:
+    head = read_head(store, "d")
+    held = replace(head.state, held=HeldFor("of another", 60))
+    data = encode_head(to_document(held), held.head_format)
+    store.inner.replace(head.key, data, if_match=head.etag)
+
+    def hasty(dataset: lakebed.Dataset) -> Any:
+        return append(2)(dataset.with_options(commit=lakebed.CommitOptions(deadline_s=2)))
+
+    began = time.monotonic()
+    first, second = run(store, append(1), hasty, options=lakebed.CommitOptions(deadline_s=60))
+
+    assert time.monotonic() - began < 15  # and not the half of sixty
+    assert {first.version, second.version} == {2, 3}
     assert_sound(store)
 
 

@@ -17,7 +17,7 @@ import lakebed
 from lakebed.errors import CommitConflictError, StorageError
 from lakebed.state import patience
 from lakebed.state.codec import to_document
-from lakebed.state.head import encode_head
+from lakebed.state.head import HeadFormat, decode_head, encode_head
 from lakebed.state.reader import read_head
 from lakebed.state.state import HeldFor, State
 from lakebed.store import Store
@@ -208,6 +208,85 @@ def test_commit_that_fails_removes_its_hold(
 
     assert state_in(bucket).held is None
     assert not state_in(bucket).is_tree
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_head_after_a_failure_is_none_that_was_there_before(
+    bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch, head: str
+) -> None:
+    monkeypatch.setattr(patience, "MOST_LISTED", 0)
+    dataset = created(bucket, head)
+    store = OfProcess(bucket)
+    key = read_head(bucket, "d").key
+    contents: list[bytes] = []
+
+    def failing(_data: memoryview) -> None:
+        contents.append(bytes(bucket.get(key).data))
+        if len(contents) == 2:  # after that of the hold, whose answer is lost
+            raise StorageError("There is no answer.", retryable=False)
+
+    store.before_head = failing
+
+    with pytest.raises(StorageError, match="no answer"):
+        lakebed.Repository(store).open("d").compact(head=OTHER[head])
+
+    # A put that has failed under the etag of one of them can never land.
+    assert bytes(bucket.get(key).data) not in contents
+    assert state_in(bucket).held is None
+    dataset.append(pa.table({"id": [1]}))
+    assert "lakebed.held" not in decode_head(bucket.get(key).data, HeadFormat.MSGPACK, key).metadata
+
+
+def test_hold_whose_answer_was_lost_is_removed_too(
+    bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "MOST_LISTED", 0)
+    created(bucket)
+
+    class Losing(OfProcess):
+        def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+            etag = super()._replace(key, data, if_match=if_match)
+            if state_in(bucket).held is not None:
+                raise StorageError("The answer is lost.", retryable=True)
+            return etag
+
+    store = Losing(bucket)
+    puts = iter(range(9))
+
+    def failing(_data: memoryview) -> None:
+        if next(puts) == 1:
+            assert state_in(bucket).held is not None
+            raise StorageError("There is no answer.", retryable=False)
+
+    store.before_head = failing
+
+    with pytest.raises(StorageError, match="no answer"):
+        lakebed.Repository(store).open("d").compact(head="tree")
+
+    assert state_in(bucket).held is None
+
+
+def test_commit_that_fails_does_not_wait_for_the_hold_of_another(
+    bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "MOST_LISTED", 0)
+    created(bucket)
+    store = OfProcess(bucket)
+    puts = iter(range(9))
+
+    def failing(_data: memoryview) -> None:
+        if next(puts) == 1:  # a commit has removed the hold, and one has placed its own
+            hold(bucket, seconds=30)
+            raise StorageError("There is no answer.", retryable=False)
+
+    store.before_head = failing
+
+    began = time.monotonic()
+    with pytest.raises(StorageError, match="no answer"):
+        lakebed.Repository(store).open("d").compact(head="tree")
+
+    assert time.monotonic() - began < 15
+    assert state_in(bucket).held == HeldFor("of another", 30)
 
 
 def test_hold_of_another_commit_is_not_replaced_but_waited_for(

@@ -265,10 +265,14 @@ def _read_tree(
 
 
 def _read_facts(ours: _Entries, head_format: HeadFormat) -> dict[str, Any]:
-    facts = {name: ours.fact(name, fact) for name, fact in HEAD_FACTS.items() if name in ours}
+    facts: dict[str, Any] = {
+        name: ours.fact(name, fact) for name, fact in HEAD_FACTS.items() if name in ours
+    }
     # plateau copies the entries of a msgpack head into the JSON head that it writes.
     if facts.get("moves_to") is head_format:
         del facts["moves_to"]
+    if isinstance(facts.get("held"), HeldFor) and not facts["held"].seconds:
+        del facts["held"]  # it has ended
     return facts
 
 
@@ -309,29 +313,28 @@ def is_ours(document: HeadDocument) -> bool:
     return f"{_PREFIX}format_version" in document.metadata
 
 
-def with_hold(document: HeadDocument, state: State) -> bool:
-    """Put the hold of a state into a head, or remove the one that is there.
+def with_hold(document: HeadDocument, state: State, hold: HeldFor) -> bool:
+    """Put a hold into a head.
 
     A head of very many files is quickly changed in this way: its list of files stays as it is.
 
     Args:
         document: The head, which is changed.
         state: A state of the dataset.
+        hold: The hold; without a second, it ends the one of the same commit.
 
     Returns:
         False if that is not to be: the head is of another dataset, moves to another format, has the
-        hold of another commit, or has none that could be removed.
+        hold of another commit, or has none that could be ended.
     """
     entries, name = document.metadata, f"{_PREFIX}held"
     there = _Entries(entries, name).fact("held", HEAD_FACTS["held"]) if name in entries else None
-    is_of_other = isinstance(there, HeldFor) and there.commit_id != state.commit_id
+    known = there if isinstance(there, HeldFor) else HeldFor("", 0)
+    fits = known.commit_id == hold.commit_id or (hold.seconds > 0 and not known.seconds)
     is_one = is_ours(document) and creation_time_of(document) == state.created_at
-    if not is_one or is_of_other or entries.keys() & {f"{_PREFIX}moves_to", f"{_PREFIX}moved_from"}:
+    if not (is_one and fits) or entries.keys() & {f"{_PREFIX}moves_to", f"{_PREFIX}moved_from"}:
         return False
-    if entries.pop(name, None) is None and state.held is None:
-        return False
-    if state.held is not None:
-        entries[name] = _text_of(state.held)
+    entries[name] = _text_of(hold)
     return True
 
 

@@ -446,9 +446,9 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
     try:
         head = opening.head()
         if head.state.held is not None:
-            base = leader.terms.base
-            read = partial(_current_head, store, base)
-            head = let_through(store, head, leader.terms, leader.deadline, read)
+            read = partial(_current_head, store, leader.terms.base)
+            until = min(member.deadline for member in members)
+            head = let_through(store, head, leader.terms, until, read)
         following = opening.prepared_on(head.state)
         is_prepared = following is not None
         if following is None:

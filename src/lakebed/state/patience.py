@@ -17,7 +17,6 @@ import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from lakebed.errors import LakebedError, PreconditionFailedError
 from lakebed.state.codec import with_hold
@@ -80,29 +79,35 @@ class Holding:
         try:
             self._is_placed |= self._put(HeldFor(self._commit_id, seconds))
         except LakebedError as exc:
+            self._is_placed = True  # perhaps: the answer may be lost
             _log.warning("hold not placed dataset=%s: %s", self._base.name, exc.message)
         self._began = time.monotonic()
         return True
 
     def end(self, *, is_landed: bool) -> None:
-        """Remove the hold if the commit has not landed, which would have removed it."""
+        """End the hold if the commit has not landed, which would have removed it.
+
+        The entry stays, without a second, until the next commit. Without it the head would have the
+        content again that it had before the hold, and in many stores the etag: then a put of another
+        commit, which is known to have failed, could land late.
+        """
         if not self._is_placed or is_landed:
             return
         try:
-            self._put(None)
+            self._put(HeldFor(self._commit_id, 0))
         except LakebedError as exc:
-            _log.warning("hold not removed dataset=%s: %s", self._base.name, exc.message)
+            _log.warning("hold not ended dataset=%s: %s", self._base.name, exc.message)
 
-    def _put(self, hold: HeldFor | None) -> bool:
+    def _put(self, hold: HeldFor) -> bool:
         """Put a head that differs by the hold alone; return whether it has landed."""
         for attempt in range(_SWAPS):
-            if hold is not None and time.monotonic() >= self._until:
+            if hold.seconds and time.monotonic() >= self._until:
                 return False
             head_format = self._base.head_format
             stored = self._store.get(head_format.key(self._base.name))
             document = decode_head(stored.data, head_format, stored.key)
             # Files are not decoded: this must not take as long as the commits that it races with.
-            if with_hold(document, replace(self._base, commit_id=self._commit_id, held=hold)):
+            if with_hold(document, self._base, hold):
                 data = encode_head(document, head_format)
                 try:
                     self._store.replace(stored.key, data, if_match=stored.etag)
@@ -110,7 +115,7 @@ class Holding:
                     time.sleep(random.uniform(0, min(0.002 * 2**attempt, _FIRST_LOOK_S)))
                 else:
                     return True
-            elif not self._has_waited():
+            elif not hold.seconds or not self._has_waited():
                 return False
         return False
 
@@ -138,8 +143,8 @@ def let_through(
         store: The store that holds the dataset.
         head: The head as it was read.
         terms: The terms of the commit.
-        until: Time by the monotonic clock after which the commit is given up; half of the time that
-            is left is the most that it waits for one hold.
+        until: Time by the monotonic clock after which the commit, or one that is made with it, is
+            given up; half of the time that is left is the most that it waits for one hold.
         read: Reads the head anew.
 
     Cost:

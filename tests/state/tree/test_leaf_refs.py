@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tree_world import ORDER, World
 
 from lakebed.errors import CorruptMetadataError
@@ -102,6 +103,17 @@ def test_plan_decodes_the_edges_of_blocks_and_one_block(decoded: list[Any]) -> N
 
     assert found == [ref(333)]
     assert len(decoded) < LEAVES // 5
+
+
+def test_leaf_of_directories_of_another_form_is_found_before_levels_that_do_not_fit() -> None:
+    other, unfit = "a-directory", "day=unknown/n=1/batch_id=1"
+    last = replace(ref(9), first=unfit, last=unfit, low=("", "n=1", "batch_id=1"))
+    last = replace(last, high=last.low)
+    among = replace(ref(8), first=other, last=other, low=(), high=(), nulls=())
+    refs = sorted([ref(1), ref(2), among, last], key=lambda one: ORDER(one.first))
+    assert refs == [ref(1), ref(2), among, last]
+
+    assert Ranges(refs, ORDER).of_partitions([f"day={day(1)}"]) == [ref(1), among]
 
 
 @given(st.lists(st.integers(0, 30), unique=True), st.data())

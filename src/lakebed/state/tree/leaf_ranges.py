@@ -109,11 +109,14 @@ class _Run:
 
     def of_partitions(self, paths: Iterable[str]) -> list[Ref]:
         places = {place for path in paths for place in self._of_partition(path)}
-        # Directories of another form are at the end of a run, whatever their partition is.
+        # Directories of another form are at the end of a run, whatever their partition is, among
+        # those whose first level does not fit the schema.
         for place in reversed(range(len(self.refs))):
-            if self.refs[place].low:
+            low = self.refs[place].low
+            if low and low[0]:
                 break
-            places.add(place)
+            if not low:
+                places.add(place)
         return [self.refs[place] for place in sorted(places)]
 
     def _of_partition(self, path: str) -> range:
