@@ -33,6 +33,7 @@ FOREIGN = {
         "--from-date",
         "--to-date",
         "--files",
+        "--reads",
         "--spec",
         "--option",
     ),

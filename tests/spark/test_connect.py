@@ -1,6 +1,7 @@
 """Spark Connect: the same calls, with no JVM in this process."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ def test_batches_are_written_and_read_over_spark_connect(tmp_path):
         text=True,
         check=False,
         timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
 
     assert done.returncode == 0, done.stderr[-3000:]

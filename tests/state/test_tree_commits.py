@@ -878,6 +878,9 @@ def test_cleanup_keeps_what_readable_versions_need_and_nothing_else(
     assert named <= keys_in(store)
     made(ACTS["append much"], dataset, seed)
     check_sound(dataset)
+    # Appends leave no file dead, so that the older versions stay.
+    assert clean(dataset, tmp_path).version is None
+    made(ACTS["overwrite"], dataset, seed)
     assert clean(dataset, tmp_path).version is not None
     assert not [one for one in dataset.check().findings if one.severity == "error"]
 

@@ -373,7 +373,7 @@ def sql(
     run: str | None,
     is_dry_run: bool,
 ) -> None:
-    """Query datasets in SQL with DuckDB; with --write also change them.
+    """Query datasets in SQL, or change them with --write.
 
     QUERY is one SELECT in DuckDB's dialect. The datasets of the repository are its tables; only
     those that it names are opened, and only files that its conditions select are read. A name with

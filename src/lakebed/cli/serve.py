@@ -62,7 +62,7 @@ def serve(
     public_url: str | None,
     storage_options: Mapping[str, str],
 ) -> None:
-    """Show a lake and an archive to browsers, and a lake to readers of Iceberg.
+    """Serve a lake to browsers and Iceberg, and an archive.
 
     The server is read-only, and runs until interrupted. LOCATION is a repository, or LOCATION/NAME
     for one dataset; leave it out to show only an archive. The URL of the server is printed as soon

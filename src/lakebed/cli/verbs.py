@@ -45,7 +45,11 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         ),
         "delete": Home("lakebed.cli.delete", "delete", "Delete the rows of a view, in one commit."),
         "query": Home("lakebed.cli.data", "query", "Read rows."),
-        "sql": Home("lakebed.cli.data", "sql", "Query datasets in SQL with DuckDB; read-only."),
+        "sql": Home(
+            "lakebed.cli.data",
+            "sql",
+            "Query datasets in SQL, or change them with --write.",
+        ),
         "explain": Home(
             "lakebed.cli.data", "explain", "Show which data files a query would read, and why."
         ),
@@ -59,7 +63,7 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "serve": Home(
             "lakebed.cli.serve",
             "serve",
-            "Show a lake and an archive to browsers.",
+            "Serve a lake to browsers and Iceberg, and an archive.",
         ),
         "history": Home(
             "lakebed.cli.datasets", "history", "List the commits of a dataset, oldest first."
