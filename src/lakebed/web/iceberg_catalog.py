@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from lakebed.archive.http.answers import Refusal, is_known
+from lakebed.archive.http.answers import Refusal, is_known, shortened
 from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
@@ -173,14 +173,14 @@ class _Catalog:
         return _json({"namespace": [self._namespace], "properties": location})
 
     def _list_tables(self, request: Request) -> Response:
-        from lakebed.tables.iceberg.catalog_tables import listed
-
         self._check_namespace(request.path_params["namespace"])
-        names = self._repository.list() if self._name is None else [self._name]
-        asked = request.query_params.get("pageSize", "")
-        count = min(int(asked), _MAX_NAMES) if _COUNT.fullmatch(asked) else None
+        every = self._repository.list() if self._name is None else [self._name]
         after = request.query_params.get("pageToken", "")
-        page, following = listed(names, after=after, count=count or None)
+        names = [name for name in every if name > after]
+        asked = request.query_params.get("pageSize", "")
+        count = min(int(asked), _MAX_NAMES) if _COUNT.fullmatch(asked) else 0
+        page = names[: count or None]
+        following = page[-1] if len(page) < len(names) else None
         tables = [{"namespace": [self._namespace], "name": name} for name in page]
         return _json({"identifiers": tables, "next-page-token": following})
 
@@ -191,14 +191,14 @@ class _Catalog:
                 self._repository.open(name)
                 return Response(status_code=204, headers=_HEADERS)
             served = self._tables.load(name)
-            client = is_pyiceberg(request.headers)
-            metadata = served.without_nulls() if client else served.metadata
+        client = is_pyiceberg(request.headers)
         shown = request.query_params.get("snapshots", "all")
         identity = msgspec.json.encode([served.location, served.head, shown, client])
         tag = f'"{hashlib.blake2b(identity, digest_size=16).hexdigest()}"'
         headers = {**_HEADERS, "cache-control": "private, no-cache", "etag": tag}
         if is_known(request, tag):
             return Response(status_code=304, headers=headers)
+        metadata = served.without_nulls() if client else served.metadata
         # Only virtual tables insist on it: some clients refuse tables whose configuration does.
         config = {"scan-planning-mode": "server"} if served.is_virtual else {}
         document = {
@@ -244,7 +244,7 @@ class _Catalog:
     def _check_namespace(self, namespace: str) -> None:
         if namespace != self._namespace:
             raise _Refused(
-                404, "NoSuchNamespaceException", f"Namespace {_cut(namespace)} does not exist."
+                404, "NoSuchNamespaceException", f"Namespace {shortened(namespace)} does not exist."
             )
 
     def _table(self, request: Request) -> str:
@@ -269,11 +269,7 @@ def _finding(name: str) -> Iterator[None]:
 
 
 def _no_table(name: str) -> _Refused:
-    return _Refused(404, "NoSuchTableException", f"Table {_cut(name)} does not exist.")
-
-
-def _cut(text: str) -> str:
-    return repr(text if len(text) <= 80 else f"{text[:77]}...")
+    return _Refused(404, "NoSuchTableException", f"Table {shortened(name)} does not exist.")
 
 
 def _with_snapshots(metadata: Mapping[str, Any], shown: str) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ import itertools
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -422,10 +422,3 @@ class _NoMetadata(FilesBeside):
     def find(self, place: str) -> IcebergTable | None:  # noqa: ARG002 - there is none
         """See `TableHome`."""
         return None
-
-
-def listed(names: Iterable[str], *, after: str, count: int | None) -> tuple[list[str], str | None]:
-    """Return a page of sorted names, and the name after which the next one begins; None at the end."""
-    remaining = [name for name in names if name > after]
-    page = list(itertools.islice(remaining, count))
-    return page, page[-1] if count is not None and len(remaining) > count else None
