@@ -18,13 +18,14 @@ from typing import Any
 
 import msgspec
 
-from lakebed.errors import InvalidInputError, ObjectNotFoundError
+from lakebed.errors import InvalidInputError
 from lakebed.model import publishing
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.layout import Folder
+from lakebed.model.publishing import PublicationTarget
+from lakebed.model.values import EPOCH
 from lakebed.state import history
 from lakebed.state.history import Entry
-from lakebed.state.published import Note
 from lakebed.state.readable import is_readable
 from lakebed.state.reader import read_own_head
 from lakebed.state.state import State, descriptor_from
@@ -42,7 +43,7 @@ from lakebed.tables.iceberg.iceberg_schema import (
     schema_of,
     spec_of,
 )
-from lakebed.tables.iceberg.metadata_names import metadata_folder, metadata_name, number_of
+from lakebed.tables.iceberg.metadata_names import metadata_name, number_of
 
 MOST_VIRTUAL = 1000  # snapshots of virtual metadata, which is sent whole
 _MOST_LEVELS = 6  # besides the batch, of which any may be null: 63 partition specs
@@ -151,7 +152,8 @@ class CatalogTables:
 
         Cost:
             A read of the head, and of metadata on storage two HEADs, if nothing has changed; else as
-            `Dataset.publish`, or for virtual metadata a read of the history.
+            `Dataset.publish`, or for virtual metadata a read of the history, and twice the footer
+            of each file of another tool.
         """
         with self._locks[hash(name) % len(self._locks)]:
             state = read_own_head(self.store, name).state
@@ -193,14 +195,15 @@ class CatalogTables:
             return self._held.get(name)
 
     def _made(self, state: State) -> ServedTable:
-        if _is_beside(state):
-            to_iceberg.publish(self.store, state.name, root=_own_root(state))
+        beside = _table_beside(state)
+        if beside is not None:
+            to_iceberg.publish(self.store, state.name, root=beside.options.get("root"))
             return self._stored(self.store, state, self._root)
         if self._cache is None or self._cache_root is None:
             return virtual_table(self.store, state, self._root)
-        home = FilesBeside(self._cache, state.name, self._cache_root)
-        note = Note(self._cache, state.name, state.name, kind="iceberg", name=to_iceberg.NOTE)
-        done = to_iceberg.publish_in(self.store, state.name, home, note, self._root)
+        done = to_iceberg.publish_in(
+            self.store, state.name, self._root, cache=self._cache, cache_root=self._cache_root
+        )
         if not done.was_in_step:
             self._tidy(self._cache, state.name)
         return self._stored(self._cache, state, self._cache_root)
@@ -214,7 +217,7 @@ class CatalogTables:
                 f"The Iceberg table of {state.name!r} was unpublished meanwhile.",
                 hint="Load it again.",
             )
-        return _served(home_store, home, table, state)
+        return _served(home, table, state)
 
     def _is_newest(self, held: ServedTable, state: State) -> bool:
         """Return whether metadata on storage is still there, and no newer one is."""
@@ -222,11 +225,9 @@ class CatalogTables:
             return True
         number = number_of(held.location)
         assert number is not None  # as `_served` has named it
-        home_store = self.store if self._cache is None or _is_beside(state) else self._cache
-        folder = metadata_folder(held.name)
-        return _exists(home_store, f"{folder}/{metadata_name(number)}") and not _exists(
-            home_store, f"{folder}/{metadata_name(number + 1)}"
-        )
+        home_store = self.store if self._cache is None or _table_beside(state) else self._cache
+        home = FilesBeside(home_store, held.name, held.root)
+        return home.exists(number) and not home.exists(number + 1)
 
     def _tidy(self, cache: Store, name: str) -> None:
         """Delete metadata that was replaced a while ago: no cleanup of the lake knows the cache."""
@@ -235,32 +236,17 @@ class CatalogTables:
         cache.delete(dead_metadata.dead_keys(cache, name, objects, cutoff).dead)
 
 
-def _exists(store: Store, key: str) -> bool:
-    try:
-        store.size(key)
-    except ObjectNotFoundError:
-        return False
-    return True
-
-
 def _head_of(state: State) -> tuple[str, int, str]:
     return state.created_at, state.version, state.commit_id
 
 
-def _is_beside(state: State) -> bool:
-    """Return whether each commit is published to a table beside the data."""
+def _table_beside(state: State) -> PublicationTarget | None:
+    """Return the table beside the data that each commit is published to; None if there is none."""
     targets = publishing.targets(state.descriptor.properties)
-    return any(target.kind == "iceberg" and not target.table for target in targets)
+    return next((one for one in targets if one.kind == "iceberg" and not one.table), None)
 
 
-def _own_root(state: State) -> str | None:
-    return state.descriptor.properties.get(f"{publishing.ICEBERG}.root")
-
-
-def _served(home_store: Store, home: FilesBeside, table: IcebergTable, state: State) -> ServedTable:
-    name = metadata_name(int(table.place))
-    data = home_store.get(f"{metadata_folder(state.name)}/{name}").data
-    document = msgspec.json.decode(bytes(data), type=dict[str, Any])
+def _served(home: FilesBeside, table: IcebergTable, state: State) -> ServedTable:
     versions = {}
     for snapshot in table.metadata.snapshots:
         recorded = {} if snapshot.summary is None else snapshot.summary.additional_properties
@@ -270,8 +256,8 @@ def _served(home_store: Store, home: FilesBeside, table: IcebergTable, state: St
     spec = table.metadata.spec()
     return ServedTable(
         name=state.name,
-        metadata=document,
-        location=f"{home.folder}/{name}",
+        metadata=_document(table.metadata),
+        location=f"{home.folder}/{metadata_name(int(table.place))}",
         is_virtual=False,
         head=_head_of(state),
         versions=versions,
@@ -302,6 +288,7 @@ def virtual_table(store: Store, state: State, root: str) -> ServedTable:
             known = schema.model_copy(update={"schema_id": len(schemas)})
             schemas.append(known)
         parent = snapshots[-1]["snapshot-id"] if snapshots else None
+        operation = to_iceberg.operation_of(entry.added, entry.removed, {entry.operation})
         snapshots.append(
             {
                 "snapshot-id": entry.version,
@@ -309,16 +296,14 @@ def virtual_table(store: Store, state: State, root: str) -> ServedTable:
                 "sequence-number": entry.version,
                 "timestamp-ms": int(moment.timestamp() * 1000),
                 "manifest-list": f"{home.folder}/virtual-{entry.version}.avro",
-                "summary": {"operation": _operation(entry), VERSION: str(entry.version)},
+                "summary": {"operation": operation, VERSION: str(entry.version)},
                 "schema-id": known.schema_id,
             }
         )
         versions[entry.version] = entry.version, entry.commit_id
     spec = spec_of(now, columns.levels)
     last = snapshots[-1] if snapshots else None
-    updated = dt.datetime.fromtimestamp(0, dt.UTC)
-    if state.committed_at is not None:
-        updated = state.committed_at
+    updated = state.committed_at or EPOCH
     document: dict[str, Any] = {
         "format-version": 2,
         "table-uuid": str(uuid.uuid5(_NAMESPACE, f"{root}/{state.name} {state.created_at}")),
@@ -372,15 +357,12 @@ def _past_schemas(
     entries = history.read(store, state.lists.history, after=after, labels_after=state.version)
     moments = history.landing_times(entries)
     schema: Any = now if after >= 0 else None
-    shown: list[tuple[Entry, dt.datetime, Any]] = []
     for entry in entries:
         if entry.descriptor is not None and after < 0:
             schema = _schema_at(state, entry.descriptor, now, levels)
-        if entry.version >= first and entry.version <= state.version:
-            shown.append((entry, moments[entry.version], schema))
-    for entry, moment, its_schema in shown:
-        if its_schema is not None and is_readable(state, entry.version):
-            yield entry, moment, now if entry.version == state.version else its_schema
+        is_shown = first <= entry.version <= state.version and is_readable(state, entry.version)
+        if is_shown and schema is not None:
+            yield entry, moments[entry.version], now if entry.version == state.version else schema
 
 
 def _schema_at(
@@ -402,14 +384,6 @@ def _schema_at(
     except InvalidInputError:
         return None
     return schema_of(columns, lineage, None, shown=0, used=0, ids=ids)
-
-
-def _operation(entry: Entry) -> str:
-    if entry.operation == "compact":
-        return "replace"
-    if entry.removed:
-        return "overwrite" if entry.added else "delete"
-    return "append"
 
 
 def _document(model: Any) -> Any:

@@ -199,7 +199,7 @@ class FilesBeside:
         return self._newest(number) if number else None
 
     def _newest(self, number: int) -> IcebergTable:
-        while self._exists(number + 1):
+        while self.exists(number + 1):
             number += 1
         return IcebergTable(self._read(number), str(number))
 
@@ -218,7 +218,8 @@ class FilesBeside:
     def _key(self, number: int) -> str:
         return f"{self._keys}/{metadata_name(number)}"
 
-    def _exists(self, number: int) -> bool:
+    def exists(self, number: int) -> bool:
+        """Return whether there is a version of the metadata."""
         try:
             self._store.size(self._key(number))
         except ObjectNotFoundError:
@@ -308,11 +309,11 @@ class FilesBeside:
         def is_enough(data: bytes) -> bool:
             led_to = _hinted(data)
             return led_to == number or (
-                led_to is not None and led_to > number and self._exists(led_to)
+                led_to is not None and led_to > number and self.exists(led_to)
             )
 
         pointers.point(self._store, self._hint, str(number).encode(), is_enough=is_enough)
-        if self._exists(number + 1):
+        if self.exists(number + 1):
             self._point_to(number + 1)
 
     def tidy(self, before: TableMetadata, after: TableMetadata) -> None:

@@ -125,19 +125,21 @@ class NewTable:
     properties: Mapping[str, str]
 
 
-def publish_in(store: Store, dataset: str, home: TableHome, note: Note, root: str) -> Publication:
-    """Bring a table into step whose metadata is in a home of its own.
+def publish_in(
+    store: Store, dataset: str, root: str, *, cache: Store, cache_root: str
+) -> Publication:
+    """Bring a table into step whose metadata, and note, are in another store than the data.
 
     Args:
         store: The store that holds the dataset.
         dataset: Name of the dataset.
-        home: The home of the metadata.
-        note: The note of the table.
-        root: URL of the repository for the readers of the table.
+        root: URL of that store for the readers of the table.
+        cache: The store of the metadata.
+        cache_root: URL of that one for the readers.
     """
-    target = _IcebergTarget(
-        store, dataset, home, root, NO_PROGRESS, is_root_given=False, hide_batch_id=None
-    )
+    home = _home(cache, dataset, None, None, cache_root)
+    note = _note(cache, dataset, None, home)
+    target = _IcebergTarget(store, dataset, home, root)
     to, began = f"iceberg table={home.table}", time.monotonic()
     return engine.publish(store, dataset, target, note, Request(), to=to, began=began)
 
@@ -148,9 +150,7 @@ def columns_for(store: Store, state: State, home: TableHome, root: str) -> NewTa
     Raises:
         InvalidInputError: Iceberg cannot express the dataset, or would read some file differently.
     """
-    target = _IcebergTarget(
-        store, state.name, home, root, NO_PROGRESS, is_root_given=False, hide_batch_id=None
-    )
+    target = _IcebergTarget(store, state.name, home, root)
     plan = target.plan(state, _note(store, state.name, None, home), is_full=False)
     return NewTable(schema=plan.schema, levels=plan.levels, properties=plan.properties)
 
@@ -284,10 +284,10 @@ class _IcebergTarget:
         dataset: str,
         home: TableHome,
         root: str,
-        on_progress: OnProgress,
+        on_progress: OnProgress = NO_PROGRESS,
         *,
-        is_root_given: bool,
-        hide_batch_id: bool | None,
+        is_root_given: bool = False,
+        hide_batch_id: bool | None = None,
     ) -> None:
         self._on_progress = on_progress
         self._is_root_given = is_root_given
@@ -438,7 +438,7 @@ class _IcebergTarget:
             plan,
             added=added,
             removed=removed,
-            operation=_operation(added, tuple(removed), set()),
+            operation=operation_of(added, tuple(removed), set()),
             has_deletes=has_deletes,
             is_compared=True,
         )
@@ -449,7 +449,7 @@ class _IcebergTarget:
         added, labels = since.labels
         removed = {self._location(state, label): self._values(plan, label) for label in labels}
         operations = {entry.operation for entry in since.entries}
-        operation = _operation(added, labels, operations)
+        operation = operation_of(added, labels, operations)
         return replace(plan, added=added, removed=removed, operation=operation)
 
     def _with_properties(self, plan: _Plan) -> _Plan:
@@ -698,7 +698,14 @@ def _schema_number(table: IcebergTable) -> int:
     return number_in(table.metadata.properties, SCHEMA, 0)
 
 
-def _operation(added: Sequence[str], removed: Sequence[str], operations: set[str]) -> str:
+def operation_of(added: Sequence[str], removed: Sequence[str], operations: set[str]) -> str:
+    """Return the operation of a snapshot.
+
+    Args:
+        added: The files that it adds.
+        removed: The files that it removes.
+        operations: Operations of the commits that it shows; empty if they are not known.
+    """
     if operations == {"compact"}:
         return "replace"
     if removed:
