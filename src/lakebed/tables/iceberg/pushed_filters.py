@@ -12,12 +12,13 @@ import datetime as dt
 import decimal
 import math
 import re
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakebed.arrow.pushed import TURNED
 from lakebed.errors import LakebedError
+from lakebed.model.partition.calendar import as_source
 from lakebed.model.predicate import (
     FALSE,
     TRUE,
@@ -35,7 +36,7 @@ from lakebed.model.predicate import (
     with_lists,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
-from lakebed.model.values import EPOCH, FLOATS, INTEGERS, TIMESTAMPS, Scalar
+from lakebed.model.values import EPOCH, FLOATS, INTEGERS, TIMESTAMPS, Scalar, check_value
 
 # What lies deeper, or comes after as many conditions, is left to the client.
 MAX_DEPTH = 200  # of conjunctions and disjunctions that alternate
@@ -59,7 +60,6 @@ _PAIRS = (
     ("starts-with", "not-starts-with"),
 )
 _OPPOSITE = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
-_TURNED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOMENT = re.compile(
     r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?"
@@ -175,7 +175,7 @@ class _Reader:
         value = node.get("value", right)
         op = _COMPARISONS.get(kind)
         if op is not None and _is_literal(left) and right is not None:
-            term, value, op = right, left, _TURNED.get(op, op)
+            term, value, op = right, left, TURNED.get(op, op)
         name, transform = self._term(term)
         if transform is not None:
             return self._transformed(name, transform, op, value)
@@ -228,7 +228,7 @@ class _Reader:
         kind = self._types[column]
         if op is None or not isinstance(kind, Primitive):
             raise _UnknownError
-        begin, end = _span(transform, _unwrapped(value), kind.kind)
+        begin, end = _span(transform, _unwrapped(value), kind)
         match op:
             case Op.EQ | Op.NE:
                 inside = all_of([Comparison(column, Op.GE, begin), Comparison(column, Op.LT, end)])
@@ -343,7 +343,7 @@ def value_of(node: Any, kind: Type) -> Scalar:
     if name in INTEGERS and isinstance(value, int):
         return value
     if name in FLOATS and isinstance(value, int | float):
-        return _float(value, bits=32 if name is Kind.FLOAT else 64)
+        return _float(value, kind)
     if name is Kind.STRING and isinstance(value, str):
         return value
     if name is Kind.DATE:
@@ -361,14 +361,10 @@ def _decimal(value: Any) -> decimal.Decimal:
     raise _UnknownError
 
 
-def _float(value: float, *, bits: int) -> float:
-    number = float(value)
-    if bits == 32:
-        # Engines compare either rounded numbers or wide ones.
-        (narrow,) = struct.unpack("<f", struct.pack("<f", number))
-        if narrow != number:
-            raise _UnknownError
-    if not math.isfinite(number) or number != value:
+def _float(value: float, kind: Primitive) -> Scalar:
+    # Of a number that does not fit, engines compare either the rounded one or the wide one.
+    number = check_value(value, kind, "")
+    if number != value or not math.isfinite(value):
         raise _UnknownError
     return number
 
@@ -393,7 +389,7 @@ def _moment(value: Any, *, zoned: bool) -> dt.datetime:
     return moment.replace(tzinfo=dt.UTC) if zoned and moment.tzinfo is None else moment
 
 
-def _span(transform: str, value: Any, kind: Kind) -> tuple[Scalar, Scalar]:
+def _span(transform: str, value: Any, kind: Primitive) -> tuple[Scalar, Scalar]:
     """Return the first moment of a year, month, day or hour, and that after its last one."""
     if transform == "day" and isinstance(value, str):
         value = (_date(value) - EPOCH.date()).days
@@ -401,25 +397,21 @@ def _span(transform: str, value: Any, kind: Kind) -> tuple[Scalar, Scalar]:
         raise _UnknownError
     match transform:
         case "year":
-            begin, end = dt.datetime(1970 + value, 1, 1), dt.datetime(1971 + value, 1, 1)
+            begin, end = _month(12 * value), _month(12 * value + 12)
         case "month":
             begin, end = _month(value), _month(value + 1)
         case "day":
-            begin = dt.datetime(1970, 1, 1) + value * _DAY
+            begin = EPOCH + value * _DAY
             end = begin + _DAY
         case "hour":
-            begin = dt.datetime(1970, 1, 1) + value * _HOUR
+            begin = EPOCH + value * _HOUR
             end = begin + _HOUR
         case _:
             raise _UnknownError
-    if kind is Kind.DATE and transform != "hour":
-        return begin.date(), end.date()
-    if kind is Kind.TIMESTAMP:
-        return begin.replace(tzinfo=dt.UTC), end.replace(tzinfo=dt.UTC)
-    if kind is Kind.TIMESTAMP_NTZ:
-        return begin, end
-    raise _UnknownError
+    if kind.kind not in TIMESTAMPS and (kind.kind is not Kind.DATE or transform == "hour"):
+        raise _UnknownError
+    return as_source(begin, kind, ""), as_source(end, kind, "")
 
 
 def _month(number: int) -> dt.datetime:
-    return dt.datetime(1970 + number // 12, 1 + number % 12, 1)
+    return dt.datetime(1970 + number // 12, 1 + number % 12, 1, tzinfo=dt.UTC)
