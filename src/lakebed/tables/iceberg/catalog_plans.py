@@ -7,7 +7,6 @@ condition needs; each file has the condition as its residual, unless all of its 
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import threading
 import zlib
 from collections import OrderedDict
@@ -31,7 +30,13 @@ from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import State
 from lakebed.tables.compatibility import check_compatible
 from lakebed.tables.iceberg.catalog_tables import CatalogTables, ServedTable
-from lakebed.tables.iceberg.iceberg_schema import columns_of, levels_of, paths_of, schema_of
+from lakebed.tables.iceberg.iceberg_schema import (
+    columns_of,
+    internal,
+    levels_of,
+    paths_of,
+    schema_of,
+)
 from lakebed.tables.iceberg.pushed_filters import Pushed, columns_in, translate
 from lakebed.tables.shown_facts import sizes_of
 
@@ -44,7 +49,6 @@ _MOST_HELD = 32  # states of older versions in memory
 _MOST_FILES_HELD = 1_000_000  # of all these states, whose lists of files are in memory
 _MOST_FOOTERS = 1000  # that one request reads
 
-_EPOCH = dt.date(1970, 1, 1)
 _TRUE = msgspec.Raw(b"true")
 _NONE = msgspec.Raw(b"null")
 
@@ -120,7 +124,7 @@ class CatalogPlans:
         self._store = tables.store
         self._states: OrderedDict[tuple[str, str, int, str], State] = OrderedDict()
         self._continued: tuple[tuple[object, ...], _Chosen] | None = None
-        self._with_levels: OrderedDict[str, bool] = OrderedDict()
+        self._with_levels: OrderedDict[tuple[str, ...], bool] = OrderedDict()
         self._lock = threading.Lock()
 
     def plan(self, name: str, body: bytes, *, is_pyiceberg: bool = False) -> bytes:
@@ -289,14 +293,13 @@ class CatalogPlans:
     def _hold_levels(self, chosen: _Chosen, levels: Sequence[str]) -> bool:
         """Return whether all files hold some levels of directories; False if that is not known."""
         keys = [file.key for file in chosen.files]
-        names = ",".join(sorted(levels))
-        unknown = [key for key in keys if f"{names} {key}" not in self._with_levels]
+        unknown = [key for key in keys if (key, *levels) not in self._with_levels]
         if len(unknown) > _MOST_FOOTERS:
             return False
         for key, footer in sound_footers(read_footers(self._store, unknown)).items():
             held = set(footer.schema.to_arrow_schema().names)
-            self._with_levels[f"{names} {key}"] = held.issuperset(levels)
-        is_held = all(self._with_levels.get(f"{names} {key}", False) for key in keys)
+            self._with_levels[key, *levels] = held.issuperset(levels)
+        is_held = all(self._with_levels.get((key, *levels), False) for key in keys)
         while len(self._with_levels) > 100 * _MOST_FOOTERS:
             self._with_levels.popitem(last=False)
         return is_held
@@ -381,11 +384,7 @@ def _partition(
     if is_pyiceberg:
         nulls = [level for level, one in zip(served.levels, values, strict=True) if one is None]
         spec_id = served.spec_without(nulls)
-        shown = [
-            (one - _EPOCH).days if isinstance(one, dt.date) else one
-            for one in values
-            if one is not None
-        ]
+        shown = [internal(one) for one in values if one is not None]
     return spec_id, msgspec.Raw(msgspec.json.encode(shown))
 
 
