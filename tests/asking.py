@@ -43,9 +43,11 @@ class Client:
         self._server.should_exit = True
         self._thread.join(30)
 
-    def ask(self, path: str, method: str = "GET", headers: Mapping = {}) -> Answer:
+    def ask(
+        self, path: str, method: str = "GET", headers: Mapping = {}, body: bytes | None = None
+    ) -> Answer:
         with contextlib.closing(http.client.HTTPConnection(self.place, timeout=30)) as connection:
-            connection.request(method, path, headers=dict(headers))
+            connection.request(method, path, body, dict(headers))
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
             return Answer(answer.status, found, answer.read())

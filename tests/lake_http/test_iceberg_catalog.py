@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import gzip
-import http.client
 import json
 import random
 import sys
 import uuid
 import zlib
 from base64 import urlsafe_b64encode
-from contextlib import closing
 from urllib.parse import quote
 
 import polars as pl
@@ -107,11 +105,7 @@ class Door:
 
     def post(self, path: str, body: object, headers=None) -> Answer:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        with closing(http.client.HTTPConnection(self.client.place, timeout=30)) as connection:
-            connection.request("POST", path, data, headers or {})
-            answer = connection.getresponse()
-            found = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, found, answer.read())
+        return self.client.ask(path, "POST", headers or {}, data)
 
     def plan(self, condition: object = None, **more: object) -> list[dict]:
         asked = {**more} if condition is None else {"filter": condition, **more}
@@ -629,10 +623,8 @@ def test_long_plans_come_in_pieces(virtual, monkeypatch) -> None:
     assert len(first["file-scan-tasks"]) == 20
     # Any process can continue the plan.
     other = Client(create_app(virtual.lake, iceberg=IcebergDoor()))
-    with closing(http.client.HTTPConnection(other.place, timeout=30)) as connection:
-        body = json.dumps({"plan-task": first["plan-tasks"][0]})
-        connection.request("POST", f"{TABLE}/tasks", body)
-        second = json.loads(connection.getresponse().read())
+    body = json.dumps({"plan-task": first["plan-tasks"][0]}).encode()
+    second = json.loads(other.ask(f"{TABLE}/tasks", "POST", body=body).body)
     paths = {
         task["data-file"]["file-path"]
         for answer in (first, second)
