@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import datetime as dt
 import hashlib
 import itertools
 import json
@@ -47,6 +48,7 @@ SCHEMA = pa.schema([("day", pa.date32()), ("writer", pa.int64()), ("number", pa.
 FILES_A_BATCH = 100_000
 LINKS_OF_A_FILE = 30_000  # a file system has a limit for them
 ROWS_OF_AN_APPEND = 3
+APPENDED_DAY = layout.FIRST_DAY - dt.timedelta(days=1)
 # A writer that waits for its turn behind heads of 20 MB is no failure.
 PATIENT = lakebed.CommitOptions(deadline_s=1_800)
 
@@ -113,9 +115,12 @@ def write(location: str, writer: int, record: str, stop: str) -> None:
         while not Path(stop).exists():
             rows = range(numbers, numbers + ROWS_OF_AN_APPEND)
             numbers = rows.stop
-            day = layout.FIRST_DAY - layout.dt.timedelta(days=1)
             table = pa.table(
-                {"day": [day] * len(rows), "writer": [writer] * len(rows), "number": list(rows)},
+                {
+                    "day": [APPENDED_DAY] * len(rows),
+                    "writer": [writer] * len(rows),
+                    "number": list(rows),
+                },
                 schema=SCHEMA,
             )
             began, clock = time.time(), time.perf_counter()
@@ -200,7 +205,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 def appended(dataset: Dataset) -> tuple[int, collections.Counter[tuple[int, int]]]:
     """Return the number of all rows, and those that writers have appended."""
-    rows = dataset.kite.with_("day", layout.FIRST_DAY - layout.dt.timedelta(days=1)).arrow()
+    rows = dataset.kite.with_("day", APPENDED_DAY).arrow()
     pairs = zip(rows["writer"].to_pylist(), rows["number"].to_pylist(), strict=True)
     return dataset.count(), collections.Counter(pairs)
 

@@ -18,7 +18,7 @@ from lakebed.errors import CommitConflictError, StorageError
 from lakebed.state import patience
 from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, decode_head, encode_head
-from lakebed.state.reader import read_head
+from lakebed.state.reader import Head, read_head
 from lakebed.state.state import HeldFor, State
 from lakebed.store import Store
 from lakebed.store.memory import MemoryStore
@@ -111,6 +111,29 @@ def hold(bucket: Store, seconds: int, commit_id: str = "of another") -> None:
     bucket.replace(head.key, data, if_match=head.etag)
 
 
+def fail_to_move(
+    store: OfProcess, before: Callable[[], object] = lambda: None, head: str = "tree"
+) -> list[bytes]:
+    """Change the head through a store that fails at the put after that of the hold.
+
+    Returns:
+        The heads before both puts.
+    """
+    contents: list[bytes] = []
+    key = read_head(store.inner, "d").key
+
+    def failing(_data: memoryview) -> None:
+        contents.append(bytes(store.inner.get(key).data))
+        if len(contents) == 2:
+            before()
+            raise StorageError("There is no answer.", retryable=False)
+
+    store.before_head = failing
+    with pytest.raises(StorageError, match="no answer"):
+        lakebed.Repository(store).open("d").compact(head=head)
+    return contents
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_change_of_the_head_lands_beside_a_writer_that_is_faster_each_time(
     bucket: MemoryStore, head: str
@@ -193,19 +216,12 @@ def test_commit_that_fails_removes_its_hold(
 ) -> None:
     monkeypatch.setattr(patience, "MOST_LISTED", 0)
     created(bucket)
-    store = OfProcess(bucket)
-    puts = iter(range(9))
+    held: list[HeldFor | None] = []
 
-    def failing(_data: memoryview) -> None:
-        if next(puts) == 1:  # after that of the hold
-            assert state_in(bucket).held is not None
-            raise StorageError("There is no answer.", retryable=False)
+    fail_to_move(OfProcess(bucket), lambda: held.append(state_in(bucket).held))
 
-    store.before_head = failing
-
-    with pytest.raises(StorageError, match="no answer"):
-        lakebed.Repository(store).open("d").compact(head="tree")
-
+    (before,) = held
+    assert before is not None
     assert state_in(bucket).held is None
     assert not state_in(bucket).is_tree
 
@@ -216,19 +232,9 @@ def test_head_after_a_failure_is_none_that_was_there_before(
 ) -> None:
     monkeypatch.setattr(patience, "MOST_LISTED", 0)
     dataset = created(bucket, head)
-    store = OfProcess(bucket)
     key = read_head(bucket, "d").key
-    contents: list[bytes] = []
 
-    def failing(_data: memoryview) -> None:
-        contents.append(bytes(bucket.get(key).data))
-        if len(contents) == 2:  # after that of the hold, whose answer is lost
-            raise StorageError("There is no answer.", retryable=False)
-
-    store.before_head = failing
-
-    with pytest.raises(StorageError, match="no answer"):
-        lakebed.Repository(store).open("d").compact(head=OTHER[head])
+    contents = fail_to_move(OfProcess(bucket), head=OTHER[head])
 
     # A put that has failed under the etag of one of them can never land.
     assert bytes(bucket.get(key).data) not in contents
@@ -250,19 +256,12 @@ def test_hold_whose_answer_was_lost_is_removed_too(
                 raise StorageError("The answer is lost.", retryable=True)
             return etag
 
-    store = Losing(bucket)
-    puts = iter(range(9))
+    held: list[HeldFor | None] = []
 
-    def failing(_data: memoryview) -> None:
-        if next(puts) == 1:
-            assert state_in(bucket).held is not None
-            raise StorageError("There is no answer.", retryable=False)
+    fail_to_move(Losing(bucket), lambda: held.append(state_in(bucket).held))
 
-    store.before_head = failing
-
-    with pytest.raises(StorageError, match="no answer"):
-        lakebed.Repository(store).open("d").compact(head="tree")
-
+    (before,) = held
+    assert before is not None
     assert state_in(bucket).held is None
 
 
@@ -271,19 +270,10 @@ def test_commit_that_fails_does_not_wait_for_the_hold_of_another(
 ) -> None:
     monkeypatch.setattr(patience, "MOST_LISTED", 0)
     created(bucket)
-    store = OfProcess(bucket)
-    puts = iter(range(9))
-
-    def failing(_data: memoryview) -> None:
-        if next(puts) == 1:  # a commit has removed the hold, and one has placed its own
-            hold(bucket, seconds=30)
-            raise StorageError("There is no answer.", retryable=False)
-
-    store.before_head = failing
 
     began = time.monotonic()
-    with pytest.raises(StorageError, match="no answer"):
-        lakebed.Repository(store).open("d").compact(head="tree")
+    # A commit has removed the hold, and one has placed its own.
+    fail_to_move(OfProcess(bucket), lambda: hold(bucket, seconds=30))
 
     assert time.monotonic() - began < 15
     assert state_in(bucket).held == HeldFor("of another", 30)
@@ -310,9 +300,12 @@ def test_hold_of_a_process_that_died_is_waited_for_once(
 ) -> None:
     monkeypatch.setattr(patience, "MOST_LISTED", 0)
     waits: list[str] = []
-    monkeypatch.setattr(
-        patience, "_wait", lambda _store, _name, one, _until: waits.append(one.commit_id)
-    )
+
+    def wait(head: Head, one: HeldFor, _until: float, _read: Callable[[], Head]) -> Head:
+        waits.append(one.commit_id)
+        return head
+
+    monkeypatch.setattr(patience, "_wait", wait)
     created(bucket)
     hold(bucket, seconds=9, commit_id="dead")
 

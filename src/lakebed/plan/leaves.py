@@ -26,15 +26,15 @@ class Narrowed:
 
     Attributes:
         state: The state, with the facts of these files.
+        paths: The paths of these files.
         left_out: Number of the other live files, which cannot match.
         requests: Number of requests that it took.
-        by_index: The column whose index has found the files; empty if the ranges have.
     """
 
     state: State
+    paths: Paths
     left_out: int
     requests: int
-    by_index: str = ""
 
 
 def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
@@ -55,13 +55,10 @@ def narrowed(state: State, questions: Sequence[Predicate]) -> Narrowed:
     assert isinstance(tree, TreeFiles)
     refs = tree.ranges.may(questions)
     requests = tree.leaves.fetch(refs) if isinstance(tree.leaves, StoredLeaves) else 0
-    labels = tree.among(refs) if TRUE in questions else _matching(state, tree, refs, questions)
-    few = replace(
-        state,
-        live=Listed(labels),
-        lists=replace(state.lists, files=facts_of(tree.root, refs, tree.order, state.name)),
-    )
-    return Narrowed(few, tree.count - len(labels), requests)
+    paths = Paths(state)
+    labels = tree.among(refs) if TRUE in questions else _matching(paths, tree, refs, questions)
+    few = _listing(state, tree, refs, labels)
+    return Narrowed(few, paths.of(labels), tree.count - len(labels), requests)
 
 
 def looked_up(
@@ -105,22 +102,24 @@ def looked_up(
     labels = tree.within(chosen, directories.__contains__)
     is_found = np.isin(file_ids(labels), known)
     labels = tuple(labels[place] for place in np.flatnonzero(is_found).tolist())
-    few = replace(
-        state,
-        live=Listed(labels),
-        lists=replace(state.lists, files=facts_of(tree.root, chosen, tree.order, state.name)),
-    )
-    return Narrowed(few, tree.count - len(labels), requests, by_index=leaf.column)
+    few = _listing(state, tree, chosen, labels)
+    return Narrowed(few, Paths(few), tree.count - len(labels), requests)
+
+
+def _listing(state: State, tree: TreeFiles, refs: Sequence[Ref], labels: tuple[str, ...]) -> State:
+    """Return a state that lists some files, with the facts in the leaves that hold them."""
+    facts = facts_of(tree.root, refs, tree.order, state.name)
+    return replace(state, live=Listed(labels), lists=replace(state.lists, files=facts))
 
 
 def _matching(
-    state: State, tree: TreeFiles, refs: Sequence[Ref], questions: Sequence[Predicate]
+    whole: Paths, tree: TreeFiles, refs: Sequence[Ref], questions: Sequence[Predicate]
 ) -> tuple[str, ...]:
     """Return the labels of the files in some leaves whose directory may match."""
     parts = list(tree.parts(refs))
     # A directory is judged as a file in it is.
     files = [f"{directory}/x" for part in parts for directory in part.directories]
-    paths = Paths(state.with_labels(files))
+    paths = whole.of(files)
     may = np.zeros(len(files), dtype=bool)
     for question in dict.fromkeys(questions):
         may |= paths.matching(question)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property, lru_cache, reduce
 
 import numpy as np
@@ -34,7 +35,14 @@ class Paths:
         self._types = state.layout.partition_types
         self._levels: dict[str, tuple[np.ndarray, list[Scalar]]] = {}
         self._read: dict[tuple[str, str], Scalar] = {}
+        self._compared: dict[Predicate, dict[tuple[Scalar, ...], bool]] = {}
         self._answers: dict[Predicate, np.ndarray] = {}
+
+    def of(self, labels: Iterable[str]) -> Paths:
+        """Return the paths of other files of the dataset; both know the values that either met."""
+        others = Paths(self._state.with_labels(labels))
+        others._read, others._compared = self._read, self._compared
+        return others
 
     def matching(self, predicate: Predicate) -> np.ndarray:
         """Return for each live file whether the predicate is true of its path.
@@ -71,10 +79,12 @@ class Paths:
                 (*combinations[number // len(values)], values[number % len(values)])
                 for number in distinct.dictionary.to_pylist()
             ]
-        truths = [
-            matches(predicate, dict(zip(columns, combination, strict=True)))
-            for combination in combinations
-        ]
+        compared = self._compared.setdefault(predicate, {})
+        for combination in combinations:
+            if combination not in compared:
+                named = dict(zip(columns, combination, strict=True))
+                compared[combination] = matches(predicate, named)
+        truths = [compared[combination] for combination in combinations]
         return np.array(truths, dtype=bool)[codes]
 
     def values(self, directory: str) -> dict[str, Scalar]:

@@ -148,6 +148,7 @@ class Search:
         self._conditions = conjuncts(predicate)
         self._whole, self._left_out, self.requests = state, 0, 0
         by_index: Leaf | None = None
+        paths = Paths(state)
         if state.is_tree:
             # Most datasets have no tree: a plan of them must not import it.
             from lakebed.plan.leaves import looked_up, narrowed
@@ -160,9 +161,8 @@ class Search:
             if few is None:
                 by_index, few = None, narrowed(state, questions)
             self._left_out, self.requests = few.left_out, few.requests
-            state = few.state
-        self._state = state
-        self._paths = Paths(state)
+            state, paths = few.state, few.paths
+        self._state, self._paths = state, paths
         # Both by the name of the field; a head has them by that of the column in data files.
         names = state.layout.field_names((*state.lists.postings, *state.indices))
         self._postings = {

@@ -448,7 +448,7 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
         if head.state.held is not None:
             read = partial(_current_head, store, leader.terms.base)
             until = min(member.deadline for member in members)
-            head = let_through(store, head, leader.terms, until, read)
+            head = let_through(head, leader.terms.change.commit_id, until, read)
         following = opening.prepared_on(head.state)
         is_prepared = following is not None
         if following is None:

@@ -51,7 +51,6 @@ class Holding:
             until: Time by the monotonic clock after which it is given up.
         """
         self._store = store
-        self._terms = terms
         self._until = until
         self._base = terms.base
         self._commit_id = terms.change.commit_id
@@ -127,22 +126,19 @@ class Holding:
         head = self._read()
         if head.state.held is None or not is_one_dataset(self._base, head.state):
             return False
-        head = let_through(self._store, head, self._terms, self._until, self._read)
+        head = let_through(head, self._commit_id, self._until, self._read)
         return head.state.held is None
 
     def _read(self) -> Head:
         return read_head(self._store, self._base.name)
 
 
-def let_through(
-    store: Store, head: Head, terms: Terms, until: float, read: Callable[[], Head]
-) -> Head:
-    """Wait while a head asks other commits than that of the terms to wait, and return the one after.
+def let_through(head: Head, commit_id: str, until: float, read: Callable[[], Head]) -> Head:
+    """Wait while a head asks other commits than one to wait, and return the one after.
 
     Args:
-        store: The store that holds the dataset.
         head: The head as it was read.
-        terms: The terms of the commit.
+        commit_id: Id of the commit that would wait.
         until: Time by the monotonic clock after which the commit, or one that is made with it, is
             given up; half of the time that is left is the most that it waits for one hold.
         read: Reads the head anew.
@@ -152,22 +148,24 @@ def let_through(
     """
     waited_for: HeldFor | None = None
     while (hold := head.state.held) is not None:
-        if hold == waited_for or hold.commit_id == terms.change.commit_id:
+        if hold == waited_for or hold.commit_id == commit_id:
             break
-        _wait(store, head.state.name, hold, until)
-        head, waited_for = read(), hold
+        head, waited_for = _wait(head, hold, until, read), hold
     return head
 
 
-def _wait(store: Store, dataset: str, hold: HeldFor, until: float) -> None:
-    now = time.monotonic()
+def _wait(head: Head, hold: HeldFor, until: float, read: Callable[[], Head]) -> Head:
+    """Wait until a hold is gone, or its time is over, and return the head that was read last."""
+    now, dataset = time.monotonic(), head.state.name
     end = now + min(hold.seconds, max(0.0, until - now) / 2)
     look_s = _FIRST_LOOK_S
     _log.info("commit waits dataset=%s for=%s", dataset, hold.commit_id)
     while now < end:
         time.sleep(min(look_s, end - now))
         look_s = min(_LONGEST_LOOK_S, 1.5 * look_s)
-        if read_head(store, dataset).state.held != hold:
-            return
+        head = read()
+        if head.state.held != hold:
+            return head
         now = time.monotonic()
     _log.warning("commit waited in vain dataset=%s for=%s", dataset, hold.commit_id)
+    return head

@@ -81,10 +81,6 @@ class DirectoryOrder:
         """Return whether a level stands for null."""
         return self.level(name, level)[0] == _NULL
 
-    def is_value(self, name: str, level: str) -> bool:
-        """Return whether a level stands for a value that has a place among the others."""
-        return self.level(name, level)[0] == _VALUE
-
     def range_of(self, name: str, levels: Sequence[str]) -> tuple[str, str]:
         """Return the lowest and the highest of some levels that have a value.
 

@@ -27,14 +27,12 @@ from lakebed.state.tree.find import (
     StoredLeaves,
     expanded,
     facts_of_leaves,
-    read_commits,
     table_of,
     table_of_commit,
 )
 from lakebed.state.tree.inline import inline
 from lakebed.state.tree.leaf_files import Files
 from lakebed.state.tree.leaf_refs import Ref
-from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.renewal import Renewal
 from lakebed.state.tree.tree_commit import (
     facts_in_order,
@@ -44,7 +42,7 @@ from lakebed.state.tree.tree_commit import (
     with_root,
 )
 from lakebed.state.tree.tree_files import TreeFiles
-from lakebed.state.tree.tree_objects import readable_copies
+from lakebed.state.tree.tree_objects import older_leaves, read_all_commits
 from lakebed.state.tree.tree_root import Buffered
 from lakebed.store.base import Store
 
@@ -217,14 +215,8 @@ def facts_of_all_versions(store: Store, state: State) -> Segments:
     """
     tree = state.live
     assert isinstance(tree, TreeFiles)
-    commits = [one for part in tree.root.history for one in read_commits(store, state.name, part)]
-    commits += tree.root.buffer
-    refs = {ref.id: ref for one in commits for ref in one.entry.brought}
-    for version, key in readable_copies(state, tree.root).items():
-        copy = read_copy(store, state.name, version, key)[1]
-        refs |= {ref.id: ref for ref in copy.refs}
-    known = {ref.id for ref in tree.root.refs}
-    older = [ref for ref in refs.values() if ref.id not in known]
+    commits = read_all_commits(store, state.name, tree.root)
+    older = older_leaves(store, state, tree.root, commits)
     leaves = facts_of_leaves(older, tree.order, state.name)
     tables = [table_of_commit(one) for one in commits if one.entry.added]
     stated = [_Facts("", 0, file_table.joined(tables))] if tables else []

@@ -92,23 +92,21 @@ def read_past(store: Store, state: State, version: int) -> Past | None:
     )
 
 
-def facts_then(
-    store: Store, state: State, version: int, labels: Collection[str] | None = None
-) -> Segments:
-    """Return the facts of the files of a tree by now, and of those of an older version.
+def facts_then(store: Store, state: State, version: int, labels: Collection[str]) -> Segments:
+    """Return the segments with the facts of files of a tree, by now or in an older version.
 
     Args:
         store: The store that holds the dataset.
         state: The current state of a tree.
         version: The older version.
-        labels: The files whose facts are wanted; None for all.
+        labels: The files whose facts are wanted.
 
     Cost:
         As `read_past`.
     """
     past = read_past(store, state, version) if version < state.version else None
     segments = state.lists.files if past is None else (*state.lists.files, *past.facts)
-    return segments if labels is None else tuple(file_table.segments_of(segments, labels))
+    return file_table.segments_of(segments, labels)
 
 
 def read_copy(store: Store, dataset: str, version: int, key: str) -> tuple[State, Root]:

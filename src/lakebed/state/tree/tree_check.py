@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,8 +24,8 @@ from lakebed.state.tree.leaf_merge import check_totals
 from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.tree_files import TreeFiles, scrub
-from lakebed.state.tree.tree_objects import readable_copies
-from lakebed.state.tree.tree_root import Buffered, Root
+from lakebed.state.tree.tree_objects import older_leaves, read_all_commits, readable_copies
+from lakebed.state.tree.tree_root import Root
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 
@@ -123,15 +122,14 @@ def facts_of_older(store: Store, state: State, labels: Collection[str]) -> Itera
     assert isinstance(tree, TreeFiles)
     if not missing:
         return
-    segments = [read_commits(store, state.name, one) for one in tree.root.history]
-    commits = [*chain.from_iterable(segments), *tree.root.buffer]
+    commits = read_all_commits(store, state.name, tree.root)
     for one in commits:
         found = missing.intersection(one.entry.added)
         if found:
             missing -= found
             yield _rows_of(table_of_commit(one), found)
     leaves = StoredLeaves(store, state.name)
-    for ref in _older_leaves(store, state, tree.root, commits):
+    for ref in older_leaves(store, state, tree.root, commits):
         if not missing:
             return
         found = missing.intersection(leaves.files(ref).find(missing))
@@ -144,21 +142,6 @@ def _rows_of(facts: pa.Table, labels: Collection[str]) -> pa.Table:
     return facts.filter(
         pc.is_in(facts.column("label"), value_set=pa.array(list(labels), pa.string()))
     )
-
-
-def _older_leaves(
-    store: Store, state: State, root: Root, commits: Iterable[Buffered]
-) -> Iterator[Ref]:
-    known = set[bytes]()
-    of_commits = (ref for one in commits for ref in one.entry.brought)
-    copies = readable_copies(state, root).items()
-    of_copies = (
-        ref for version, key in copies for ref in read_copy(store, state.name, version, key)[1].refs
-    )
-    for ref in chain(of_commits, of_copies):
-        if ref.id not in known:
-            known.add(ref.id)
-            yield ref
 
 
 def _trouble_of(leaves: StoredLeaves, ref: Ref) -> str:

@@ -6,12 +6,14 @@ history needs the leaves that stand for the labels of a large commit, for as lon
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from lakebed.state.readable import protected_versions
 from lakebed.state.state import State
 from lakebed.state.tree.find import AT_ONCE, read_commits
+from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.tree_files import TreeFiles
 from lakebed.state.tree.tree_root import Buffered, Root
@@ -98,12 +100,52 @@ def find_objects(store: Store, state: State) -> TreeObjects | None:
         version: frozenset(ref.key(state.name) for ref in copy.refs)
         for version, copy in zip(copies, read, strict=True)
     }
-    segments = at_once(lambda one: read_commits(store, state.name, one), root.history, AT_ONCE)
-    commits = [commit for segment in segments for commit in segment]
-    of_commits = _leaves_of((*commits, *root.buffer), state.name)
+    of_commits = _leaves_of(read_all_commits(store, state.name, root), state.name)
     return TreeObjects(
         version=state.version, of_commits=frozenset(of_commits), copies=copies, leaves=leaves
     )
+
+
+def read_all_commits(store: Store, dataset: str, root: Root) -> list[Buffered]:
+    """Return the commits since a dataset became a tree, oldest first.
+
+    Raises:
+        CorruptMetadataError: A segment of the history is lost or damaged.
+
+    Cost:
+        One GET for each segment of the history.
+    """
+    segments = at_once(lambda one: read_commits(store, dataset, one), root.history, AT_ONCE)
+    return [*chain.from_iterable(segments), *root.buffer]
+
+
+def older_leaves(
+    store: Store, state: State, root: Root, commits: Iterable[Buffered]
+) -> Iterator[Ref]:
+    """Yield the leaves that readable versions need, and that the root does not name any more.
+
+    Args:
+        store: The store that holds the dataset.
+        state: The current state.
+        root: Its root.
+        commits: The commits whose leaves may be needed.
+
+    Raises:
+        CorruptMetadataError: A copy of the head is lost or damaged.
+
+    Cost:
+        One GET for each copy of the head, after the leaves of the commits.
+    """
+    known = set(root.leaves.files)
+    of_commits = (ref for one in commits for ref in one.entry.brought)
+    copies = readable_copies(state, root).items()
+    of_copies = (
+        ref for version, key in copies for ref in read_copy(store, state.name, version, key)[1].refs
+    )
+    for ref in chain(of_commits, of_copies):
+        if ref.id not in known:
+            known.add(ref.id)
+            yield ref
 
 
 def _leaves_of(commits: Iterable[Buffered], dataset: str) -> Iterable[str]:
