@@ -600,12 +600,12 @@ def test_older_versions_in_memory_have_a_bounded_number_of_files(tmp_path, monke
         dataset.append([{"n": number}])
     tables = CatalogTables(door.lake.store)
     plans = catalog_plans.CatalogPlans(tables)
-    monkeypatch.setattr(catalog_plans, "_MOST_FILES_HELD", 7)
+    monkeypatch.setattr(catalog_plans, "MOST_FILES_HELD", 7)
 
     for version in (2, 3, 5, 4):
         found = json.loads(plans.plan("events", b'{"snapshot-id":%d}' % version))
         assert len(found["file-scan-tasks"]) == version
-    assert [key[2] for key in plans._states] == [4]
+    assert [key[2] for key in plans.states] == [4]
 
 
 def test_long_plans_come_in_pieces(virtual, monkeypatch) -> None:

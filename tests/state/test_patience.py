@@ -305,7 +305,7 @@ def test_hold_of_a_process_that_died_is_waited_for_once(
         waits.append(one.commit_id)
         return head
 
-    monkeypatch.setattr(patience, "_wait", wait)
+    monkeypatch.setattr(patience, "wait", wait)
     created(bucket)
     hold(bucket, seconds=9, commit_id="dead")
 

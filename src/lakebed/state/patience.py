@@ -150,11 +150,11 @@ def let_through(head: Head, commit_id: str, until: float, read: Callable[[], Hea
     while (hold := head.state.held) is not None:
         if hold == waited_for or hold.commit_id == commit_id:
             break
-        head, waited_for = _wait(head, hold, until, read), hold
+        head, waited_for = wait(head, hold, until, read), hold
     return head
 
 
-def _wait(head: Head, hold: HeldFor, until: float, read: Callable[[], Head]) -> Head:
+def wait(head: Head, hold: HeldFor, until: float, read: Callable[[], Head]) -> Head:
     """Wait until a hold is gone, or its time is over, and return the head that was read last."""
     now, dataset = time.monotonic(), head.state.name
     end = now + min(hold.seconds, max(0.0, until - now) / 2)

@@ -60,13 +60,13 @@ def stored(count: int = LEAVES, runs: int = 2) -> Root:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the references that were decoded, which it gets."""
     found: list[Any] = []
-    decode = leaf_refs._decoded
+    decode = leaf_refs.decode_ref
 
     def noting(raw: msgspec.Raw, key: str) -> Ref:
         found.append(decode(raw, key))
         return found[-1]
 
-    monkeypatch.setattr(leaf_refs, "_decoded", noting)
+    monkeypatch.setattr(leaf_refs, "decode_ref", noting)
     return found
 
 

@@ -128,7 +128,7 @@ class Refs(Sequence[Ref]):
             return Refs(self._starts[place], self._refs[place], self._key)
         ref = self._refs[place]
         if isinstance(ref, msgspec.Raw):
-            ref = self._refs[place] = _decoded(ref, self._key)
+            ref = self._refs[place] = decode_ref(ref, self._key)
         return ref
 
     def __eq__(self, other: object) -> bool:
@@ -185,7 +185,12 @@ class Refs(Sequence[Ref]):
         )
 
 
-def _decoded(raw: msgspec.Raw, key: str) -> Ref:
+def decode_ref(raw: msgspec.Raw, key: str) -> Ref:
+    """Return a reference from its bytes.
+
+    Raises:
+        CorruptMetadataError: It is malformed.
+    """
     try:
         ref = msgspec.msgpack.decode(raw, type=Ref)
         if not len(ref.low) == len(ref.high) == len(ref.nulls):

@@ -46,7 +46,7 @@ MAX_TASK_BYTES = 2 * MAX_BODY_BYTES  # of one to continue it: the task holds the
 PAGE_BYTES = 32 << 20  # of residuals in a page: each file repeats the condition
 FEWEST_A_PAGE = 100  # files of a page
 _MOST_HELD = 32  # states of older versions in memory
-_MOST_FILES_HELD = 1_000_000  # of all these states, whose lists of files are in memory
+MOST_FILES_HELD = 1_000_000  # of all these states, whose lists of files are in memory
 _MOST_FOOTERS = 1000  # that one request reads
 
 _TRUE = msgspec.Raw(b"true")
@@ -116,13 +116,17 @@ class _Chosen:
 
 
 class CatalogPlans:
-    """Plans scans of the tables of one repository."""
+    """Plans scans of the tables of one repository.
+
+    Attributes:
+        states: The older versions that were asked for last, held in memory.
+    """
 
     def __init__(self, tables: CatalogTables) -> None:
         """Plan scans of the tables that `tables` serves."""
         self._tables = tables
         self._store = tables.store
-        self._states: OrderedDict[tuple[str, str, int, str], State] = OrderedDict()
+        self.states: OrderedDict[tuple[str, str, int, str], State] = OrderedDict()
         self._continued: tuple[tuple[object, ...], _Chosen] | None = None
         self._with_levels: OrderedDict[tuple[str, ...], bool] = OrderedDict()
         self._lock = threading.Lock()
@@ -233,7 +237,7 @@ class CatalogPlans:
             return state
         key = served.name, state.created_at, version, commit_id
         with self._lock:
-            held = self._states.get(key)
+            held = self.states.get(key)
         if held is not None and version >= state.horizon:
             return held
         source = Source(self._store, served.name, Snapshot(state, head.requests, is_head=True))
@@ -246,14 +250,14 @@ class CatalogPlans:
         if served.is_virtual:
             self._prove(older, _levels_of(served, older))
         with self._lock:
-            self._states[key] = older
-            while len(self._states) > 1 and self._holds_too_much():
-                self._states.popitem(last=False)
+            self.states[key] = older
+            while len(self.states) > 1 and self._holds_too_much():
+                self.states.popitem(last=False)
         return older
 
     def _holds_too_much(self) -> bool:
-        file_count = sum(state.live.count for state in self._states.values())
-        return len(self._states) > _MOST_HELD or file_count > _MOST_FILES_HELD
+        file_count = sum(state.live.count for state in self.states.values())
+        return len(self.states) > _MOST_HELD or file_count > MOST_FILES_HELD
 
     def _prove(self, state: State, levels: tuple[str, ...]) -> None:
         """Prove what a publication has proven for other tables."""
