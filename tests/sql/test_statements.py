@@ -479,6 +479,30 @@ def test_mistake_is_named(
     assert lake["flights"].version == 1
 
 
+@pytest.mark.parametrize("form", ["SELECT", "UPDATE", "DELETE", "MERGE"])
+def test_statement_that_is_nested_too_deeply_is_named(lake: Repository, form: str) -> None:
+    many = 2000
+    text = {
+        "SELECT": f"SELECT {'(' * 100}1{')' * 100}",
+        "UPDATE": f"UPDATE flights SET delay = delay{' + 1' * many}",
+        "DELETE": f"DELETE FROM flights WHERE id = 1{' OR id = 2' * many}",
+        "MERGE": f"MERGE INTO flights t USING s ON t.id = s.id{' AND t.id > 0' * many} "
+        "WHEN MATCHED THEN DELETE",
+    }[form]
+
+    given = {"s": pa.table({"id": [1]})} if form == "MERGE" else None  # else DuckDB reads SELECT
+    with pytest.raises(InvalidInputError, match="it is nested too deeply"):
+        lake.sql(text, tables=given)
+
+
+def test_query_that_only_duckdb_reads_is_named_without_codes_for_terminals(
+    lake: Repository,
+) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be read: it is incomplete") as caught:
+        lake.sql("SELECT x'41'")
+    assert str(caught.value).isprintable()
+
+
 def test_tables_are_given_by_name(lake: Repository) -> None:
     with pytest.raises(InvalidInputError, match="tables is"):
         lake.sql("SELECT 1", tables=[CHANGES])  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from sqlglot.dialects.databricks import Databricks
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.sql_heads import FirstWords, head_of, without_texts
+from lakebed.model.sql_predicates import why_unreadable
 from lakebed.sql import (
     asking,
     merge_statement,
@@ -42,6 +43,13 @@ def run(order: StatementOrder, text: str, open_table: Callable[[str], object]) -
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"The SQL is a {type(text).__name__}.", hint="Give one statement.")
+    try:
+        return _run(order, text, open_table)
+    except RecursionError as exc:
+        raise unreadable(text, why_unreadable(exc)) from exc
+
+
+def _run(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> Any:
     head = head_of(text)
     if head is None:
         return _answer(order, text, open_table)
@@ -150,7 +158,7 @@ _quiet = _Quiet()
 
 def _tree_of(text: str) -> Any:
     import sqlglot
-    from sqlglot.errors import ParseError, SqlglotError
+    from sqlglot.errors import SqlglotError
 
     bare = without_texts(text)
     if _EVOLUTION.search(bare):
@@ -166,14 +174,8 @@ def _tree_of(text: str) -> Any:
         with _quiet:
             parsed = sqlglot.parse(text, dialect=_Spark)
         trees = [tree for tree in parsed if tree is not None]
-    except ParseError as exc:
-        error = exc.errors[0] if exc.errors else {}
-        near = f" near {error['highlight']!r}" if error.get("highlight") else ""
-        raise unreadable(text, f"it is incomplete or wrong{near}") from exc
     except SqlglotError as exc:
-        raise unreadable(text, "a quote is not closed") from exc
-    except RecursionError as exc:
-        raise unreadable(text, "it is nested too deeply") from exc
+        raise unreadable(text, why_unreadable(exc)) from exc
     if len(trees) != 1:
         raise InvalidInputError(
             f"The text has {len(trees)} statements.", hint="Run one statement at a time."

@@ -16,6 +16,7 @@ from lakebed.errors import (
 )
 from lakebed.model.names import find_alike
 from lakebed.model.schema import Type, find_alike_fields
+from lakebed.model.sql_predicates import why_unreadable
 
 if TYPE_CHECKING:
     import duckdb
@@ -127,12 +128,13 @@ def tables_of(query: str) -> tuple[str, ...]:
     # Here, not above: the import takes a tenth of a second.
     import sqlglot
     from sqlglot import exp
+    from sqlglot.errors import SqlglotError
 
     _check_kind(query)
     try:
         statements = sqlglot.parse(query, dialect="duckdb")
-    except sqlglot.ParseError as exc:
-        raise _unreadable(exc) from exc
+    except (SqlglotError, RecursionError) as exc:
+        raise _unreadable(f"{why_unreadable(exc)}.") from exc
     statement = statements[0]
     writing = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Copy)
     asking = (exp.Query, exp.Values, exp.Describe, exp.Summarize)
@@ -167,7 +169,7 @@ def _check_kind(query: str) -> None:
     try:
         kinds = [statement.type for statement in duckdb.extract_statements(query)]
     except duckdb.Error as exc:
-        raise _unreadable(exc) from exc
+        raise _unreadable(_first_paragraph(exc)) from exc
     if kinds == [duckdb.StatementType.EXPLAIN]:
         raise _no_select("To see which files a condition reads, use `explain`.")
     if kinds != [duckdb.StatementType.SELECT]:
@@ -180,9 +182,9 @@ def _no_select(
     return InvalidInputError("Only a single SELECT is allowed here.", hint=hint)
 
 
-def _unreadable(error: Exception) -> InvalidInputError:
+def _unreadable(reason: str) -> InvalidInputError:
     return InvalidInputError(
-        f"The SQL cannot be read: {_first_paragraph(error)}", hint="Write one SELECT for DuckDB."
+        f"The SQL cannot be read: {reason}", hint="Write one SELECT for DuckDB."
     )
 
 
