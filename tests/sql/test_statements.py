@@ -223,6 +223,19 @@ def test_overwrite_and_replace_where(lake: Repository) -> None:
     assert rows(lake) == [(2, 20)]
 
 
+def test_condition_may_name_a_field_deep_in_records(lake: Repository) -> None:
+    given = pa.table({"id": [1, 2], "a": [{"b": {"c": {"d": d}}} for d in ("x", "y")]})
+    lake.create("deep", given.schema, partition_by="identity(a.b.c.d) as d").append(given)
+
+    lake.sql(
+        "INSERT INTO deep REPLACE WHERE a.b.c.d = 'x' SELECT id + 10, a FROM given WHERE id = 1",
+        tables={"given": given},
+    )
+    assert sorted(lake["deep"].arrow(["id"])["id"].to_pylist()) == [2, 11]
+    lake.sql("DELETE FROM deep WHERE deep.a.b.c.d = 'x'")
+    assert lake["deep"].arrow(["id"])["id"].to_pylist() == [2]
+
+
 def test_overwrite_from_itself_does_not_lose_a_later_row(
     lake: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:

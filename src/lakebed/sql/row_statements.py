@@ -238,9 +238,4 @@ def _where(tree: exp.Expr, sides: Sides) -> str | None:
 
 def _alone(condition: exp.Expr, sides: Sides) -> str:
     """Return a condition with its columns as a view names them."""
-    own = exp.Paren(this=in_terms_of_target(condition, sides))
-    for column in list(own.find_all(exp.Column)):
-        names = [part.copy() for part in column.parts[1:]]
-        keys = ("this", "table", "db", "catalog")
-        column.replace(exp.Column(**dict(zip(keys, names[::-1], strict=False))))
-    return str(own.this.sql(dialect="spark"))
+    return in_terms_of_target(condition, sides, in_view=True).sql(dialect="spark")
