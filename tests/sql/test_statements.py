@@ -324,7 +324,7 @@ def test_upkeep(lake: Repository) -> None:
     lake.sql("INSERT INTO flights SELECT 12, 'UA', 2, NULL")
 
     report = lake.sql("OPTIMIZE flights WHERE carrier = 'UA' ZORDER BY (id)")
-    cleanup = lake.sql("VACUUM flights RETAIN 168 HOURS DRY RUN")
+    cleanup = lake.sql("VACUUM /* of a week */ flights RETAIN 168 HOURS DRY RUN; -- nightly")
     restored = lake.sql("RESTORE TABLE flights TO VERSION AS OF 1")
 
     assert (report.files_before, report.files_after) == (2, 1)  # the third is of another run
