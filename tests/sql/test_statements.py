@@ -479,6 +479,8 @@ def test_partition_may_derive_from_a_part_of_a_record(lake: Repository) -> None:
         ("INSERT INTO flights (id, id) SELECT 1, 2", SchemaMismatchError, "names 'id' twice"),
         ("INSERT INTO flights SELECT * FROM read_csv('/etc/passwd')", InvalidInputError, "DuckDB"),
         ("RESTORE TABLE flights TO VERSION AS OF 'x'", InvalidInputError, "Write a number"),
+        ("CREATE TABLE t (x DECIMAL(a))", InvalidInputError, "Write DECIMAL"),
+        ("UPDATE flights SET delay = CAST(id AS DECIMAL(a))", PredicateError, "Write DECIMAL"),
         ("SELECT * FROM flights VERSION AS OF 99", lakebed.errors.VersionNotFoundError, "99"),
     ],
 )
