@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from lakebed.sql import (
     table_statements,
     upkeep_statements,
 )
-from lakebed.sql.lake_access import StatementOrder
+from lakebed.sql.lake_access import StatementOrder, open_table
 from lakebed.sql.refusals import KNOWN, refused, unknown_statement, unreadable
 from lakebed.sql.statement_source import QuerySource
 
@@ -33,26 +32,25 @@ _EVOLUTION = re.compile(r"\bWITH\s+SCHEMA\s+EVOLUTION\b", re.I)
 _REPLACING = re.compile(r"\bREPLACE\s+(?:USING|ON)\b", re.I)
 
 
-def run(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> Any:
+def run(order: StatementOrder, text: str) -> Any:
     """Run one statement; see `Repository.sql`.
 
     Args:
         order: Repository, session and options.
         text: The statement.
-        open_table: Returns the rows of a dataset by name, in a form that DuckDB reads.
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"The SQL is a {type(text).__name__}.", hint="Give one statement.")
     try:
-        return _run(order, text, open_table)
+        return _run(order, text)
     except RecursionError as exc:
         raise unreadable(text, why_unreadable(exc)) from exc
 
 
-def _run(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> Any:
+def _run(order: StatementOrder, text: str) -> Any:
     head = head_of(text)
     if head is None:
-        return _answer(order, text, open_table)
+        return _answer(order, text)
     if head.qualifier:
         raise InvalidInputError(
             f"{head.verb} names {head.qualifier}.{head.name}.",
@@ -100,10 +98,10 @@ def _changed(order: StatementOrder, tree: exp.Expr, head: FirstWords) -> Any:
     raise unknown_statement(head.verb)
 
 
-def _answer(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> pa.Table:
+def _answer(order: StatementOrder, text: str) -> pa.Table:
     """Return the result of a query: by DuckDB in its dialect, or of Spark's tables by Spark."""
     if order.spark is None and not order.tables and not _OF_A_MOMENT.search(without_texts(text)):
-        return asking.ask(text, open_table)
+        return asking.ask(text, lambda name: asking.rows_of(open_table(order.lake, name)))
     from sqlglot import exp
 
     tree = _tree_of(text)

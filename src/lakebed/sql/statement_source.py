@@ -12,7 +12,6 @@ from lakebed.common.given import check_given
 from lakebed.common.shown import shown
 from lakebed.dataset import Dataset
 from lakebed.errors import (
-    DatasetNotFoundError,
     InvalidInputError,
     InvalidNameError,
     SchemaMismatchError,
@@ -20,7 +19,7 @@ from lakebed.errors import (
 from lakebed.model.names import find_alike
 from lakebed.model.schema import Type
 from lakebed.sql.asking import ask, rows_of
-from lakebed.sql.lake_access import StatementOrder
+from lakebed.sql.lake_access import StatementOrder, open_table
 from lakebed.sql.store_assignment import converted, converted_frame
 from lakebed.view import View
 
@@ -148,10 +147,7 @@ class QuerySource:
         if key not in self._pinned:
             name, _, moment = key.partition("@")
             kind, _, value = moment.partition(" ")
-            try:
-                dataset = self._order.lake.open(name)
-            except InvalidNameError as exc:
-                raise DatasetNotFoundError(exc.message, hint=exc.hint) from exc
+            dataset = open_table(self._order.lake, name)
             if not moment:
                 self._pinned[key] = dataset.snapshot()
             elif kind.upper() == "VERSION":

@@ -68,7 +68,7 @@ def create(order: StatementOrder, tree: exp.Create) -> Dataset | Commit:
         lake = order.lake._on_dry_run() if order.is_dry_run else order.lake
         if order.is_dry_run and order.spark is not None:
             rows = rows.toArrow()
-        commit = lake._write_new(name, rows, {**options, "run": order.run})
+        commit = lake._write_new(name, rows, options, order.run)
         return as_dry_run(commit, lake.store) if order.is_dry_run else commit  # type: ignore[arg-type]  # of a dry run
     finally:
         source.close()
