@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -83,7 +83,7 @@ def rows_of(view: View) -> object:
         SchemaMismatchError: DuckDB cannot distinguish two of its columns.
     """
     layout = view._source.load().state.layout
-    columns = dict.fromkeys((*layout.descriptor.schema.names, *layout.partition_level_types))
+    columns = layout.table_columns
     check_columns(view._source.name, {column: layout.column_types[column] for column in columns})
     shown = view.select(*columns)
     try:
@@ -142,13 +142,22 @@ def tables_of(query: str) -> tuple[str, ...]:
         raise _no_select()
     names = dict.fromkeys(_name(table) for table in statement.find_all(exp.Table))
     names.pop("", None)
+    check_tables(names)
+    return tuple(names)
+
+
+def check_tables(names: Collection[str]) -> None:
+    """Check that DuckDB, which ignores case, can distinguish the tables of a query.
+
+    Raises:
+        InvalidInputError: Two names differ only in case.
+    """
     alike = find_alike(names)
     if alike is not None:
         raise InvalidInputError(
             f"DuckDB cannot distinguish {alike[0]!r} and {alike[1]!r}.",
             hint="Query one of them at a time, and spell its name the same each time.",
         )
-    return tuple(names)
 
 
 def _name(table: Any) -> str:
