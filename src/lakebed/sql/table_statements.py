@@ -263,7 +263,7 @@ def _checking(constraint: Any) -> _Edit:
         part for part in constraint.expressions if isinstance(part, exp.CheckColumnConstraint)
     ]
     if len(checks) != 1 or len(constraint.expressions) != 1:
-        raise refused(f"{shown_sql(constraint)}", "Write ADD CONSTRAINT name CHECK (condition).")
+        raise refused(constraint, "Write ADD CONSTRAINT name CHECK (condition).")
     text = checks[0].this.sql(dialect="spark")
     return lambda old: old.with_check(constraint.name, condition(text))
 
