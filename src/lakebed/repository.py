@@ -299,18 +299,18 @@ class Repository(RefusesFormerNames):
         else:
             _check_layout(existing, partition_by, index)
             return existing.append(data) if run is None else existing.rerun(data, run)
-        options = {"partition_by": partition_by, "index": index, "run": run}
-        return self._write_new(name, data, options)
+        return self._write_new(name, data, {"partition_by": partition_by, "index": index}, run)
 
-    def _write_new(self, name: str, data: object, options: Mapping[str, Any]) -> Commit:
-        """Create a dataset with its first rows; the options are those of `create`, and `run`."""
+    def _write_new(
+        self, name: str, data: object, options: Mapping[str, Any], run: str | None
+    ) -> Commit:
+        """Create a dataset with its first rows; the options are those of `create`."""
         from lakebed.arrow.entities import described
 
         schema, rows = described(data)
-        given = {option: value for option, value in options.items() if option != "run"}
-        descriptor = self._described(name, schema, given)
+        descriptor = self._described(name, schema, options)
         first = first_state(name, descriptor, HeadFormat.JSON)
-        commit = self._dataset(first)._write_first(first, rows, options.get("run"))
+        commit = self._dataset(first)._write_first(first, rows, run)
         self._save_created(name, descriptor)
         return commit
 
@@ -795,31 +795,16 @@ class Repository(RefusesFormerNames):
             run=run,
             is_dry_run=dry_run,
         )
-        return any_statement.run(order, query, self._table)
+        return any_statement.run(order, query)
 
     def _sql_of_session(self, text: str, spark: SparkSession, prefix: str) -> pa.Table:
         """Carry out a statement that came by `spark.sql`; see `lakebed.spark.attach`."""
-        from lakebed.model.sql_heads import head_of
         from lakebed.sql import any_statement, summaries
         from lakebed.sql.lake_access import PrefixedLake, StatementOrder
 
         lake = PrefixedLake(self, prefix)
-        result = any_statement.run(
-            StatementOrder(lake=lake, spark=spark, tables={}), text, self._table
-        )
-        head = head_of(text)
-        assert head is not None  # it was taken by its first words
-        return summaries.as_table(result, head.verb, head.name.removeprefix(prefix))
-
-    def _table(self, name: str) -> object:
-        """Return the rows of a dataset in a form that DuckDB reads."""
-        from lakebed.sql.asking import rows_of
-
-        try:
-            view = self.open(name)
-        except InvalidNameError as exc:
-            raise DatasetNotFoundError(exc.message, hint=exc.hint) from exc
-        return rows_of(view)
+        result = any_statement.run(StatementOrder(lake=lake, spark=spark, tables={}), text)
+        return summaries.as_table(result, text, prefix)
 
     def _on_dry_run(self) -> Repository:
         """Return the repository on a store that keeps all writes in this process."""

@@ -223,6 +223,19 @@ def test_overwrite_and_replace_where(lake: Repository) -> None:
     assert rows(lake) == [(2, 20)]
 
 
+def test_condition_may_name_a_field_deep_in_records(lake: Repository) -> None:
+    given = pa.table({"id": [1, 2], "a": [{"b": {"c": {"d": d}}} for d in ("x", "y")]})
+    lake.create("deep", given.schema, partition_by="identity(a.b.c.d) as d").append(given)
+
+    lake.sql(
+        "INSERT INTO deep REPLACE WHERE a.b.c.d = 'x' SELECT id + 10, a FROM given WHERE id = 1",
+        tables={"given": given},
+    )
+    assert sorted(lake["deep"].arrow(["id"])["id"].to_pylist()) == [2, 11]
+    lake.sql("DELETE FROM deep WHERE deep.a.b.c.d = 'x'")
+    assert lake["deep"].arrow(["id"])["id"].to_pylist() == [2]
+
+
 def test_overwrite_from_itself_does_not_lose_a_later_row(
     lake: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,7 +324,7 @@ def test_upkeep(lake: Repository) -> None:
     lake.sql("INSERT INTO flights SELECT 12, 'UA', 2, NULL")
 
     report = lake.sql("OPTIMIZE flights WHERE carrier = 'UA' ZORDER BY (id)")
-    cleanup = lake.sql("VACUUM flights RETAIN 168 HOURS DRY RUN")
+    cleanup = lake.sql("VACUUM /* of a week */ flights RETAIN 168 HOURS DRY RUN; -- nightly")
     restored = lake.sql("RESTORE TABLE flights TO VERSION AS OF 1")
 
     assert (report.files_before, report.files_after) == (2, 1)  # the third is of another run
@@ -466,6 +479,8 @@ def test_partition_may_derive_from_a_part_of_a_record(lake: Repository) -> None:
         ("INSERT INTO flights (id, id) SELECT 1, 2", SchemaMismatchError, "names 'id' twice"),
         ("INSERT INTO flights SELECT * FROM read_csv('/etc/passwd')", InvalidInputError, "DuckDB"),
         ("RESTORE TABLE flights TO VERSION AS OF 'x'", InvalidInputError, "Write a number"),
+        ("CREATE TABLE t (x DECIMAL(a))", InvalidInputError, "Write DECIMAL"),
+        ("UPDATE flights SET delay = CAST(id AS DECIMAL(a))", PredicateError, "Write DECIMAL"),
         ("SELECT * FROM flights VERSION AS OF 99", lakebed.errors.VersionNotFoundError, "99"),
     ],
 )
@@ -477,6 +492,30 @@ def test_mistake_is_named(
 
     assert words in f"{refusal.value.message} {refusal.value.hint}"
     assert lake["flights"].version == 1
+
+
+@pytest.mark.parametrize("form", ["SELECT", "UPDATE", "DELETE", "MERGE"])
+def test_statement_that_is_nested_too_deeply_is_named(lake: Repository, form: str) -> None:
+    many = 2000
+    text = {
+        "SELECT": f"SELECT {'(' * 100}1{')' * 100}",
+        "UPDATE": f"UPDATE flights SET delay = delay{' + 1' * many}",
+        "DELETE": f"DELETE FROM flights WHERE id = 1{' OR id = 2' * many}",
+        "MERGE": f"MERGE INTO flights t USING s ON t.id = s.id{' AND t.id > 0' * many} "
+        "WHEN MATCHED THEN DELETE",
+    }[form]
+
+    given = {"s": pa.table({"id": [1]})} if form == "MERGE" else None  # else DuckDB reads SELECT
+    with pytest.raises(InvalidInputError, match="it is nested too deeply"):
+        lake.sql(text, tables=given)
+
+
+def test_query_that_only_duckdb_reads_is_named_without_codes_for_terminals(
+    lake: Repository,
+) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be read: it is incomplete") as caught:
+        lake.sql("SELECT x'41'")
+    assert str(caught.value).isprintable()
 
 
 def test_tables_are_given_by_name(lake: Repository) -> None:

@@ -452,7 +452,7 @@ class Matcher:
             is_matched: Mask of the rows that match a row of the dataset.
         """
         rules = self.rules
-        if rules.not_matched == "ignore":
+        if rules.inserted is None:
             return np.zeros(len(is_matched), dtype=bool)
         is_new: np.ndarray = ~is_matched
         if rules.insert_where is not None and is_new.any():

@@ -35,7 +35,7 @@ from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
 from lakebed.model.names import split_names
-from lakebed.model.sql_heads import FirstWords, changes, head_of
+from lakebed.model.sql_heads import changes
 from lakebed.repository import Repository, open_repository
 from lakebed.sql.summaries import as_table
 from lakebed.state.committing import CommitOptions
@@ -383,19 +383,16 @@ def sql(
     """
     if query is None:
         location, query = _named_repository(location), location
-    head = _checked(query, may_write=may_write)
+    _check_allowed(query, may_write=may_write)
     with output.progress("Running SQL"):
         try:
             lake = open_repository(location, storage_options=storage_options)
-            result = lake.sql(query, run=run, dry_run=is_dry_run)
+            answer = lake.sql(query, run=run, dry_run=is_dry_run)
         except DatasetNotFoundError as exc:
             raise _naming_repository(exc, location, storage_options) from exc
-    if not isinstance(result, pa.Table):
-        name = head.name if head else ""
-        done = as_table(result, head.verb if head else "", name, is_dry_run=is_dry_run)
-        output.record(done.to_pylist()[0])
+    if not isinstance(answer, pa.Table):
+        output.record(as_table(answer, query, is_dry_run=is_dry_run).to_pylist()[0])
         return
-    answer = result
     shown = TABLE_LIMIT if limit is None and output.is_table else limit
     rows = answer if shown is None else answer.slice(0, shown)
     names = _distinct(rows.column_names)
@@ -404,11 +401,11 @@ def sql(
         output.note(f"First {shown} rows; --limit shows more, -o jsonl all.")
 
 
-def _checked(query: str, *, may_write: bool) -> FirstWords | None:
-    """Return the first words of a statement.
+def _check_allowed(query: str, *, may_write: bool) -> None:
+    """Check that a statement changes nothing, unless that is allowed.
 
     Raises:
-        InvalidInputError: It changes something, and that is not allowed.
+        InvalidInputError: It does.
     """
     changing = changes(query)
     if changing is not None and not may_write:
@@ -416,7 +413,6 @@ def _checked(query: str, *, may_write: bool) -> FirstWords | None:
             f"{changing} may change datasets, and --write is not given.",
             hint='Allow it: lakebed sql --write REPOSITORY "…"; --dry-run shows what would change.',
         )
-    return head_of(query)
 
 
 def _named_repository(query: str) -> str:

@@ -339,6 +339,11 @@ class Layout:
             levels.pop(BATCH_ID, None)
         return levels
 
+    @property
+    def table_columns(self) -> tuple[str, ...]:
+        """Columns of a table in SQL: the fields, then the levels of a partition that are none."""
+        return tuple(dict.fromkeys((*self.descriptor.schema.names, *self.partition_level_types)))
+
     def partition_of(self, label: str) -> str:
         """Return the partition that a data file lies in: its directory, without that of its batch.
 

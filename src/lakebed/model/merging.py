@@ -8,7 +8,7 @@ computed in the type of the field that they set.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, get_args
 
@@ -224,13 +224,12 @@ class MergeRules:
         match_where: Further condition for a match; None for none.
         match_target: Its part on the row of the dataset alone, as in a view.
         matched: Rules for rows of the dataset that match, in order.
-        not_matched: As in `MergeClauses`.
+        inserted: The column of the data that each field of a new row is taken from, in the order of
+            the schema; None inserts none.
         insert_where: Condition of an insert, on the data alone; None for all rows.
-        inserted: As in `OrderedClauses`; None if columns of the data have the names of the fields.
         missing: Rules for rows of the dataset that match none, in order.
         constraint: Constraint of the view that is merged into; rows outside it neither match nor
             are missing.
-        extra: Columns of the data that the dataset lacks.
         is_distinct: Whether a key of the data may occur only once, even if it matches no row.
     """
 
@@ -238,12 +237,10 @@ class MergeRules:
     match_where: PairCondition | None = None
     match_target: Predicate = TRUE
     matched: tuple[RowRule, ...] = ()
-    not_matched: IfNotMatched
-    insert_where: PairCondition | None = None
     inserted: Mapping[str, str] | None = None
+    insert_where: PairCondition | None = None
     missing: tuple[RowRule, ...] = ()
     constraint: Predicate = TRUE
-    extra: frozenset[str] = field(default_factory=frozenset)
     is_distinct: bool = True
 
     @property
@@ -322,13 +319,14 @@ def bind_clauses(
     rules = MergeRules(
         on=clauses.on,
         matched=tuple(matched),
-        not_matched=clauses.not_matched,
+        inserted=_in_order({name: name for name in whole}, schema)
+        if clauses.not_matched == "insert"
+        else None,
         insert_where=_condition(clauses.insert_where, of_data),
         missing=missing,
         constraint=constraint,
-        extra=whole.difference(schema.names),
     )
-    _check_named(rules, schema)
+    _check_named(whole.difference(schema.names), rules, schema)
     return rules
 
 
@@ -350,7 +348,6 @@ def bind_update(
     """
     return MergeRules(
         on=(),
-        not_matched="ignore",
         missing=(
             RowRule(
                 target=where, updates=_set(update.values, schema, columns, prefix=f"{Side.TARGET}.")
@@ -384,14 +381,16 @@ def bind_ordered(
         match_where=_condition(clauses.match_where, both),
         match_target=match_target,
         matched=matched,
-        not_matched="ignore" if clauses.inserted is None else "insert",
+        inserted=None if clauses.inserted is None else _in_order(clauses.inserted, schema),
         insert_where=_condition(clauses.insert_where, of_data),
-        inserted=clauses.inserted,
         missing=tuple(missing),
         constraint=constraint,
-        extra=frozenset(name for name in data if "." not in name).difference(schema.names),
         is_distinct=False,
     )
+
+
+def _in_order(inserted: Mapping[str, str], schema: Schema) -> dict[str, str]:
+    return {name: inserted[name] for name in schema.names if name in inserted}
 
 
 def _updates(
@@ -451,13 +450,13 @@ def _check_keys(on: Sequence[str], data: Mapping[str, Type], schema: Schema) -> 
             )
 
 
-def _check_named(rules: MergeRules, schema: Schema) -> None:
+def _check_named(extra: Collection[str], rules: MergeRules, schema: Schema) -> None:
     """Check that a condition or a value uses each column that the dataset lacks."""
     named = {*rules.looked_at(Side.SOURCE), *rules.taken(Side.SOURCE)}
     if rules.insert_where is not None:
         named.update(Side.SOURCE.own(rules.insert_where.names))
     roots = {name.split(".")[0] for name in named}
-    for name in sorted(rules.extra - roots):
+    for name in sorted(set(extra) - roots):
         raise SchemaMismatchError(
             f"Unknown column {name!r} in the data.",
             hint=nearest(name, schema.names)

@@ -171,8 +171,16 @@ def sql_name(column: str) -> str:
 def _sql_name(column: str) -> str:
     if _PLAIN_NAME.fullmatch(column) and column.lower() not in _RESERVED:
         return column
-    escaped = column.replace("`", "``")
-    return f"`{escaped}`"
+    return quoted_name(column)
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as SQL text in backticks.
+
+    >>> quoted_name("a`b")
+    '`a``b`'
+    """
+    return "`{}`".format(name.replace("`", "``"))
 
 
 def sql_literal(value: Scalar) -> str:

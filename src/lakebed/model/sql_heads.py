@@ -94,6 +94,15 @@ def without_texts(text: str) -> str:
     return _TEXT.sub(lambda found: found[1] or " ", text)
 
 
+def without_comments(text: str) -> str:
+    """Return a statement without its comments.
+
+    >>> without_comments("OPTIMIZE flights WHERE x = '--' -- nightly")
+    "OPTIMIZE flights WHERE x = '--'  "
+    """
+    return _TEXT.sub(lambda found: " " if found[0][0] in "-/" else found[0], text)
+
+
 def changes(text: str) -> str | None:
     """Return the first word of a statement that changes something; None for one that reads.
 

@@ -87,24 +87,35 @@ def parse_sql(
         given.check_all_used()
         return predicate
     except RecursionError as exc:
-        raise _unreadable(text, "it is nested too deeply") from exc
+        raise _unreadable(text, why_unreadable(exc)) from exc
 
 
 def _tree_of(text: str) -> exp.Expr:
     # Imported on first use: it takes a quarter of a second, which only SQL predicates should cost.
     import sqlglot
-    from sqlglot.errors import ParseError, SqlglotError
+    from sqlglot.errors import SqlglotError
 
     try:
         return sqlglot.parse_one(text, into=sqlglot.expressions.Condition, dialect="spark")
-    except ParseError as exc:
-        error = exc.errors[0] if exc.errors else {}
-        near = f" near {shown(error['highlight'])}" if error.get("highlight") else ""
-        raise _unreadable(text, f"it is incomplete or wrong{near}") from exc
-    except SqlglotError as exc:
-        raise _unreadable(text, "a quote is not closed") from exc
-    except RecursionError as exc:
-        raise _unreadable(text, "it is nested too deeply") from exc
+    except (SqlglotError, RecursionError) as exc:
+        raise _unreadable(text, why_unreadable(exc)) from exc
+
+
+def why_unreadable(error: Exception) -> str:
+    """Return why sqlglot cannot read a text, as a part of a message.
+
+    Args:
+        error: An error of sqlglot, or that of Python for a text that is nested too deeply.
+    """
+    from sqlglot.errors import ParseError
+
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if not isinstance(error, ParseError):
+        return "a quote is not closed"
+    first = error.errors[0] if error.errors else {}
+    near = f" near {shown(first['highlight'])}" if first.get("highlight") else ""
+    return f"it is incomplete or wrong{near}"
 
 
 def _unreadable(text: str, reason: str) -> PredicateError:

@@ -96,6 +96,21 @@ def parse_term(
         ) from exc
 
 
+def decimal_of(node: exp.DataType) -> Decimal:
+    """Return the type that DECIMAL stands for.
+
+    Raises:
+        InvalidInputError: Its precision or scale is not possible, or not a number.
+    """
+    given = [part.name for part in node.expressions]
+    if len(given) > 2 or not all(text.isdecimal() and len(text) < 4 for text in given):
+        raise InvalidInputError(
+            f"Illegal {shown(node.sql(dialect='spark'))}.",
+            hint="Write DECIMAL(p, s), such as DECIMAL(10, 2).",
+        )
+    return Decimal(*[int(text) for text in given], *[10, 0][len(given) :])
+
+
 def pair_condition(
     predicate: Predicate, compared: Mapping[str, Compared], types: Mapping[str, Type]
 ) -> PairCondition:
@@ -317,9 +332,8 @@ class _TermReader:
     def _type_of(self, node: exp.Cast) -> Type:
         exp = self._exp
         if node.to.this == exp.DataType.Type.DECIMAL:
-            given = [int(part.name) for part in node.to.expressions]
             try:
-                return Decimal(*(given + [10, 0][len(given) :]))
+                return decimal_of(node.to)
             except InvalidInputError as exc:
                 raise PredicateError(f"{self._shown(node)}: {exc.message}", hint=exc.hint) from exc
         for kind, names in _sql_kinds(exp).items():

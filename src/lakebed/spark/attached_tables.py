@@ -188,9 +188,8 @@ class AttachedTables:
             return frozenset(file.label for file in chosen.files)
 
         everything = plan(state, TRUE, requests=0, store=store)
-        fields = state.descriptor.schema.names
-        columns = dict.fromkeys([*fields, *state.layout.partition_level_types])
-        return read_frame(self._spark, store, everything, tuple(columns), choose=choose)
+        columns = state.layout.table_columns
+        return read_frame(self._spark, store, everything, columns, choose=choose)
 
 
 def _distinct(datasets: Iterable[str], prefix: str) -> list[str]:

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pyarrow as pa
 
+from lakebed.model.predicate import quoted_name
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
@@ -130,7 +132,7 @@ def _some_rows(frame: DataFrame) -> DataFrame | None:
         return None
     fixed_bytes, texts = 0, dict[str, list[str]]()
     for field in frame.schema.fields:
-        measured = _measured(field.dataType, _quoted(field.name))
+        measured = _measured(field.dataType, quoted_name(field.name))
         if measured is None:
             return None
         fixed_bytes += measured[0]
@@ -140,22 +142,18 @@ def _some_rows(frame: DataFrame) -> DataFrame | None:
     sizes = [size for of_column in texts.values() for size in of_column]
     if sizes:
         # As text, since each part of an expression object would be a call to the JVM.
-        mark = _quoted(_IS_LARGE)
+        mark = quoted_name(_IS_LARGE)
         marked = frame.selectExpr(
             "*", f"{' + '.join(sizes)} > {_ROW_BYTES - fixed_bytes} AS {mark}"
         )
         kept = [
-            f"CASE WHEN NOT {mark} THEN {_quoted(name)} END AS {_quoted(name)}"
+            f"CASE WHEN NOT {mark} THEN {quoted_name(name)} END AS {quoted_name(name)}"
             if texts[name]
-            else _quoted(name)
+            else quoted_name(name)
             for name in frame.columns
         ]
         frame = marked.selectExpr(*kept, mark)
     return frame.limit(DRIVER_ROWS + 1)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _measured(kind: DataType, place: str) -> tuple[int, list[str]] | None:
@@ -173,7 +171,7 @@ def _measured(kind: DataType, place: str) -> tuple[int, list[str]] | None:
         return None
     total_bytes, sizes = 0, []
     for field in kind.fields:
-        part = _measured(field.dataType, f"{place}.{_quoted(field.name)}")
+        part = _measured(field.dataType, f"{place}.{quoted_name(field.name)}")
         if part is None:
             return None
         total_bytes += part[0]

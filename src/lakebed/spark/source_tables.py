@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakebed.errors import InvalidInputError, NotFoundError, StorageError
+from lakebed.model.predicate import quoted_name
 from lakebed.model.schema import Kind, Primitive, Schema, dotted_types
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import EPOCH, TIMES
@@ -87,7 +88,7 @@ class SourceTable:
     def _column(self) -> str:
         assert self.time is not None  # callers have periods only with a time
         names = [self.time] if self.time in self.schema else self.time.split(".")
-        return ".".join(_quoted(name) for name in names)
+        return ".".join(quoted_name(name) for name in names)
 
     def _literal(self, moment: dt.datetime) -> str:
         moment = moment.astimezone(dt.UTC)
@@ -218,10 +219,6 @@ def _kind_of(time: str, schema: Schema, title: str) -> Kind:
             hint="Name a column of dates or timestamps; a query can convert one.",
         )
     return kind.kind
-
-
-def _quoted(name: str) -> str:
-    return "`{}`".format(name.replace("`", "``"))
 
 
 def _state_of(spark: SparkSession, table: str) -> SourceState:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from sqlglot.dialects.databricks import Databricks
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.sql_heads import FirstWords, head_of, without_texts
+from lakebed.model.sql_predicates import why_unreadable
 from lakebed.sql import (
     asking,
     merge_statement,
@@ -20,7 +20,7 @@ from lakebed.sql import (
     table_statements,
     upkeep_statements,
 )
-from lakebed.sql.lake_access import StatementOrder
+from lakebed.sql.lake_access import StatementOrder, open_table
 from lakebed.sql.refusals import KNOWN, refused, unknown_statement, unreadable
 from lakebed.sql.statement_source import QuerySource
 
@@ -32,19 +32,25 @@ _EVOLUTION = re.compile(r"\bWITH\s+SCHEMA\s+EVOLUTION\b", re.I)
 _REPLACING = re.compile(r"\bREPLACE\s+(?:USING|ON)\b", re.I)
 
 
-def run(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> Any:
+def run(order: StatementOrder, text: str) -> Any:
     """Run one statement; see `Repository.sql`.
 
     Args:
         order: Repository, session and options.
         text: The statement.
-        open_table: Returns the rows of a dataset by name, in a form that DuckDB reads.
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"The SQL is a {type(text).__name__}.", hint="Give one statement.")
+    try:
+        return _run(order, text)
+    except RecursionError as exc:
+        raise unreadable(text, why_unreadable(exc)) from exc
+
+
+def _run(order: StatementOrder, text: str) -> Any:
     head = head_of(text)
     if head is None:
-        return _answer(order, text, open_table)
+        return _answer(order, text)
     if head.qualifier:
         raise InvalidInputError(
             f"{head.verb} names {head.qualifier}.{head.name}.",
@@ -92,10 +98,10 @@ def _changed(order: StatementOrder, tree: exp.Expr, head: FirstWords) -> Any:
     raise unknown_statement(head.verb)
 
 
-def _answer(order: StatementOrder, text: str, open_table: Callable[[str], object]) -> pa.Table:
+def _answer(order: StatementOrder, text: str) -> pa.Table:
     """Return the result of a query: by DuckDB in its dialect, or of Spark's tables by Spark."""
     if order.spark is None and not order.tables and not _OF_A_MOMENT.search(without_texts(text)):
-        return asking.ask(text, open_table)
+        return asking.ask(text, lambda name: asking.rows_of(open_table(order.lake, name)))
     from sqlglot import exp
 
     tree = _tree_of(text)
@@ -150,7 +156,7 @@ _quiet = _Quiet()
 
 def _tree_of(text: str) -> Any:
     import sqlglot
-    from sqlglot.errors import ParseError, SqlglotError
+    from sqlglot.errors import SqlglotError
 
     bare = without_texts(text)
     if _EVOLUTION.search(bare):
@@ -166,14 +172,8 @@ def _tree_of(text: str) -> Any:
         with _quiet:
             parsed = sqlglot.parse(text, dialect=_Spark)
         trees = [tree for tree in parsed if tree is not None]
-    except ParseError as exc:
-        error = exc.errors[0] if exc.errors else {}
-        near = f" near {error['highlight']!r}" if error.get("highlight") else ""
-        raise unreadable(text, f"it is incomplete or wrong{near}") from exc
     except SqlglotError as exc:
-        raise unreadable(text, "a quote is not closed") from exc
-    except RecursionError as exc:
-        raise unreadable(text, "it is nested too deeply") from exc
+        raise unreadable(text, why_unreadable(exc)) from exc
     if len(trees) != 1:
         raise InvalidInputError(
             f"The text has {len(trees)} statements.", hint="Run one statement at a time."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from lakebed.errors import (
 )
 from lakebed.model.names import find_alike
 from lakebed.model.schema import Type, find_alike_fields
+from lakebed.model.sql_predicates import why_unreadable
 
 if TYPE_CHECKING:
     import duckdb
@@ -82,7 +83,7 @@ def rows_of(view: View) -> object:
         SchemaMismatchError: DuckDB cannot distinguish two of its columns.
     """
     layout = view._source.load().state.layout
-    columns = dict.fromkeys((*layout.descriptor.schema.names, *layout.partition_level_types))
+    columns = layout.table_columns
     check_columns(view._source.name, {column: layout.column_types[column] for column in columns})
     shown = view.select(*columns)
     try:
@@ -127,12 +128,13 @@ def tables_of(query: str) -> tuple[str, ...]:
     # Here, not above: the import takes a tenth of a second.
     import sqlglot
     from sqlglot import exp
+    from sqlglot.errors import SqlglotError
 
     _check_kind(query)
     try:
         statements = sqlglot.parse(query, dialect="duckdb")
-    except sqlglot.ParseError as exc:
-        raise _unreadable(exc) from exc
+    except (SqlglotError, RecursionError) as exc:
+        raise _unreadable(f"{why_unreadable(exc)}.") from exc
     statement = statements[0]
     writing = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Copy)
     asking = (exp.Query, exp.Values, exp.Describe, exp.Summarize)
@@ -140,13 +142,22 @@ def tables_of(query: str) -> tuple[str, ...]:
         raise _no_select()
     names = dict.fromkeys(_name(table) for table in statement.find_all(exp.Table))
     names.pop("", None)
+    check_tables(names)
+    return tuple(names)
+
+
+def check_tables(names: Collection[str]) -> None:
+    """Check that DuckDB, which ignores case, can distinguish the tables of a query.
+
+    Raises:
+        InvalidInputError: Two names differ only in case.
+    """
     alike = find_alike(names)
     if alike is not None:
         raise InvalidInputError(
             f"DuckDB cannot distinguish {alike[0]!r} and {alike[1]!r}.",
             hint="Query one of them at a time, and spell its name the same each time.",
         )
-    return tuple(names)
 
 
 def _name(table: Any) -> str:
@@ -167,7 +178,7 @@ def _check_kind(query: str) -> None:
     try:
         kinds = [statement.type for statement in duckdb.extract_statements(query)]
     except duckdb.Error as exc:
-        raise _unreadable(exc) from exc
+        raise _unreadable(_first_paragraph(exc)) from exc
     if kinds == [duckdb.StatementType.EXPLAIN]:
         raise _no_select("To see which files a condition reads, use `explain`.")
     if kinds != [duckdb.StatementType.SELECT]:
@@ -180,9 +191,9 @@ def _no_select(
     return InvalidInputError("Only a single SELECT is allowed here.", hint=hint)
 
 
-def _unreadable(error: Exception) -> InvalidInputError:
+def _unreadable(reason: str) -> InvalidInputError:
     return InvalidInputError(
-        f"The SQL cannot be read: {_first_paragraph(error)}", hint="Write one SELECT for DuckDB."
+        f"The SQL cannot be read: {reason}", hint="Write one SELECT for DuckDB."
     )
 
 

@@ -8,7 +8,6 @@ from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
 from lakebed.model.schema import (
     MISSING,
-    Decimal,
     Field,
     Kind,
     ListOf,
@@ -17,6 +16,7 @@ from lakebed.model.schema import (
     Struct,
     Type,
 )
+from lakebed.model.sql_terms import decimal_of
 from lakebed.sql.refusals import refused, shown_sql
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def type_of(node: exp.DataType) -> Type:
     parts = node.expressions
     match node.this:
         case names.DECIMAL:
-            given = [int(part.name) for part in parts]
-            return Decimal(*(given + [10, 0][len(given) :]))
+            return decimal_of(node)
         case names.ARRAY | names.LIST if len(parts) == 1:
             return ListOf(type_of(parts[0]))
         case names.MAP if len(parts) == 2 and type_of(parts[0]) == Primitive(Kind.STRING):
@@ -90,7 +89,7 @@ def type_of(node: exp.DataType) -> Type:
         case names.STRUCT if parts:
             return Struct(tuple(field_of(part) for part in parts))
     kind = _KINDS.get(node.this.name)
-    if kind is None or (parts and node.this is not names.DECIMAL):
+    if kind is None or parts:
         raise refused(
             f"type {node.sql(dialect='spark')}",
             "Types are BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from lakebed.commit import Commit
 from lakebed.dataset import Dataset
-from lakebed.errors import DatasetNotFoundError
+from lakebed.errors import DatasetNotFoundError, InvalidNameError
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -38,11 +38,25 @@ class SqlLake(Protocol):
     def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
         """Delete a dataset."""
 
-    def _write_new(self, name: str, data: object, options: Mapping[str, Any]) -> Commit:
+    def _write_new(
+        self, name: str, data: object, options: Mapping[str, Any], run: str | None
+    ) -> Commit:
         """Create a dataset with its first rows."""
 
     def _on_dry_run(self) -> SqlLake:
         """Return the repository on a store that keeps all writes in this process."""
+
+
+def open_table(lake: SqlLake, name: str) -> Dataset:
+    """Return the dataset that a table of a query stands for.
+
+    Raises:
+        DatasetNotFoundError: There is none, as for a name that no dataset can have.
+    """
+    try:
+        return lake.open(name)
+    except InvalidNameError as exc:
+        raise DatasetNotFoundError(exc.message, hint=exc.hint) from exc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +121,10 @@ class PrefixedLake:
         """Delete a dataset."""
         return self._lake.drop(name.removeprefix(self._prefix), if_missing=if_missing)
 
-    def _write_new(self, name: str, data: object, options: Mapping[str, Any]) -> Commit:
-        return self._lake._write_new(name.removeprefix(self._prefix), data, options)
+    def _write_new(
+        self, name: str, data: object, options: Mapping[str, Any], run: str | None
+    ) -> Commit:
+        return self._lake._write_new(name.removeprefix(self._prefix), data, options, run)
 
     def _on_dry_run(self) -> SqlLake:
         return PrefixedLake(self._lake._on_dry_run(), self._prefix)

@@ -14,7 +14,12 @@ from sqlglot import exp
 from lakebed.model.merging import Side
 from lakebed.model.schema import Type
 from lakebed.sql.refusals import refused
-from lakebed.sql.statement_columns import Sides, check_no_query, column_of
+from lakebed.sql.statement_columns import (
+    Sides,
+    check_no_query,
+    column_of,
+    in_terms_of_sides,
+)
 
 
 class Lifted:
@@ -100,7 +105,7 @@ class Lifted:
         if sides == {Side.SOURCE}:
             return self._of_source(node)
         if Side.SOURCE not in sides:
-            return self._in_target(node)
+            return in_terms_of_sides(node, self._sides)
         match node:
             case exp.Between():
                 low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
@@ -132,17 +137,8 @@ class Lifted:
         return (
             self._of_source(node)
             if self._sides.of(node) == {Side.SOURCE}
-            else self._in_target(node)
+            else in_terms_of_sides(node, self._sides)
         )
-
-    def _in_target(self, node: exp.Expr) -> exp.Expr:
-        found = self._sides.find(node)
-        if found is not None:
-            return column_of(found.side, *found.path)
-        own = node.copy()
-        for column, place in list(self._sides.within(own)):
-            column.replace(column_of(place.side, *place.path))
-        return own
 
     def _value(self, node: Any, kind: Type | None) -> exp.Expr:
         """Return a value, whose parts of the source alone are columns of the type, if it has one."""

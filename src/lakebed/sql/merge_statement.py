@@ -27,8 +27,6 @@ from lakebed.sql.statement_source import QuerySource, check_distinguished
 if TYPE_CHECKING:
     from lakebed.work.merge import MergeReport
 
-_OF_MERGE = "MERGE"
-
 
 def merge(order: StatementOrder, tree: exp.Merge) -> MergeReport:
     """Carry out a MERGE.
@@ -37,7 +35,7 @@ def merge(order: StatementOrder, tree: exp.Merge) -> MergeReport:
         InvalidInputError: A form of it is not supported; the hint names another one.
         DuplicateKeyError: Two rows of the source would change the same row of the dataset.
     """
-    name, alias = target_name(tree.this, _OF_MERGE)
+    name, alias = target_name(tree.this, "MERGE")
     dataset = order.lake.open(name)
     if tree.args.get("with_") is not None:
         query = tree.args["with_"]

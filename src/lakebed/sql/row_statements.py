@@ -25,7 +25,6 @@ from lakebed.sql.statement_source import QuerySource
 from lakebed.state.history import UPDATE_ROWS
 
 if TYPE_CHECKING:
-    from lakebed.view import View
     from lakebed.work.overwriting import Replacement
 
 
@@ -115,12 +114,11 @@ def insert(order: StatementOrder, tree: exp.Insert) -> Commit | Replacement:
         condition = tree.args.get("where")
         if condition is not None:
             sides = _sides_of(dataset, name)
-            view: View = dataset.where(_alone(condition, sides))
+            whole = dataset.where(_alone(condition, sides))
         elif tree.args.get("overwrite"):
-            view = dataset
+            whole = dataset.where(dataset.constraint)
         else:
             return dataset.append(rows, run=run, base=base, dry_run=is_dry)
-        whole = dataset.where(view.constraint)
         if is_dry:
             return whole.overwrite(rows, run=run, base=base, dry_run=True)
         return whole.overwrite(rows, run=run, base=base)
@@ -238,9 +236,4 @@ def _where(tree: exp.Expr, sides: Sides) -> str | None:
 
 def _alone(condition: exp.Expr, sides: Sides) -> str:
     """Return a condition with its columns as a view names them."""
-    own = exp.Paren(this=in_terms_of_target(condition, sides))
-    for column in list(own.find_all(exp.Column)):
-        names = [part.copy() for part in column.parts[1:]]
-        keys = ("this", "table", "db", "catalog")
-        column.replace(exp.Column(**dict(zip(keys, names[::-1], strict=False))))
-    return str(own.this.sql(dialect="spark"))
+    return in_terms_of_target(condition, sides, in_view=True).sql(dialect="spark")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -129,9 +129,13 @@ def _match(name: str, columns: Collection[str]) -> str | None:
 
 def column_of(side: Side, *path: str) -> exp.Expr:
     """Return a column as conditions and values of a merge name it, such as `target.x`."""
+    return _column(str(side), *path)
+
+
+def _column(*path: str) -> exp.Expr:
     from sqlglot import exp
 
-    names = [exp.to_identifier(name, quoted=True) for name in (str(side), *path)]
+    names = [exp.to_identifier(name, quoted=True) for name in path]
     if len(names) <= 4:
         return exp.Column(
             **dict(zip(("this", "table", "db", "catalog"), names[::-1], strict=False))
@@ -139,30 +143,41 @@ def column_of(side: Side, *path: str) -> exp.Expr:
     return exp.Dot.build([exp.Column(this=names[0]), *names[1:]])
 
 
-def in_terms_of_target(node: exp.Expr, sides: Sides) -> exp.Expr:
-    """Return a part of a tree with its columns as `target.x`.
+def in_terms_of_sides(node: exp.Expr, sides: Sides) -> exp.Expr:
+    """Return a part of a tree with its columns as `target.x` and `source.x`."""
+    return _renamed(node, sides, lambda _, found: column_of(found.side, *found.path))
+
+
+def in_terms_of_target(node: exp.Expr, sides: Sides, *, in_view: bool = False) -> exp.Expr:
+    """Return a part of a tree with its columns as `target.x`, or as a view names them.
 
     Raises:
         InvalidInputError: It holds a query, or a column of another table.
         PredicateError: A column is unknown.
     """
     check_no_query(node)
-    own = node.copy()
-    for column, found in list(sides.within(own)):
+
+    def named(column: exp.Expr, found: Found) -> exp.Expr:
         if found.side is not Side.TARGET:
             raise InvalidInputError(
                 f"{shown_sql(column)} is a column of the source, in a clause without one.",
                 hint="Rows that match none have no row of the source: use columns of the dataset.",
             )
-        own = _replaced(own, column, column_of(Side.TARGET, *found.path))
+        return _column(*found.path) if in_view else column_of(found.side, *found.path)
+
+    return _renamed(node, sides, named)
+
+
+def _renamed(
+    node: exp.Expr, sides: Sides, name_of: Callable[[exp.Expr, Found], exp.Expr]
+) -> exp.Expr:
+    own = node.copy()
+    for column, found in list(sides.within(own)):
+        other = name_of(column, found)
+        if column is own:
+            return other
+        column.replace(other)
     return own
-
-
-def _replaced(root: exp.Expr, node: exp.Expr, other: exp.Expr) -> exp.Expr:
-    if node is root:
-        return other
-    node.replace(other)
-    return root
 
 
 def check_no_query(node: exp.Expr) -> None:

@@ -12,15 +12,15 @@ from lakebed.common.given import check_given
 from lakebed.common.shown import shown
 from lakebed.dataset import Dataset
 from lakebed.errors import (
-    DatasetNotFoundError,
     InvalidInputError,
     InvalidNameError,
     SchemaMismatchError,
 )
 from lakebed.model.names import find_alike
+from lakebed.model.predicate import quoted_name
 from lakebed.model.schema import Type
-from lakebed.sql.asking import ask, rows_of
-from lakebed.sql.lake_access import StatementOrder
+from lakebed.sql.asking import ask, check_tables, rows_of
+from lakebed.sql.lake_access import StatementOrder, open_table
 from lakebed.sql.store_assignment import converted, converted_frame
 from lakebed.view import View
 
@@ -111,23 +111,17 @@ class QuerySource:
         self._views = {}
 
     def _ask(self, query: exp.Expr) -> pa.Table:
-        tables: dict[str, object] = {}
+        names: dict[str, None] = {}
 
         def named(table: exp.Table) -> str:
             name = self._key_of(table)
-            if name not in tables:
-                tables[name] = table
+            names[name] = None
             return name
 
         own = _renamed(query, named, takes_qualified=False)
         _escape_patterns(own)
-        alike = find_alike(tables)
-        if alike is not None:
-            raise InvalidInputError(
-                f"DuckDB cannot distinguish {alike[0]!r} and {alike[1]!r}.",
-                hint="Query one of them at a time, and spell its name the same each time.",
-            )
-        return ask(own.sql(dialect="duckdb"), self._open, tuple(tables))
+        check_tables(names)
+        return ask(own.sql(dialect="duckdb"), self._open, tuple(names))
 
     def _open(self, key: str) -> object:
         given = self._order.tables.get(key)
@@ -148,10 +142,7 @@ class QuerySource:
         if key not in self._pinned:
             name, _, moment = key.partition("@")
             kind, _, value = moment.partition(" ")
-            try:
-                dataset = self._order.lake.open(name)
-            except InvalidNameError as exc:
-                raise DatasetNotFoundError(exc.message, hint=exc.hint) from exc
+            dataset = open_table(self._order.lake, name)
             if not moment:
                 self._pinned[key] = dataset.snapshot()
             elif kind.upper() == "VERSION":
@@ -178,14 +169,12 @@ class QuerySource:
             is_view = (
                 key == table.name
                 and key != self._target
-                and spark.catalog.tableExists(_quoted(key))
+                and spark.catalog.tableExists(quoted_name(key))
             )
             if is_view or not self._is_dataset(table.name):
                 return None
             pinned = self._snapshot(key)
-            layout = pinned._source.load().state.layout
-            columns = (*layout.descriptor.schema.names, *layout.partition_level_types)
-            frame = pinned.spark(spark, tuple(dict.fromkeys(columns)))
+            frame = pinned.spark(spark, pinned._source.load().state.layout.table_columns)
         view = f"lakebed_{uuid.uuid4().hex}"
         frame.createOrReplaceTempView(view)
         self._views[key] = view
@@ -196,10 +185,6 @@ class QuerySource:
             return self._order.lake.exists(name)
         except InvalidNameError:
             return False
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def moment_of(version: exp.Expr) -> str:

@@ -17,8 +17,10 @@ from pyarrow import types as pat
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.predicate import quoted_name
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.model.values import FLOATS, INTEGERS
+from lakebed.tables.hive.table import ddl_type
 
 _NUMBERS = INTEGERS | FLOATS
 
@@ -60,7 +62,11 @@ def _check(column: pa.ChunkedArray, kind: Type, name: str, *, is_key: bool) -> N
     is_empty = column.null_count == len(column) or pat.is_null(given)
     if is_empty or _is_taken(given, kind, is_key=is_key):
         return
-    raise SchemaMismatchError(
+    raise _unconverted(name, given, kind)
+
+
+def _unconverted(name: str, given: object, kind: Type) -> SchemaMismatchError:
+    return SchemaMismatchError(
         f"Column {name!r} of type {given} is not converted to {kind}.",
         hint=f"Write how, such as CAST({name} AS {_sql_name(kind)}).",
     )
@@ -123,12 +129,12 @@ def converted_frame(frame: Any, wanted: Mapping[str, Type], keys: Collection[str
     expressions, own = [], frame.schema
     for field in own.fields:
         kind = wanted.get(field.name)
-        quoted = "`" + field.name.replace("`", "``") + "`"
-        name = _sql_name(kind) if isinstance(kind, Primitive | Decimal) else ""
+        quoted = quoted_name(field.name)
         given = field.dataType.simpleString()
-        if kind is None or not name or given == name.lower():
+        if not isinstance(kind, Primitive | Decimal) or given == ddl_type(kind):
             expressions.append(quoted)
             continue
+        name = _sql_name(kind)
         _check_frame(given, kind, field.name, is_key=field.name in keys)
         text = f"CAST({quoted} AS {name})"
         if _may_lose(given, kind):
@@ -149,10 +155,7 @@ def _check_frame(given: str, kind: Type, name: str, *, is_key: bool) -> None:
         arrow = pa.decimal128(38, 0)
     if plain == "void" or (arrow is not None and _is_taken(arrow, kind, is_key=is_key)):
         return
-    raise SchemaMismatchError(
-        f"Column {name!r} of type {given} is not converted to {kind}.",
-        hint=f"Write how, such as CAST({name} AS {_sql_name(kind)}).",
-    )
+    raise _unconverted(name, given, kind)
 
 
 _ARROW_OF_SPARK = {
@@ -171,15 +174,13 @@ _ARROW_OF_SPARK = {
 }
 
 
-def _may_lose(given: str, kind: Type) -> bool:
+def _may_lose(given: str, kind: Primitive | Decimal) -> bool:
     """Return whether a number may not fit."""
     widths = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "float": 5, "double": 9}
-    if not isinstance(kind, Decimal) and not (
-        isinstance(kind, Primitive) and kind.kind in _NUMBERS
-    ):
-        return False
     if isinstance(kind, Decimal):
         return True
+    if kind.kind not in _NUMBERS:
+        return False
     if given.startswith("decimal"):
         return kind.kind not in FLOATS
     wanted = {Kind.INT: 4, Kind.LONG: 8, Kind.FLOAT: 5, Kind.DOUBLE: 9}.get(kind.kind, 0)
@@ -187,8 +188,5 @@ def _may_lose(given: str, kind: Type) -> bool:
     return (widths.get(given, 0), wanted) not in exact
 
 
-def _sql_name(kind: Type | None) -> str:
-    if isinstance(kind, Decimal):
-        return f"DECIMAL({kind.precision},{kind.scale})"
-    words = {Kind.LONG: "BIGINT", Kind.BYTES: "BINARY", Kind.UNSIGNED_LONG: "DECIMAL(20,0)"}
-    return words.get(kind.kind, str(kind).upper()) if isinstance(kind, Primitive) else str(kind)
+def _sql_name(kind: Type) -> str:
+    return ddl_type(kind).upper() if isinstance(kind, Primitive | Decimal) else str(kind)

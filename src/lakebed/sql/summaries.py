@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lakebed.commit import Commit
 from lakebed.dataset import Dataset
+from lakebed.model.sql_heads import head_of
 
 _SCHEMA = pa.schema(
     [
@@ -18,20 +19,22 @@ _SCHEMA = pa.schema(
 )
 
 
-def as_table(result: Any, verb: str, dataset: str, *, is_dry_run: bool = False) -> pa.Table:
+def as_table(result: Any, text: str, prefix: str = "", *, is_dry_run: bool = False) -> pa.Table:
     """Return the result of a statement: its rows, or one row about what has changed.
 
     Args:
         result: The result of `Repository.sql`.
-        verb: First word of the statement.
-        dataset: Name of the dataset.
+        text: The statement.
+        prefix: Start of the names in it, before that of the dataset.
         is_dry_run: Whether nothing was written.
     """
     if isinstance(result, pa.Table):
         return result
+    head = head_of(text)
+    assert head is not None  # queries give rows
     row: dict[str, object] = {
-        "statement": verb,
-        "dataset": dataset,
+        "statement": head.verb,
+        "dataset": head.name.removeprefix(prefix),
         "is_dry_run": is_dry_run,
         "report": "nothing has changed" if result is None else repr(result),
     }

@@ -68,7 +68,7 @@ def create(order: StatementOrder, tree: exp.Create) -> Dataset | Commit:
         lake = order.lake._on_dry_run() if order.is_dry_run else order.lake
         if order.is_dry_run and order.spark is not None:
             rows = rows.toArrow()
-        commit = lake._write_new(name, rows, {**options, "run": order.run})
+        commit = lake._write_new(name, rows, options, order.run)
         return as_dry_run(commit, lake.store) if order.is_dry_run else commit  # type: ignore[arg-type]  # of a dry run
     finally:
         source.close()
@@ -263,7 +263,7 @@ def _checking(constraint: Any) -> _Edit:
         part for part in constraint.expressions if isinstance(part, exp.CheckColumnConstraint)
     ]
     if len(checks) != 1 or len(constraint.expressions) != 1:
-        raise refused(f"{shown_sql(constraint)}", "Write ADD CONSTRAINT name CHECK (condition).")
+        raise refused(constraint, "Write ADD CONSTRAINT name CHECK (condition).")
     text = checks[0].this.sql(dialect="spark")
     return lambda old: old.with_check(constraint.name, condition(text))
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from lakebed.errors import InvalidInputError
-from lakebed.model.sql_heads import FirstWords
+from lakebed.model.sql_heads import FirstWords, without_comments
 from lakebed.sql import table_statements
 from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.refusals import unknown_statement
@@ -40,7 +40,8 @@ def run(order: StatementOrder, head: FirstWords, text: str) -> Any:
     Raises:
         InvalidInputError: It has another form.
     """
-    found = re.fullmatch(_PATTERNS[head.verb], _bare(text), re.I | re.S)
+    bare = without_comments(text).strip().removesuffix(";").strip()
+    found = re.fullmatch(_PATTERNS[head.verb], bare, re.I | re.S)
     if found is None:
         error = unknown_statement(head.verb)
         raise InvalidInputError(error.message, hint=f"Write {_FORMS[head.verb]}.")
@@ -87,10 +88,3 @@ def _restored(order: StatementOrder, dataset: Any, found: re.Match[str]) -> Any:
             f"The version is {moment!r}.", hint="Write a number: VERSION AS OF 3."
         )
     return dataset.rollback(version=int(moment), dry_run=order.is_dry_run)
-
-
-def _bare(text: str) -> str:
-    """Return a statement without comments around it and without a semicolon at its end."""
-    comment = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*\*/)*"
-    text = re.sub(rf"^{comment}", "", text)
-    return text.strip().removesuffix(";").strip()

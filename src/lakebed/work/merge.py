@@ -475,21 +475,13 @@ class _Merge:
 
     def _lacked(self, matcher: Matcher, state: State) -> InvalidInputError | None:
         """Return the error if the data lacks a column that new entities need, else None."""
-        if matcher.rules.not_matched == "ignore":
+        if matcher.rules.inserted is None:
             return None
-        names = self._new_columns(matcher, state.descriptor.schema)
         try:
-            check_columns(tuple(names), state.descriptor)
+            check_columns(tuple(matcher.rules.inserted), state.descriptor)
         except (SchemaMismatchError, PartitionSpecError) as exc:
             return exc
         return None
-
-    def _new_columns(self, matcher: Matcher, schema: Schema) -> Mapping[str, str]:
-        """Return the column of the data that each field of a new entity is taken from."""
-        if matcher.rules.inserted is not None:
-            return {name: matcher.rules.inserted[name] for name in schema.names
-                    if name in matcher.rules.inserted}  # fmt: skip
-        return {name: name for name in schema.names if name in self._rows.schema.names}
 
     def _check_new(self, matcher: Matcher, state: State, new_count: int) -> None:
         """Check that the data has the columns that its new entities need.
@@ -656,11 +648,10 @@ class _Merge:
     ) -> Written:
         """Write the rows of the data that match no entity, as rows of the merge's own run."""
         target = self._write_target(transaction, matcher, written)
-        schema = transaction.base.descriptor.schema
-        names = self._new_columns(matcher, schema)
-        is_ignored = matcher.rules.not_matched == "ignore" or outcome.is_matched.all()
+        names = matcher.rules.inserted
         # If the data lacks columns that new entities need, there are none: `run` has checked it.
-        if is_ignored or self._lacked(matcher, transaction.base) is not None:
+        is_lacking = self._lacked(matcher, transaction.base) is not None
+        if names is None or outcome.is_matched.all() or is_lacking:
             return Written.nothing(target.descriptor.file_schema)
         new_count = len(outcome.is_matched) - int(np.count_nonzero(outcome.is_matched))
         if isinstance(self._rows, StoredRows) and new_count > _FEW_ROWS:
