@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -19,6 +19,7 @@ from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.moments import bound_to_epoch_ms
+from lakebed.state.sources import Sought
 from lakebed.work.ingest.due import FILE, Candidate, LeftOut
 
 Supersede = Literal["path", "span", "id"]
@@ -138,6 +139,23 @@ class Candidates:
     supersede: Supersede | None = None
     retracted: tuple[Candidate, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+
+    def sought(self, labels: Collection[str]) -> Sought | None:
+        """Return what to ask the record of raw files for; None for all of it.
+
+        Files of a folder need all: another path may lead to the same file.
+
+        Args:
+            labels: Labels of the data files of the dataset.
+        """
+        records = [one.record for one in (*self.files, *self.retracted) if one.record is not None]
+        if len(records) < len(self.files) + len(self.retracted):
+            return None
+        return Sought(
+            file_ids=frozenset(record.id for record in records),
+            starts=frozenset(record.start for record in records),
+            labels=labels,
+        )
 
 
 def find_candidates(

@@ -391,7 +391,8 @@ class Ingest(DeclaredDataset):
         """Choose the files to read.
 
         Cost:
-            One GET for each segment that records what was read or set aside; there are few.
+            One GET for each segment that records what was read or set aside; there are few. If all
+            files are archived, and none replaces another, only their own records are decoded.
         """
         attempts = Attempts(
             schema=state.lineage.number,
@@ -400,8 +401,15 @@ class Ingest(DeclaredDataset):
             set_aside=self._quarantine().notes(store) if candidates.files else {},
             again=again,
         )
-        known = source_list.read(store, state.lists.sources)
-        return find_due(candidates, known, state.labels, attempts)
+        segments, labels = state.lists.sources, state.labels
+        sought = candidates.sought(labels)
+        if sought is not None:
+            known = source_list.read_sought(store, segments, sought)
+            due = find_due(candidates, known, labels, attempts)
+            if not due.replaces:
+                return due
+        # The rows of a replaced file may share data files with those of any other.
+        return find_due(candidates, source_list.read(store, segments), labels, attempts)
 
     def hold(self, files: FileNames, *, reason: str = "") -> Commit | None:
         """Keep raw files from being read into the dataset, until they are released.

@@ -8,11 +8,14 @@ hold the files that no ingest may read.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 
+from lakebed.errors import CorruptMetadataError
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.state.history import Entry
@@ -26,6 +29,7 @@ _Time = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
 Origins = tuple[tuple[str, int], ...]
 """Sources of the rows of a data file, in order: each with its number of consecutive rows."""
+_ORIGINS = msgspec.json.Decoder(Origins)
 
 
 class FileRefusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -220,6 +224,43 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return by_slot
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """Archived files, and data files, that the record of raw files is asked for.
+
+    Attributes:
+        file_ids: Ids in the archive.
+        starts: Starts of files; those of the same start may stand for the same.
+        labels: Labels of data files.
+    """
+
+    file_ids: Collection[str]
+    starts: Collection[dt.datetime]
+    labels: Collection[str]
+
+    def _includes(self, mark: _Mark) -> bool:
+        if mark.file_id is None:
+            return False
+        return mark.start is None or mark.start in self.starts or mark.file_id in self.file_ids
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    """What decides whether a raw file is sought."""
+
+    slot: str
+    file_id: str | None = None
+    start: _Time | None = None
+
+
+class _Marked(msgspec.Struct, frozen=True):
+    """A segment of which only the marks are decoded."""
+
+    files: tuple[_Mark, ...] = ()
+    runs: dict[str, msgspec.Raw] = {}
+    restored: tuple[Restored, ...] = ()
+    holds: tuple[Hold, ...] = ()
+
+
 def folder(dataset: str) -> str:
     """Return the folder of the segments of a dataset."""
     return Folder.SOURCES.of(dataset)
@@ -258,8 +299,54 @@ def read(store: Store, segments: Iterable[Segment]) -> Sources:
     Cost:
         One GET a segment, of which there are few.
     """
-    parts = (read_segment(store, segment, "Sources", _LOSS) for segment in segments)
-    return _joined(decode(part.data, part.key) for part in parts)
+    return _joined(decode(part.data, part.key) for part in _parts(store, segments))
+
+
+def read_sought(store: Store, segments: Iterable[Segment], sought: Sought) -> Sources:
+    """Return the sources of all segments as far as they are about some files.
+
+    These are the files with one of the ids or starts, all files of the slots of these, and the
+    origins of the data files; of restorations and holds, all.
+
+    Cost:
+        As `read`, but of segments without such a file little is decoded: about half the time, and
+        no memory.
+    """
+    parts = [
+        (part, unpack(part.data, _Marked, f"Sources {part.key!r}", _LOSS))
+        for part in _parts(store, segments)
+    ]
+    slots = {mark.slot for _, marked in parts for mark in marked.files if sought._includes(mark)}
+    return _joined(_only(part, marked, slots, sought.labels) for part, marked in parts)
+
+
+def _only(
+    part: StoredObject, marked: _Marked, slots: Collection[str], labels: Collection[str]
+) -> Sources:
+    """Return a segment without the files of other slots and the origins of other data files."""
+    places = [place for place, mark in enumerate(marked.files) if mark.slot in slots]
+    files = decode(part.data, part.key).files if places else ()
+    encoded = {label: marked.runs[label] for label in labels if label in marked.runs}
+    try:
+        runs = {label: _ORIGINS.decode(origins) for label, origins in encoded.items()}
+    except msgspec.MsgspecError as exc:
+        raise CorruptMetadataError(
+            f"Sources {part.key!r} cannot be read: {exc}.", hint=_LOSS
+        ) from exc
+    restored = (
+        msgspec.structs.replace(restoration, after=bisect_left(places, restoration.after))
+        for restoration in marked.restored
+    )
+    return Sources(
+        files=tuple(files[place] for place in places),
+        runs=runs,
+        restored=tuple(restored),
+        holds=marked.holds,
+    )
+
+
+def _parts(store: Store, segments: Iterable[Segment]) -> Iterable[StoredObject]:
+    return (read_segment(store, segment, "Sources", _LOSS) for segment in segments)
 
 
 def _joined(parts: Iterable[Sources]) -> Sources:

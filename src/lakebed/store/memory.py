@@ -20,6 +20,8 @@ from lakebed.errors import (
 )
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject, validate_key
 
+_AFTER_SLASH = chr(ord("/") + 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
@@ -58,13 +60,16 @@ class _Space:
         if self.objects.pop(key, None) is not None:
             del self.keys[bisect_left(self.keys, key)]
 
-    def find(self, begins_with: str) -> list[tuple[str, _Held]]:
-        found = []
-        for place in range(bisect_left(self.keys, begins_with), len(self.keys)):
-            key = self.keys[place]
-            if not key.startswith(begins_with):
-                break
-            found.append((key, self.objects[key]))
+    def find(self, begins_with: str, *, recursive: bool) -> list[tuple[str, _Held]]:
+        found, keys = [], self.keys
+        place = bisect_left(keys, begins_with)
+        while place < len(keys) and (key := keys[place]).startswith(begins_with):
+            name, slash, _ = key[len(begins_with) :].partition("/")
+            if recursive or not slash:
+                found.append((key, self.objects[key]))
+                place += 1
+            else:
+                place = bisect_left(keys, f"{begins_with}{name}{_AFTER_SLASH}", lo=place)
         return found
 
 
@@ -172,14 +177,13 @@ class MemoryStore(Store):
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         full = self._begins_with + begins_with
         with self._space.lock:
-            items = self._space.find(full)
+            items = self._space.find(full, recursive=recursive)
         for key, held in items:
-            if recursive or "/" not in key[len(full) :]:
-                yield ObjectInfo(
-                    key=key.removeprefix(self._begins_with),
-                    size_bytes=len(held.data),
-                    modified_at=held.modified_at,
-                )
+            yield ObjectInfo(
+                key=key.removeprefix(self._begins_with),
+                size_bytes=len(held.data),
+                modified_at=held.modified_at,
+            )
 
     def _delete(self, keys: Sequence[str]) -> None:
         with self._space.lock:
