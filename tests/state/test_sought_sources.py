@@ -82,15 +82,14 @@ def test_what_is_sought_is_as_in_the_whole_record(
     for number, part in enumerate(parts):
         segments.append(Segment(f"d/sources/{number}", 1))
         store.put(segments[-1].key, source_list.encode(part))
-    moments = {DAY + dt.timedelta(hours=start) for start in starts}
-    sought = Sought(file_ids=file_ids, starts=moments, labels=labels)
+    moments = frozenset(DAY + dt.timedelta(hours=start) for start in starts)
+    sought = Sought(file_ids=frozenset(file_ids), starts=moments, labels=labels)
     whole = source_list.read(store, segments)
     found = source_list.read_sought(store, segments, sought)
     asked = [
         file
         for file in whole.files
-        if file.file_id is not None
-        and (file.start is None or file.file_id in file_ids or file.start in moments)
+        if file.start is None or file.file_id in file_ids or file.start in moments
     ]
     slots = {file.slot for file in asked}
     assert found.files == tuple(file for file in whole.files if file.slot in slots)
@@ -108,18 +107,20 @@ def test_files_that_are_not_sought_are_not_decoded() -> None:
     segments = [Segment("d/sources/first", 3), Segment("d/sources/second", 1)]
     store.put(segments[0].key, pack(listed))
     store.put(segments[1].key, source_list.encode(Sources(files=(_file(9, "path:9", "id9", 9),))))
-    other = Sought(file_ids={"id9"}, starts=(), labels=())
+    other = Sought(file_ids=frozenset({"id9"}), starts=frozenset(), labels=())
     assert [file.file_id for file in source_list.read_sought(store, segments, other).files] == [
         "id9"
     ]
     with pytest.raises(CorruptMetadataError, match="first"):
-        source_list.read_sought(store, segments, Sought(file_ids={"id1"}, starts=(), labels=()))
+        source_list.read_sought(
+            store, segments, Sought(file_ids=frozenset({"id1"}), starts=frozenset(), labels=())
+        )
 
 
 def test_damaged_origins_are_named() -> None:
     store = MemoryStore("sought-sources")
     store.put("d/sources/damaged", pack({"runs": {"day=1/0": [["1-0", "many"]]}}))
     segments = [Segment("d/sources/damaged", 1)]
-    sought = Sought(file_ids=(), starts=(), labels={"day=1/0"})
+    sought = Sought(file_ids=frozenset(), starts=frozenset(), labels={"day=1/0"})
     with pytest.raises(CorruptMetadataError, match="d/sources/damaged"):
         source_list.read_sought(store, segments, sought)

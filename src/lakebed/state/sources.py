@@ -234,22 +234,17 @@ class Sought:
         labels: Labels of data files.
     """
 
-    file_ids: Collection[str]
-    starts: Collection[dt.datetime]
+    file_ids: frozenset[str]
+    starts: frozenset[dt.datetime]
     labels: Collection[str]
 
-    def _includes(self, mark: _Mark) -> bool:
-        if mark.file_id is None:
-            return False
-        return mark.start is None or mark.start in self.starts or mark.file_id in self.file_ids
 
-
-class _Mark(msgspec.Struct, frozen=True):
-    """What decides whether a raw file is sought."""
+class _Mark(msgspec.Struct, frozen=True, gc=False):
+    """What decides whether a raw file is sought; times stay text, to compare many in little time."""
 
     slot: str
     file_id: str | None = None
-    start: _Time | None = None
+    start: str | None = None
 
 
 class _Marked(msgspec.Struct, frozen=True):
@@ -305,8 +300,8 @@ def read(store: Store, segments: Iterable[Segment]) -> Sources:
 def read_sought(store: Store, segments: Iterable[Segment], sought: Sought) -> Sources:
     """Return the sources of all segments as far as they are about some files.
 
-    These are the files with one of the ids or starts, all files of the slots of these, and the
-    origins of the data files; of restorations and holds, all.
+    These are the files with one of the ids or starts, those without a start, all files of the slots
+    of these, and the origins of the data files; of restorations and holds, all.
 
     Cost:
         As `read`, but of segments without such a file little is decoded: about half the time, and
@@ -316,7 +311,14 @@ def read_sought(store: Store, segments: Iterable[Segment], sought: Sought) -> So
         (part, unpack(part.data, _Marked, f"Sources {part.key!r}", _LOSS))
         for part in _parts(store, segments)
     ]
-    slots = {mark.slot for _, marked in parts for mark in marked.files if sought._includes(mark)}
+    file_ids = sought.file_ids
+    starts = {None, *msgspec.to_builtins(sought.starts)}  # a file without a start may have any
+    slots = {
+        mark.slot
+        for _, marked in parts
+        for mark in marked.files
+        if mark.start in starts or mark.file_id in file_ids
+    }
     return _joined(_only(part, marked, slots, sought.labels) for part, marked in parts)
 
 
