@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from lakebed.common.decoding import from_json, from_values
 from lakebed.errors import CorruptMetadataError, ObjectExistsError, ObjectNotFoundError
 from lakebed.store.base import Store
 
@@ -79,7 +80,7 @@ def find_retraction(store: Store, file_id: str) -> Retraction | None:
     except ObjectNotFoundError:
         return None
     try:
-        return msgspec.json.decode(data, type=Retraction)
+        return from_json(data, Retraction)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorruptMetadataError(
             f"The retraction {store.uri}/{key} cannot be read: {exc}.",
@@ -127,7 +128,7 @@ def from_fields(fields: Mapping[str, object]) -> Retraction:
         CorruptMetadataError: It has a wrong form.
     """
     try:
-        return msgspec.convert(fields, Retraction)
+        return from_values(fields, Retraction)
     except msgspec.MsgspecError as exc:
         raise CorruptMetadataError(
             f"The index has a damaged retraction: {exc}.", hint="Rebuild the index with reindex."

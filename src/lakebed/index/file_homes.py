@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import zstandard
 
+from lakebed.common.decoding import from_msgpack
 from lakebed.store.segments import compress, decompress
 
 PAGE_FILES = 4096
@@ -96,7 +97,7 @@ def decode(data: bytes, count: int) -> HomePage:
     Raises:
         ValueError: It is malformed; also the other errors of `ERRORS`.
     """
-    stored = msgspec.msgpack.decode(decompress(data, _MOST_BYTES), type=_Stored)
+    stored = from_msgpack(decompress(data, _MOST_BYTES), _Stored)
     ids = np.frombuffer(stored.ids, "<i8").astype(np.int64)
     numbers = np.frombuffer(stored.numbers, "<u2").astype(np.int64)
     if not len(ids) == len(numbers) == count or (numbers >= len(stored.directories)).any():

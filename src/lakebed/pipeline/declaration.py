@@ -22,6 +22,7 @@ import msgspec
 
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, without_parents
 from lakebed.common.ages import parse_age
+from lakebed.common.decoding import from_values
 from lakebed.common.given import given_names, read_given
 from lakebed.errors import FormatError, InvalidInputError, LakebedError, NotFoundError
 from lakebed.model.declared import Check, checks_from_table
@@ -484,7 +485,7 @@ def _fill_key(
         values[name] = None
         return
     try:
-        values[name] = msgspec.convert(value, kind)
+        values[name] = from_values(value, kind)
     except msgspec.ValidationError as exc:
         mistakes.add(place, f"{exc}.", "Correct the value.")
         values[name] = None

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import pyarrow as pa
 
+from lakebed.common.decoding import from_msgpack
 from lakebed.errors import LakebedError, from_document, to_document
 
 _Result = TypeVar("_Result")
@@ -62,7 +63,7 @@ def results(rows: Iterable[Any], kind: type[_Result]) -> Iterator[_Result]:
     errors = []
     for row in rows:
         if row.error is None:
-            yield msgspec.msgpack.decode(bytes(row.answer), type=kind, dec_hook=_from_wire)
+            yield from_msgpack(bytes(row.answer), kind, _from_wire)
         else:
             errors.append(read_error(row.error))
     if errors:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import CorruptMetadataError, FormatError, UnsupportedVersionError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import check_under
@@ -390,7 +391,7 @@ class _Entries:
         else:
             text = self.text(name)
         try:
-            return msgspec.json.decode(text, type=list[str])
+            return from_json(text, list[str])
         except msgspec.MsgspecError as exc:
             raise self.corrupt(name, text) from exc
 
@@ -402,7 +403,7 @@ class _Entries:
         try:
             if isinstance(fact.form, type) and issubclass(fact.form, str):
                 return fact.form(text)
-            return msgspec.json.decode(text, type=fact.form)
+            return from_json(text, fact.form)
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
             raise self.corrupt(name, text) from exc
 
@@ -412,7 +413,7 @@ class _Entries:
             return {}
         text = self.text(name)
         try:
-            return msgspec.json.decode(text, type=dict[str, list[str]])
+            return from_json(text, dict[str, list[str]])
         except msgspec.MsgspecError as exc:
             raise self.corrupt(name, text) from exc
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 import zstandard
 
+from lakebed.common.decoding import from_json, from_msgpack
 from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
 from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX, Naming
 from lakebed.store.segments import compress, decompress
@@ -164,8 +165,8 @@ def _encode(value: object, head_format: HeadFormat) -> bytes:
 
 def _decode(payload: bytes, kind: type[_T], head_format: HeadFormat) -> _T:
     if head_format is HeadFormat.JSON:
-        return msgspec.json.decode(payload, type=kind)
-    return msgspec.msgpack.decode(payload, type=kind)
+        return from_json(payload, kind)
+    return from_msgpack(payload, kind)
 
 
 def _find_version(payload: bytes, head_format: HeadFormat) -> int:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
@@ -201,7 +202,7 @@ def decode(data: bytes, key: str, stored_at: dt.datetime | None = None) -> tuple
 def _read_plain(data: bytes, what: str) -> _Document:
     """Read a segment of an early release, which is not compressed."""
     try:
-        return msgspec.json.decode(data, type=_Document)
+        return from_json(data, _Document)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorruptMetadataError(f"{what} cannot be read: {exc}.", hint=LOSS) from exc
 

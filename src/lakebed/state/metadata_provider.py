@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import (
     CorruptMetadataError,
     DatasetExistsError,
@@ -132,7 +133,7 @@ def read_kept(data: bytes | str, source: str, remedy: str) -> DatasetDescriptor:
         CorruptMetadataError: The JSON does not describe a dataset.
     """
     try:
-        return DatasetDescriptor.from_document(msgspec.json.decode(data, type=dict))
+        return DatasetDescriptor.from_document(from_json(data, dict))
     except (
         msgspec.MsgspecError,
         UnicodeDecodeError,

@@ -24,6 +24,7 @@ from typing import Annotated
 
 import msgspec
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,
@@ -516,7 +517,7 @@ def _key(dataset: str, table: str) -> str:
 
 def _decode(data: bytes, key: str) -> Shown:
     try:
-        return msgspec.json.decode(data, type=Shown)
+        return from_json(data, Shown)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorruptMetadataError(
             f"The publication note {key!r} cannot be read: {exc}.",

@@ -17,6 +17,7 @@ from typing import Annotated, ClassVar, Self
 
 import msgspec
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import (
     CorruptMetadataError,
     ObjectExistsError,
@@ -355,7 +356,7 @@ def decode_record(data: bytes, key: str) -> BatchRecord:
         CorruptMetadataError: The record is truncated or malformed.
     """
     try:
-        record = msgspec.json.decode(data, type=BatchRecord)
+        record = from_json(data, BatchRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise _unreadable(key, str(exc)) from exc
     if not key.endswith(f"/{record.batch_id}{SUFFIX}"):

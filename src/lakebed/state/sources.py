@@ -15,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
@@ -29,7 +30,6 @@ _Time = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
 Origins = tuple[tuple[str, int], ...]
 """Sources of the rows of a data file, in order: each with its number of consecutive rows."""
-_ORIGINS = msgspec.json.Decoder(Origins)
 
 
 class FileRefusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -330,7 +330,7 @@ def _only(
     files = decode(part.data, part.key).files if places else ()
     encoded = {label: marked.runs[label] for label in labels if label in marked.runs}
     try:
-        runs = {label: _ORIGINS.decode(origins) for label, origins in encoded.items()}
+        runs = {label: from_json(origins, Origins) for label, origins in encoded.items()}
     except msgspec.MsgspecError as exc:
         raise CorruptMetadataError(
             f"Sources {part.key!r} cannot be read: {exc}.", hint=_LOSS

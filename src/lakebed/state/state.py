@@ -18,6 +18,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
+from lakebed.common.decoding import from_json
 from lakebed.common.given import check_given
 from lakebed.errors import (
     CorruptMetadataError,
@@ -300,7 +301,7 @@ def descriptor_from(document: Mapping[str, Any], key: str) -> tuple[DatasetDescr
 def read_descriptor(text: str, key: str) -> tuple[DatasetDescriptor, Lineage]:
     """Read a descriptor from its text in a head; see `descriptor_from`."""
     try:
-        document = msgspec.json.decode(text, type=dict[str, Any])
+        document = from_json(text, dict[str, Any])
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise _unreadable(key, exc) from exc
     return descriptor_from(document, key)

@@ -22,6 +22,7 @@ from typing import Self, TypeVar
 import msgspec
 import zstandard
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
 from lakebed.model.keys import check_under
 from lakebed.model.layout import segment_key
@@ -213,7 +214,7 @@ def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:
         CorruptMetadataError: The document is truncated, too large or malformed.
     """
     try:
-        return msgspec.json.decode(decompress(data, MAX_DOCUMENT_BYTES), type=kind)
+        return from_json(decompress(data, MAX_DOCUMENT_BYTES), kind)
     except (
         zstandard.ZstdError,
         msgspec.MsgspecError,

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import LakebedError, ObjectNotFoundError
 from lakebed.model.layout import Folder, delta_folder, kartothek_name
 from lakebed.state import published
@@ -115,7 +116,7 @@ def _find(store: Store, dataset: str, kind: _Kind) -> _Republication | None:
     except ObjectNotFoundError:
         return None
     try:
-        return msgspec.json.decode(data, type=_Republication)
+        return from_json(data, _Republication)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _Republication()
 

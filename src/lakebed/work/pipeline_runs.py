@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from lakebed.common.decoding import from_json
 from lakebed.common.items import Items
 from lakebed.model.keys import encode_path
 from lakebed.model.names import is_dataset_name
@@ -292,7 +293,7 @@ def _read(store: Store, entry: RunEntry) -> PipelineRun | None:
     try:
         if info.size_bytes > MAX_ENTRY_BYTES:
             return unreadable_run(entry, f"its entry has {info.size_bytes:,} bytes")
-        document = msgspec.json.decode(store.get(info.key).data, type=RunDocument)
+        document = from_json(store.get(info.key).data, RunDocument)
     except LookupError:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import zstandard
 
+from lakebed.common.decoding import from_msgpack
 from lakebed.errors import CorruptMetadataError
 from lakebed.state import history
 from lakebed.state.tree.tree_root import MOST_BYTES, Buffered, HistoryRef, check_buffered
@@ -80,7 +81,7 @@ def _read(
 ) -> tuple[Buffered, ...]:
     try:
         raw = decompress(data, MOST_BYTES)
-        buffer = msgspec.msgpack.decode(raw, type=tuple[Buffered, ...])
+        buffer = from_msgpack(raw, tuple[Buffered, ...])
         check_buffered(buffer, *versions(buffer))
     except (
         zstandard.ZstdError,

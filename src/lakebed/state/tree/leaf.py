@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from lakebed.common.decoding import from_msgpack
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.keys import partition_of
 from lakebed.state import file_table
@@ -266,7 +267,7 @@ def _unpacked(raw: bytes, kind: type[_T], most: int) -> _T:
     size = {b"\xdc": 2, b"\xde": 2, b"\xdd": 4, b"\xdf": 4}.get(first, 0)
     declared = int.from_bytes(raw[1 : 1 + size]) if size else first[0] & 0x0F if first else 0
     _require(declared <= most, "too many entries")
-    return msgspec.msgpack.decode(raw, type=kind)
+    return from_msgpack(raw, kind)
 
 
 def _array(part: bytes, kind: str, count: int) -> np.ndarray:

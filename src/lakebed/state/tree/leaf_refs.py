@@ -14,6 +14,7 @@ from typing import Annotated, overload
 
 import msgspec
 
+from lakebed.common.decoding import from_msgpack
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.layout import Folder, segment_key
 from lakebed.state.tree.leaf import HASH_BYTES
@@ -192,7 +193,7 @@ def decode_ref(raw: msgspec.Raw, key: str) -> Ref:
         CorruptMetadataError: It is malformed.
     """
     try:
-        ref = msgspec.msgpack.decode(raw, type=Ref)
+        ref = from_msgpack(raw, Ref)
         if not len(ref.low) == len(ref.high) == len(ref.nulls):
             raise ValueError("a range is incomplete")
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as exc:

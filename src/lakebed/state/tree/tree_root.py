@@ -15,6 +15,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from lakebed.common.decoding import from_msgpack
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.layout import Folder, copy_key, segment_key
 from lakebed.state.head import are_sound
@@ -468,8 +469,8 @@ def decode(data: bytes, key: str) -> Root:
     """
     try:
         _require(len(data) <= MOST_BYTES, f"it has {len(data)} bytes")
-        stored = msgspec.msgpack.decode(data, type=_Stored)
-        starts = msgspec.msgpack.decode(data, type=_Starts).refs
+        stored = from_msgpack(data, _Stored)
+        starts = from_msgpack(data, _Starts).refs
         refs = Refs(starts, stored.refs, key)
         _check(stored, refs)
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as exc:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import CorruptMetadataError, InvalidInputError, LakebedError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.schema import Schema
@@ -105,9 +106,6 @@ class _Action(msgspec.Struct):
     remove: _Removed | None = None
     metadata: _Metadata | None = msgspec.field(name="metaData", default=None)
     info: _Info | None = msgspec.field(name="commitInfo", default=None)
-
-
-_ACTION = msgspec.json.Decoder(_Action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +334,7 @@ def _begin(
 def _actions(log: Path, number: int) -> list[_Action]:
     path = log / f"{number:020}.json"
     try:
-        return [_ACTION.decode(line) for line in path.read_bytes().splitlines() if line.strip()]
+        return [from_json(line, _Action) for line in path.read_bytes().splitlines() if line.strip()]
     except (OSError, msgspec.MsgspecError) as exc:
         raise CorruptMetadataError(
             f"Commit {path.name!r} of the Delta log cannot be read: {exc}.",

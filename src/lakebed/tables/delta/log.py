@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import CorruptMetadataError, ObjectExistsError, ObjectNotFoundError
 from lakebed.model.layout import delta_folder
 from lakebed.store.base import Store
@@ -335,7 +336,7 @@ def _numbers(keys: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
 def checkpoint_in(data: bytes) -> int | None:
     """Return the number of the checkpoint that a pointer names; None if it names none."""
     try:
-        number = msgspec.json.decode(data, type=_Pointer).version
+        number = from_json(data, _Pointer).version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return number if 0 <= number < MOST else None
@@ -348,7 +349,7 @@ def _commit(number: int, line: bytes) -> LogCommit:
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, AttributeError):
         return LogCommit(number=number, mark=None)
     try:
-        mark = msgspec.json.decode(info["userMetadata"], type=_Marked).lakebed
+        mark = from_json(info["userMetadata"], _Marked).lakebed
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
         return LogCommit(number=number, mark=None, description=description.strip())
     return LogCommit(number=number, mark=mark, description=description.strip())
@@ -359,7 +360,7 @@ def _lines(store: Store, key: str) -> Iterator[dict[str, Any]]:
     try:
         for line in data.splitlines():
             if line.strip():
-                action = msgspec.json.decode(line, type=dict[str, Any])
+                action = from_json(line, dict[str, Any])
                 yield _checked(action)
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError) as exc:
         raise _unreadable(key, exc) from exc

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from lakebed.arrow.footers import read_footers, sound_footers
+from lakebed.common.decoding import from_json
 from lakebed.errors import InvalidInputError, VersionNotFoundError
 from lakebed.model.field_ids import widens
 from lakebed.model.keys import BATCH_ID
@@ -404,7 +405,7 @@ def _answer(
 
 def _decoded(body: bytes, kind: Any) -> Any:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return from_json(body, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidInputError(
             f"The request cannot be read: {exc}.", hint="Send the JSON of Iceberg's REST protocol."
@@ -423,7 +424,7 @@ def _token_of(text: str) -> _Token:
         data = unpacking.decompress(
             base64.b64decode(text, altchars=b"-_", validate=True), MAX_BODY_BYTES + 4096
         )
-        token: _Token = msgspec.json.decode(data, type=_Token)
+        token: _Token = from_json(data, _Token)
     except (ValueError, zlib.error, msgspec.MsgspecError, RecursionError) as exc:
         raise UnknownTaskError("There is no such task.", hint="Plan the scan again.") from exc
     if token.offset < 0:

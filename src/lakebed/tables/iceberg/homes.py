@@ -40,6 +40,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,
@@ -505,7 +506,7 @@ def named_lists(data: bytes, key: str) -> list[str]:
         CorruptMetadataError: The file cannot be read.
     """
     with reading(key, "metadata of an Iceberg table"):
-        document = msgspec.json.decode(data, type=_Metadata)
+        document = from_json(data, _Metadata)
         return [snapshot.list for snapshot in document.snapshots]
 
 

@@ -27,6 +27,7 @@ from typing import Self
 
 import msgspec
 
+from lakebed.common.decoding import from_json
 from lakebed.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -329,7 +330,7 @@ def _beside(store: Store, name: str) -> str:
 
 def _read(data: bytes, notes: Store) -> _Note:
     try:
-        note = msgspec.json.decode(data, type=_Note)
+        note = from_json(data, _Note)
         pending = {} if note.pending is None else note.pending.places
         for prefix, contents in (*note.places.items(), *pending.items()):
             for path in contents.files:

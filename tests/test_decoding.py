@@ -1,0 +1,70 @@
+"""Types are looked into by one thread at a time: msgspec crashes if two do so at once."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import lakebed
+
+SOURCE = Path(lakebed.__file__).parent
+# Its types are made for the fields of a dataset, each by the thread that uses it.
+MAKES_ITS_OWN = {"arrow/documents.py", "common/decoding.py"}
+OTHER = re.compile(r"\.Decoder\(|msgspec\.convert\(|\.decode\([^)]*\btype=")
+
+# With types of many members, and threads that take turns as often as possible, each of a few rounds
+# ends in a segmentation fault if the threads decode by themselves.
+ROUNDS = """
+import sys, threading
+import msgspec
+from lakebed.common.decoding import from_json, from_msgpack, from_values
+
+sys.setswitchinterval(1e-6)
+members = [(f"m{n}", int | None, None) for n in range(40)]
+document = {"inner": [{"m0": 1, "m39": 2}], "named": {"a": {"m3": 3}}}
+as_json, as_msgpack = msgspec.json.encode(document), msgspec.msgpack.encode(document)
+for number in range(300):
+    inner = msgspec.defstruct(f"Inner{number}", members)
+    outer = msgspec.defstruct(
+        f"Outer{number}", [("inner", tuple[inner, ...]), ("named", dict[str, inner])]
+    )
+    start, found = threading.Barrier(6), []
+
+    def read(turn):
+        start.wait()
+        match turn % 3:
+            case 0:
+                found.append(from_json(as_json, outer))
+            case 1:
+                found.append(from_msgpack(as_msgpack, outer))
+            case _:
+                found.append(from_values(document, outer))
+
+    threads = [threading.Thread(target=read, args=(turn,)) for turn in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6 and all(one == found[0] for one in found)
+    assert found[0].inner[0].m39 == 2 and found[0].named["a"].m3 == 3
+"""
+
+
+def test_threads_that_read_the_first_document_of_a_type_at_once_do_not_crash() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ROUNDS], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_documents_are_decoded_by_the_functions_for_it() -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}: {line.strip()}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.relative_to(SOURCE).as_posix() not in MAKES_ITS_OWN
+        for line in path.read_text().splitlines()
+        if OTHER.search(line)
+    ]
+    assert not found, "call lakebed.common.decoding instead"
