@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from itertools import pairwise
+import itertools
 
 import msgspec
 import pytest
@@ -16,6 +16,7 @@ from lakebed.state.sources import Hold, Origins, Restored, Sought, SourceFile, S
 from lakebed.store.memory import MemoryStore
 from lakebed.store.segments import Segment, pack
 
+NUMBERS = itertools.count()
 DAY = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
 SLOTS = tuple(f"path:{number}" for number in range(6))
 LABELS = tuple(f"day=1/{number}" for number in range(5))
@@ -45,7 +46,7 @@ def _parts(draw: st.DrawFn) -> tuple[Sources, ...]:
     files = tuple(_file(number, *one) for number, one in enumerate(described))
     borders = sorted(draw(st.lists(st.integers(0, len(files)), max_size=3)))
     parts = []
-    for begin, end in pairwise((0, *borders, len(files))):
+    for begin, end in itertools.pairwise((0, *borders, len(files))):
         restored = []
         for after in sorted(draw(st.lists(st.integers(0, end - begin), max_size=2))):
             # As a rollback records it: a file in its own slot, or none.
@@ -79,8 +80,8 @@ def test_what_is_sought_is_as_in_the_whole_record(
 ) -> None:
     store = MemoryStore("sought-sources")
     segments = []
-    for number, part in enumerate(parts):
-        segments.append(Segment(f"d/sources/{number}", 1))
+    for part in parts:
+        segments.append(Segment(f"d/sources/{next(NUMBERS)}", 1))
         store.put(segments[-1].key, source_list.encode(part))
     moments = frozenset(DAY + dt.timedelta(hours=start) for start in starts)
     sought = Sought(file_ids=frozenset(file_ids), starts=moments, labels=labels)

@@ -21,10 +21,13 @@ from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
 from lakebed.state.history import Entry
 from lakebed.store.base import Store, StoredObject
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import Segment, pack, read_segment, unpack
 
 SUFFIX = ".json.zst"
 _LOSS = "Data files are not affected; only the record of the origin of their rows is."
+
+_BYTES_OF_ENTRY = 1_000  # in memory: the text of a file or an origin, and its marks
 
 _Time = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
@@ -256,6 +259,12 @@ class _Marked(msgspec.Struct, frozen=True):
     holds: tuple[Hold, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    stored: StoredObject
+    marked: _Marked
+
+
 def folder(dataset: str) -> str:
     """Return the folder of the segments of a dataset."""
     return Folder.SOURCES.of(dataset)
@@ -294,7 +303,8 @@ def read(store: Store, segments: Iterable[Segment]) -> Sources:
     Cost:
         One GET a segment, of which there are few.
     """
-    return _joined(decode(part.data, part.key) for part in _parts(store, segments))
+    parts = (read_segment(store, segment, "Sources", _LOSS) for segment in segments)
+    return _joined(decode(part.data, part.key) for part in parts)
 
 
 def read_sought(store: Store, segments: Iterable[Segment], sought: Sought) -> Sources:
@@ -305,36 +315,42 @@ def read_sought(store: Store, segments: Iterable[Segment], sought: Sought) -> So
 
     Cost:
         As `read`, but of segments without such a file little is decoded: about half the time, and
-        no memory.
+        no memory. What was decoded is kept in memory, so that a process reads new segments only.
     """
-    parts = [
-        (part, unpack(part.data, _Marked, f"Sources {part.key!r}", _LOSS))
-        for part in _parts(store, segments)
-    ]
     file_ids = sought.file_ids
     starts = {None, *msgspec.to_builtins(sought.starts)}  # a file without a start may have any
+    parts = [_marked(store, segment) for segment in segments]
     slots = {
         mark.slot
-        for _, marked in parts
-        for mark in marked.files
+        for part in parts
+        for mark in part.marked.files
         if mark.start in starts or mark.file_id in file_ids
     }
-    return _joined(_only(part, marked, slots, sought.labels) for part, marked in parts)
+    return _joined(_only(part, slots, sought.labels) for part in parts)
 
 
-def _only(
-    part: StoredObject, marked: _Marked, slots: Collection[str], labels: Collection[str]
-) -> Sources:
+def _marked(store: Store, segment: Segment) -> _Part:
+    name = ("sources", store.cache_name, segment.key)
+    part = PROCESS_CACHE.find(name, _Part)
+    if part is None:
+        stored = read_segment(store, segment, "Sources", _LOSS)
+        marked = unpack(stored.data, _Marked, f"Sources {stored.key!r}", _LOSS)
+        part = _Part(stored=stored, marked=marked)
+        PROCESS_CACHE.hold(name, part, size_bytes=segment.weight * _BYTES_OF_ENTRY)
+    return part
+
+
+def _only(part: _Part, slots: Collection[str], labels: Collection[str]) -> Sources:
     """Return a segment without the files of other slots and the origins of other data files."""
+    stored, marked = part.stored, part.marked
     places = [place for place, mark in enumerate(marked.files) if mark.slot in slots]
-    files = decode(part.data, part.key).files if places else ()
+    files = decode(stored.data, stored.key).files if places else ()
     encoded = {label: marked.runs[label] for label in labels if label in marked.runs}
     try:
         runs = {label: from_json(origins, Origins) for label, origins in encoded.items()}
     except msgspec.MsgspecError as exc:
-        raise CorruptMetadataError(
-            f"Sources {part.key!r} cannot be read: {exc}.", hint=_LOSS
-        ) from exc
+        message = f"Sources {stored.key!r} cannot be read: {exc}."
+        raise CorruptMetadataError(message, hint=_LOSS) from exc
     restored = (
         msgspec.structs.replace(restoration, after=bisect_left(places, restoration.after))
         for restoration in marked.restored
@@ -345,10 +361,6 @@ def _only(
         restored=tuple(restored),
         holds=marked.holds,
     )
-
-
-def _parts(store: Store, segments: Iterable[Segment]) -> Iterable[StoredObject]:
-    return (read_segment(store, segment, "Sources", _LOSS) for segment in segments)
 
 
 def _joined(parts: Iterable[Sources]) -> Sources:
