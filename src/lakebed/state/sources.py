@@ -243,7 +243,7 @@ class Sought:
 
 
 class _Mark(msgspec.Struct, frozen=True, gc=False):
-    """What decides whether a raw file is sought; times stay text, to compare many in little time."""
+    """Fields that decide whether a raw file is sought; times stay text, which compares faster."""
 
     slot: str
     file_id: str | None = None
