@@ -24,13 +24,12 @@ from click.testing import CliRunner
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import CommitTableRequest, TableIdentifier
 from pyiceberg.exceptions import BadRequestError, CommitStateUnknownException, RESTError
-from pyiceberg.table.update import AssertTableUUID
 
 import lakebed
 from lakebed import checks
 from lakebed.cli import main
 from lakebed.errors import InvalidInputError
-from lakebed.tables.iceberg.catalog_writes import CatalogWrites
+from lakebed.tables.iceberg.catalog_tables import CatalogTables
 from lakebed.web import IcebergDoor, create_app
 
 TOKEN = "a-token-for-writes"
@@ -90,18 +89,22 @@ class Door:
 
     def request(self, rows: pa.Table) -> dict:
         """Upload files as a client does, and return its request to append them."""
-        table = self.table()
-        transaction = table.transaction()
-        transaction.append(rows)
-        request = CommitTableRequest(
-            identifier=TableIdentifier(namespace=["lake"], name="events"),
-            requirements=(
-                *transaction._requirements,
-                AssertTableUUID(uuid=table.metadata.table_uuid),
-            ),
-            updates=transaction._updates,
-        )
-        return json.loads(request.model_dump_json())
+        table, sent = self.table(), []
+
+        def keep(_table, requirements, updates) -> None:
+            sent.append(
+                CommitTableRequest(
+                    identifier=TableIdentifier(namespace=["lake"], name="events"),
+                    requirements=requirements,
+                    updates=updates,
+                )
+            )
+            raise InterruptedError
+
+        table.catalog.commit_table = keep
+        with pytest.raises(InterruptedError):
+            table.append(rows)
+        return json.loads(sent[0].model_dump_json())
 
     def post(self, body: object, token: str | None = TOKEN, client: Client | None = None) -> Answer:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -326,33 +329,50 @@ def test_a_repeated_request_changes_nothing(door) -> None:
 
 
 def test_an_answer_that_is_lost_leaves_one_commit(door, monkeypatch) -> None:
-    after = CatalogWrites._after
+    load, version = CatalogTables.load, [door.events.version]
 
-    def fail(*_):
-        raise RuntimeError
+    def fail_after_a_commit(tables, name):
+        if door.events.version > version[0]:
+            raise RuntimeError
+        return load(tables, name)
 
-    monkeypatch.setattr(CatalogWrites, "_after", fail)
-    with pytest.raises(RESTError) as caught:
-        door.table().append(events([1]))
-    assert isinstance(caught.value, CommitStateUnknownException)
-    request = door.request(events([2]))
-    assert door.post(request).status == 500
-    monkeypatch.setattr(CatalogWrites, "_after", after)
+    first = door.request(events([1]))
+    monkeypatch.setattr(CatalogTables, "load", fail_after_a_commit)
+    table = door.table()
+    with pytest.raises(CommitStateUnknownException):
+        table.append(events([3]))
+    version[0] = door.events.version
+    assert door.post(first).status == 409
+    monkeypatch.setattr(CatalogTables, "load", load)
+    second = door.request(events([2]))
+    monkeypatch.setattr(CatalogTables, "load", fail_after_a_commit)
+    assert door.post(second).status == 500
+    monkeypatch.setattr(CatalogTables, "load", load)
 
-    assert door.post(request).status == 200
-    assert door.ids == [1, 2]
+    assert door.post(second).status == 200
+    assert door.ids == [2, 3]
 
 
 SERVER = """
 import os, sys
 import lakebed
-from lakebed.tables.iceberg.catalog_writes import CatalogWrites
+from lakebed.tables.iceberg.catalog_tables import CatalogTables
 from lakebed.web import IcebergDoor, serve
 
 folder, token = sys.argv[1:]
-CatalogWrites._after = lambda *_: os._exit(9)
+lake = lakebed.open_repository(f"{folder}/lake")
+load, before = CatalogTables.load, lake.open("events").version
+
+
+def die_after_a_commit(tables, name):
+    if lake.open("events").version > before:
+        os._exit(9)
+    return load(tables, name)
+
+
+CatalogTables.load = die_after_a_commit
 serve(
-    lakebed.open_repository(f"{folder}/lake"),
+    lake,
     port=0,
     iceberg=IcebergDoor(metadata=f"{folder}/cache", allow_writes="all", write_token=token),
     on_start=lambda url: print(url, flush=True),
