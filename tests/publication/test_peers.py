@@ -279,3 +279,48 @@ def test_the_catalog_is_read(peers, tmp_path, lake, engine, mode):
             assert rows_of(found, schema.names) == rows_of(wanted, schema.names), where
     finally:
         client.stop()
+
+
+def test_spark_writes_by_the_catalog(peers, tmp_path, lake):
+    """Each statement is one commit; a rerun afterwards doubles nothing."""
+    at, token = dt.datetime(2013, 1, 1, tzinfo=dt.UTC), "a-token-for-writes"
+    schema = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    dataset = lake.create(
+        "written",
+        lakebed.DatasetDescriptor(schema=schema, partition_by="date(at) as day", index=["id"]),
+    )
+    first = [{"id": number, "n": number, "at": at} for number in range(4)]
+    dataset.append(first, run="a")
+    dataset.append([{**row, "id": row["id"] + 10} for row in first], run="b")
+    door = IcebergDoor(metadata=str(tmp_path / "cache"), allow_writes="all", write_token=token)
+    client = Client(create_app(lake, iceberg=door))
+    table = "{catalog}.lake.written"
+    moment = "TIMESTAMP '2013-01-02 03:00:00'"
+    source = "(SELECT 2L AS id, 70L AS n UNION ALL SELECT 30L, 7L)"
+
+    def run(text: str) -> str:
+        return peers.ask(catalog=f"http://{client.place}", token=token, sql=text)["said"]
+
+    try:
+        assert run(f"INSERT INTO {table} (id, n, at) VALUES (20L, 5L, {moment})") == ""
+        assert dataset.where("id = 20").plan().files[0].partition["day"] == dt.date(2013, 1, 2)
+        assert run(f"DELETE FROM {table} WHERE id IN (1, 11)") == ""
+        assert run(f"UPDATE {table} SET n = 50 WHERE id = 20") == ""
+        merge = (
+            f"MERGE INTO {table} t USING {source} s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET n = s.n "
+            f"WHEN NOT MATCHED THEN INSERT (id, n, at) VALUES (s.id, s.n, {moment})"
+        )
+        assert run(merge) == ""
+        found = {row["id"]: row["n"] for row in dataset.kite.reader()}
+        assert found == {0: 0, 2: 70, 3: 3, 10: 0, 12: 2, 13: 3, 20: 50, 30: 7}
+        assert "several runs" in run(f"UPDATE {table} SET n = 9 WHERE id IN (3, 13)")
+        rewrite = "CALL {catalog}.system.rewrite_data_files(table => 'lake.written', options => map('rewrite-all', 'true'))"
+        assert "lakebed compact" in run(rewrite)
+        assert "lakebed schema" in run(f"ALTER TABLE {table} ADD COLUMN x int")
+        dataset.rerun(first, "a")
+        ids = sorted(row["id"] for row in dataset.kite.reader())
+        assert ids == [0, 1, 2, 3, 10, 12, 13, 20]
+        assert dataset.check().problems == ()
+    finally:
+        client.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import Literal
 
 import click
 
@@ -13,10 +14,11 @@ from lakebed.cli.lakes import find_lake
 from lakebed.cli.listening import listens
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import REPOSITORY_VARIABLE, storage_option, verb
-from lakebed.web.iceberg_door import DEFAULT_NAMESPACE, IcebergDoor
+from lakebed.web.iceberg_door import DEFAULT_NAMESPACE, WRITES, IcebergDoor
 from lakebed.web.serving import serve as serve_lake
 
 TOKEN_VARIABLE = "LAKEBED_SERVE_TOKEN"
+WRITE_TOKEN_VARIABLE = "LAKEBED_WRITE_TOKEN"
 
 
 @verb("serve", example="lakebed serve s3://bucket/lake --archive s3://raw --index dynamodb://raw")
@@ -37,6 +39,19 @@ TOKEN_VARIABLE = "LAKEBED_SERVE_TOKEN"
 @click.option(
     "--iceberg-root", "root", metavar="URL", help="URL of the lake for its readers, if another."
 )
+@click.option(
+    "--allow-writes",
+    "writes",
+    type=click.Choice(WRITES),
+    help="Let clients of Iceberg write: 'append' new rows only, or 'all', updates and deletes, too.  "
+    "[default: neither]",
+)
+@click.option(
+    "--write-token",
+    envvar=WRITE_TOKEN_VARIABLE,
+    help="Token that clients of Iceberg must send to write, which can read, too. Prefer the "
+    f"variable.  [env: {WRITE_TOKEN_VARIABLE}]",
+)
 @listens
 @click.option(
     "--token",
@@ -56,6 +71,8 @@ def serve(
     namespace: str | None,
     metadata: str | None,
     root: str | None,
+    writes: Literal["append", "all"] | None,
+    write_token: str | None,
     host: str,
     port: int,
     token: str | None,
@@ -64,14 +81,19 @@ def serve(
 ) -> None:
     """Serve a lake to browsers and Iceberg, and an archive.
 
-    The server is read-only, and runs until interrupted. LOCATION is a repository, or LOCATION/NAME
+    The server runs until interrupted, and is read-only unless --allow-writes is given. LOCATION is a repository, or LOCATION/NAME
     for one dataset; leave it out to show only an archive. The URL of the server is printed as soon
     as it listens. -v logs each request.
     """
     if index is not None and storage is None:
         message = "--index needs an archive: give --archive, too."
         raise click.UsageError(message, click.get_current_context())
-    given = {"--namespace": namespace, "--iceberg-metadata": metadata, "--iceberg-root": root}
+    given = {
+        "--namespace": namespace,
+        "--iceberg-metadata": metadata,
+        "--iceberg-root": root,
+        "--allow-writes": writes,
+    }
     for option, value in given.items():
         if value is not None and not iceberg:
             message = f"{option} needs a catalog: give --iceberg, too."
@@ -83,6 +105,9 @@ def serve(
             metadata=metadata,
             metadata_options=storage_options,
             root=root,
+            allow_writes=writes,
+            # The variable may be set for other servers, too.
+            write_token=None if writes is None else write_token,
         )
     repository, name = (None, None) if location is None else find_lake(location, storage_options)
     archive = (

@@ -1,4 +1,4 @@
-"""A read-only catalog of Iceberg's REST protocol over a lake, which also plans scans."""
+"""A catalog of Iceberg's REST protocol over a lake, which plans scans, and commits if allowed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from lakebed.archive.http.answers import Refusal, is_known, shortened
+from lakebed.archive.http.gate import is_one_of
 from lakebed.errors import (
+    CommitUnknownError,
+    ConflictError,
     DatasetNotFoundError,
     InvalidInputError,
     LakebedError,
@@ -34,11 +37,12 @@ from lakebed.store.locate import open_store
 from lakebed.web.catalog_client import is_pyiceberg
 from lakebed.web.dataset_facts import Datasets
 from lakebed.web.iceberg_door import IcebergDoor
-from lakebed.web.limits import MAX_CATALOG_PLANS, WAIT_SECONDS
+from lakebed.web.limits import MAX_CATALOG_COMMITS, MAX_CATALOG_PLANS, WAIT_SECONDS
 
 if TYPE_CHECKING:
     from lakebed.tables.iceberg.catalog_plans import CatalogPlans
-    from lakebed.tables.iceberg.catalog_tables import CatalogTables
+    from lakebed.tables.iceberg.catalog_tables import CatalogTables, ServedTable
+    from lakebed.tables.iceberg.catalog_writes import CatalogWrites
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +58,7 @@ _ENDPOINTS = (
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/plan",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/tasks",
 )
+_COMMITS = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}"
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _GZIP_FROM_BYTES = 1024
 _GZIP_LEVEL = 1  # on a fast network a higher one takes longer than the transfer
@@ -104,8 +109,15 @@ def build_catalog(repository: Datasets, name: str | None, door: IcebergDoor) -> 
     cache = None
     if door.metadata is not None:
         cache = open_store(door.metadata, storage_options=door.metadata_options)
-    tables = CatalogTables(repository.store, cache=cache, root=door.root)
-    catalog = _Catalog(repository, name, door.namespace, tables, CatalogPlans(tables))
+    is_writable = door.allow_writes is not None
+    tables = CatalogTables(repository.store, cache=cache, root=door.root, is_writable=is_writable)
+    writes = None
+    if door.allow_writes is not None and door.write_token is not None:
+        from lakebed.tables.iceberg.catalog_writes import CatalogWrites
+
+        made = CatalogWrites(tables, door.allow_writes)
+        writes = _Writes(made, door.write_token.encode("ascii"))
+    catalog = _Catalog(repository, name, door.namespace, tables, CatalogPlans(tables), writes)
     app = Starlette(
         routes=catalog.routes(),
         exception_handlers={
@@ -119,6 +131,37 @@ def build_catalog(repository: Datasets, name: str | None, door: IcebergDoor) -> 
     return GZipMiddleware(app, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
 
 
+class _Writes:
+    """The commits that clients may make, and who may.
+
+    Attributes:
+        commits: Makes the commits.
+    """
+
+    def __init__(self, commits: CatalogWrites, token: bytes) -> None:
+        self.commits = commits
+        self._token = token
+        self._running = threading.BoundedSemaphore(MAX_CATALOG_COMMITS)
+
+    def check_token(self, request: Request) -> None:
+        """Check that a request has the token for writes."""
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        if not given.strip() or given.strip() == "None":  # as pyiceberg has it without a token
+            raise UNAUTHORIZED
+        if kind.lower() != "bearer" or not is_one_of(given.strip(), (self._token,)):
+            raise _FORBIDDEN
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Refuse a commit while too many others run; its client tries again by itself."""
+        if not self._running.acquire(timeout=WAIT_SECONDS):
+            raise _MANY_COMMITS
+        try:
+            yield
+        finally:
+            self._running.release()
+
+
 class _Catalog:
     """The handlers of the catalog of one lake."""
 
@@ -129,7 +172,9 @@ class _Catalog:
         namespace: str,
         tables: CatalogTables,
         plans: CatalogPlans,
+        writes: _Writes | None,
     ) -> None:
+        self._writes = writes
         self._repository = repository
         self._name = name
         self._namespace = namespace
@@ -141,7 +186,7 @@ class _Catalog:
         """Return the routes."""
         namespaces = f"/{ROOT}/{_PREFIX}/namespaces"
         tables = f"{namespaces}/{{namespace}}/tables"
-        return [
+        routes = [
             Route(f"/{ROOT}/config", self._config),
             Route(namespaces, self._list_namespaces),
             Route(f"{namespaces}/{{namespace}}", self._load_namespace),
@@ -150,13 +195,57 @@ class _Catalog:
             Route(f"{tables}/{{table}}/plan", self._plan, methods=["POST"]),
             Route(f"{tables}/{{table}}/tasks", self._fetch_tasks, methods=["POST"]),
         ]
+        if self._writes is not None:
+            routes += [
+                Route(f"{tables}/{{table}}", self._commit, methods=["POST"]),
+                *(
+                    Route(path, _refusing(what, hint), methods=[method])
+                    for method, path, what, hint in (
+                        ("POST", namespaces, "creates a namespace", _ONE_NAMESPACE),
+                        ("DELETE", f"{namespaces}/{{namespace}}", "drops it", _ONE_NAMESPACE),
+                        (
+                            "POST",
+                            f"{namespaces}/{{namespace}}/properties",
+                            "changes its properties",
+                            _ONE_NAMESPACE,
+                        ),
+                        ("POST", tables, "creates a table", "Create one by `lakebed create`."),
+                        (
+                            "POST",
+                            f"{namespaces}/{{namespace}}/register",
+                            "registers a table",
+                            "Take it over by `lakebed adopt --iceberg`.",
+                        ),
+                        (
+                            "DELETE",
+                            f"{tables}/{{table}}",
+                            "drops a table",
+                            "Drop the dataset by `lakebed drop`.",
+                        ),
+                        (
+                            "POST",
+                            f"/{ROOT}/{_PREFIX}/tables/rename",
+                            "renames a table",
+                            "Create a dataset of the other name by `lakebed create`, and copy the "
+                            "rows.",
+                        ),
+                        (
+                            "POST",
+                            f"/{ROOT}/{_PREFIX}/transactions/commit",
+                            "commits to several tables at once",
+                            "Commit to one table at a time.",
+                        ),
+                    )
+                ),
+            ]
+        return routes
 
     def _config(self, _request: Request) -> Response:
         return _json(
             {
                 "defaults": {"scan-planning-mode": "server"},
                 "overrides": {"prefix": _PREFIX},
-                "endpoints": _ENDPOINTS,
+                "endpoints": _ENDPOINTS if self._writes is None else (*_ENDPOINTS, _COMMITS),
             }
         )
 
@@ -191,9 +280,15 @@ class _Catalog:
                 self._repository.open(name)
                 return Response(status_code=204, headers=_HEADERS)
             served = self._tables.load(name)
+        return self._shown(request, served)
+
+    def _shown(self, request: Request, served: ServedTable) -> Response:
+        """Return a table to a client that loads it."""
         client = is_pyiceberg(request.headers)
         shown = request.query_params.get("snapshots", "all")
-        identity = msgspec.json.encode([served.location, served.head, shown, client])
+        is_writable = self._writes is not None
+        known = [served.location, served.head, shown, client, is_writable]
+        identity = msgspec.json.encode(known)
         tag = f'"{hashlib.blake2b(identity, digest_size=16).hexdigest()}"'
         headers = {**_HEADERS, "cache-control": "private, no-cache", "etag": tag}
         if is_known(request, tag):
@@ -207,6 +302,28 @@ class _Catalog:
             "config": config,
         }
         return _json(document, headers)
+
+    async def _commit(self, request: Request) -> Response:
+        from lakebed.tables.iceberg.commit_requests import MAX_COMMIT_BYTES
+
+        assert self._writes is not None  # or there is no such route
+        writes, name = self._writes, self._table(request)
+        writes.check_token(request)
+        body = await _body_of(request, MAX_COMMIT_BYTES)
+        client = is_pyiceberg(request.headers)
+
+        def answer() -> Response:
+            with writes.waiting(), _finding(name):
+                try:
+                    served = writes.commits.commit(name, body)
+                except CommitUnknownError:
+                    raise
+                except ConflictError as exc:
+                    raise _Refused(409, "CommitFailedException", str(exc)) from exc
+            metadata = served.without_nulls() if client else served.metadata
+            return _json({"metadata-location": served.location, "metadata": metadata})
+
+        return await anyio.to_thread.run_sync(answer)
 
     async def _plan(self, request: Request) -> Response:
         from lakebed.tables.iceberg.catalog_plans import MAX_BODY_BYTES
@@ -258,6 +375,16 @@ class _Catalog:
         if not is_ours or not is_dataset_name(name) or self._name not in (None, name):
             raise _no_table(name)
         return name
+
+
+def _refusing(what: str, hint: str) -> Callable[[Request], Response]:
+    """Return the handler of requests that Lakebed's own verbs do."""
+
+    def refuse(_request: Request) -> Response:
+        message = f"This catalog does not do what the request asks for: it {what}. {hint}"
+        return _error(406, "UnsupportedOperationException", message)
+
+    return refuse
 
 
 @contextmanager
@@ -316,11 +443,14 @@ def _error(
 def _kind_of(error: LakebedError) -> tuple[int, str]:
     """Return the status and Iceberg's name of an error."""
     from lakebed.tables.iceberg.catalog_plans import UnknownTaskError, UnsupportedScanError
+    from lakebed.tables.iceberg.commit_requests import UnsupportedCommitError
 
     if isinstance(error, UnknownTaskError):
         return 404, "NoSuchPlanTaskException"
-    if isinstance(error, UnsupportedScanError):
+    if isinstance(error, UnsupportedScanError | UnsupportedCommitError):
         return 406, "UnsupportedOperationException"
+    if isinstance(error, CommitUnknownError):
+        return 500, "CommitStateUnknownException"
     if isinstance(error, InvalidInputError | VersionNotFoundError):
         return 400, "BadRequestException"
     if isinstance(error, StorageError):
@@ -353,6 +483,18 @@ def _answer_defect(_request: Request, _defect: Exception) -> Response:
     return _error(500, "ServiceFailureException", "The reason is in the log of the server.")
 
 
+_ONE_NAMESPACE = "A lake has one namespace, which `lakebed serve --namespace` names."
+_FORBIDDEN = _Refused(
+    403,
+    "ForbiddenException",
+    "Writing needs a token of its own, LAKEBED_WRITE_TOKEN of the server: send it as "
+    "Authorization: Bearer TOKEN.",
+)
+_MANY_COMMITS = _Refused(
+    409,
+    "CommitFailedException",
+    "The server makes as many commits as it may at once; nothing was written. Try again in a moment.",
+)
 _BUSY = _Refused(
     503,
     "SlowDownException",

@@ -18,3 +18,4 @@ WAIT_SECONDS = 20.0  # for another page to be read, before the answer is 503
 MAX_DOWNLOADS = 4  # that are sent at once; the answer to others is 503
 STALLED_SECONDS = 60.0  # until a download ends that its client does not take
 MAX_CATALOG_PLANS = 8  # of the Iceberg catalog that are made at once; others wait
+MAX_CATALOG_COMMITS = 8  # of the Iceberg catalog that are made or wait at once; others are refused

@@ -140,6 +140,9 @@ def build(
         token,
         asks_people=True,
         refusals={} if catalog is None else {CATALOG_ROOT: UNAUTHORIZED},
+        other_tokens=()
+        if iceberg is None or iceberg.write_token is None
+        else (iceberg.write_token,),
     )
 
 

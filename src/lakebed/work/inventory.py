@@ -713,6 +713,8 @@ class Judge:
         if info.key not in self._metadata.dead:
             return _found(info, Reason.LIVE)
         note = "A later version of the published table has taken its place."
+        if info.key.startswith(f"{Folder.ICEBERG.of(self._state.name, 'uploads')}/"):
+            note = "A client of the Iceberg catalog has uploaded it, and is done."
         return _found(info, Reason.UNREFERENCED, since=info.modified_at, note=note)
 
     def _judge_known(self, info: ObjectInfo, label: str) -> JudgedFile:

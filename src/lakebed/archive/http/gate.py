@@ -6,7 +6,7 @@ import base64
 import hmac
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,6 +28,7 @@ class Gate:
         *,
         asks_people: bool = False,
         refusals: Mapping[str, Refusal] | None = None,
+        other_tokens: Sequence[str] = (),
     ) -> None:
         """Guard `app`; without a token every request passes.
 
@@ -37,9 +38,10 @@ class Gate:
             asks_people: Make browsers ask for the token, and accept it as a password.
             refusals: Answers to requests without the token, by the first part of the path, where
                 clients expect another form.
+            other_tokens: Tokens that will do, too, such as of clients that may do more.
         """
         self._app = app
-        self._token = None if token is None else token.encode("ascii")
+        self._tokens = () if token is None else tuple(map(str.encode, (token, *other_tokens)))
         self._asks_people = asks_people
         self._refusal = _ASK_PEOPLE if asks_people else _UNAUTHORIZED
         self._refusals = refusals or {}
@@ -73,15 +75,22 @@ class Gate:
         return self._refusals.get(path.lstrip("/").partition("/")[0], self._refusal)
 
     def _may_pass(self, scope: Scope) -> bool:
-        if self._token is None or scope["path"] in OPEN_PATHS:
+        if not self._tokens or scope["path"] in OPEN_PATHS:
             return True
         kind, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
         kind, given = kind.lower(), given.strip()
         if kind == "basic" and self._asks_people:
             kind, given = "bearer", _password(given)
-        # Compare in constant time, which does not reveal how much of the token is right.
-        is_right = hmac.compare_digest(given.encode("latin-1"), self._token)
-        return kind == "bearer" and is_right
+        return kind == "bearer" and is_one_of(given, self._tokens)
+
+
+def is_one_of(given: str, tokens: Sequence[bytes]) -> bool:
+    """Return whether a text of a client is one of some tokens.
+
+    It takes the same time however much of a token is right, and does not reveal that.
+    """
+    data = given.encode("latin-1", "replace")
+    return any([hmac.compare_digest(data, token) for token in tokens])  # noqa: C419 - all of them
 
 
 def _password(given: str) -> str:

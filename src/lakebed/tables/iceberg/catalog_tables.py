@@ -13,7 +13,7 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -43,12 +43,29 @@ from lakebed.tables.iceberg.iceberg_schema import (
     schema_of,
     spec_of,
 )
-from lakebed.tables.iceberg.metadata_names import metadata_name, number_of
+from lakebed.tables.iceberg.metadata_names import (
+    UPLOADS,
+    metadata_name,
+    number_of,
+    uploads_folder,
+)
 
 MOST_VIRTUAL = 1000  # snapshots of virtual metadata, which is sent whole
 _MOST_LEVELS = 6  # besides the batch, of which any may be null: 63 partition specs
 _MOST_HELD = 200  # tables whose metadata is in memory
 _CACHE_KEPT = dt.timedelta(days=1)  # of metadata that was replaced in the cache
+_UPLOADS_KEPT = dt.timedelta(days=7)  # in the cache: a client may take long until it commits
+_FOR_WRITERS = {
+    "write.format.default": "parquet",
+    "write.delete.mode": "copy-on-write",
+    "write.update.mode": "copy-on-write",
+    "write.merge.mode": "copy-on-write",
+    "write.object-storage.enabled": "false",
+    # Many writers at once lose races, of which each costs one request.
+    "commit.retry.num-retries": "20",
+    "commit.retry.min-wait-ms": "100",
+    "commit.retry.max-wait-ms": "2000",
+}
 _NAMESPACE = uuid.UUID("6b1c1d1e-5a57-4c0a-9a3b-0a5f2c8f6f11")
 
 
@@ -66,6 +83,9 @@ class ServedTable:
         levels: Fields of the partition spec, in order.
         spec_id: Id of the partition spec.
         root: URL of the repository for readers.
+        manifest_list: List of the manifests of the current snapshot; None without one.
+        home: Store of the metadata, and of what clients upload; None for virtual metadata.
+        unwritable: Why clients cannot write to the table, and the remedy; None if they can.
     """
 
     name: str
@@ -77,12 +97,36 @@ class ServedTable:
     levels: tuple[str, ...]
     spec_id: int
     root: str
+    manifest_list: str | None = None
+    home: Store | None = None
+    unwritable: tuple[str, str] | None = None
 
     @property
     def current(self) -> int | None:
         """Id of the current snapshot; None for a dataset without commits."""
         current = self.metadata.get("current-snapshot-id")
         return current if current in self.versions else None
+
+    def for_writers(self) -> ServedTable:
+        """Return the table with the metadata that clients need to write to it.
+
+        They write without partitions, which Lakebed makes itself, to a place of their own, and copy
+        files to change rows.
+        """
+        specs = self.metadata["partition-specs"]
+        spec_id = max(int(spec["spec-id"]) for spec in specs) + 1
+        uploads = f"{self.metadata['location']}/{UPLOADS}"
+        own = {
+            "write.data.path": f"{uploads}/data",
+            "write.metadata.path": f"{uploads}/metadata",
+        }
+        metadata = {
+            **self.metadata,
+            "partition-specs": [*specs, {"spec-id": spec_id, "fields": []}],
+            "default-spec-id": spec_id,
+            "properties": {**self.metadata["properties"], **_FOR_WRITERS, **own},
+        }
+        return replace(self, metadata=metadata)
 
     def without_nulls(self) -> Mapping[str, Any]:
         """Return the metadata for clients that cannot read null as the value of a partition.
@@ -121,7 +165,12 @@ class CatalogTables:
     """Makes the metadata of the tables of one repository, and holds what it has made."""
 
     def __init__(
-        self, store: Store, *, cache: Store | None = None, root: str | None = None
+        self,
+        store: Store,
+        *,
+        cache: Store | None = None,
+        root: str | None = None,
+        is_writable: bool = False,
     ) -> None:
         """Serve the datasets of a store.
 
@@ -129,11 +178,13 @@ class CatalogTables:
             store: The store of the repository.
             cache: The store for metadata that is not beside the data; None for virtual metadata.
             root: URL of the repository for readers; None for the usual one.
+            is_writable: Whether clients may write.
 
         Raises:
             InvalidInputError: The repository or the cache has no URL that readers could use.
         """
         self.store = store
+        self._is_writable = is_writable
         self._root = root_of(store, root, s3="s3")
         self._cache = cache
         self._cache_root = None if cache is None else root_of(cache, None, s3="s3")
@@ -158,7 +209,7 @@ class CatalogTables:
         with self._locks[hash(name) % len(self._locks)]:
             state = read_own_head(self.store, name).state
             held = self._find(name)
-            if held is not None and held.head == _head_of(state) and self._is_newest(held, state):
+            if held is not None and held.head == head_of(state) and self._is_newest(held, state):
                 return held
             served = self._made(state)
             with self._lock:
@@ -200,9 +251,21 @@ class CatalogTables:
             to_iceberg.publish(self.store, state.name, root=beside.options.get("root"))
             return self._stored(self.store, state, self._root)
         if self._cache is None or self._cache_root is None:
-            return virtual_table(self.store, state, self._root)
+            table = virtual_table(self.store, state, self._root)
+            return (
+                replace(table, unwritable=(_VIRTUAL, _GIVE_PLACE)) if self._is_writable else table
+            )
+        hides = None
+        if self._is_writable:
+            # Clients cannot give a batch id. A table that shows it stays as it is.
+            hides = to_iceberg.published_with(self._cache, state.name)[0] is not False or None
         done = to_iceberg.publish_in(
-            self.store, state.name, self._root, cache=self._cache, cache_root=self._cache_root
+            self.store,
+            state.name,
+            self._root,
+            cache=self._cache,
+            cache_root=self._cache_root,
+            hide_batch_id=hides,
         )
         if not done.was_in_step:
             self._tidy(self._cache, state.name)
@@ -217,7 +280,13 @@ class CatalogTables:
                 f"The Iceberg table of {state.name!r} was unpublished meanwhile.",
                 hint="Load it again.",
             )
-        return _served(home, table, state)
+        served = replace(_served(home, table, state), home=home_store)
+        if not self._is_writable:
+            return served
+        unwritable = _unwritable(state, served)
+        return (
+            served.for_writers() if unwritable is None else replace(served, unwritable=unwritable)
+        )
 
     def _is_newest(self, held: ServedTable, state: State) -> bool:
         """Return whether metadata on storage is still there, and no newer one is."""
@@ -232,11 +301,41 @@ class CatalogTables:
     def _tidy(self, cache: Store, name: str) -> None:
         """Delete metadata that was replaced a while ago: no cleanup of the lake knows the cache."""
         objects = list(cache.list(f"{Folder.ICEBERG.of(name)}/"))
-        cutoff = dt.datetime.now(dt.UTC) - _CACHE_KEPT
-        cache.delete(dead_metadata.dead_keys(cache, name, objects, cutoff).dead)
+        now = dt.datetime.now(dt.UTC)
+        uploads = f"{uploads_folder(name)}/"
+        old = {info.key for info in objects if info.modified_at <= now - _UPLOADS_KEPT}
+        dead = dead_metadata.dead_keys(cache, name, objects, now - _CACHE_KEPT).dead
+        cache.delete(key for key in dead if not key.startswith(uploads) or key in old)
 
 
-def _head_of(state: State) -> tuple[str, int, str]:
+_VIRTUAL = "its metadata is virtual, and clients write beside metadata on storage"
+_GIVE_PLACE = (
+    "Serve with --iceberg-metadata, or set the properties publish.iceberg and "
+    "publish.iceberg.hide_batch_id."
+)
+
+
+def _unwritable(state: State, served: ServedTable) -> tuple[str, str] | None:
+    """Return why clients cannot write to a table, and the remedy; None if they can."""
+    if BATCH_ID in served.levels:
+        return (
+            f"its column {BATCH_ID!r} cannot be written",
+            "Publish it without the column: set publish.iceberg.hide_batch_id, then unpublish and "
+            "publish it again; or serve with another place as --iceberg-metadata.",
+        )
+    provided = [one.name for one in state.descriptor.partition_by if not one.takes_source]
+    if provided:
+        return (
+            f"its partition field {provided[0]!r} is provided by each write",
+            "Write to a view by Lakebed: the view gives the value.",
+        )
+    if state.descriptor.format != "parquet":
+        return f"it has the format {state.descriptor.format}", "Write to it by Lakebed."
+    return None
+
+
+def head_of(state: State) -> tuple[str, int, str]:
+    """Return creation time, version and commit of a state."""
     return state.created_at, state.version, state.commit_id
 
 
@@ -253,17 +352,18 @@ def _served(home: FilesBeside, table: IcebergTable, state: State) -> ServedTable
         version = number_in(recorded, VERSION, -1)
         if version >= 0:
             versions[snapshot.snapshot_id] = version, recorded.get(COMMIT, "")
-    spec = table.metadata.spec()
+    spec, current = table.metadata.spec(), table.metadata.current_snapshot()
     return ServedTable(
         name=state.name,
         metadata=_document(table.metadata),
         location=f"{home.folder}/{metadata_name(int(table.place))}",
         is_virtual=False,
-        head=_head_of(state),
+        head=head_of(state),
         versions=versions,
         levels=tuple(part.name for part in spec.fields),
         spec_id=spec.spec_id,
         root=table.metadata.properties.get(ROOT, ""),
+        manifest_list=None if current is None else current.manifest_list,
     )
 
 
@@ -335,7 +435,7 @@ def virtual_table(store: Store, state: State, root: str) -> ServedTable:
         metadata=document,
         location=f"{home.folder}/virtual-{state.version}-{state.commit_id}.metadata.json",
         is_virtual=True,
-        head=_head_of(state),
+        head=head_of(state),
         versions=versions,
         levels=columns.levels,
         spec_id=spec.spec_id,

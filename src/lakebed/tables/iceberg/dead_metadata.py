@@ -15,7 +15,9 @@ from lakebed.errors import CorruptMetadataError, LakebedError, ObjectNotFoundErr
 from lakebed.state.published import LEASE, LEASE_MARGIN, OldMetadata
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.tables.iceberg.library_errors import importing_pyiceberg
-from lakebed.tables.iceberg.metadata_names import metadata_folder, number_of
+from lakebed.tables.iceberg.metadata_names import is_upload, metadata_folder, number_of
+
+UPLOAD_LEASE = dt.timedelta(days=1)  # of a client that uploads files, until it commits
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +31,9 @@ def dead_keys(
 ) -> OldMetadata:
     """Return the metadata files of a table that readers begun after the cutoff do not need.
 
-    No file is dead if that cannot be proven, for example without pyiceberg.
+    No such file is dead if that cannot be proven, for example without pyiceberg. What clients of
+    the catalog have uploaded is dead after the cutoff: the rows of those that have committed are in
+    data files of the dataset, and the others are gone.
 
     Args:
         store: The store that holds the dataset.
@@ -41,6 +45,22 @@ def dead_keys(
         Nothing without such a table; else the current metadata file, those that were replaced
         before the cutoff, and each list of manifests.
     """
+    return OldMetadata(dead=_uploads(dataset, objects, cutoff)) | _old_metadata(
+        store, dataset, objects, cutoff
+    )
+
+
+def _uploads(dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime) -> frozenset[str]:
+    # A client may be about to commit younger ones.
+    oldest = min(cutoff, dt.datetime.now(dt.UTC) - UPLOAD_LEASE)
+    return frozenset(
+        info.key for info in objects if is_upload(info.key, dataset) and info.modified_at <= oldest
+    )
+
+
+def _old_metadata(
+    store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
+) -> OldMetadata:
     folder = f"{metadata_folder(dataset)}/"
     files = {info.key[len(folder) :]: info for info in objects if info.key.startswith(folder)}
     numbered = sorted((number, n) for n in files if (number := number_of(n)) is not None)

@@ -80,6 +80,7 @@ def commit(
     levels: tuple[str, ...],
     is_schema_new: bool,
     horizon: int,
+    snapshot_id: int | None = None,
     after: int = 0,
     is_whole: bool = False,
 ) -> IcebergTable | None:
@@ -102,6 +103,7 @@ def commit(
         levels: Columns that the table is partitioned by.
         is_schema_new: True if schema or properties differ from those of the table.
         horizon: Version of the dataset; snapshots that show earlier versions can expire.
+        snapshot_id: Id of the snapshot, unless the table has it; None for a new one.
         after: Number of the metadata that a new table begins above.
         is_whole: True if `added` are all files of the table; the last snapshot is not read then.
 
@@ -125,7 +127,8 @@ def commit(
         schema_id = max(each.schema_id for each in metadata.schemas) + 1
         schema = schema.model_copy(update={"schema_id": schema_id})
     spec = metadata.spec() if metadata.snapshots else _first_spec(metadata, schema, levels)
-    snapshot_id = uuid.uuid4().int >> 65  # 63 bits, so it is never negative
+    if snapshot_id is None or metadata.snapshot_by_id(snapshot_id) is not None:
+        snapshot_id = uuid.uuid4().int >> 65  # 63 bits, so it is never negative
     writer = ManifestWriter(
         io=home.io,
         folder=home.folder or f"{metadata.location}/metadata",

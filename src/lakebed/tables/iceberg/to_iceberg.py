@@ -35,6 +35,7 @@ from lakebed.tables import engine
 from lakebed.tables.compatibility import check_compatible, dropped_fields, unknown_fields
 from lakebed.tables.engine import Request, check_deadline
 from lakebed.tables.iceberg.library_errors import importing_pyiceberg, reading
+from lakebed.tables.iceberg.metadata_names import snapshot_of
 from lakebed.tables.outcome import Publication
 from lakebed.tables.shown_facts import shown_files
 from lakebed.tables.since import Since, find_since
@@ -126,7 +127,13 @@ class NewTable:
 
 
 def publish_in(
-    store: Store, dataset: str, root: str, *, cache: Store, cache_root: str
+    store: Store,
+    dataset: str,
+    root: str,
+    *,
+    cache: Store,
+    cache_root: str,
+    hide_batch_id: bool | None = None,
 ) -> Publication:
     """Bring a table into step whose metadata, and note, are in another store than the data.
 
@@ -136,10 +143,11 @@ def publish_in(
         root: URL of that store for the readers of the table.
         cache: The store of the metadata.
         cache_root: URL of that one for the readers.
+        hide_batch_id: Whether the table leaves `batch_id` out; None for what the dataset says.
     """
     home = _home(cache, dataset, None, None, cache_root)
     note = _note(cache, dataset, None, home)
-    target = _IcebergTarget(store, dataset, home, root)
+    target = _IcebergTarget(store, dataset, home, root, hide_batch_id=hide_batch_id)
     to, began = f"iceberg table={home.table}", time.monotonic()
     return engine.publish(store, dataset, target, note, Request(), to=to, began=began)
 
@@ -242,6 +250,7 @@ class _Plan:
         added: Labels of files that the table lacks.
         removed: Locations of files to remove from the table, with their partition values.
         operation: Operation of the snapshot.
+        snapshot_id: Id that a client has given the snapshot; None for a new one.
         schema_changes: Differences other than files.
         foreign: Snapshots of other writers.
         has_deletes: True if other writers have deleted rows within files.
@@ -261,6 +270,7 @@ class _Plan:
     added: Sequence[str] = ()
     removed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     operation: str = "append"
+    snapshot_id: int | None = None
     schema_changes: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     has_deletes: bool = False
@@ -450,7 +460,8 @@ class _IcebergTarget:
         removed = {self._location(state, label): self._values(plan, label) for label in labels}
         operations = {entry.operation for entry in since.entries}
         operation = operation_of(added, labels, operations)
-        return replace(plan, added=added, removed=removed, operation=operation)
+        number = snapshot_of(since.entries[-1].run) if since.entries else None
+        return replace(plan, added=added, removed=removed, operation=operation, snapshot_id=number)
 
     def _with_properties(self, plan: _Plan) -> _Plan:
         """Return a plan with all other differences; the table must map every column of every file."""
@@ -638,6 +649,7 @@ class _IcebergTarget:
                 state=plan.state,
                 removed=plan.removed,
                 operation=plan.operation,
+                snapshot_id=plan.snapshot_id,
                 summary=self._summary(plan.state),
                 levels=plan.levels,
                 is_schema_new=bool(plan.schema_changes),
