@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from lakebed.archive.http.answers import Refusal, is_known, shortened
 from lakebed.errors import (
     DatasetNotFoundError,
+    FormatError,
     InvalidInputError,
     LakebedError,
     MissingDependencyError,
@@ -323,6 +324,8 @@ def _kind_of(error: LakebedError) -> tuple[int, str]:
         return 406, "UnsupportedOperationException"
     if isinstance(error, InvalidInputError | VersionNotFoundError):
         return 400, "BadRequestException"
+    if isinstance(error, FormatError):
+        return 422, "UnprocessableEntityException"
     if isinstance(error, StorageError):
         return 503, "ServiceUnavailableException"
     return 500, "ServiceFailureException"
@@ -331,7 +334,7 @@ def _kind_of(error: LakebedError) -> tuple[int, str]:
 def _answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LakebedError)
     status, kind = _kind_of(error)
-    if status >= 500:
+    if status >= 500 or isinstance(error, FormatError):
         _log.error("request failed path=%r error=%s", request.scope["path"], error)
     return _error(status, kind, str(error))
 
