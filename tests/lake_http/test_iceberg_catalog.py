@@ -428,7 +428,7 @@ def whole(tmp_path_factory):
     return table, planning, table.scan().to_arrow()
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=min(1000, settings.default.max_examples))
 @given(condition=conditions)
 def test_no_row_is_lost_or_added_by_a_plan(whole, condition) -> None:
     table, planning, rows = whole
