@@ -34,6 +34,8 @@ class Client:
         listener = socket.create_server(("127.0.0.1", 0))
         self.place = f"127.0.0.1:{listener.getsockname()[1]}"
         options = {"log_config": None, "lifespan": "off", "ws": "none", "http": "h11"}
+        # Clients that keep connections do not repeat a POST on one that ended meanwhile.
+        options["timeout_keep_alive"] = 60
         self._server = uvicorn.Server(uvicorn.Config(app, loop="asyncio", **options))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
         self._thread.start()

@@ -1,18 +1,22 @@
 """Reads published tables by engines that live in an environment of their own (make doors-env).
 
 Each line of its input is a JSON document, `{"engine": …, "root": …, "out": …}`; what the engine
-reads is written to `out` as Arrow IPC, and the answer is a line of JSON.
+reads is written to `out` as Arrow IPC, and the answer is a line of JSON. Engines of a catalog also
+take `columns` and `snapshot`.
 """
 
 # ruff: noqa: T201 - printing is how it answers
 
+import datetime
 import json
+import operator
 import sys
-from functools import cache
+from decimal import Decimal
+from functools import cache, partial, reduce
+from importlib import import_module
 from pathlib import Path
 
 import duckdb
-import duckdb_ext
 import pyarrow as pa
 
 PACKAGES = (
@@ -50,9 +54,9 @@ def spark():
 @cache
 def duck():
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    (home,) = duckdb_ext.__path__
     for name in ("httpfs", "icu", "avro", "iceberg", "delta"):
-        (path,) = Path(home).glob(f"extensions/v{duckdb.__version__}/*/{name}.duckdb_extension")
+        (home,) = import_module(f"duckdb_extension_{name}").__path__
+        (path,) = Path(home).rglob(f"v{duckdb.__version__}/{name}.duckdb_extension")
         connection.execute(f"LOAD '{path}'")
     connection.execute("SET TimeZone = 'UTC'")
     return connection
@@ -77,8 +81,8 @@ def duck_catalog(url: str) -> str:
 
 
 @cache
-def spark_catalog(url: str, token: str | None = None) -> str:
-    name = f"lb{url.rpartition(':')[2]}"
+def spark_catalog(url: str, planner: str = "", token: str | None = None) -> str:
+    name = f"lb{url.rpartition(':')[2]}{planner}"
     catalog = f"spark.sql.catalog.{name}"
     spark().conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
     spark().conf.set(f"{catalog}.type", "rest")
@@ -86,26 +90,106 @@ def spark_catalog(url: str, token: str | None = None) -> str:
     spark().conf.set(f"{catalog}.cache-enabled", "false")
     if token is not None:
         spark().conf.set(f"{catalog}.token", token)
+    if planner:
+        spark().conf.set(f"{catalog}.scan-planning-mode", planner)
     return name
 
 
-def of_catalog(engine: str, address: str, where: str) -> pa.Table:
-    """Read a table of a served lake, whose address is the URL and the name."""
-    url, _, table = address.partition(" ")
-    if engine == "duckdb":
-        query = f"SELECT * FROM {duck_catalog(url)}.{table} WHERE {where}"
-        return duck().execute(query).fetch_arrow_table()
-    return spark().table(f"{spark_catalog(url)}.{table}").where(where).toArrow()
+@cache
+def daft_catalog(url: str):
+    from pyiceberg.catalog import load_catalog
+
+    # Daft finds no column in partition specs that leave out those that are null.
+    return load_catalog(url, type="rest", uri=url, **{"scan-planning-mode": "client"})
 
 
+def by_spark(url, table, where, *, columns="*", snapshot=None, planner="") -> pa.Table:
+    past = "" if snapshot is None else f" VERSION AS OF {snapshot}"
+    name = f"{spark_catalog(url, planner)}.{table}"
+    return spark().sql(f"SELECT {columns} FROM {name}{past} WHERE {where}").toArrow()
+
+
+def by_duck(url, table, where, *, columns="*", snapshot=None) -> pa.Table:
+    past = "" if snapshot is None else f" AT (VERSION => {snapshot})"
+    query = f"SELECT {columns} FROM {duck_catalog(url)}.{table}{past} WHERE {where}"
+    return duck().execute(query).fetch_arrow_table()
+
+
+def daft_of(condition: tuple):
+    """Return a condition of tests/engine_questions.py as Daft takes it."""
+    import daft
+
+    kind, *rest = condition
+    if kind in ("and", "or"):
+        return reduce({"and": operator.and_, "or": operator.or_}[kind], map(daft_of, rest))
+    if kind == "not":
+        return ~daft_of(rest[0])
+    column = daft.col(rest[0])
+    if kind in ("null", "known"):
+        return column.is_null() if kind == "null" else column.not_null()
+    if kind == "begins":
+        return column.startswith(rest[1])
+    return column.is_in(rest[1]) if kind == "in" else OPERATORS[kind](column, daft.lit(rest[1]))
+
+
+OPERATORS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def by_daft(url, table, where, *, columns, snapshot=None) -> pa.Table:
+    import daft
+
+    loaded = daft_catalog(url).load_table(table)
+    frame = daft.read_iceberg(loaded, snapshot_id=snapshot)
+    condition = eval(where, {"datetime": datetime, "Decimal": Decimal})
+    if condition is not None:
+        frame = frame.where(daft_of(condition))
+    return frame.select(*columns.split(", ")).to_arrow()
+
+
+CATALOG_ENGINES = {
+    "duckdb catalog": by_duck,
+    "spark catalog": by_spark,
+    "spark planning": partial(by_spark, planner="client"),
+    "daft catalog": by_daft,
+}
 ENGINES = {
-    "duckdb catalog": lambda root, where: of_catalog("duckdb", root, where),
-    "spark catalog": lambda root, where: of_catalog("spark", root, where),
     "delta-spark": lambda root, where: of_spark("delta", f"{root}/data", where),
     "iceberg-spark": lambda root, where: of_spark("iceberg", f"{root}/iceberg", where),
     "duckdb delta": lambda root, where: of_duck("delta_scan", f"{root}/data", where),
     "duckdb iceberg": lambda root, where: of_duck("iceberg_scan", f"{root}/iceberg", where),
 }
+
+
+def read(given: dict) -> pa.Table:
+    """Return what the engine reads; a table of a served lake is at its URL and its name."""
+    if given["engine"] not in CATALOG_ENGINES:
+        return ENGINES[given["engine"]](given["root"], given["where"])
+    url, _, table = given["root"].partition(" ")
+    more = {name: given[name] for name in ("columns", "snapshot") if name in given}
+    return CATALOG_ENGINES[given["engine"]](url, table, given["where"], **more)
+
+
+def run_page(engine: str, blocks: list[list[str]]) -> str:
+    """Run the blocks of a page, and return the rows of the last one as a text."""
+    names: dict = {}
+    for language, text in blocks:
+        if language == "python":
+            exec(text, names)
+        elif language == "text":
+            for line in text.splitlines():
+                spark().conf.set(*line.split("=", 1))
+        elif engine == "Spark":
+            names["rows"] = spark().sql(text).toArrow()
+        else:
+            names["rows"] = duck().execute(text).fetch_arrow_table()
+    return str(names["rows"].to_pylist())
 
 
 def sql(root: str, text: str) -> str:
@@ -120,7 +204,7 @@ def sql(root: str, text: str) -> str:
 def run_in_catalog(url: str, token: str, text: str) -> str:
     """Run a statement on tables of a catalog, and say what came of it."""
     try:
-        spark().sql(text.format(catalog=spark_catalog(url, token))).collect()
+        spark().sql(text.format(catalog=spark_catalog(url, token=token))).collect()
     except Exception as exc:  # noqa: BLE001 - the test looks at it
         return str(exc)
     return ""
@@ -132,10 +216,12 @@ def main() -> None:
         try:
             if "catalog" in given:
                 answer = {"said": run_in_catalog(given["catalog"], given["token"], given["sql"])}
+            elif "page" in given:
+                answer = {"rows": run_page(given["page"], given["blocks"])}
             elif "sql" in given:
                 answer = {"said": sql(given["root"], given["sql"])}
             else:
-                table = ENGINES[given["engine"]](given["root"], given["where"])
+                table = read(given)
                 with (
                     pa.OSFile(given["out"], "wb") as sink,
                     pa.ipc.new_file(sink, table.schema) as f,

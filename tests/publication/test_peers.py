@@ -5,71 +5,25 @@
 
 import datetime as dt
 import decimal
-import json
-import subprocess
-import threading
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from asking import Client
+from engine_peers import IS_INSTALLED, Peers
 from table_doors import EVERY_TYPE, EVERY_VALUE, rows_of
 
 import lakebed
 from lakebed.tables.delta import to_delta
 from lakebed.web import IcebergDoor, create_app
 
-ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".venv-doors" / "bin" / "python"
 ENGINES = ["delta-spark", "iceberg-spark", "duckdb delta", "duckdb iceberg"]
-TIMEOUT_S = 300
 END = dt.datetime.max.replace(tzinfo=dt.UTC)  # as tables write it of what is still valid
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(not PYTHON.exists(), reason="make doors-env installs the engines"),
+    pytest.mark.skipif(not IS_INSTALLED, reason="make doors-env installs the engines"),
 ]
-
-
-class Peers:
-    """The process that reads."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._log = (folder / "log").open("wb")
-        self._process = subprocess.Popen(
-            [PYTHON, Path(__file__).parent / "peer_worker.py"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-
-    def ask(self, **question: object) -> dict:
-        timer = threading.Timer(TIMEOUT_S, self._process.kill)
-        timer.start()
-        try:
-            self._process.stdin.write(json.dumps(question) + "\n")
-            self._process.stdin.flush()
-            while not (line := self._process.stdout.readline()).startswith("{"):
-                assert line, (self._folder / "log").read_text()[-2000:]
-        finally:
-            timer.cancel()
-        return json.loads(line)
-
-    def read(self, engine: str, dataset, where: str = "true") -> pa.Table:
-        return self.read_at(engine, dataset.uri.removeprefix("file://"), where)
-
-    def read_at(self, engine: str, root: str, where: str = "true") -> pa.Table:
-        out = self._folder / "rows.arrow"
-        answer = self.ask(engine=engine, root=root, out=str(out), where=where)
-        assert "error" not in answer, f"{engine}: {answer}"
-        with pa.memory_map(str(out)) as source:
-            return pa.ipc.open_file(source).read_all()
-
-    def close(self) -> None:
-        self._process.communicate()
-        self._log.close()
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +200,7 @@ def test_spark_may_not_write_to_the_delta_table_nor_vacuum_it(peers, lake):
 @pytest.mark.parametrize("mode", ["beside", "cache", "virtual"])
 def test_the_catalog_is_read(peers, tmp_path, lake, engine, mode):
     if (engine, mode) == ("duckdb catalog", "virtual"):
-        pytest.skip("DuckDB 1.4 plans with the manifests")
+        pytest.skip("DuckDB plans with the manifests")
     days = [dt.date(2013, 1, 1 + number) for number in range(4)]
     schema = pa.schema([("p", pa.string()), ("day", pa.date32()), ("n", pa.int64())])
     dataset = lake.create(

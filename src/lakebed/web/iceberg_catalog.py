@@ -26,6 +26,7 @@ from lakebed.errors import (
     CommitUnknownError,
     ConflictError,
     DatasetNotFoundError,
+    FormatError,
     InvalidInputError,
     LakebedError,
     MissingDependencyError,
@@ -453,6 +454,8 @@ def _kind_of(error: LakebedError) -> tuple[int, str]:
         return 500, "CommitStateUnknownException"
     if isinstance(error, InvalidInputError | VersionNotFoundError):
         return 400, "BadRequestException"
+    if isinstance(error, FormatError):
+        return 422, "UnprocessableEntityException"
     if isinstance(error, StorageError):
         return 503, "ServiceUnavailableException"
     return 500, "ServiceFailureException"
@@ -461,7 +464,7 @@ def _kind_of(error: LakebedError) -> tuple[int, str]:
 def _answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LakebedError)
     status, kind = _kind_of(error)
-    if status >= 500:
+    if status >= 500 or isinstance(error, FormatError):
         _log.error("request failed path=%r error=%s", request.scope["path"], error)
     return _error(status, kind, str(error))
 

@@ -169,7 +169,7 @@ def commit(
             "snapshot-id": snapshot_id,
             "parent-snapshot-id": parent_id,
             "sequence-number": sequence_number,
-            "timestamp-ms": _timestamp_ms(metadata),
+            "timestamp-ms": _timestamp_ms(metadata, state if home.folder is not None else None),
             "manifest-list": writer.write_list(manifests, parent_id, sequence_number),
             "summary": full_summary,
             "schema-id": schema.schema_id if is_other_schema else metadata.current_schema_id,
@@ -224,10 +224,19 @@ def _first_spec(metadata: TableMetadata, schema: Schema, levels: tuple[str, ...]
     return PartitionSpec(*fields, spec_id=number)
 
 
-def _timestamp_ms(metadata: TableMetadata) -> int:
-    """Return the time of a snapshot, which is never before that of the last one."""
-    now = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
-    return max(now, metadata.last_updated_ms)
+def _timestamp_ms(metadata: TableMetadata, shown: State | None = None) -> int:
+    """Return the time of a snapshot, which is after that of the last one.
+
+    Beside the data it is the time of the commit that the snapshot shows. A catalog may write its
+    metadata when a reader loads the table, and some readers, such as DuckDB 1.5, do not see
+    snapshots that are younger than their transaction. In a catalog of others it is the present:
+    there the snapshot before it is kept for readers from that time on.
+    """
+    moment = dt.datetime.now(dt.UTC)
+    if shown is not None and shown.committed_at is not None:
+        moment = min(moment, shown.committed_at)
+    earliest = metadata.last_updated_ms + 1 if metadata.snapshots or shown is None else 0
+    return max(int(moment.timestamp() * 1000), earliest)
 
 
 def _totals(writer: ManifestWriter, before: Snapshot | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ reported, and only a repair reverts them.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from lakebed.tables.iceberg.homes import IcebergTable, TableHome
+
+_log = logging.getLogger(__name__)
 
 NOTE = "iceberg"
 _PROPERTIES = {
@@ -137,6 +140,8 @@ def publish_in(
 ) -> Publication:
     """Bring a table into step whose metadata, and note, are in another store than the data.
 
+    Metadata that cannot be read is replaced: only readers of older snapshots lose something.
+
     Args:
         store: The store that holds the dataset.
         dataset: Name of the dataset.
@@ -149,7 +154,16 @@ def publish_in(
     note = _note(cache, dataset, None, home)
     target = _IcebergTarget(store, dataset, home, root, hide_batch_id=hide_batch_id)
     to, began = f"iceberg table={home.table}", time.monotonic()
-    return engine.publish(store, dataset, target, note, Request(), to=to, began=began)
+    try:
+        return engine.publish(store, dataset, target, note, Request(), to=to, began=began)
+    except CorruptMetadataError as exc:
+        _log.warning("metadata of a catalog is replaced dataset=%s: %s", dataset, exc)
+    try:
+        note.read()
+    except CorruptMetadataError:
+        note.forget()
+    request = Request(repair=True)
+    return engine.publish(store, dataset, target, note, request, to=to, began=began)
 
 
 def columns_for(store: Store, state: State, home: TableHome, root: str) -> NewTable:

@@ -1,0 +1,56 @@
+"""Engines of an environment of their own (make doors-env): Spark, DuckDB and Daft in one process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+
+ROOT = Path(__file__).parents[1]
+PYTHON = ROOT / ".venv-doors" / "bin" / "python"
+TIMEOUT_S = 600
+IS_INSTALLED = PYTHON.exists()
+
+
+class Peers:
+    """The process that reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._log = (folder / "log").open("wb")
+        self._process = subprocess.Popen(
+            [PYTHON, ROOT / "tests" / "publication" / "peer_worker.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+
+    def ask(self, **question: object) -> dict:
+        timer = threading.Timer(TIMEOUT_S, self._process.kill)
+        timer.start()
+        try:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            while not (line := self._process.stdout.readline()).startswith("{"):
+                assert line, (self._folder / "log").read_text()[-2000:]
+        finally:
+            timer.cancel()
+        return json.loads(line)
+
+    def read(self, engine: str, dataset, where: str = "true") -> pa.Table:
+        return self.read_at(engine, dataset.uri.removeprefix("file://"), where)
+
+    def read_at(self, engine: str, root: str, where: str = "true", **more: object) -> pa.Table:
+        out = self._folder / "rows.arrow"
+        answer = self.ask(engine=engine, root=root, out=str(out), where=where, **more)
+        assert "error" not in answer, f"{engine}: {answer}"
+        with pa.memory_map(str(out)) as source:
+            return pa.ipc.open_file(source).read_all()
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._log.close()
