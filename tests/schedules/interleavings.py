@@ -9,7 +9,7 @@ A schedule has a text, from which it can be played again:
 
     document: append | overwrite+read ; ann 5, bob 3 ; ann write 2 landed
 
-The kind of head; verbs of actors, beside each other (`|`), of threads of one process (`&`), one after
+The kind of head, or `dropped` where there is none yet; verbs of actors, beside each other (`|`), of threads of one process (`&`), one after
 the other (`+`), with `#7` to draw other choices; before which of their turns actors give way; and
 what fails: the second write of ann, which lands, but is not answered.
 """
@@ -27,13 +27,14 @@ from typing import Any, get_args
 from schedules.plans import ACTORS
 from schedules.play import Played, play
 from schedules.verbs import VERBS
-from schedules.world import Call, Fault, FaultKind, Part, Schedule, Step, Switch
+from schedules.world import Call, Fault, FaultKind, Part, Schedule, Stall, Step, Switch
 
 SETUPS = {
     "document": "begin_document append#9 append#4 append#8 overwrite#8 stage#2",
     "tree": "begin_tree append#9 append#4 append#8 overwrite#8 stage#2",
+    "dropped": "begin_document append#9 drop",
 }
-KINDS = tuple(SETUPS)
+KINDS = ("document", "tree")
 SINGLE = (
     *("append", "overwrite", "merge", "delete", "rerun", "epoch", "ingest", "append&append"),
     *("stage", "commit_staged", "discard_staged", "rollback", "compact", "compact_metadata"),
@@ -45,7 +46,10 @@ _SALTS = {"append": 9, "cleanup": 1, "create": 1, "delete": 9, "merge": 1, "reru
 _SALTS |= {"rollback": 1, "stage": 5}
 AT_END = 1_000_000  # of what is late: it lands when all else is over
 SOON = 2
+OUTAGE = 200  # calls without an answer: longer than a verb tries
 _TEXT = re.compile(r"(\w+) (write|call) (\d+) ([a-z ]+?)(?: x(\d+))?(?: after (\d+))?")
+_STAND = re.compile(r"(\w+) call (\d+) stands (\d+)")
+STANDS_S = 8 * 86_400  # longer than any lease
 _WRITES = frozenset({"create", "replace", "put", "put_stream", "delete", "delete_if_match"})
 
 
@@ -75,7 +79,8 @@ def schedule_from(text: str) -> Schedule:
         seed=1,
         parts=parts,
         setup=tuple(map(_step, SETUPS[kind].split())),
-        faults=tuple(map(_fault, sections[2:])),
+        faults=tuple(_fault(one) for one in sections[2:] if not _STAND.fullmatch(one)),
+        stalls=tuple(_stall(one) for one in sections[2:] if _STAND.fullmatch(one)),
         switches=tuple(_switch(one) for one in switches.split(",") if one.strip(" -")),
         is_small=kind == "tree",
         gathers_s=1.0 if "&" in verbs else 0.0,
@@ -122,6 +127,12 @@ def _fault(text: str) -> Fault:
     )
 
 
+def _stall(text: str) -> Stall:
+    found = _STAND.fullmatch(text)
+    assert found is not None
+    return Stall(found[1], int(found[2]), "calls", 1, float(found[3]))
+
+
 def text_of(schedule: Schedule) -> str:
     """Return the text of a systematic schedule."""
     processes = itertools.groupby(schedule.parts, key=lambda part: part.process)
@@ -130,8 +141,9 @@ def text_of(schedule: Schedule) -> str:
         for _, parts in processes
     )
     switches = ", ".join(f"{one.actor} {one.nth}" for one in schedule.switches or ())
-    sections = [f"{schedule.theme}: {verbs}", *map(_told_fault, schedule.faults)]
-    if switches or schedule.faults:
+    stalls = (f"{one.actor} call {one.nth} stands {one.seconds:.0f}" for one in schedule.stalls)
+    sections = [f"{schedule.theme}: {verbs}", *map(_told_fault, schedule.faults), *stalls]
+    if switches or len(sections) > 1:
         sections.insert(1, switches or "-")
     return " ; ".join(sections)
 
@@ -224,10 +236,12 @@ class Pair:
 
 
 def pairs(kinds: Sequence[str] = KINDS, verbs: Sequence[str] = SINGLE) -> Iterator[Pair]:
-    """Yield each pair of verbs, in both orders, of each kind of head."""
+    """Yield each pair of verbs, in both orders, of each kind of head; and pairs of creators."""
+    for first, second in itertools.product(("create+append", "create"), repeat=2):
+        yield Pair("dropped", first, second)
     for kind in kinds:
-        for first, second in itertools.product(verbs, repeat=2):
-            yield Pair(kind, first, second)
+        for one, other in itertools.product(verbs, repeat=2):
+            yield Pair(kind, one, other)
 
 
 def orders(pair: Pair) -> Iterator[Played]:
@@ -304,21 +318,32 @@ def failing_orders(pair: Pair) -> Iterator[Played]:
     schedule = pair.schedule
     alone = play(schedule)
     writes = [call for call in alone.calls if call.actor == ann and call.operation in _WRITES]
-    for number, call in enumerate(writes):
+    for number, call in reversed(list(enumerate(writes))):
         before, after = Switch(ann, call.nth), Switch(ann, call.nth + 1)
-        for switch, kind, delay in (
-            (before, "kill", None),
-            (before, "kill after", None),
-            (after, "kill after", None),
-            (before, "landed", None),
-            (after, "landed", None),
-            (after, "lost", None),
-            (before, "late", SOON),
-            (after, "late", SOON),
-            (after, "late", AT_END),
+        for switch, kind, delay, length in (
+            (before, "kill", None, 1),
+            (before, "kill after", None, 1),
+            (after, "kill after", None, 1),
+            (before, "landed", None, 1),
+            (after, "landed", None, 1),
+            (after, "landed", None, OUTAGE),
+            (after, "lost", None, 1),
+            (before, "late", SOON, 1),
+            (after, "late", SOON, 1),
+            (after, "late", AT_END, OUTAGE),
         ):
-            fault = Fault(ann, number, "writes", kind, delay=delay)  # type: ignore[arg-type]
+            fault = Fault(ann, number, "writes", kind, length, delay=delay)  # type: ignore[arg-type]
             yield _with(schedule, switch, faults=(fault,))
+
+
+def standing_orders(pair: Pair) -> Iterator[Played]:
+    """Play a pair with the first one standing still for days before each of its requests."""
+    ann, _ = pair.actors
+    schedule = pair.schedule
+    calls = sum(call.actor == ann and call.operation != "open" for call in play(schedule).calls)
+    for nth in range(1, calls):
+        stall = Stall(ann, nth, "calls", 1, float(STANDS_S))
+        yield tried(named(replace(schedule, stalls=(stall,))))
 
 
 def short_tier(seed: int = 0) -> list[Schedule]:

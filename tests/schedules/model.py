@@ -284,6 +284,7 @@ class _Judge:
         kept = {one.version for one in state.protections if one.version is not None}
         for entry in entries:
             attempt = self.world.commits.get(entry.commit_id)
+            self.check_place(entry, attempt)
             before = self.versions.get(entry.version - 1, Known())
             expected = before if attempt is None else self.after(before, entry, attempt)
             try:
@@ -304,6 +305,17 @@ class _Judge:
                 self.versions[entry.version] = expected
                 continue
             self.versions[entry.version] = self.compare_rows(entry, attempt, expected, past)
+
+    def check_place(self, entry: Any, attempt: Attempt | None) -> None:
+        """Check that a commit is not to a namesake of the dataset that its writer has seen."""
+        event = self.landed.get(entry.commit_id)
+        if attempt is None or event is None or entry.operation == "create":
+            return
+        # When it chose the id of its commit it had read the head.
+        heads = attempt.bases.get(entry.commit_id, ())
+        seen = {one.created_at for etag in heads if (one := self.world.states.get(etag))}
+        if seen and event.state.created_at not in seen:
+            self.say("a commit goes to the dataset that its writer has seen", attempt)
 
     def compare_descriptor(self, entry: Any, attempt: Any, expected: Known, past: Any) -> Known:
         descriptor = past.descriptor

@@ -20,15 +20,26 @@ from pathlib import Path
 from typing import Any
 
 import lakebed
-from schedules.interleavings import KINDS, SINGLE, Pair, failing_orders, orders, pairs, sum_of
+from schedules.interleavings import (
+    KINDS,
+    SINGLE,
+    Pair,
+    failing_orders,
+    orders,
+    pairs,
+    standing_orders,
+    sum_of,
+)
 from schedules.play import Played, shrunk, simulated
 
 RESULTS = Path("build/proof.jsonl")
-_WAYS = {"orders": orders, "faults": failing_orders}
+_WAYS = {"orders": orders, "faults": failing_orders, "standing": standing_orders}
 _PLAYED = ("world", "verbs", "model", "play", "interleavings")
 _TOLD = 3  # violations of a pair that are made small and told; the others are counted
 # By the outcome of the call that it became.
+NO_FAULT = "no fault: requests in another order"
 _CLASSES = {
+    "interrupted": "thread interrupted before or after a request",
     "killed before": "process killed before a request",
     "killed after": "process killed after a request",
     "the answer is lost": "request carried out, answer lost",
@@ -39,7 +50,7 @@ _CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one worker does at a time: a pair, without faults or with them."""
+    """What one worker does at a time: a pair, and one way to play it."""
 
     pair: Pair
     way: str
@@ -56,13 +67,14 @@ class Found:
         unit: Its text.
         code: The sum of the code that was played.
         kind: The kind of head.
-        way: `orders` or `faults`.
+        way: `orders`, `faults` or `standing`.
         runs: Number of schedules.
         distinct: Those that differ in more than the order of what does not conflict.
         switched: Number of runs by their number of switches.
         injected: Number of runs by fault class.
         longest: Most turns that a verb took after its last fault.
         seconds: Processor time.
+        broken: Number of runs that broke a rule, by fault class.
         violations: Rules that were broken, with the text of a schedule that breaks them.
     """
 
@@ -74,6 +86,7 @@ class Found:
     distinct: int = 0
     switched: dict[str, int] = field(default_factory=dict)
     injected: dict[str, int] = field(default_factory=dict)
+    broken: dict[str, int] = field(default_factory=dict)
     longest: int = 0
     seconds: float = 0.0
     violations: list[dict[str, str]] = field(default_factory=list)
@@ -96,13 +109,15 @@ def units(kinds: tuple[str, ...], seed: int, verbs: tuple[str, ...] = SINGLE) ->
     return found
 
 
-def class_of(played: Played) -> str | None:
-    """Return the class of the fault that a run met; None if there was none."""
+def class_of(played: Played) -> str:
+    """Return the class of the first fault that a run met."""
     for call in played.calls:
         for told, name in _CLASSES.items():
             if told in call.outcome:
                 return name
-    return None
+    if played.schedule.stalls:
+        return "process stands still for days before a request"
+    return NO_FAULT
 
 
 def work(unit: Unit) -> Found:
@@ -111,18 +126,22 @@ def work(unit: Unit) -> Found:
     sums: set[str] = set()
     injected: collections.Counter[str] = collections.Counter()
     switched: collections.Counter[str] = collections.Counter()
+    broken: collections.Counter[str] = collections.Counter()
     begun = time.process_time()
     with simulated():
         for played in _WAYS[unit.way](unit.pair):
             found.runs += 1
             sums.add(sum_of(played))
             switched[str(len(played.schedule.switches or ()))] += 1
-            injected.update(filter(None, [class_of(played)]))
+            injected[class_of(played)] += 1
+            if played.violations:
+                broken[class_of(played)] += 1
             found.longest = max(found.longest, played.longest)
             found.violations += _told(played, is_small=len(found.violations) < _TOLD)
     found.seconds = round(time.process_time() - begun, 3)
     found.distinct = len(sums)
     found.injected, found.switched = dict(injected), dict(switched)
+    found.broken = dict(broken)
     return found
 
 
