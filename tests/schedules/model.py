@@ -31,7 +31,9 @@ from schedules.verbs import AT_FIRST, BROKEN_LINE, LEVEL, NAME, RAW_LINES, ROOT
 from schedules.world import Attempt, HeadEvent, World
 
 # A refused verb of these may have come a part of its way, commit by commit, as its docs say.
-_BY_PARTS = frozenset({"build_index", "compact", "compact_metadata", "erase", "move_head"})
+_BY_PARTS = frozenset(
+    {"build_index", "change_kind", "compact", "compact_metadata", "erase", "move_head"}
+)
 _SCHEMA_FILE = "/_common_metadata"
 _WRITE_SCHEMA_FILE = frozenset({"create", "drop", "add_field", "set_property"})
 # Commits of these change rows; those of all others leave them as they are.

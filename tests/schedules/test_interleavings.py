@@ -35,6 +35,8 @@ KEPT = (
     "tree: append | compact ; ann 7 ; ann write 2 landed",
     "tree: epoch | epoch ; ann 9 ; ann write 3 kill after",
     "document: ingest | ingest ; ann 30, bob 40",
+    # Of two commits the first had landed, and the error of the second did not report it.
+    "document: change_kind | delete ; - ; ann call 24 stands 691200",
 )
 
 
