@@ -10,7 +10,10 @@ import collections
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+
+from inside import cached_state_of
 
 import lakebed
 from lakebed.errors import DatasetNotFoundError, LakebedError, VersionNotFoundError
@@ -24,19 +27,28 @@ from lakebed.tables.delta.log import LiveFiles, Log
 from lakebed.tables.iceberg.homes import FilesBeside
 from lakebed.tables.iceberg.manifests import live_files
 from lakebed.tables.iceberg.metadata_names import hint_key
-from schedules.verbs import AT_FIRST, LEVEL, NAME, ROOT
+from schedules.verbs import AT_FIRST, BROKEN_LINE, LEVEL, NAME, RAW_LINES, ROOT
 from schedules.world import Attempt, HeadEvent, World
 
 # A refused verb of these may have come a part of its way, commit by commit, as its docs say.
-_BY_PARTS = frozenset({"build_index", "compact", "compact_metadata", "move_head"})
+_BY_PARTS = frozenset(
+    {"build_index", "change_kind", "compact", "compact_metadata", "erase", "move_head"}
+)
 _SCHEMA_FILE = "/_common_metadata"
 _WRITE_SCHEMA_FILE = frozenset({"create", "drop", "add_field", "set_property"})
 # Commits of these change rows; those of all others leave them as they are.
 _CHANGE_ROWS = frozenset(
-    {"append", "overwrite", "rerun", "delete", "merge", "rollback", "transaction"}
+    {"append", "overwrite", "rerun", "delete", "merge", "rollback", "transaction", "ingest"}
 )
+# A verb takes at most 66 turns where nobody else is, and a few hundred beside others.
+MOST_TURNS = 600
+# An epoch that was taken back is written again.
+_TAKE_BACK = frozenset({"drop", "rollback"})
 # Commits of these say what will be deleted, which may fail afterwards.
 _GIVE_UP = frozenset({"cleanup", "discard"})
+
+
+_ROWS: dict[tuple[str, ...], list[dict[str, Any]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +129,13 @@ class _Judge:
         self.dropped: set[str] = set()  # datasets, by creation time, that a drop has taken
         self.versions: dict[int, Known] = {}
         self.born: dict[int, int] = {}  # the version that brought a row
+        # Whoever erases rows may have come a part of the way: they may be there, or not.
+        self.doomed = {n for one in world.attempts for n in one.intent.get("erases", ())}
         self.all_rows = {
             n: Row(values, attempt.intent.get("run"))
             for attempt in world.attempts
             for n, values in attempt.intent.get("rows", {}).items()
+            if n not in self.doomed
         }
 
     def say(self, rule: str, told: object) -> None:
@@ -129,6 +144,8 @@ class _Judge:
     def violations(self) -> list[Violation]:
         self.check_errors()
         self.check_drops()
+        for attempt, key in self.world.live_deleted:
+            self.say("nothing live is deleted", f"{key}: {attempt}")
         state, dataset = self.final()
         if state is None or dataset is None:
             self.check_acknowledged(None, {})
@@ -149,6 +166,8 @@ class _Judge:
         self.replay(state, dataset, entries)
         self.check_reads(state)
         self.check_final(state, dataset)
+        self.check_epochs(by_id)
+        self.check_sources(state, dataset, entries)
         if "published" in self.world.notes:
             self.check_published(state)
         if self.is_settled and "iceberg" in self.world.notes:
@@ -159,8 +178,9 @@ class _Judge:
         for attempt in self.world.attempts:
             if attempt.outcome == "broken":
                 self.say("errors are named", attempt)
-            if attempt.outcome == "running":
-                self.say("every verb comes to an end", attempt)
+            is_long = self.world.is_systematic and attempt.turns > MOST_TURNS
+            if attempt.outcome == "running" or is_long:
+                self.say("every verb comes to an end", f"after {attempt.turns} turns: {attempt}")
             if attempt.actor in ("setup", "settle", "sweep") and attempt.outcome != "done":
                 gone = isinstance(attempt.error, DatasetNotFoundError)
                 if not gone:
@@ -266,6 +286,7 @@ class _Judge:
         kept = {one.version for one in state.protections if one.version is not None}
         for entry in entries:
             attempt = self.world.commits.get(entry.commit_id)
+            self.check_place(entry, attempt)
             before = self.versions.get(entry.version - 1, Known())
             expected = before if attempt is None else self.after(before, entry, attempt)
             try:
@@ -286,6 +307,17 @@ class _Judge:
                 self.versions[entry.version] = expected
                 continue
             self.versions[entry.version] = self.compare_rows(entry, attempt, expected, past)
+
+    def check_place(self, entry: Any, attempt: Attempt | None) -> None:
+        """Check that a commit is not to a namesake of the dataset that its writer has seen."""
+        event = self.landed.get(entry.commit_id)
+        if attempt is None or event is None or entry.operation == "create":
+            return
+        # When it chose the id of its commit it had read the head.
+        heads = attempt.bases.get(entry.commit_id, ())
+        seen = {one.created_at for etag in heads if (one := self.world.states.get(etag))}
+        if seen and event.state.created_at not in seen:
+            self.say("a commit goes to the dataset that its writer has seen", attempt)
 
     def compare_descriptor(self, entry: Any, attempt: Any, expected: Known, past: Any) -> Known:
         descriptor = past.descriptor
@@ -321,10 +353,12 @@ class _Judge:
     def compare_rows(self, entry: Any, attempt: Any, expected: Known, past: Any) -> Known:
         told = f"version {entry.version} of {attempt}"
         try:
-            read = past.arrow().to_pylist()
+            read = self.rows_of(past)
         except LakebedError as exc:
             self.say("a version that is kept can be read", f"{told}: {type(exc).__name__}: {exc}")
             return expected
+        self.check_erased(read, told)
+        read = [row for row in read if row["n"] not in self.doomed]
         counts = collections.Counter(row["n"] for row in read)
         twice = sorted(n for n, count in counts.items() if count > 1)
         more = sorted(counts.keys() - expected.rows.keys())
@@ -342,11 +376,32 @@ class _Judge:
                 self.say("values stay what they were", f"{row} is not {wanted}: {told}")
         return expected
 
+    def rows_of(self, past: Any) -> list[dict[str, Any]]:
+        """Return the rows of a version; what a setup has written is read once for many runs."""
+        state = cached_state_of(past)
+        if not self.world.is_systematic or state.version >= self.world.first_version:
+            return past.arrow().to_pylist()  # type: ignore[no-any-return]
+        named = [state.commit_id, *state.descriptor.schema.names]
+        for label in sorted(state.labels):
+            named.append(label)
+            self.world.inner.size(state.layout.naming.key(label))  # it is there
+        if tuple(named) not in _ROWS:
+            _ROWS[tuple(named)] = past.arrow().to_pylist()
+        return _ROWS[tuple(named)]
+
+    def check_erased(self, read: list[dict[str, Any]], told: str) -> None:
+        """Check that rows which somebody has erased are in no version."""
+        for attempt in self.world.attempts:
+            if attempt.outcome == "done" and attempt.intent.get("erased"):
+                left = sorted({row["n"] for row in read}.intersection(attempt.intent["erases"]))
+                if left:
+                    self.say("what is erased is in no version", f"{left} in {told}: {attempt}")
+
     def after(self, before: Known, entry: Any, attempt: Attempt) -> Known:
         """Return what a commit makes of the version before it."""
         intent, verb = attempt.intent, attempt.verb
         known = before
-        if verb == "create":
+        if verb in ("create", "begin_document", "begin_tree"):
             known = replace(known, index=frozenset(intent["index"]))
         if verb == "add_field":
             known = replace(known, fields=(*known.fields, intent["adds"]))
@@ -365,7 +420,7 @@ class _Judge:
 
     def rows_after(self, before: Known, entry: Any, attempt: Attempt) -> dict[int, Row]:
         intent = attempt.intent
-        new = {n: self.all_rows[n] for n in intent.get("rows", {})}
+        new = {n: self.all_rows[n] for n in intent.get("rows", {}) if n not in self.doomed}
         self.born |= dict.fromkeys(new, entry.version)
         read = self.versions.get(intent.get("read_version"))
         if read is not None:
@@ -373,7 +428,8 @@ class _Judge:
             looked_at = intent.get("reads") or written
             self.check_nothing_lost(before, read, frozenset(looked_at), attempt)
         match entry.operation:
-            case "append":
+            case "append" | "ingest":
+                # An epoch or a raw file that is written again takes the place of its rows.
                 return {**before.rows, **new}
             case "overwrite":
                 told = intent["replaces"]
@@ -481,7 +537,8 @@ class _Judge:
                 continue
             known = self.versions.get(version)
             rows = sorted(known.rows) if known is not None else None
-            if attempt.outcome == "done" and rows not in (None, attempt.intent["read"]):
+            read = [n for n in attempt.intent.get("read", ()) if n not in self.doomed]
+            if attempt.outcome == "done" and rows not in (None, read):
                 self.say("readers see whole versions", f"version {version} is {rows}: {attempt}")
 
     def check_final(self, state: State, dataset: lakebed.Dataset) -> None:
@@ -490,20 +547,16 @@ class _Judge:
         try:
             table = dataset.arrow(["n", LEVEL])
             read = sorted(
-                zip(*(table.column(one).to_pylist() for one in ("n", LEVEL)), strict=True)
+                (n, level)
+                for n, level in zip(
+                    *(table.column(one).to_pylist() for one in ("n", LEVEL)), strict=True
+                )
+                if n not in self.doomed
             )
             if read != sorted((n, known.level_of(row)) for n, row in known.rows.items()):
                 self.say("every row is in its partition", read)
             for column in sorted(known.index):
-                row = next(iter(known.rows.values()), None)
-                value = 0 if row is None else row.values[column]
-                held = dataset.kite.with_(column, value).arrow(["n"]).column("n").to_pylist()
-                wanted = sorted(n for n, one in known.rows.items() if one.values[column] == value)
-                if sorted(held) != wanted:
-                    self.say(
-                        "an index hides no row",
-                        f"{column} = {value}: {sorted(held)} is not {wanted}",
-                    )
+                self.check_index(dataset, known, column)
             problems = dataset.check(deep=True).problems if self.is_settled else ()
         except LakebedError as exc:
             self.say("the current version can be read", f"{type(exc).__name__}: {exc}")
@@ -525,6 +578,54 @@ class _Judge:
             is_here = any(one and one.state.created_at == state.created_at for one in answers)
             if version is not None and is_here and not is_undone and version not in protected:
                 self.say("what is protected stays so", attempt)
+
+    def check_index(self, dataset: lakebed.Dataset, known: Known, column: str) -> None:
+        """Check that an index leads to all rows of a value; at last, of each."""
+        values = sorted({row.values[column] for row in known.rows.values()})
+        if not (self.world.is_systematic and self.is_settled):
+            first = next(iter(known.rows.values()), None)
+            values = [0 if first is None else first.values[column]]
+        for value in values:
+            held = dataset.kite.with_(column, value).arrow(["n"]).column("n").to_pylist()
+            found = sorted(set(held) - self.doomed)
+            wanted = sorted(n for n, one in known.rows.items() if one.values[column] == value)
+            if found != wanted:
+                self.say("an index hides no row", f"{column} = {value}: {found} is not {wanted}")
+
+    def check_epochs(self, by_id: Mapping[str, Any]) -> None:
+        """Check that an epoch is in the history once whoever was told so has ended."""
+        made = [
+            attempt
+            for commit_id in by_id
+            if (attempt := self.world.commits.get(commit_id)) is not None
+            and attempt.intent.get("epoch") is not None
+        ]
+        if len(made) > 1 and not any(one.verb in _TAKE_BACK for one in self.world.attempts):
+            self.say("an epoch counts once", [str(one) for one in made])
+        for attempt in self.world.attempts:
+            is_told = attempt.outcome == "done" and attempt.intent.get("epoch") is not None
+            if is_told and not made and not self.dropped:
+                self.say("an epoch counts once", f"none, but {attempt}")
+
+    def check_sources(self, state: State, dataset: lakebed.Dataset, entries: Any) -> None:
+        """Check that rows of raw files, the record of these and the quarantine agree."""
+        runs = [one for one in self.world.attempts if one.intent.get("ingests")]
+        if not runs or any(one.verb in ("drop", "rollback") for one in self.world.attempts):
+            return
+        taken_in = any(one.operation == "ingest" for one in entries)
+        recorded = {Path(one.location).name for one in dataset.sources.list() if one.row_count}
+        if recorded != (set(RAW_LINES) if taken_in else set()):
+            self.say("lineage and quarantine agree", f"recorded {sorted(recorded)}, {taken_in=}")
+        told = [one for one in runs if one.outcome == "done"]
+        if told and not taken_in:
+            self.say("what is acknowledged has landed", told[0])
+        try:
+            table = self.repository.open(f"{NAME}_quarantine").arrow(["line"])
+            lines = [line.decode() for line in table["line"].to_pylist()]
+        except DatasetNotFoundError:
+            lines = []
+        if lines != [BROKEN_LINE] and (told or lines):
+            self.say("lineage and quarantine agree", f"{lines} in the quarantine")
 
     def check_published(self, state: State) -> None:
         """Check that every commit of the Delta log shows one whole version.

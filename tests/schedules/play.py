@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from schedules.model import Violation, judge
 from schedules.plans import schedule_of
 from schedules.verbs import play as play_verb
-from schedules.world import Schedule, Step, World, running, simulated
+from schedules.world import Call, Schedule, Step, World, running, simulated
 
 _YEARS_S = 5 * 366 * 86400.0
 
@@ -22,9 +22,12 @@ class Played:
     violations: tuple[Violation, ...]
     trace: tuple[tuple[int, str, str, str, str], ...]
     steps: int
+    calls: tuple[Call, ...] = ()
+    turns: Mapping[str, int] = field(default_factory=dict)  # of each actor
+    longest: int = 0  # turns of a verb after its last fault
 
     def __str__(self) -> str:
-        lines = [f"Seed {self.schedule.seed}, {self.steps} steps."]
+        lines = [f"{self.schedule.text or f'Seed {self.schedule.seed}'}, {self.steps} steps."]
         lines += [f"  {part}" for part in self.schedule.parts]
         lines += [f"  {one}" for one in (*self.schedule.faults, *self.schedule.stalls)]
         lines += [
@@ -36,23 +39,36 @@ class Played:
         return "\n".join(lines)
 
 
-def play(schedule: Schedule) -> Played:
-    """Run a schedule, and judge what has come of it; inside `simulated()`."""
+def play(schedule: Schedule, *, settles: bool = True) -> Played:
+    """Run a schedule, and judge what has come of it; inside `simulated()`.
+
+    Args:
+        schedule: What to play.
+        settles: Judge once more after somebody has gone on, and all that is dead has been deleted.
+    """
     world = World(schedule, play_verb)
     with running(world):
         world.run()
         violations = judge(world)
-        # Once more after somebody has gone on, and all that is dead has been deleted.
-        world.alone("settle", [Step("settle", 1)])
-        world.alone("sweep", [Step("sweep", 1)], skew_s=_YEARS_S)
-        known = set(violations)
-        rules = {one.rule for one in violations}
-        violations += [
-            one
-            for one in judge(world, is_settled=True)
-            if one not in known and one.rule not in rules
-        ]
-    return Played(schedule, tuple(violations), tuple(world.trace), world.step)
+        if settles:
+            world.alone("settle", [Step("settle", 1)])
+            world.alone("sweep", [Step("sweep", 1)], skew_s=_YEARS_S)
+            known = set(violations)
+            rules = {one.rule for one in violations}
+            violations += [
+                one
+                for one in judge(world, is_settled=True)
+                if one not in known and one.rule not in rules
+            ]
+    return Played(
+        schedule,
+        tuple(violations),
+        tuple(world.trace),
+        world.step,
+        tuple(world.calls),
+        {actor.name: actor.turns for actor in world.actors},
+        max((one.turns for one in world.attempts), default=0),
+    )
 
 
 def failures(seeds: Iterable[int], theme: str | None = None) -> Iterator[Played]:
@@ -93,6 +109,23 @@ def shrunk(played: Played, *, tries: int = 60) -> Played:
 
 
 def _smaller(schedule: Schedule) -> Iterator[Schedule]:
+    for smaller in _with_less(schedule):
+        if schedule.switches is None:
+            yield smaller
+        elif smaller.parts:
+            from schedules.interleavings import named
+
+            yield named(smaller)
+
+
+def _with_less(schedule: Schedule) -> Iterator[Schedule]:
+    switches = schedule.switches or ()
+    # Halves of the switches first, then fewer of them: delta debugging.
+    size = len(switches) // 2
+    while size:
+        for at in range(0, len(switches), size):
+            yield replace(schedule, switches=switches[:at] + switches[at + size :])
+        size //= 2
     for at in range(len(schedule.parts)):
         yield replace(schedule, parts=schedule.parts[:at] + schedule.parts[at + 1 :])
     for at, part in enumerate(schedule.parts):
@@ -105,6 +138,8 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
                     *schedule.parts[at + 1 :],
                 )
                 yield replace(schedule, parts=parts)
+    if len(switches) == 1:
+        yield replace(schedule, switches=())
     for at in range(len(schedule.faults)):
         yield replace(schedule, faults=schedule.faults[:at] + schedule.faults[at + 1 :])
     for at in range(len(schedule.stalls)):

@@ -91,7 +91,7 @@ def test_a_promotion_that_trusts_equal_labels_is_found(monkeypatch: pytest.Monke
             return {}
         gone = scope.labels.intersection(before).difference(labels)
         new = filter(scope.misses, set(labels).difference(before))
-        return {conflicts._partition(label): None for label in (*gone, *new)}
+        return {conflicts.partition_of_label(label): None for label in (*gone, *new)}
 
     monkeypatch.setattr(conflicts, "_lost_or_missed", lost_or_missed)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime as dt
+import functools
+import json
 import random
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +31,20 @@ VALUES = ("a", "b", "d", "x")
 RUNS = ("monday", "tuesday")
 ROOT = "s3://lake"  # as readers of Iceberg would spell the memory that all is in
 SCHEMA = pa.schema([("c", pa.string()), ("n", pa.int64()), ("k", pa.int64())])
+
+EPOCH_ROWS = {
+    number: {"c": value, "n": number, "k": number % 3}
+    for number, value in ((7001, "a"), (7002, "x"))
+}
+RAW_ROWS = {
+    number: {"c": value, "n": number, "k": number % 3}
+    for number, value in ((9001, "a"), (9002, "x"), (9003, "d"))
+}
+BROKEN_LINE = "broken"
+RAW_LINES = {
+    "one.jsonl": [*(json.dumps(RAW_ROWS[n]) for n in (9001, 9002)), BROKEN_LINE],
+    "two.jsonl": [json.dumps(RAW_ROWS[9003])],
+}
 
 # `Rows` are what a verb was given, by their id.
 Rows = dict[int, dict[str, Any]]
@@ -415,6 +434,73 @@ def read(doing: Doing) -> None:
     doing.note(read=sorted(table.column("n").to_pylist()))
 
 
+def begin_document(doing: Doing) -> None:
+    """Create what systematic schedules begin with: a dataset with an index."""
+    _begin(doing, "document")
+
+
+def begin_tree(doing: Doing) -> None:
+    _begin(doing, "tree")
+
+
+def _begin(doing: Doing, head: Any) -> None:
+    doing.note(index=("k",))
+    descriptor = lakebed.DatasetDescriptor(
+        schema=SCHEMA, partition_by=[by.dimension("c", list(AT_FIRST))], index="k"
+    )
+    doing.repository.create(NAME, descriptor, head=head)
+
+
+def change_kind(doing: Doing) -> None:
+    """Change the head from a document to a tree, or back."""
+    dataset = doing.open()
+    kind: Any = "document" if cached_state_of(dataset).is_tree else "tree"
+    commit = dataset.with_options(commit=doing.options).compact(head=kind)
+    if commit is not None:
+        doing.answered(commit)
+
+
+def epoch(doing: Doing) -> None:
+    """Commit the epoch of a query that every driver of it commits, with the same rows."""
+    doing.note(epoch=1, rows=EPOCH_ROWS)
+    dataset = doing.open().with_options(commit=doing.options)
+    commit = dataset.sink(list(EPOCH_ROWS.values()), 1, query="numbers")
+    if commit is not None:
+        doing.answered(commit)
+
+
+def ingest(doing: Doing) -> None:
+    """Read in the raw files, which every run of the ingest finds."""
+    doing.note(rows=RAW_ROWS, ingests=True)
+    report = lakebed.Ingest(
+        name="raw",
+        into=f"memory://schedule/{NAME}",
+        source=lakebed.FromFiles(paths=f"{raw_folder()}/*.jsonl"),
+        format="json",
+        max_rejects=0.9,
+        commit=doing.options,
+    ).run()
+    doing.note(ingested=report.row_count)
+
+
+@functools.cache
+def raw_folder() -> str:
+    """Return a folder of raw files: of two, one with a line that cannot be read."""
+    folder = tempfile.TemporaryDirectory(prefix="lakebed-raw-")
+    atexit.register(folder.cleanup)
+    for name, lines in RAW_LINES.items():
+        Path(folder.name, name).write_text("".join(f"{line}\n" for line in lines))
+    return folder.name
+
+
+def erase(doing: Doing) -> None:
+    """Erase the first row that was ever written from all versions."""
+    doing.note(erases=(1,))
+    dataset = doing.open().with_options(commit=doing.options)
+    report = dataset.erase({"n": [1]}, reason="asked for", grace="0s")
+    doing.note(erased=not report.left)
+
+
 def settle(doing: Doing) -> None:
     """Show that everybody can go on: as the last one, append and clean up."""
     dataset = doing.open()
@@ -468,6 +554,12 @@ VERBS: dict[str, Callable[[Doing], None]] = {
         publish_iceberg,
         unpublish_iceberg,
         read,
+        begin_document,
+        begin_tree,
+        change_kind,
+        epoch,
+        ingest,
+        erase,
         settle,
         sweep,
     )

@@ -7,6 +7,7 @@ and all that is under them; simulated are the order of calls, their answers, clo
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import logging
 import os
@@ -19,14 +20,17 @@ from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pytest
 import time_machine
+from heads import SMALL_SIZES
 
 from lakebed.errors import LakebedError, ObjectExistsError, PreconditionFailedError, StorageError
 from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
+from lakebed.pipeline import declared_dataset
+from lakebed.repository import Repository
 from lakebed.state import group_commit, history, waiting_line
 from lakebed.state.codec import from_document
 from lakebed.state.head import HeadFormat, decode_head
@@ -64,6 +68,7 @@ class Fault:
             `interrupt` of the thread before the call or after it.
         length: How many calls; all but the first are lost on the way.
         is_stubborn: Only calls of the same kind with the same key fail, while others get through.
+        delay: Of what is late: the number of turns until it lands; None for a random one.
     """
 
     actor: str
@@ -72,6 +77,24 @@ class Fault:
     kind: FaultKind
     length: int = 1
     is_stubborn: bool = False
+    delay: int | None = None
+
+
+class Switch(NamedTuple):
+    """An actor gives way before one of its turns, until the others end, rest or give way."""
+
+    actor: str
+    nth: int
+
+
+class Call(NamedTuple):
+    """What an actor did in one of its turns; `open` is the read of data files after a plan."""
+
+    actor: str
+    nth: int
+    operation: str
+    key: str
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +151,16 @@ class Schedule:
     theme: str = ""
     is_far: bool = False  # so that independent requests are sent at once
     gathers_s: float = 0.0  # a leader lets others come for up to this time, so that groups are made
+    # Where actors give way, besides where they rest, wait or end: then nothing is left to chance.
+    switches: tuple[Switch, ...] | None = None
+    is_small: bool = False  # trees fold every few commits
+    text: str = ""  # what it was read from
 
     @property
     def name(self) -> str:
         """What `python -m schedules` takes to play it."""
+        if self.switches is not None:
+            return repr(self.text)
         return f"{self.seed} --theme {self.theme!r}"
 
 
@@ -151,6 +180,7 @@ class Attempt:
     seen: list[str] = field(default_factory=list)
     bases: dict[str, tuple[str, ...]] = field(default_factory=dict)
     lost: int = 0  # calls of which there was no answer
+    turns: int = 0  # since the last of these
     # By the clock of the actor.
     began_at: float = 0.0
     ended_at: float = 0.0
@@ -190,7 +220,7 @@ class Actor:
         self.is_done = False
         self.go = threading.Lock()
         self.go.acquire()
-        self.calls = self.writes = 0
+        self.calls = self.writes = self.turns = 0
         self.outage = 0
         self.fails: tuple[str, str] | None = None  # the only call that the outage is of
         self.waits_for = 0
@@ -218,7 +248,7 @@ class Actor:
             self.world.trouble = exc
         finally:
             self.is_done = True
-            self.world.hand_on()
+            self.world.hand_on(self)
 
     def do(self, step: Step) -> Attempt:
         """Try a verb and note what comes of it."""
@@ -280,6 +310,9 @@ class World:
         self.events: list[HeadEvent] = []
         self.states: dict[str, State] = {}  # by etag of a head
         self.notes: dict[str, Any] = {}  # what verbs know of each other
+        self.calls: list[Call] = []
+        self.live_deleted: list[tuple[Attempt, str]] = []  # data files of the current version
+        self.first_version = 0  # versions from this one on are of the actors
         self.in_flight: list[tuple[int, Actor, Attempt, str, str, Callable[[], object]]] = []
         self.generations: dict[str, object] = {}  # of each process, until it is killed
         self.all_done = threading.Lock()
@@ -288,10 +321,12 @@ class World:
         self._heads: dict[str, str] = {}  # etag of the head at each key
         self._stalls = {(one.actor, one.of, one.nth): one for one in schedule.stalls}
         self._faults = {(one.actor, one.of, one.nth): one for one in schedule.faults}
+        self._switches = None if schedule.switches is None else frozenset(schedule.switches)
+        self._ids: dict[str, random.Random] = {}
 
     def run(self) -> None:
         """Let all actors do what they have to do."""
-        self.alone("setup", self.schedule.setup)
+        self._set_up()
         threads = [threading.Thread(target=actor.run, daemon=True) for actor in self.actors]
         for thread in threads:
             thread.start()
@@ -305,9 +340,29 @@ class World:
             raise self.trouble
         for due in sorted(self.in_flight, key=lambda one: one[0]):
             # What is still on its way lands now, or never.
-            if self.rng.random() < 0.5:
+            if self.is_systematic or self.rng.random() < 0.5:
                 self._land(*due[1:])
         self.in_flight.clear()
+
+    @property
+    def is_systematic(self) -> bool:
+        """Whether the schedule says who goes on; else chance does."""
+        return self._switches is not None
+
+    def _set_up(self) -> None:
+        """Do what comes before, or take what it came to in another run."""
+        schedule = self.schedule
+        if not self.is_systematic:
+            self.alone("setup", schedule.setup)
+            return
+        named = (schedule.setup, schedule.seed, schedule.is_small, schedule.fanout)
+        kept = _SETUPS.get(named)
+        if kept is None:
+            self.alone("setup", schedule.setup)
+            _SETUPS[named] = _Kept.of(self)
+        else:
+            kept.give(self)
+        self.first_version = max((one.version for one in self.states.values()), default=-1) + 1
 
     def alone(self, name: str, steps: Iterable[Step], *, skew_s: float = 0.0) -> list[Attempt]:
         """Let somebody do something while nobody else does."""
@@ -333,7 +388,7 @@ class World:
         self.now += max(0.0, seconds)
         actor = self.running
         if actor is not None and not actor.is_alone:
-            if actor.outage and seconds and self.rng.random() < 0.5:
+            if not self.is_systematic and actor.outage and seconds and self.rng.random() < 0.5:
                 actor.waits_for = self.verbs_done + 1
             self.turn(actor, is_resting=seconds > 0)
 
@@ -351,7 +406,8 @@ class World:
     def gather(self) -> None:
         """Let a leader stand still for a while before it begins, so that others join it."""
         if self.schedule.gathers_s and self.running is not None:
-            self.pause(threading.Event(), self.schedule.gathers_s * self.rng.random())
+            share = 1.0 if self.is_systematic else self.rng.random()
+            self.pause(threading.Event(), self.schedule.gathers_s * share)
 
     def generation_of(self, actor: Actor) -> object:
         """Return what the actors of one process have in common until it is killed."""
@@ -364,7 +420,7 @@ class World:
     def turn(self, actor: Actor, *, is_resting: bool = False) -> None:
         """Choose who goes on, and wait until it is this actor."""
         self.step += 1
-        self.now += 0.001 + 0.01 * self.rng.random()
+        self.now += 0.005 if self.is_systematic else 0.001 + 0.01 * self.rng.random()
         for due in [one for one in self.in_flight if one[0] <= self.step]:
             self.in_flight.remove(due)
             self._land(*due[1:])
@@ -374,16 +430,19 @@ class World:
             actor.go.acquire()
         self.running = actor
         self.set_clock(actor)
+        actor.turns += 1
+        if actor.attempt is not None:
+            actor.attempt.turns += 1
         if self.step > MOST_STEPS:
             raise RuntimeError(f"Nobody comes to an end in {MOST_STEPS} steps.")
 
-    def hand_on(self) -> None:
+    def hand_on(self, ended: Actor | None = None) -> None:
         """Let another actor go on, for the one that calls has come to its end."""
         left = [one for one in self.actors if not one.is_done]
         if not left:
             self.all_done.release()
             return
-        self._choose(None).go.release()
+        self._choose(ended).go.release()
 
     def _choose(self, current: Actor | None, *, is_resting: bool = False) -> Actor:
         left = [one for one in self.actors if not one.is_done]
@@ -396,6 +455,8 @@ class World:
             # All wait for each other, until the first has waited long enough.
             self.now = min(one.waits_on[1] for one in left if one.waits_on is not None)
             ready = [one for one in left if self._can_go(one)]
+        if self._switches is not None:
+            return self._choose_by_switches(current, ready, is_resting=is_resting)
         others = [one for one in ready if one is not current]
         if is_resting and others:
             return self.rng.choice(others)
@@ -403,6 +464,20 @@ class World:
             assert current is not None
             return current
         return self.rng.choice(ready)
+
+    def _choose_by_switches(
+        self, current: Actor | None, ready: Sequence[Actor], *, is_resting: bool
+    ) -> Actor:
+        """Let the current actor go on, unless it rests, waits, has ended or is to give way."""
+        assert self._switches is not None
+        if current is None:
+            return ready[0]
+        place = self.actors.index(current)
+        others = [*self.actors[place + 1 :], *self.actors[:place]]
+        is_switch = Switch(current.name, current.turns) in self._switches
+        if current in ready and not is_resting and not is_switch:
+            return current
+        return next((one for one in others if one in ready), current)
 
     def _can_go(self, actor: Actor) -> bool:
         if actor.waits_on is None:
@@ -427,11 +502,18 @@ class World:
         return found
 
     def send(
-        self, actor: Actor, attempt: Attempt, operation: str, key: str, run: Callable[[], object]
+        self,
+        actor: Actor,
+        attempt: Attempt,
+        operation: str,
+        key: str,
+        run: Callable[[], object],
+        delay: int | None = None,
     ) -> None:
         """Let a call land some time later, whatever has become of who made it."""
-        delay = self.rng.choice((3, 10, 30, 100))
-        due = self.step + 1 + self.rng.randrange(delay)
+        if delay is None:
+            delay = self.rng.randrange(self.rng.choice((3, 10, 30, 100)))
+        due = self.step + 1 + delay
         self.in_flight.append((due, actor, attempt, operation, key, run))
 
     def _land(
@@ -443,12 +525,15 @@ class World:
         except LakebedError as exc:
             outcome = f"lands late: {type(exc).__name__}"
         self.tell(actor, operation, key, outcome)
+        self.calls.append(Call(f"late {actor.name}", -1, operation, key, outcome))
 
     def execute(
         self, actor: Actor, attempt: Attempt, operation: str, key: str, run: Callable[[], _T]
     ) -> _T:
         """Carry a call out by the storage's clock, and note what it does to a head."""
         self.set_clock(None)
+        if self.is_systematic and operation.startswith("delete"):
+            self._note_live(attempt, key)
         try:
             answer = run()
         finally:
@@ -456,6 +541,17 @@ class World:
         if _is_head(key):
             self._note(attempt, operation, key, answer)
         return answer
+
+    def _note_live(self, attempt: Attempt, key: str) -> None:
+        """Note a data file of the current version that somebody deletes."""
+        if not key.endswith(".parquet") or "/batch_id=" not in key:
+            return
+        for etag in self._heads.values():
+            state = self.states[etag]
+            if not key.startswith(f"{state.layout.name}/") or state.is_tree:
+                continue
+            if any(state.layout.naming.key(label) == key for label in state.labels):
+                self.live_deleted.append((attempt, key))
 
     def _note(self, attempt: Attempt, operation: str, key: str, answer: object) -> None:
         if operation in ("create", "replace"):
@@ -481,8 +577,13 @@ class World:
 
     def uuid(self) -> uuid.UUID:
         """Return an id, and note which verb asked for it: it may become that of a commit."""
-        found = uuid.UUID(int=self.rng.getrandbits(128), version=4)
         actor = self.running
+        rng = self.rng
+        if self.is_systematic and actor is not None:
+            # What an actor calls its objects does not depend on when it does so.
+            seed = f"{self.schedule.seed} {actor.name}"
+            rng = self._ids.setdefault(actor.name, random.Random(seed))
+        found = uuid.UUID(int=rng.getrandbits(128), version=4)
         if actor is not None and actor.attempt is not None:
             self.commits[found.hex] = actor.attempt
             actor.attempt.bases[found.hex] = tuple(actor.last_heads.values())
@@ -547,19 +648,25 @@ class ScheduledStore(DelegatingStore):
         elif fault is not None:
             actor.outage = fault.length - 1
             actor.fails = (operation, key) if fault.is_stubborn else None
-        attempt.lost += kind is not None
+        if kind is not None:
+            attempt.lost += 1
+            attempt.turns = 0
+        nth = actor.turns - 1
+
+        def told(outcome: str) -> None:
+            world.tell(actor, operation, key, outcome)
+            world.calls.append(Call(actor.name, nth, operation, key, outcome))
+
         if kind == "kill":
-            world.tell(actor, operation, key, "killed before it")
+            told("killed before it")
             self._die()
         if kind == "interrupt":
-            world.tell(actor, operation, key, "interrupted before it")
+            told("interrupted before it")
             raise InterruptError
         if kind == "late" and is_write:
-            world.send(actor, attempt, operation, key, run)
+            world.send(actor, attempt, operation, key, run, fault.delay if fault else None)
         if kind == "lost" or (kind == "late" and is_write):
-            world.tell(
-                actor, operation, key, "no answer: " + ("under way" if kind == "late" else "lost")
-            )
+            told("no answer: " + ("under way" if kind == "late" else "lost"))
             raise StorageError(f"There was no answer to {operation} of {key!r}.", retryable=True)
         try:
             answer = world.execute(actor, attempt, operation, key, run)
@@ -567,18 +674,18 @@ class ScheduledStore(DelegatingStore):
         except LakebedError as exc:
             outcome = type(exc).__name__
             if kind is None:
-                world.tell(actor, operation, key, outcome)
+                told(outcome)
                 raise
         if kind == "kill after":
-            world.tell(actor, operation, key, f"{outcome}, killed after it")
+            told(f"{outcome}, killed after it")
             self._die()
         if kind == "interrupt after":
-            world.tell(actor, operation, key, f"{outcome}, interrupted after it")
+            told(f"{outcome}, interrupted after it")
             raise InterruptError
         if kind is not None:
-            world.tell(actor, operation, key, f"{outcome}, but the answer is lost")
+            told(f"{outcome}, but the answer is lost")
             raise StorageError(f"The answer to {operation} of {key!r} was lost.", retryable=True)
-        world.tell(actor, operation, key, outcome)
+        told(outcome)
         return answer
 
     def _die(self) -> None:
@@ -662,13 +769,71 @@ class ScheduledStore(DelegatingStore):
 
     def _local_path(self, key: str) -> None:
         # Asked before data files are read: others may go on between a plan and its files.
-        if key == "x" and not self._is_dead and not self._actor.is_alone:
-            self._actor.world.turn(self._actor)
+        actor = self._actor
+        if key == "x" and not self._is_dead and not actor.is_alone:
+            actor.world.turn(actor)
+            actor.world.calls.append(Call(actor.name, actor.turns - 1, "open", "", "ok"))
 
     def _remove_leftovers(
         self, begins_with: str, *, older_than: timedelta, dry_run: bool
     ) -> tuple[str, ...]:
         return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """What a setup has come to, for other runs that begin with it."""
+
+    objects: dict[str, Any]
+    keys: list[str]
+    now: float
+    step: int
+    attempts: list[Attempt]
+    commits: dict[str, Attempt]
+    events: list[HeadEvent]
+    states: dict[str, State]
+    heads: dict[str, str]
+    notes: dict[str, Any]
+    trace: list[tuple[int, str, str, str, str]]
+
+    @classmethod
+    def of(cls, world: World) -> _Kept:
+        space = world.inner._space  # type: ignore[attr-defined]
+        return cls(
+            objects=dict(space.objects),
+            keys=list(space.keys),
+            now=world.now,
+            step=world.step,
+            attempts=list(world.attempts),
+            commits=dict(world.commits),
+            events=list(world.events),
+            states=dict(world.states),
+            heads=dict(world._heads),
+            notes=copy.deepcopy(world.notes),
+            trace=list(world.trace),
+        )
+
+    def give(self, world: World) -> None:
+        space = world.inner._space  # type: ignore[attr-defined]
+        space.objects.update(self.objects)
+        space.keys[:] = self.keys
+        world.now, world.step = self.now, self.step
+        world.attempts[:] = self.attempts
+        world.verbs_done = len(self.attempts)
+        world.commits |= self.commits
+        world.events[:] = self.events
+        world.states |= self.states
+        world._heads |= self.heads
+        world.notes |= copy.deepcopy(self.notes)
+        world.trace[:] = self.trace
+
+
+_SETUPS: dict[tuple[tuple[Step, ...], int, bool, int], _Kept] = {}
+
+
+def forget_setups() -> None:
+    """Let setups be done again, since the code that does them has changed."""
+    _SETUPS.clear()
 
 
 class _Clock:
@@ -740,6 +905,20 @@ def simulated() -> Iterator[None]:
             return real_map(pool, work, *items)
         return iter([work(*one) for one in zip(*items, strict=False)])
 
+    real_store, real_repository = declared_dataset.open_store, declared_dataset.open_repository
+
+    def open_store_(*given: Any, **named: Any) -> Store:
+        world = _CURRENT.world
+        if world is None or world.running is None:
+            return real_store(*given, **named)
+        return world.running.store
+
+    def open_repository_(*given: Any, **named: Any) -> Any:
+        world = _CURRENT.world
+        if world is None or world.running is None:
+            return real_repository(*given, **named)
+        return Repository(world.running.store)
+
     log = logging.getLogger("lakebed")
     level = log.level
     state = random.getstate()
@@ -754,6 +933,9 @@ def simulated() -> Iterator[None]:
         patch.setattr(waiting_line, "pause", pause)
         patch.setattr(group_commit.Member, "begin", begin)
         patch.setattr(os, "cpu_count", lambda: 2)
+        # What is declared names its location, not a store.
+        patch.setattr(declared_dataset, "open_store", open_store_)
+        patch.setattr(declared_dataset, "open_repository", open_repository_)
         # Every schedule would warn of what it does to the store.
         log.setLevel(logging.CRITICAL + 1)
         _CLOCK.traveller = traveller
@@ -773,15 +955,22 @@ def simulated() -> Iterator[None]:
 @contextmanager
 def running(world: World) -> Iterator[World]:
     """Make a world the one that all asks, until it is looked at."""
+    from lakebed.state.tree.tree_commit import SIZES
     from lakebed.store import segments
 
     random.seed(world.schedule.seed)
     _CURRENT.world = world
     fanout, segments.FANOUT = segments.FANOUT, world.schedule.fanout
+    small = SMALL_SIZES if world.schedule.is_small else {}
+    sizes = {name: getattr(SIZES, name) for name in small}
+    for name, size in small.items():
+        object.__setattr__(SIZES, name, size)
     try:
         yield world
     finally:
         segments.FANOUT = fanout
+        for name, size in sizes.items():
+            object.__setattr__(SIZES, name, size)
         _CURRENT.world = None
         world.close()
 
@@ -789,6 +978,7 @@ def running(world: World) -> Iterator[World]:
 __all__ = [
     "Actor",
     "Attempt",
+    "Call",
     "Fault",
     "InterruptError",
     "KilledError",
@@ -798,7 +988,9 @@ __all__ = [
     "Schedule",
     "Stall",
     "Step",
+    "Switch",
     "World",
+    "forget_setups",
     "running",
     "simulated",
 ]

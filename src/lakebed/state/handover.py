@@ -5,6 +5,8 @@ It begins with a commit that announces it in the head; `lakebed.state.moving` fi
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from lakebed.errors import noting
 from lakebed.state import history
 from lakebed.state.committing import CommitOptions
@@ -80,7 +82,8 @@ def change_head(
         DatasetNotFoundError: The dataset does not exist.
         ReadOnlyError: Another tool created the dataset, or the store cannot swap.
         CorruptMetadataError: The file table, the history or a leaf is damaged; nothing has changed.
-        CommitConflictError: The race for the head was lost until the deadline; nothing has changed.
+        CommitConflictError: The race for the head was lost until the deadline. A head in JSON may
+            have moved to msgpack, as a note reports; otherwise nothing has changed.
         CommitUnknownError: The store stopped answering.
 
     Cost:
@@ -90,8 +93,13 @@ def change_head(
     state = read_own_head(store, dataset).state
     if state.is_tree is (kind is HeadKind.TREE):
         return None
-    if kind is HeadKind.TREE:
-        hand_over(store, dataset, HeadFormat.MSGPACK, options)
+    moved: AbstractContextManager[None] = nullcontext()
+    if kind is HeadKind.TREE and state.head_format is not HeadFormat.MSGPACK:
+        entry = hand_over(store, dataset, HeadFormat.MSGPACK, options)
+        moved = noting(
+            f"Version {entry.version} has moved the head to {HeadFormat.MSGPACK}, and it is still a "
+            "document: call again."
+        )
     base = read_settled_head(store, dataset).state
-    with Transaction.on(store, base, OPERATION, options=options) as transaction:
+    with moved, Transaction.on(store, base, OPERATION, options=options) as transaction:
         return transaction.commit(Change(head=kind)).entry, base

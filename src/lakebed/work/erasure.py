@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from lakebed.archive import Archive
 from lakebed.common.grouping import portions
-from lakebed.errors import CommitConflictError, InvalidInputError
+from lakebed.errors import CommitConflictError, InvalidInputError, noting
 from lakebed.model.key_rows import named_values
 from lakebed.model.partition import Dimension
 from lakebed.model.predicate import TRUE, Predicate, bind, roots_of
@@ -171,6 +171,13 @@ class _Job:
                 if not rounds_left:
                     raise
                 continue
+
+    def note(self) -> str:
+        """Return what an error has to report; nothing before the first commit."""
+        if not self.versions:
+            return ""
+        versions = ", ".join(map(str, self.versions))
+        return f"Committed so far: version {versions}. Erase again to continue."
 
     def _search(self, schemas: Schemas) -> Searched:
         state = schemas.state
@@ -451,6 +458,12 @@ def erase(store: Store, name: str, request: ErasureRequest, renew: Renew | None 
     began_at = dt.datetime.now(dt.UTC)
     _check_request(request)
     job = _Job(store, name, ErasureCondition(predicate=request.predicate), request)
+    with noting(job.note):
+        return _erased(job, began_at, renew)
+
+
+def _erased(job: _Job, began_at: dt.datetime, renew: Renew | None) -> Erasure:
+    store, name, request = job.store, job.name, job.request
     job.run()
     places: list[ErasedPlace] = [*job.places]
     left = job.left

@@ -1,0 +1,370 @@
+"""Every order in which the requests of two verbs can meet, with a few switches between them.
+
+A schedule of this kind leaves nothing to chance: an actor goes on until it ends, rests, waits, or
+comes to one of the switches of the schedule. All schedules of two verbs with at most two switches
+are played, but for those that differ only in the order of requests that do not touch the same
+object: these come to the same.
+
+A schedule has a text, from which it can be played again:
+
+    document: append | overwrite+read ; ann 5, bob 3 ; ann write 2 landed
+
+The kind of head, or `dropped` where there is none yet; verbs of actors, beside each other (`|`), of threads of one process (`&`), one after
+the other (`+`), with `#7` to draw other choices; before which of their turns actors give way; and
+what fails: the second write of ann, which lands, but is not answered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from schedules.plans import ACTORS
+from schedules.play import Played, play
+from schedules.verbs import VERBS
+from schedules.world import Call, Fault, FaultKind, Part, Schedule, Stall, Step, Switch
+
+SETUPS = {
+    "document": "begin_document append#9 append#4 append#8 overwrite#8 stage#2",
+    "tree": "begin_tree append#9 append#4 append#8 overwrite#8 stage#2",
+    "dropped": "begin_document append#9 drop",
+}
+KINDS = ("document", "tree")
+SINGLE = (
+    *("append", "overwrite", "merge", "delete", "rerun", "epoch", "ingest", "append&append"),
+    *("stage", "commit_staged", "discard_staged", "rollback", "compact", "compact_metadata"),
+    *("cleanup", "build_index", "drop_index", "publish", "publish_iceberg", "erase", "add_field"),
+    *("promote", "drop", "drop+create", "move_head", "change_kind", "read"),
+)
+# Choices that let verbs meet: rows of the same partitions, an old version, the tightest retention.
+_SALTS = {"append": 9, "cleanup": 1, "create": 1, "delete": 9, "merge": 1, "rerun": 8}
+_SALTS |= {"rollback": 1, "stage": 5}
+AT_END = 1_000_000  # of what is late: it lands when all else is over
+SOON = 2
+OUTAGE = 200  # calls without an answer: longer than a verb tries
+_TEXT = re.compile(r"(\w+) (write|call) (\d+) ([a-z ]+?)(?: x(\d+))?(?: after (\d+))?")
+_STAND = re.compile(r"(\w+) call (\d+) stands (\d+)")
+STANDS_S = 8 * 86_400  # longer than any lease
+_WRITES = frozenset({"create", "replace", "put", "put_stream", "delete", "delete_if_match"})
+
+
+class TextError(ValueError):
+    """A text is not one of a schedule."""
+
+
+# --- Texts
+
+
+def schedule_from(text: str) -> Schedule:
+    """Return the schedule of a text.
+
+    >>> schedule = schedule_from("tree: append | delete ; ann 3, bob 1 ; ann write 2 late after 5")
+    >>> schedule.switches
+    (Switch(actor='ann', nth=3), Switch(actor='bob', nth=1))
+    >>> text_of(schedule)
+    'tree: append | delete ; ann 3, bob 1 ; ann write 2 late after 5'
+    """
+    sections = [one.strip() for one in text.split(";")]
+    kind, _, verbs = sections[0].partition(":")
+    if kind not in SETUPS:
+        raise TextError(f"{kind!r} is not one of {', '.join(SETUPS)}: {text!r}")
+    parts = tuple(_parts(verbs))
+    switches = sections[1] if len(sections) > 1 else ""
+    schedule = Schedule(
+        seed=1,
+        parts=parts,
+        setup=tuple(map(_step, SETUPS[kind].split())),
+        faults=tuple(_fault(one) for one in sections[2:] if not _STAND.fullmatch(one)),
+        stalls=tuple(_stall(one) for one in sections[2:] if _STAND.fullmatch(one)),
+        switches=tuple(_switch(one) for one in switches.split(",") if one.strip(" -")),
+        is_small=kind == "tree",
+        gathers_s=1.0 if "&" in verbs else 0.0,
+        theme=kind,
+    )
+    return named(schedule)
+
+
+def _parts(verbs: str) -> Iterator[Part]:
+    names = iter(ACTORS)
+    for place, process in enumerate(verbs.split("|")):
+        for thread in process.split("&"):
+            steps = tuple(_step(one.strip()) for one in thread.split("+"))
+            yield Part(next(names), 0.0, steps, process=f"p{place}")
+
+
+def _step(text: str) -> Step:
+    verb, _, salt = text.partition("#")
+    if verb not in VERBS:
+        raise TextError(f"{verb!r} is not a verb.")
+    return Step(verb, int(salt) if salt else _SALTS.get(verb, 0))
+
+
+def _switch(text: str) -> Switch:
+    actor, nth = text.split()
+    return Switch(actor, int(nth))
+
+
+def _fault(text: str) -> Fault:
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise TextError(f"{text!r} is not a fault.")
+    actor, of, nth, name, length, delay = found.groups()
+    kind: Any = name
+    if kind not in get_args(FaultKind):
+        raise TextError(f"{kind!r} is not one of {', '.join(get_args(FaultKind))}.")
+    return Fault(
+        actor,
+        int(nth),
+        "writes" if of == "write" else "calls",
+        kind,
+        length=int(length or 1),
+        delay=int(delay) if delay else None,
+    )
+
+
+def _stall(text: str) -> Stall:
+    found = _STAND.fullmatch(text)
+    assert found is not None
+    return Stall(found[1], int(found[2]), "calls", 1, float(found[3]))
+
+
+def text_of(schedule: Schedule) -> str:
+    """Return the text of a systematic schedule."""
+    processes = itertools.groupby(schedule.parts, key=lambda part: part.process)
+    verbs = " | ".join(
+        " & ".join("+".join(map(_told_step, part.steps)) for part in parts)
+        for _, parts in processes
+    )
+    switches = ", ".join(f"{one.actor} {one.nth}" for one in schedule.switches or ())
+    stalls = (f"{one.actor} call {one.nth} stands {one.seconds:.0f}" for one in schedule.stalls)
+    sections = [f"{schedule.theme}: {verbs}", *map(_told_fault, schedule.faults), *stalls]
+    if switches or len(sections) > 1:
+        sections.insert(1, switches or "-")
+    return " ; ".join(sections)
+
+
+def _told_step(step: Step) -> str:
+    is_usual = step.salt == _SALTS.get(step.verb, 0)
+    return step.verb if is_usual else f"{step.verb}#{step.salt}"
+
+
+def _told_fault(fault: Fault) -> str:
+    text = f"{fault.actor} {fault.of[:-1]} {fault.nth} {fault.kind}"
+    text += f" x{fault.length}" if fault.length > 1 else ""
+    return text if fault.delay is None else f"{text} after {fault.delay}"
+
+
+def named(schedule: Schedule) -> Schedule:
+    """Return a schedule that knows its text."""
+    return replace(schedule, text=text_of(schedule))
+
+
+# --- What comes to the same
+
+
+def do_conflict(one: Call, other: Call) -> bool:
+    """Return whether the order of two requests matters.
+
+    >>> get, put = Call("ann", 0, "get", "d/x", "ok"), Call("bob", 0, "put", "d/x", "ok")
+    >>> do_conflict(get, put), do_conflict(get, get)
+    (True, False)
+    >>> do_conflict(put, Call("ann", 0, "list", "d/", "ok"))
+    True
+    """
+    are_writes = [call.operation in _WRITES for call in (one, other)]
+    if not any(are_writes):
+        return False
+    for call, beside in ((one, other), (other, one)):
+        if call.operation == "list":
+            return beside.key.startswith(call.key)
+        if call.operation == "open":  # any data files
+            return beside.operation.startswith("delete") and beside.key.endswith(".parquet")
+    return one.key == other.key
+
+
+def sum_of(played: Played) -> str:
+    """Return a sum that runs share if they differ only in the order of what does not conflict."""
+    counts: dict[str, int] = {}
+    found = hashlib.sha256(str(played.schedule.theme).encode())
+    before: list[Call] = []
+    parts: dict[str, list[str]] = {}
+    for call in played.calls:
+        last: dict[str, int] = {}
+        place = dict.fromkeys(counts, 0)
+        for earlier in before:
+            place[earlier.actor] = place.get(earlier.actor, 0) + 1
+            if earlier.actor != call.actor and do_conflict(earlier, call):
+                last[earlier.actor] = place[earlier.actor]
+        before.append(call)
+        counts[call.actor] = counts.get(call.actor, 0) + 1
+        told = f"{call.operation} {call.key.split('/')[0:2]} {call.outcome} {sorted(last.items())}"
+        parts.setdefault(call.actor, []).append(told)
+    for part in played.schedule.parts:
+        found.update(repr((part.actor, part.steps, parts.get(part.actor))).encode())
+    late = [one for actor, one in parts.items() if actor.startswith("late")]
+    found.update(repr(late).encode())
+    return found.hexdigest()[:20]
+
+
+# --- All orders of two verbs
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two verbs, or what stands for one in a text, of which the first begins."""
+
+    kind: str
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.first} | {self.second}"
+
+    @property
+    def schedule(self) -> Schedule:
+        return schedule_from(str(self))
+
+    @property
+    def actors(self) -> tuple[str, str]:
+        """The names of who begins and of who comes in between."""
+        return ACTORS[0], ACTORS[self.first.count("&") + 1]
+
+
+def pairs(kinds: Sequence[str] = KINDS, verbs: Sequence[str] = SINGLE) -> Iterator[Pair]:
+    """Yield each pair of verbs, in both orders, of each kind of head; and pairs of creators."""
+    for first, second in itertools.product(("create+append", "create"), repeat=2):
+        yield Pair("dropped", first, second)
+    for kind in kinds:
+        for one, other in itertools.product(verbs, repeat=2):
+            yield Pair(kind, one, other)
+
+
+def orders(pair: Pair) -> Iterator[Played]:
+    """Play all orders of a pair in which the first begins, with at most two switches."""
+    ann, bob = pair.actors
+    schedule = pair.schedule
+    yield play(schedule)
+    nth, skipped = 1, 0
+    while True:
+        played = _with(schedule, Switch(ann, nth))
+        if played.turns[ann] <= nth:
+            return
+        yield played
+        between = _between(played.calls, bob, Switch(ann, nth))
+        yield from _second_switches(schedule, Switch(ann, nth), between, skipped)
+        mine = {call.nth: call for call in played.calls if call.actor == ann}
+        while nth < played.turns[ann]:
+            call = mine.get(nth)
+            nth += 1
+            meets = [place for place, one in enumerate(between) if call and do_conflict(call, one)]
+            if meets:
+                # What comes before that request has been played with the switch before.
+                skipped = meets[0]
+                break
+
+
+def _second_switches(
+    schedule: Schedule, first: Switch, between: Sequence[Call], skipped: int
+) -> Iterator[Played]:
+    place = skipped + 1
+    while place < len(between):
+        second = Switch(between[place].actor, between[place].nth)
+        played = _with(schedule, first, second)
+        yield played
+        rest = _between(played.calls, first.actor, second)
+        mine = {call.nth: call for call in played.calls if call.actor == second.actor}
+        while place < len(between):
+            call = mine.get(between[place].nth)
+            place += 1
+            if call is None or any(do_conflict(call, one) for one in rest):
+                break
+
+
+def _between(calls: Sequence[Call], actor: str, switch: Switch) -> list[Call]:
+    """Return what an actor did right before another one went on after a switch."""
+    end = next(
+        (
+            place
+            for place, one in enumerate(calls)
+            if one.actor == switch.actor and one.nth >= switch.nth
+        ),
+        len(calls),
+    )
+    found = itertools.takewhile(lambda one: one.actor != switch.actor, reversed(calls[:end]))
+    return [one for one in reversed(list(found)) if one.actor == actor]
+
+
+def _with(schedule: Schedule, *switches: Switch, faults: tuple[Fault, ...] = ()) -> Played:
+    return tried(named(replace(schedule, switches=switches, faults=faults)))
+
+
+def tried(schedule: Schedule) -> Played:
+    """Play a schedule; a third of all, by their text, with what comes when all is over."""
+    share = hashlib.sha256(schedule.text.encode()).digest()[0] % 3
+    return play(schedule, settles=share == 0)
+
+
+def failing_orders(pair: Pair) -> Iterator[Played]:
+    """Play a pair with each write of the first one failing in each way, and the second around it.
+
+    The second verb comes right before the write that fails, or right after it.
+    """
+    ann, _ = pair.actors
+    schedule = pair.schedule
+    alone = play(schedule)
+    writes = [call for call in alone.calls if call.actor == ann and call.operation in _WRITES]
+    for number, call in reversed(list(enumerate(writes))):
+        before, after = Switch(ann, call.nth), Switch(ann, call.nth + 1)
+        for switch, kind, delay, length in (
+            (before, "kill", None, 1),
+            (before, "kill after", None, 1),
+            (after, "kill after", None, 1),
+            (before, "landed", None, 1),
+            (after, "landed", None, 1),
+            (after, "landed", None, OUTAGE),
+            (after, "lost", None, 1),
+            (before, "late", SOON, 1),
+            (after, "late", SOON, 1),
+            (after, "late", AT_END, OUTAGE),
+        ):
+            fault = Fault(ann, number, "writes", kind, length, delay=delay)  # type: ignore[arg-type]
+            yield _with(schedule, switch, faults=(fault,))
+
+
+def standing_orders(pair: Pair) -> Iterator[Played]:
+    """Play a pair with the first one standing still for days before each of its requests."""
+    ann, _ = pair.actors
+    schedule = pair.schedule
+    calls = sum(call.actor == ann and call.operation != "open" for call in play(schedule).calls)
+    for nth in range(1, calls):
+        stall = Stall(ann, nth, "calls", 1, float(STANDS_S))
+        yield tried(named(replace(schedule, stalls=(stall,))))
+
+
+def short_tier(seed: int = 0) -> list[Schedule]:
+    """Return schedules of all pairs, each in one order of one kind of head, by a seed."""
+    rng = random.Random(seed)
+    found = []
+    for first, second in itertools.combinations_with_replacement(SINGLE, 2):
+        verbs = [first, second]
+        rng.shuffle(verbs)
+        found.append(_walked(Pair(rng.choice(KINDS), *verbs), rng))
+    return found
+
+
+def _walked(pair: Pair, rng: random.Random) -> Schedule:
+    ann, bob = pair.actors
+    switches = [Switch(ann, rng.randrange(1, 24))]
+    if rng.random() < 0.5:
+        switches.append(Switch(bob, rng.randrange(1, 16)))
+    faults: tuple[Fault, ...] = ()
+    if rng.random() < 0.3:
+        kind: Any = rng.choice(("kill", "kill after", "landed", "lost", "late"))
+        delay = rng.choice((SOON, AT_END)) if kind == "late" else None
+        faults = (Fault(rng.choice((ann, bob)), rng.randrange(8), "writes", kind, delay=delay),)
+    return named(replace(pair.schedule, switches=tuple(switches), faults=faults))

@@ -1,0 +1,224 @@
+"""Write `docs/reliability.md` from the results of a run on this machine.
+
+From `tests/`: `python -m schedules.reliability`, or `make reliability`. It plays orders of pairs for
+a quarter of an hour, random schedules, and the schedule of each seeded bug; what earlier runs of the
+same code have added to the results counts, too. `--only-write` plays nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import platform
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import lakebed
+from schedules.bugs import BUGS, NOT_CAUGHT, TEXTS, finds
+from schedules.interleavings import KINDS, SINGLE, short_tier, tried
+from schedules.plans import schedule_of
+from schedules.play import play, simulated
+from schedules.prove import RESULTS, Found, class_of, code_sum, prove, read, units
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+HEAD = """\
+# Reliability
+
+*Also known as:* fault injection, simulation testing, crash consistency, linearizability.
+
+This page shows what was proven about Lakebed's verbs, how, and what was not. A command writes it from the
+results of a run: every figure is of that run.
+
+"""
+METHOD = """\
+## What is checked
+
+The real code of each verb runs on a store in memory, under a scheduler that decides which process sends
+its next request, what time it is for each, and which request fails. A reference model, in
+`tests/schedules/model.py`, judges each run:
+
+- What was acknowledged is in the history once, and stays there.
+- What was refused is not visible. What has an unknown outcome is there once, or not at all.
+- Versions grow by one. Each commit changes the rows that it states, and no others.
+- A reader sees one version. Each version that is kept can be read.
+- No update is lost: what a commit replaces is what its writer had seen.
+- No live file is deleted, and nothing that was discarded becomes visible.
+- An index hides no row. A published table shows whole versions.
+- An epoch of a stream counts once. Rows of raw files, their record and the quarantine agree.
+- Rows that were erased are in no version.
+- Once faults have ended, each verb ends within 600 of its turns.
+
+**Orders of pairs.** Of two verbs, all orders of their requests with at most two switches between them are
+played, for datasets whose head is a document and for those whose head is a tree that folds every few
+commits. Orders that differ only in requests that do not touch the same object come to the same, and are
+played once. With faults, each write of the one verb fails in each way, with the other verb right
+before it or right after it. A failing schedule is made small, and printed as a text that plays it again.
+
+**Random schedules** have two to four processes, up to three verbs each, clocks that are wrong by up to 30
+days, writers that stand still for days, and several faults.
+"""
+REST = """\
+## What is not covered
+
+- **Other stores.** These figures are of the simulated store. `make servers` and `make test` race and kill
+  real processes on directories and on servers of S3, without a count on this page.
+- **Spark.** Executors that are killed, retried stages and speculation are not part of these schedules.
+- **More than two switches.** Orders of pairs with three or more switches, and of three verbs, are only
+  met by random schedules.
+- **Reads of data files** happen at one moment of a schedule: others cannot come between two files.
+- **Time within a request.** A request happens at one moment. A listing is one request.
+- **Damage.** Objects that are flipped or cut are the matter of `tests/test_damage.py`, and not of this page.
+- **Other formats** were not put under the same judge.
+"""
+
+
+def _paragraph(text: str) -> str:
+    lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines) + "\n\n"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"| {' | '.join('---' for _ in head)} |"]
+    lines += [f"| {' | '.join(map(_shown, row))} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) -> str:
+    """Return the text of the page."""
+    done = results.values()
+    runs, distinct = (sum(getattr(one, name) for one in done) for name in ("runs", "distinct"))
+    seconds = sum(one.seconds for one in done)
+    pair_count = len(SINGLE) * (len(SINGLE) + 1) // 2
+    parts = [
+        HEAD,
+        METHOD,
+        "\n## The run\n\n",
+        _paragraph(
+            f"Python {measured['python']} on {measured['machine']}, {measured['day']}. {runs:,} schedules of "
+            f"pairs took {seconds / 60:.1f} minutes of one processor. {measured['short']:,} schedules are of the "
+            f"short tier, which has each of the {pair_count:,} pairs of {len(SINGLE)} verbs once, and "
+            f"{measured['random']:,} are random."
+        ),
+        _paragraph(
+            f"The orders of pairs were played for {len(done):,} of {all_units:,} units, chosen by chance. A unit "
+            "is a pair in one order, on one kind of head, without faults, with them, or with one verb that "
+            f"stands still. {distinct:,} of the schedules are distinct within their unit, which means that "
+            "requests to one object came in another order, or had another outcome. `make proof` plays the other "
+            f"units. The longest verb took {measured['longest']:,} turns after its last fault."
+        ),
+        "## Faults\n\n",
+        table(
+            ("fault class", "schedules with it", "that broke a rule"),
+            [
+                (name, measured["injected"].get(name, 0), measured["violations"].get(name, 0))
+                for name in sorted(measured["injected"])
+            ],
+        ),
+        "\n",
+        _paragraph(
+            "All of them on the simulated store, with documents and with trees as heads. A schedule of several "
+            "faults counts in the class of its first one, and also where a clock is wrong or a process stands "
+            "still. To repeat the run: `make reliability`. To repeat one schedule: "
+            "`cd tests && python -m schedules 'document: append | delete ; ann 9'`."
+        ),
+        "## Seeded bugs\n\n",
+        _paragraph(
+            "A proof that finds nothing may be blind. So bugs are put into Lakebed or its store, one at a time: "
+            f"{measured['caught']} of {len(BUGS)} are found, each by the schedule beside it, which `make test` "
+            "plays."
+        ),
+        table(
+            ("bug", "found by"),
+            [(name, f"`{text}`".replace("|", "\\|")) for name, text in TEXTS.items()],
+        ),
+        "\nNot caught by orders of pairs, and why:\n\n",
+        table(("bug", "why"), NOT_CAUGHT.items()),
+        "\n",
+        REST,
+    ]
+    return "".join(parts)
+
+
+def measure(given: Any) -> dict[str, Any]:
+    """Play what the page is about besides pairs, and return the figures."""
+    injected: collections.Counter[str] = collections.Counter()
+    violations: collections.Counter[str] = collections.Counter()
+    with simulated():
+        short = [tried(one) for one in short_tier()]
+        chance = [play(schedule_of(seed)) for seed in range(given.random)]
+    for played in (*short, *chance):
+        for one in played.violations:
+            sys.stdout.write(f"{played.schedule.name}: {one}\n")
+        names = [class_of(played)]
+        if any(part.skew_s for part in played.schedule.parts):
+            names.append("clock of a process wrong by up to 30 days")
+        stands = "process stands still for days before a request"
+        if played.schedule.stalls and stands not in names:
+            names.append(stands)
+        for name in names:
+            injected[name] += 1
+            violations[name] += bool(played.violations)
+    return {
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "day": time.strftime("%Y-%m-%d"),
+        "short": len(short),
+        "random": len(chance),
+        "injected": dict(injected),
+        "violations": dict(violations),
+        "longest": max(one.longest for one in short),
+        "caught": sum(
+            bool(finds(one, TEXTS[one.name]).violations) for one in BUGS if one.name in TEXTS
+        ),
+    }
+
+
+def merged(measured: dict[str, Any], results: dict[str, Found]) -> dict[str, Any]:
+    """Add the figures of pairs to the others."""
+    injected = collections.Counter(measured["injected"])
+    violations = collections.Counter(measured["violations"])
+    for one in results.values():
+        injected.update(one.injected)
+        violations.update(one.broken)
+    longest = max([measured["longest"], *(one.longest for one in results.values())])
+    return {
+        **measured,
+        "injected": dict(injected),
+        "violations": dict(violations),
+        "longest": longest,
+    }
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="schedules.reliability", description=__doc__)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--minutes", type=float, default=15.0, help="for the orders of pairs")
+    parser.add_argument("--random", type=int, default=500, help="number of random schedules")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only-write", action="store_true", help="of what is recorded")
+    given = parser.parse_args()
+    todo = units(KINDS, seed=0)
+    recorded = given.results.with_suffix(".measured.json")
+    if not given.only_write:
+        for found in prove(todo, given.results, jobs=given.jobs, minutes=given.minutes):
+            sys.stdout.write(
+                f"{found.unit}: {found.runs} schedules, {len(found.violations)} violations\n"
+            )
+        recorded.write_text(json.dumps(measure(given)))
+    results = read(given.results, code_sum())
+    measured = merged(json.loads(recorded.read_text()), results)
+    PAGE.write_text(page(results, measured, len(todo)), encoding="utf-8")
+    sys.stdout.write(f"{PAGE}: of Lakebed {lakebed.__version__}\n")
+
+
+if __name__ == "__main__":
+    _main()
