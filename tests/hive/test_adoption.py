@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from heads import ON_TREES
 from upkeep_lake import Interfering
 
 import lakebed
@@ -625,8 +626,25 @@ def test_every_folder_of_a_dataset_is_its_own(lake):
 
     found = {info.key.split("/")[1] for info in lake.store.list("numbers/")}
 
-    assert {"data", "cleanups", "postings", "indices"} <= found
+    # Index files for others are beside documents alone.
+    assert {"data", "cleanups", "postings", "leaves" if ON_TREES else "indices"} <= found
     assert found <= {TABLE, *Folder}
+
+
+@pytest.mark.parametrize("head", ["document", "tree"])
+def test_files_are_adopted_into_an_empty_dataset_with_their_facts(lake, batches, head):
+    """The directory of a tree has a copy of its head, and several versions add files."""
+    found = lake.adopt("sales", partition_by="dt", dry_run=True)
+    lake.create("sales", found.descriptor, head=head)
+
+    sales = lake.adopt("sales", partition_by="dt")
+
+    assert days(sales) == {"2015-12-09": 1, "2015-12-10": 2, "2015-12-11": 0}
+    assert sales.version > 1
+    for version in range(1, sales.version + 1):
+        assert None not in [file.row_count for file in sales.at(version=version).files()]
+    assert len(sales.where("n > 10000").plan().files) == 0
+    assert sales.check(deep=True).is_ok
 
 
 def test_plan_that_was_looked_at_is_what_is_adopted(lake, batches):

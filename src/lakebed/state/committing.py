@@ -346,14 +346,18 @@ class Succession:
 
                 state = to_listing(store, state, written)
             settled = _change_for(store, state, terms, written, self.entries)
+            facts = terms.facts
             for change in (*terms.change.earlier, settled):
                 following, entry = apply(state, change, self._now)
                 if state.is_tree:
                     # Most datasets have no tree: a commit to them must not import it.
-                    from lakebed.state.tree.tree_commit import entered
+                    from lakebed.state.tree.tree_commit import entered, new_facts
 
+                    if not facts and settled.edits:  # those of all versions are in its objects
+                        tables = new_facts(store, settled)
+                        facts = file_table.joined(tables) if tables else None
                     following, entry = entered(
-                        store, state, following, change, entry, terms.facts, written
+                        store, state, following, change, entry, facts, written
                     )
                 else:
                     entry = _counted(store, state, entry)

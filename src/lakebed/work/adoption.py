@@ -48,7 +48,7 @@ from lakebed.model.keys import (
     encode_path,
     started_ms,
 )
-from lakebed.model.layout import Folder, is_segment_name
+from lakebed.model.layout import Folder, is_copy_name, is_segment_name
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import TRUE
@@ -342,8 +342,9 @@ def _directories(
     found: dict[str, FoundDirectory] = {}
     for info in store.list(f"{home}/"):
         *levels, file = info.key[len(home) + 1 :].split("/")
-        if not levels_of_home and levels and levels[0] in OWN_FOLDERS and is_segment_name(file):
-            continue  # left by a failed attempt to adopt the directory
+        is_own = is_segment_name(file) or (levels[:1] == [Folder.ROOTS] and is_copy_name(file))
+        if not levels_of_home and levels and levels[0] in OWN_FOLDERS and is_own:
+            continue  # left by a failed attempt to adopt the directory, or by its creation
         mark = next((one for one in (*levels, file) if one.startswith(("_", "."))), None)
         if mark is not None:  # Spark and Hive do not read it
             levels = [*levels, file][: [*levels, file].index(mark)]

@@ -176,7 +176,7 @@ def _facts_of(
     Files that the commit brings back were described before: an older version has their facts.
     """
     tables = new_facts(store, change) if facts is None else [facts]
-    if not set().union(*(table.column("label").to_pylist() for table in tables)).issuperset(labels):
+    if _lacks(tables, labels):
         then = state.version if change.restores is None else change.restores
         for segment in facts_then(store, state, then, labels):
             assert isinstance(segment, file_table.OtherFacts)
@@ -188,6 +188,15 @@ def new_facts(store: Store, change: Change) -> list[pa.Table]:
     """Return the facts of the files that a change adds, from the objects that it names."""
     segments = [one for edit in change.edits if edit.name == FILES for one in edit.added]
     return [file_table.decode(store.get(one.key).data, one.key) for one in segments]
+
+
+def _lacks(tables: Iterable[pa.Table], labels: Sequence[str]) -> bool:
+    """Return whether some of the labels have no facts in any of the tables."""
+    wanted = pa.array(labels, pa.string())
+    for table in tables:
+        known = table.column("label").cast(pa.string())
+        wanted = wanted.filter(pc.invert(pc.is_in(wanted, value_set=known)))
+    return len(wanted) > 0
 
 
 def facts_in_order(tables: Iterable[pa.Table], labels: Sequence[str]) -> pa.Table:
