@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from copies import copy_of
+from heads import ON_TREES
 from inside import store_of
 from merge_model import Meddling, Model
 from writing_calls import writing_calls
@@ -31,6 +32,7 @@ from lakebed.errors import (
     SchemaMismatchError,
     StorageError,
 )
+from lakebed.state.tree import stored_folds
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
 from lakebed.testing import CountingStore, DelegatingStore, FailingStore
@@ -933,16 +935,25 @@ CALLS = writing_calls(copy_of(filled()), merge_all)
 
 
 @pytest.mark.parametrize(("name", "nth"), CALLS)
-def test_a_store_that_refuses_a_call_leaves_all_as_it_was(name: str, nth: int) -> None:
-    store = copy_of(filled())
+def test_a_store_that_refuses_a_call_leaves_all_as_it_was(
+    name: str, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, unfolded = copy_of(filled()), copy_of(filled())
     before = {info.key for info in store.list("")}
 
-    with pytest.raises(AccessDeniedError):
+    try:
         merge_all(Repository(FailingStore(store, fail_on=name, nth=nth, error=DENIED)))
+    except AccessDeniedError:
+        expected = BEFORE
+        assert {info.key for info in store.list("")} == before
+    else:  # the fold of a tree, after the commit, leaves nothing of its own
+        assert ON_TREES
+        expected = AFTER
+        monkeypatch.setattr(stored_folds, "fold_stored", lambda *_: False)
+        merge_all(Repository(unfolded))
+        assert len(list(store.list(""))) == len(list(unfolded.list("")))
 
-    dataset = Repository(store).open("d")
-    assert values(dataset) == BEFORE
-    assert {info.key for info in store.list("")} == before
+    assert values(Repository(store).open("d")) == expected
 
 
 @pytest.mark.parametrize(("name", "nth"), CALLS)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lakebed.errors import DatasetNotFoundError, PreconditionFailedError, StorageError
 from lakebed.state.codec import to_document
@@ -108,12 +108,31 @@ def _put_and_land(store: Store, state: State, folded: Folded) -> bool:
         if leaf.sections is not None:
             proved(leaf)
     objects[folded.root.copy_key(state.name, state.version)] = _copy_of(state, folded)
-    for key, data in objects.items():
-        store.put(key, data)
-    has_landed = _land(store, state, folded)
-    if has_landed is False:
-        delete_or_leave(store, list(objects))
-    return bool(has_landed)
+    attempt = _Attempt()
+    has_landed = False
+    try:
+        for key, data in objects.items():
+            store.put(key, data)
+        has_landed = _land(store, state, folded, attempt)
+    finally:
+        if attempt.is_without_trace:
+            delete_or_leave(store, list(objects))
+    return has_landed
+
+
+@dataclass
+class _Attempt:
+    """An attempt to land a fold.
+
+    Once a swap was tried and not refused for good, nothing proves that it did not land: later folds
+    may have merged what it has written, so that the root no longer shows it, and copies of the head
+    still need it.
+
+    Attributes:
+        is_without_trace: Whether no head has named what the fold has written, and none will.
+    """
+
+    is_without_trace: bool = True
 
 
 def _folded(store: Store, state: State, sizes: Sizes) -> Folded | None:
@@ -136,40 +155,38 @@ def _copy_of(state: State, folded: Folded) -> bytes:
     return encode_head(to_document(with_root(state, folded.root, live)), state.head_format)
 
 
-def _land(store: Store, state: State, folded: Folded) -> bool | None:
-    """Swap the root of a fold in; return False if it certainly never lands, and None if it may.
-
-    Once a swap was tried, nothing proves that it did not land: later folds may have merged what it
-    has written, so that the root no longer shows it, and copies of the head still need it.
-    """
-    has_tried = False
-    for attempt in range(_SWAPS):
+def _land(store: Store, state: State, folded: Folded, attempt: _Attempt) -> bool:
+    """Swap the root of a fold in, and return whether it is known to have landed."""
+    for number in range(_SWAPS):
         try:
             head = read_head(store, state.name)
         except DatasetNotFoundError:
-            return None
+            attempt.is_without_trace = False  # it may have landed before it was dropped
+            return False
         now = head.state
         if not is_one_dataset(state, now) or not _is_ordered_alike(state, now):
-            return None if has_tried else False
+            return False
         assert isinstance(now.live, TreeFiles)
         if any(one.id == folded.segment.id for one in now.live.root.history):
+            attempt.is_without_trace = False
             return True
         root = land(folded, now.live.root, now.live.leaves, now.live.order)
         if root is None or not head.is_settled:
-            return None if has_tried else False
-        has_tried = True
+            return False
+        was_without_trace, attempt.is_without_trace = attempt.is_without_trace, False
         try:
             _swap(store, head, with_root(now, root, replace(now.live, root=root)))
         except PreconditionFailedError:
             pass  # lost to a commit; or landed by a put that was repeated, as the next look shows
         except StorageError as exc:
             if not exc.retryable:
+                attempt.is_without_trace = was_without_trace
                 raise
         else:
             _log.info("folded dataset=%s version=%d", state.name, state.version)
             return True
-        time.sleep(random.uniform(0, min(0.005 * 2**attempt, _LONGEST_WAIT_S)))
-    return None
+        time.sleep(random.uniform(0, min(0.005 * 2**number, _LONGEST_WAIT_S)))
+    return False
 
 
 def _is_ordered_alike(state: State, now: State) -> bool:
