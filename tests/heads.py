@@ -1,8 +1,14 @@
 """The kind of head that the datasets of tests have: `make test-trees` gives all of them trees."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakebed.store.base import Store
 
 ON_TREES = os.environ.get("LAKEBED_TEST_HEAD", "document") == "tree"
 # Folds and merges of the tree come every few commits.
@@ -13,6 +19,30 @@ _OF_DOCUMENTS = Path(__file__).with_name("of_documents.txt")
 def head_key(name: str) -> str:
     """Return the key of the head of a dataset that a test has created in the usual format."""
     return f"{name}.by-dataset-metadata.{'msgpack.zstd' if ON_TREES else 'json'}"
+
+
+def change_entries(store: Store, name: str, entries: dict[str, Any]) -> None:
+    """Put other values into the metadata of a head, as if it had been damaged."""
+    _change(store, name, lambda metadata: metadata.update(entries))
+
+
+def rename_property(store: Store, name: str, old: str, new: str) -> None:
+    """Give a property in the descriptor of a head another name, which this release may not know."""
+    entry = "lakebed.descriptor"
+    _change(
+        store,
+        name,
+        lambda held: held.update({entry: str(held[entry]).replace(f'"{old}"', f'"{new}"')}),
+    )
+
+
+def _change(store: Store, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    from lakebed.state.head import HeadFormat, decode_head, encode_head
+
+    key, head_format = head_key(name), HeadFormat.MSGPACK if ON_TREES else HeadFormat.JSON
+    document = decode_head(store.get(key).data, head_format, key)
+    change(document.metadata)
+    store.put(key, encode_head(document, head_format))
 
 
 def is_of_an_attempt(operation: str, key: str) -> bool:

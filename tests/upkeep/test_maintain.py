@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import shutil
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from heads import change_entries, head_key, rename_property
 
 import lakebed
 from lakebed import CleanupRule, Dataset, DatasetDescriptor, LayoutRule, Repository
@@ -24,6 +24,8 @@ from lakebed.errors import (
     ReadOnlyError,
     StorageError,
 )
+from lakebed.state.tree import stored_folds, tree_commit
+from lakebed.state.tree.tree_root import Sizes
 from lakebed.store import open_store
 from lakebed.testing import DelegatingStore
 from lakebed.upkeep.maintenance import DUE_OBJECTS, UPKEEP_STEPS
@@ -191,12 +193,11 @@ def test_an_expired_protection_alone_is_something_to_do(lake: Repository) -> Non
 
 def test_a_dataset_that_fails_does_not_stop_the_others(lake: Repository) -> None:
     create(lake, "broken", retention__keep="30d").append([{"day": ago(99), "shop": "a", "n": 1}])
-    head = Path(lake.uri[7:]) / "damaged.by-dataset-metadata.json"
+    head = Path(lake.uri[7:]) / head_key("damaged")
     create(lake, "damaged")
     head.write_text("{")
     # As a release before this one accepted it.
-    broken = Path(lake.uri[7:]) / "broken.by-dataset-metadata.json"
-    broken.write_text(broken.read_text().replace("retention.keep", "retention.kept"))
+    rename_property(lake.store, "broken", "retention.keep", "retention.kept")
     expected = fill(create(lake, "sales", retention__keep="30d"))
 
     report = lake.maintain(cleanup=NOW, fail=False)
@@ -222,10 +223,7 @@ def test_datasets_that_cannot_be_written_are_named_and_skipped(
     foreign = lake.list()
     expected = fill(create(lake, retention__keep="30d"), commits=2)
     create(lake, "newer").append([{"day": ago(1), "shop": "a", "n": 1}])
-    path = tmp_path / "lake" / "newer.by-dataset-metadata.json"
-    head = json.loads(path.read_text())
-    head["metadata"]["lakebed.format_version"] = "99"
-    path.write_text(json.dumps(head))
+    change_entries(lake.store, "newer", {"lakebed.format_version": "99"})
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.by-dataset-metadata.*")}
     steps: list[tuple[str, str]] = []
 
@@ -242,7 +240,7 @@ def test_datasets_that_cannot_be_written_are_named_and_skipped(
     assert "not created by Lakebed" in str(report[foreign[0]].skipped)
     assert rows_of(lake.open("sales")) == expected
     changed = {path.name for path, data in before.items() if path.read_bytes() != data}
-    assert changed == {"sales.by-dataset-metadata.json"}
+    assert changed == {head_key("sales")}
 
 
 def test_a_repository_that_cannot_be_written_is_an_error(lake: Repository) -> None:
@@ -304,6 +302,33 @@ def test_long_lists_of_metadata_are_merged(
     assert planned.facts["merged"] == done.facts["merged"] == ["files", "history"]
     assert done.facts["objects_after"] == 2
     assert lake.maintain(only="metadata")["sales"]["metadata"].status == "nothing"
+
+
+def test_runs_of_a_tree_are_merged_where_those_of_a_level_lag(
+    lake: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree of many files has many leaves, and their number alone is no reason."""
+    monkeypatch.setattr("lakebed.upkeep.maintenance.DUE_OBJECTS", 4)
+    sizes = Sizes(leaf=1, buffer=2, inline=8, fanout=3, merge=0)
+    for module in (tree_commit, stored_folds):
+        monkeypatch.setattr(module, "SIZES", sizes)
+    sales = lake.create("sales", DatasetDescriptor(schema=SCHEMA, partition_by="day"), head="tree")
+    for n in range(3):
+        sales.append([{"day": ago(n + since), "shop": "a", "n": n} for since in (10, 20)])
+    sales.append([{"day": ago(9), "shop": "a", "n": 9}])
+    few = lake.maintain(only="metadata")["sales"]["metadata"]
+    assert (few.status, few.facts["object_counts"]) == ("nothing", {"leaves": 3})  # 6 leaves
+    sales.append([{"day": ago(8), "shop": "a", "n": 8}])
+    sales.append([{"day": ago(7), "shop": "a", "n": 7}])
+
+    planned = lake.maintain(only="metadata", dry_run=True)["sales"]["metadata"]
+    done = lake.maintain(only="metadata")["sales"]["metadata"]
+
+    assert (planned.status, done.status) == ("done", "done")
+    assert planned.facts["merged"] == done.facts["merged"] == ["leaves"]
+    assert planned.facts["objects_after"] == done.facts["objects_after"]
+    assert lake.maintain(only="metadata")["sales"]["metadata"].status == "nothing"
+    assert sales.count() == 9
 
 
 class Failing(DelegatingStore):

@@ -40,6 +40,7 @@ from lakebed.upkeep.upkeep_steps import (
     retain,
 )
 from lakebed.work.indexing import find_uncovered
+from lakebed.work.metadata_compaction import object_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -333,12 +334,7 @@ def _index(setting: UpkeepSetting) -> StepOutcome:
 
 def _metadata(setting: UpkeepSetting) -> StepOutcome:
     """Merge the objects of the file table, the history and indices, if there are many."""
-    lists = read_head(setting.store, setting.name).state.lists
-    counts = {
-        "files": len(lists.files),
-        "history": len(lists.history),
-        **{f"index of {column}": len(segments) for column, segments in lists.postings.items()},
-    }
+    counts = object_counts(read_head(setting.store, setting.name).state)
     most = max(counts.values())
     facts: dict[str, object] = {"object_counts": counts}
     if most < DUE_OBJECTS:

@@ -6,6 +6,7 @@ Commits merge segments too, each within the time of one commit; this merges the 
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -98,6 +99,25 @@ def compact_metadata(
         if all(merge.report.name in done for merge in merges):
             break
     return tuple(done.values())
+
+
+def object_counts(state: State) -> dict[str, int]:
+    """Return the numbers of objects by which it is judged whether a compaction is worth it.
+
+    Of a list they are its segments. Of a tree, whose leaves become more with its files, they are the
+    runs of the level that has most; its history becomes shorter by folds alone.
+    """
+    lists = state.lists
+    if state.is_tree:
+        from lakebed.state.tree.tree_files import TreeFiles
+
+        assert isinstance(state.live, TreeFiles)
+        runs = {(ref.level, ref.run) for ref in state.live.root.refs}
+        of_levels = Counter(level for level, _ in runs)
+        counts = {"leaves": max(of_levels.values(), default=0)}
+    else:
+        counts = {"files": len(lists.files), "history": len(lists.history)}
+    return counts | {f"index of {name}": len(one) for name, one in lists.postings.items()}
 
 
 def _compacted_tree(store: Store, state: State, *, is_dry_run: bool) -> tuple[MergedList, ...]:
