@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.model.predicate import TRUE, Leaf, Predicate, leaves
-from lakebed.state.statistics import combined, evidence_of
 from lakebed.state.tree.directory_order import DirectoryOrder, Key
 from lakebed.state.tree.leaf_refs import Ref, Refs
 
@@ -172,6 +171,8 @@ class _Judged:
 
     def any_of(self, questions: Sequence[Predicate]) -> np.ndarray:
         """Return for each range whether a file in it may meet one of some predicates."""
+        from lakebed.state.statistics import combined  # with the kernels of Arrow
+
         may = np.zeros(len(self.ranges), dtype=bool)
         for question in questions:
             for leaf in leaves(question):
@@ -181,6 +182,8 @@ class _Judged:
         return may
 
     def _may(self, leaf: Leaf) -> np.ndarray:
+        from lakebed.state.statistics import evidence_of
+
         position, unknown = list(self.order.types).index(leaf.column), ("", "", 0)
         ranges = [
             (one.low[position], one.high[position], one.nulls[position])
