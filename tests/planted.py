@@ -76,7 +76,7 @@ def _forms(data: bytes) -> Iterator[tuple[str, bytes]]:
     else:
         try:
             yield "msgpack", repr(msgspec.msgpack.decode(data)).encode()
-        except (msgspec.MsgspecError, zlib.error):
+        except (msgspec.MsgspecError, UnicodeDecodeError, zlib.error):
             return
 
 

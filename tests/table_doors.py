@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from heads import ON_TREES
 
 from lakebed.dataset import Dataset
 from lakebed.tables.outcome import Publication
@@ -102,7 +103,8 @@ DELTA = Door(
     "delta",
     lambda dataset, **options: dataset.publish("delta", **options),
     lambda dataset, **options: dataset.unpublish("delta", **options),
-    {"deltalake": by_deltalake, "polars": by_polars},
+    # Polars reads no table whose checkpoints have sidecars, as those of a tree do.
+    {"deltalake": by_deltalake} | ({} if ON_TREES else {"polars": by_polars}),
     "data/_delta_log",
 )
 ICEBERG = Door(

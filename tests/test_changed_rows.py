@@ -7,6 +7,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from effort import examples
+from heads import ON_TREES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -281,5 +282,8 @@ def test_rows_that_an_overwrite_replaces_are_not_counted_in_a_large_dataset(
     uncounted = numbers.overwrite(rows("a", range(4)))
 
     assert counts(counted) == (3, 0, 100, 0)
+    if ON_TREES:  # its leaves, which a commit reads anyway, have the counts
+        assert counts(uncounted) == (4, 0, 3, 0)
+        return
     assert counts(uncounted) == (4, None, None, None)
     assert "4 rows inserted, an unknown number deleted in 1 partition" in repr(uncounted)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from heads import head_key
 
 import lakebed
 from lakebed.cli import main
@@ -78,7 +79,7 @@ def test_repository_in_place_of_a_dataset_is_told(cli, address, tmp_path, monkey
 
 
 def test_damaged_head_is_an_error_of_format(cli, address, tmp_path) -> None:
-    (tmp_path / "lake" / "flights.by-dataset-metadata.json").write_text("{")
+    (tmp_path / "lake" / head_key("flights")).write_text("{")
 
     assert cli.error("show", address)["exit_code"] == 7
 

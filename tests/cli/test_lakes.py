@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from heads import head_key
 
 import lakebed
 
@@ -62,7 +63,7 @@ def test_the_repository_of_the_environment_is_shown_without_an_argument(
 
 
 def test_a_dataset_that_cannot_be_read_is_a_row_and_the_exit_code(cli, home) -> None:
-    Path("lake/events.by-dataset-metadata.json").write_text("{")
+    Path("lake", head_key("events")).write_text("{")
 
     told = cli("show", "lake", exit_code=7)
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from heads import change_entries, rename_property
 
 import lakebed
 from lakebed.errors import InvalidInputError
+from lakebed.store import open_store
 
 SCHEMA = pa.schema([("day", pa.date32()), ("n", pa.int64())])
 TODAY = dt.datetime.now(dt.UTC).date()
@@ -87,8 +89,7 @@ def test_mistakes(cli, lake: Path, tmp_path: Path) -> None:
 
 
 def test_a_failure_is_shown_and_the_others_are_maintained(cli, lake: Path) -> None:
-    path = lake / "clicks.by-dataset-metadata.json"
-    path.write_text(path.read_text().replace("retention.keep", "retention.kep"))
+    rename_property(open_store(lake), "clicks", "retention.keep", "retention.kep")
 
     shown = cli("maintain", lake, exit_code=InvalidInputError("").exit_code)
 
@@ -100,10 +101,7 @@ def test_a_failure_is_shown_and_the_others_are_maintained(cli, lake: Path) -> No
 
 
 def test_a_dataset_that_is_skipped_has_a_line(cli, lake: Path) -> None:
-    path = lake / "clicks.by-dataset-metadata.json"
-    head = json.loads(path.read_text())
-    head["metadata"]["lakebed.format_version"] = "99"
-    path.write_text(json.dumps(head))
+    change_entries(open_store(lake), "clicks", {"lakebed.format_version": "99"})
 
     first, *_ = cli("maintain", lake).stdout.splitlines()
     (record, *_) = cli.json("maintain", lake)

@@ -9,6 +9,7 @@ from inside import store_of
 from table_doors import DELTA, assert_shows
 
 import lakebed
+from lakebed.model.publishing import CHECKPOINTS, CLASSIC
 from lakebed.state.reader import read_own_head
 from lakebed.store.posix import PosixStore
 from lakebed.tables.delta import checkpoint, to_delta
@@ -23,7 +24,10 @@ def days(tmp_path, monkeypatch):
     """A dataset whose Delta log has a checkpoint after each commit."""
     monkeypatch.setattr(to_delta, "COMMITS_A_CHECKPOINT", 1)
     lake = lakebed.Repository(PosixStore(tmp_path, durable=False))
-    return lake.create("days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p"))
+    descriptor = lakebed.DatasetDescriptor(
+        schema=SCHEMA, partition_by="p", properties={CHECKPOINTS: CLASSIC}
+    )
+    return lake.create("days", descriptor)
 
 
 def rows(first: int, *partitions: str | None) -> list[dict]:

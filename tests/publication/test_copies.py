@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from heads import head_key
 from inside import store_of
 from table_doors import DELTA, DOORS, assert_shows
 
@@ -49,7 +50,7 @@ def test_head_that_was_restored_is_another_version_though_its_number_is_shown(
     shutil.copytree(root, root.with_name("backup"))
     days.append(rows(2, "a", "b"))
     door.publish(days)
-    head = "days.by-dataset-metadata.json"
+    head = head_key("days")
     shutil.copy(root.with_name("backup") / head, root / head)
     restored = reopened(root)
     for number in range(commits):

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from planted import MARK, found_in, key
+from table_doors import by_deltalake
 
 import lakebed
 from lakebed.errors import StorageError
@@ -36,10 +37,9 @@ def visits(tmp_path: Path) -> lakebed.Dataset:
 
 
 def users_in(visits: lakebed.Dataset, root: Path) -> dict[str, list[str]]:
-    from deltalake import DeltaTable
     from pyiceberg.table import StaticTable
 
-    delta = DeltaTable(str(root / "visits" / "data")).to_pyarrow_table()
+    delta = by_deltalake(root / "visits")
     table = StaticTable.from_metadata(str(root / "visits" / "iceberg")).scan().to_arrow()
     assert "batch_id" not in table.column_names
     return {

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import time_machine
 from deltalake import DeltaTable
+from heads import ON_TREES
 from inside import store_of
 from pyiceberg.table import StaticTable
 from table_doors import (
@@ -143,14 +144,19 @@ HALF_KNOWN = {
 def test_conditions_find_every_row_by_pyarrow_datasets_of_deltalake(lake):
     """Fields that older files lack are among them: what they have is not known of each file."""
     days = [("n", pa.int64()), *((name, kind) for name, (kind, _) in HALF_KNOWN.items())]
-    typed = lake.create("typed", lakebed.DatasetDescriptor(schema=pa.schema(days)))
+    classic = {publishing.CHECKPOINTS: publishing.CLASSIC}  # deltalake reads no others so
+    typed = lake.create(
+        "typed", lakebed.DatasetDescriptor(schema=pa.schema(days), properties=classic)
+    )
     for name, (_, values) in HALF_KNOWN.items():
         typed.append([{"n": 1, name: value} for value in values])
         for value in values:
             typed.append([{"n": 2, name: value}])
     typed.publish("delta")
     typed.evolve(
-        lakebed.DatasetDescriptor(schema=pa.schema([*days, ("later", pa.int64())])),
+        lakebed.DatasetDescriptor(
+            schema=pa.schema([*days, ("later", pa.int64())]), properties=classic
+        ),
         base=typed.version,
     )
     typed.append([{"n": 3, "later": 7}, {"n": 3}])
@@ -474,7 +480,10 @@ def test_cost_is_in_proportion_to_the_change(door, tmp_path):
     few_requests, few_bytes = cost("few", 3)
     many_requests, many_bytes = cost("many", 300)
 
-    assert few_requests == many_requests <= 20
+    if ON_TREES:  # the files of a large commit are in a leaf already, and a few are folded later
+        assert many_requests <= few_requests <= 24
+    else:
+        assert few_requests == many_requests <= 20
     assert many_bytes < few_bytes * 1.5
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from heads import head_key
 from inside import store_of
 from table_doors import DELTA, DOORS, ICEBERG, Door, assert_shows
 
@@ -587,7 +588,7 @@ def test_cleanup_keeps_what_was_noted_after_it_looked(door, days):
         has_noted = False
 
         def _replace(self, name, data, *, if_match):
-            if name == "days.by-dataset-metadata.json" and not self.has_noted:
+            if name == head_key("days") and not self.has_noted:
                 self.has_noted = True
                 noted = store.get(key)
                 note = json.loads(noted.data)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 import zstandard
 from copies import copy_of
+from heads import head_key
 from upkeep_lake import DESCRIPTOR, content, data_keys, live_keys, row, sweep
 
 import lakebed
@@ -156,7 +157,7 @@ def test_commit_of_a_cleanup_leaves_out_what_it_has_no_room_for(store) -> None:
         dataset.where("TRUE").overwrite(rows)
     small, of_small = full(store)
     # The merged history, with the labels of many files, is larger than the head.
-    head = store.size("d.by-dataset-metadata.json")
+    head = store.size(head_key("d"))
     small.room = head + 600
 
     report = sweep(of_small)
@@ -191,7 +192,7 @@ def test_cleanup_needs_room_for_its_commit_and_for_nothing_else(store) -> None:
             assert of_small.check().is_ok
             outcomes.append(True)
             if outcomes.count(True) == 1:
-                written = ("d.by-dataset-metadata.json", _newest(copy, "d/history/"))
+                written = (head_key("d"), _newest(copy, "d/history/"))
                 assert room < sum(map(copy.size, written)) + step
 
     assert outcomes == sorted(outcomes)

@@ -1,12 +1,12 @@
 """What a cleanup has given up stays given up: laws of the pure core, and damaged heads."""
 
 import datetime as dt
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from heads import change_entries
 from hypothesis import given
 from hypothesis import strategies as st
 from upkeep_lake import DESCRIPTOR, new_lake, row
@@ -170,10 +170,7 @@ def test_damaged_entry_of_the_head_is_named(tmp_path: Path, name: str, value: ob
     lake = new_lake(tmp_path)
     dataset = lake.create("d", DESCRIPTOR)
     dataset.append([row("a", 1)])
-    key = "d.by-dataset-metadata.json"
-    head = json.loads(lake.store.get(key).data)
-    head["metadata"][name] = value
-    lake.store.put(key, json.dumps(head).encode())
+    change_entries(lake.store, "d", {name: value})
 
     with pytest.raises(CorruptMetadataError, match=name.replace(".", r"\.")):
         lake.open("d")

@@ -1,8 +1,7 @@
 """What has destroyed tables elsewhere, one test for each; the names are those of the incidents."""
 
-import json
-
 import pytest
+from heads import change_entries
 from upkeep_lake import (
     DESCRIPTOR,
     HaltingStore,
@@ -259,10 +258,7 @@ def test_delta_3645_batch_that_lived_for_a_year_and_was_replaced_now_stays(datas
 
 def test_damaged_protections_stop_a_cleanup(dataset, lake) -> None:
     """seaweedfs dropped tags in silence, and deleted what they kept."""
-    key = "d.by-dataset-metadata.json"
-    head = json.loads(lake.store.get(key).data)
-    head["metadata"]["lakebed.protections"] = '[{"reason":"x"}]'
-    lake.store.put(key, json.dumps(head).encode())
+    change_entries(lake.store, "d", {"lakebed.protections": '[{"reason":"x"}]'})
 
     with pytest.raises(CorruptMetadataError, match=r"lakebed\.protections"):
         sweep(dataset)
