@@ -457,7 +457,7 @@ def test_what_was_recorded_of_a_file_is_compared_piece_by_piece_where_it_is_larg
     ("folder", "ask"),
     [
         ("history", lambda dataset: dataset.history()),
-        ("history", lambda dataset: dataset.at(version=0)),
+        ("history", lambda dataset: dataset.at(version=1)),
         ("runs", lambda dataset: dataset.rerun([{"n": 2}], run="first")),
         ("sources", lambda dataset: dataset.sources.list()),
     ],
