@@ -3,6 +3,7 @@
     python bench/year.py                     365 days of 24 runs
     python bench/year.py --days 60 --every 6
     python bench/year.py --days 120 --keep 20
+    python bench/year.py --beside 2160 8760  two pipelines in turns, with so many files read before
 
 Each hour a raw file is pushed to an archive, and the pipeline runs: it reads the file, checks its
 rows, deletes days that are past the retention, merges small files, updates a Delta table and
@@ -115,8 +116,8 @@ def count_requests(patch: Callable[[type, str, Any], None] = setattr) -> Counter
     return counts
 
 
-def push(archive: lakebed.Archive, hour: dt.datetime) -> None:
-    """Push the file of an hour."""
+def push(archive: lakebed.Archive, hour: dt.datetime, part: int = 0) -> None:
+    """Push the file of an hour, or one of several."""
     lines = (
         json.dumps(
             {
@@ -129,7 +130,7 @@ def push(archive: lakebed.Archive, hour: dt.datetime) -> None:
     )
     archive.push(
         io.BytesIO("".join(f"{line}\n" for line in lines).encode()),
-        path=f"/log/{hour:%Y-%m-%dT%H}.jsonl",
+        path=f"/log/{hour:%Y-%m-%dT%H}{part or ''}.jsonl",
         what="events",
         where="here",
         start=hour,
@@ -196,6 +197,58 @@ def simulate(
             }
 
 
+class Beside:
+    """A pipeline that has read some raw files before its first measured run."""
+
+    def __init__(self, directory: Path, count: int, clock: Any) -> None:
+        """Read so many files, the last 90 in a run each."""
+        folder = directory / str(count)
+        folder.mkdir()
+        declared = DECLARATION.replace("KEEPd", "2d")
+        for name in ("year-raw", "year-lake"):
+            declared = declared.replace(name, f"{name}-{count}")
+        (folder / "event.avsc").write_text(SCHEMA)
+        (folder / "events.toml").write_text(declared)
+        self._archive = lakebed.open_archive(f"memory://year-raw-{count}")
+        self._pipeline = lakebed.Pipeline.from_toml(folder / "events.toml")
+        self._clock = clock
+        self._hours = 0
+        while count > 90:
+            self.run(min(365, count - 90))
+            count -= 365
+        for _ in range(90):
+            self.run()
+
+    def run(self, files: int = 1) -> float:
+        """Read the files of the next hour; return the processor time of the run in seconds."""
+        now = START + dt.timedelta(hours=self._hours)
+        self._hours += 1
+        self._clock.move_to(now + dt.timedelta(hours=1, seconds=1))
+        for part in range(files):
+            push(self._archive, now, part)
+        began = time.process_time()
+        self._pipeline.run()
+        return time.process_time() - began
+
+
+def compare(few: int, many: int, runs: int = 41) -> dict[str, Any]:
+    """Let two pipelines run in turns, of which one has read more files before."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        time_machine.travel(START, tick=False) as clock,
+    ):
+        beside = [Beside(Path(directory), count, clock) for count in (few, many)]
+        pairs = [tuple(one.run() for one in beside) for _ in range(runs)]
+    medians = [statistics.median(times) for times in zip(*pairs, strict=True)]
+    return {
+        "files": [few, many],
+        "runs": runs,
+        "cpu_s": [round(median, 4) for median in medians],
+        "ratio": round(medians[1] / medians[0], 2),
+        "ratio_of_pairs": round(statistics.median(late / early for early, late in pairs), 2),
+    }
+
+
 def main() -> None:
     """Run, and print a line of JSON for each month."""
     parser = argparse.ArgumentParser(
@@ -204,7 +257,11 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--every", type=int, default=1, help="hours between runs")
     parser.add_argument("--keep", type=int, default=KEEP_DAYS, help="days of rows that are kept")
+    parser.add_argument("--beside", type=int, nargs=2, metavar=("FEW", "MANY"))
     options = parser.parse_args()
+    if options.beside:
+        print(json.dumps(compare(*options.beside)))
+        return
     months: dict[int, list[dict[str, Any]]] = {}
     medians: dict[int, dict[str, float]] = {}
 

@@ -142,7 +142,7 @@ def test_failing_schedule_becomes_small_and_fails_again(monkeypatch: pytest.Monk
         return self._get(key).etag
 
     monkeypatch.setattr(MemoryStore, "_replace", forget_condition)
-    text = "document: read+append | append+read ; ann 5, ann 12, ann 17, bob 4, bob 21"
+    text = "document: read+append | append+read ; ann 4, ann 12, bob 10, bob 14"
     with simulated():
         forget_setups()
         failing = play(schedule_from(text))
@@ -152,6 +152,6 @@ def test_failing_schedule_becomes_small_and_fails_again(monkeypatch: pytest.Monk
 
     assert failing.violations
     assert again.violations == small.violations
-    assert len(small.schedule.switches or ()) < 5
+    assert len(small.schedule.switches or ()) < 4
     assert "read" not in small.schedule.text
     assert f"python -m schedules {small.schedule.text!r}" in str(small)

@@ -183,8 +183,8 @@ def _rewritten(
     job = RewriteJob(layout=base.layout, target=target, route=_Kept(masks), is_checked=False)
     return [
         # Without an entry, a file would belong to the run of its batch.
-        replace(one, carried={**dict.fromkeys(one.labels, NO_RUN), **one.carried})
-        for one in rewrite_all(workers, store, job, works)
+        replace(written, carried={**dict.fromkeys(written.labels, NO_RUN), **written.carried})
+        for written in rewrite_all(workers, store, job, works)
     ]
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from lakebed.common.decoding import from_json
 from lakebed.common.shown import shown
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.tables.iceberg.catalog_tables import ServedTable
@@ -157,9 +158,9 @@ def parse(body: bytes) -> AskedCommit:
         UnsupportedCommitError: It asks for something that the catalog does not do.
     """
     try:
-        request = msgspec.json.decode(body, type=_Request)
+        request = from_json(body, _Request)
         snapshots = [
-            msgspec.json.decode(update.snapshot, type=_Snapshot)
+            from_json(update.snapshot, _Snapshot)
             for update in request.updates
             if update.action == "add-snapshot"
         ]
