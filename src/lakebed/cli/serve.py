@@ -81,9 +81,9 @@ def serve(
 ) -> None:
     """Serve a lake to browsers and Iceberg, and an archive.
 
-    The server runs until interrupted, and is read-only unless --allow-writes is given. LOCATION is a repository, or LOCATION/NAME
-    for one dataset; leave it out to show only an archive. The URL of the server is printed as soon
-    as it listens. -v logs each request.
+    The server runs until interrupted, and is read-only unless --allow-writes is given. LOCATION is
+    a repository, or LOCATION/NAME for one dataset; leave it out to show only an archive. The URL of
+    the server is printed as soon as it listens. -v logs each request.
     """
     if index is not None and storage is None:
         message = "--index needs an archive: give --archive, too."

@@ -314,8 +314,8 @@ def read_sought(store: Store, segments: Iterable[Segment], sought: Sought) -> So
     of these, and the origins of the data files; of restorations and holds, all.
 
     Cost:
-        As `read`, but of segments without such a file little is decoded: about half the time, and
-        no memory. What was decoded is kept in memory, so that a process reads new segments only.
+        As `read`, but of segments without such a file little is decoded, which takes about half the
+        time. The process keeps it, so that the next call reads new segments only.
     """
     file_ids = sought.file_ids
     starts = {None, *msgspec.to_builtins(sought.starts)}  # a file without a start may have any

@@ -64,12 +64,12 @@ class _Space:
         found, keys = [], self.keys
         place = bisect_left(keys, begins_with)
         while place < len(keys) and (key := keys[place]).startswith(begins_with):
-            name, slash, _ = key[len(begins_with) :].partition("/")
-            if recursive or not slash:
+            slash = -1 if recursive else key.find("/", len(begins_with))
+            if slash < 0:
                 found.append((key, self.objects[key]))
                 place += 1
             else:
-                place = bisect_left(keys, f"{begins_with}{name}{_AFTER_SLASH}", lo=place)
+                place = bisect_left(keys, key[:slash] + _AFTER_SLASH, lo=place)
         return found
 
 
