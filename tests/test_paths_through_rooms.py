@@ -16,7 +16,7 @@ from lakebed import Dataset
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("v", pa.float64())])
 MOST_OF_AN_APPEND = 52
-MOST_OF_A_MERGE = 77
+MOST_OF_A_MERGE = 77  # among them `lakebed.common.decoding`, without which threads crash
 OF_A_TREE = 14 if ON_TREES else 0
 
 

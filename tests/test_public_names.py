@@ -6,6 +6,7 @@ import uuid
 import click
 import pyarrow as pa
 import pytest
+from heads import ON_TREES
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, Repository, View
@@ -135,7 +136,8 @@ def test_former_form_of_publish_is_refused_with_the_new_one(numbers: Dataset) ->
 
 
 def test_compaction_of_metadata_takes_nothing_of_data_files(numbers: Dataset) -> None:
-    numbers.compact(metadata=True)
+    if ON_TREES:  # its head has the last commits
+        numbers.compact(metadata=True)
     assert numbers.compact(metadata=True, dry_run=True) == ()
     with pytest.raises(InvalidInputError, match="no data file"):
         numbers.compact(metadata=True, sort_by="n")  # type: ignore[call-overload]

@@ -428,7 +428,7 @@ def whole(tmp_path_factory):
     return table, planning, table.scan().to_arrow()
 
 
-@settings(deadline=None, max_examples=min(1000, settings.default.max_examples))
+@settings(deadline=None)
 @given(condition=conditions)
 def test_no_row_is_lost_or_added_by_a_plan(whole, condition) -> None:
     table, planning, rows = whole
@@ -440,8 +440,10 @@ def test_no_row_is_lost_or_added_by_a_plan(whole, condition) -> None:
     # The client's own plan, of the manifests.
     try:
         own = planning.scan(condition).to_arrow().to_pylist()
-    except TypeError:  # pyiceberg 0.12 compares a partition that is null, which Python refuses
-        return
+    except TypeError as exc:
+        if "'NoneType'" not in str(exc):
+            raise
+        return  # pyiceberg 0.12 compares a partition that is null, which Python refuses
     assert sorted(map(repr, own)) == wanted
 
 

@@ -192,19 +192,10 @@ def run_page(engine: str, blocks: list[list[str]]) -> str:
     return str(names["rows"].to_pylist())
 
 
-def sql(root: str, text: str) -> str:
-    """Run a statement of Spark on the Delta table, and say what came of it."""
+def said_of(text: str) -> str:
+    """Run a statement of Spark, and say what came of it."""
     try:
-        spark().sql(text.format(table=f"delta.`{root}/data`")).collect()
-    except Exception as exc:  # noqa: BLE001 - the test looks at it
-        return str(exc)
-    return ""
-
-
-def run_in_catalog(url: str, token: str, text: str) -> str:
-    """Run a statement on tables of a catalog, and say what came of it."""
-    try:
-        spark().sql(text.format(catalog=spark_catalog(url, token=token))).collect()
+        spark().sql(text).collect()
     except Exception as exc:  # noqa: BLE001 - the test looks at it
         return str(exc)
     return ""
@@ -215,11 +206,13 @@ def main() -> None:
         given = json.loads(line)
         try:
             if "catalog" in given:
-                answer = {"said": run_in_catalog(given["catalog"], given["token"], given["sql"])}
+                name = spark_catalog(given["catalog"], token=given["token"])
+                answer = {"said": said_of(given["sql"].format(catalog=name))}
             elif "page" in given:
                 answer = {"rows": run_page(given["page"], given["blocks"])}
             elif "sql" in given:
-                answer = {"said": sql(given["root"], given["sql"])}
+                table = f"delta.`{given['root']}/data`"
+                answer = {"said": said_of(given["sql"].format(table=table))}
             else:
                 table = read(given)
                 with (

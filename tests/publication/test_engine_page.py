@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from asking import Client
-from engine_peers import IS_INSTALLED, Peers
+from engine_peers import NEEDS_ENGINES
 
 import lakebed
 from lakebed.web import IcebergDoor, create_app
@@ -36,13 +36,6 @@ def address(tmp_path_factory):
     client.stop()
 
 
-@pytest.fixture(scope="module")
-def peers(tmp_path_factory):
-    peers = Peers(tmp_path_factory.mktemp("peers"))
-    yield peers
-    peers.close()
-
-
 @pytest.mark.parametrize("engine", ["pyiceberg", "Polars"])
 def test_the_page_runs_here(address, engine, monkeypatch) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
@@ -57,7 +50,7 @@ def test_the_page_runs_here(address, engine, monkeypatch) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not IS_INSTALLED, reason="make doors-env installs the engines")
+@NEEDS_ENGINES
 @pytest.mark.parametrize("engine", ["Spark", "DuckDB", "Daft"])
 def test_the_page_runs_in_other_engines(address, peers, engine) -> None:
     blocks = [[language, text.replace(ADDRESS, address)] for language, text in blocks_of(engine)]

@@ -7,7 +7,7 @@ pyiceberg and Polars are always there; Spark, DuckDB and Daft are in an environm
 import polars as pl
 import pytest
 from asking import Client
-from engine_peers import IS_INSTALLED, Peers
+from engine_peers import NEEDS_ENGINES, Peers
 from engine_questions import COMMITS, QUESTIONS, columns_of, fill, iceberg_of, polars_of, sql_of
 from pyiceberg.catalog import load_catalog
 from table_doors import rows_of
@@ -106,13 +106,6 @@ def served(request, tmp_path, monkeypatch):
     served.client.stop()
 
 
-@pytest.fixture(scope="module")
-def peers(tmp_path_factory):
-    peers = Peers(tmp_path_factory.mktemp("peers"))
-    yield peers
-    peers.close()
-
-
 def test_twenty_questions_have_the_answers_of_lakebed(served) -> None:
     engines = ("pyiceberg", "pyiceberg planning", "polars native", "polars pyiceberg")
 
@@ -121,7 +114,7 @@ def test_twenty_questions_have_the_answers_of_lakebed(served) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not IS_INSTALLED, reason="make doors-env installs the engines")
+@NEEDS_ENGINES
 def test_twenty_questions_have_the_same_answers_everywhere(served, peers) -> None:
     served.peers = peers
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from asking import Client
-from engine_peers import IS_INSTALLED, Peers
+from engine_peers import NEEDS_ENGINES
 from table_doors import EVERY_TYPE, EVERY_VALUE, rows_of
 
 import lakebed
@@ -22,15 +22,8 @@ END = dt.datetime.max.replace(tzinfo=dt.UTC)  # as tables write it of what is st
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(not IS_INSTALLED, reason="make doors-env installs the engines"),
+    NEEDS_ENGINES,
 ]
-
-
-@pytest.fixture(scope="module")
-def peers(tmp_path_factory):
-    peers = Peers(tmp_path_factory.mktemp("peers"))
-    yield peers
-    peers.close()
 
 
 @pytest.fixture

@@ -188,8 +188,8 @@ def test_property_asks_for_checkpoints_that_every_reader_knows(tmp_path: Path) -
     dataset = grown(tmp_path, 3, **{CHECKPOINTS: "classic"})
     assert not (log_of(dataset) / "_sidecars").exists()
 
-    for read in (by_deltalake, by_polars):
-        assert shown(dataset, read(home(dataset))) == shown(dataset, dataset.arrow())
+    assert_shows(DELTA, dataset)
+    assert shown(dataset, by_polars(home(dataset))) == shown(dataset, dataset.arrow())
 
 
 def test_unknown_policy_of_checkpoints_is_refused(tmp_path: Path) -> None:

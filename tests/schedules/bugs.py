@@ -8,8 +8,10 @@ the orders of the pairs that a bug names.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,17 +86,9 @@ def bug(name: str, *pairs: str) -> Callable[[Put], Put]:
     return note
 
 
-def _without(place: Any, name: str, answer: Any = None) -> Put:
-    """Return what takes a step out: it does nothing."""
-
-    def put(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(place, name, lambda *_, **__: answer)
-
-    return put
-
-
-def take_out(name: str, place: Any, step: str, *pairs: str, answer: Any = None) -> None:
-    BUGS.append(Bug(name, _without(place, step, answer), pairs))
+def take_out(name: str, place: Any, step: str, *pairs: str) -> None:
+    """Note a bug by which a step does nothing."""
+    BUGS.append(Bug(name, lambda patch: patch.setattr(place, step, lambda *_, **__: None), pairs))
 
 
 # --- The store
@@ -621,6 +615,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
 # --- Looking for them
 
 
+PUT: Mapping[str, Put] = {one.name: one.put for one in BUGS}
+
+
 def schedules_of(one: Bug) -> Iterator[Played]:
     """Play the schedules that are to find a bug, those without faults first."""
     for text in one.pairs:
@@ -635,31 +632,32 @@ def is_caught(played: Played) -> bool:
     return any(one.rule != "errors are named" for one in played.violations)
 
 
-def first_failure(one: Bug, most: int) -> tuple[Played | None, int]:
-    """Return the first schedule that finds a bug, and the number of those played."""
-    played = 0
+@contextmanager
+def put_in(put: Put) -> Iterator[None]:
+    """Put a bug in, for schedules that are played meanwhile."""
     with pytest.MonkeyPatch.context() as patch, simulated():
-        one.put(patch)
+        put(patch)
         forget_setups()
         try:
-            for found in schedules_of(one):
-                played += 1
-                if is_caught(found) or played >= most:
-                    return found if is_caught(found) else None, played
+            yield
         finally:
             forget_setups()
-    return None, played
+
+
+def first_failure(one: Bug, most: int) -> tuple[Played | None, int]:
+    """Return the first schedule that finds a bug, and the number of those played."""
+    count = 0
+    with put_in(one.put):
+        for count, found in enumerate(itertools.islice(schedules_of(one), most), 1):
+            if is_caught(found):
+                return found, count
+    return None, count
 
 
 def finds(one: Bug, text: str) -> Played:
     """Play a schedule with a bug put in."""
-    with pytest.MonkeyPatch.context() as patch, simulated():
-        one.put(patch)
-        forget_setups()
-        try:
-            return play(schedule_from(text))
-        finally:
-            forget_setups()
+    with put_in(one.put):
+        return play(schedule_from(text))
 
 
 TEXTS: Mapping[str, str] = {
@@ -721,11 +719,9 @@ NOT_CAUGHT: Mapping[str, str] = {
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="schedules.bugs", description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names; default: all bugs")
-    parser.add_argument("--share", default="0/1", help="1/3 for the second third of the bugs")
     parser.add_argument("--most", type=int, default=60, help="schedules to play of each")
     given = parser.parse_args()
-    share, _, shares = given.share.partition("/")
-    for one in BUGS[int(share) :: int(shares)]:
+    for one in BUGS:
         if given.names and not any(part in one.name for part in given.names):
             continue
         try:

@@ -28,7 +28,7 @@ from lakebed.tables.iceberg.homes import FilesBeside
 from lakebed.tables.iceberg.manifests import live_files
 from lakebed.tables.iceberg.metadata_names import hint_key
 from schedules.verbs import AT_FIRST, BROKEN_LINE, LEVEL, NAME, RAW_LINES, ROOT
-from schedules.world import Attempt, HeadEvent, World
+from schedules.world import SETUP_ROWS, Attempt, HeadEvent, World
 
 # A refused verb of these may have come a part of its way, commit by commit, as its docs say.
 _BY_PARTS = frozenset(
@@ -46,9 +46,6 @@ MOST_TURNS = 600
 _TAKE_BACK = frozenset({"drop", "rollback"})
 # Commits of these say what will be deleted, which may fail afterwards.
 _GIVE_UP = frozenset({"cleanup", "discard"})
-
-
-_ROWS: dict[tuple[str, ...], list[dict[str, Any]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,9 +382,9 @@ class _Judge:
         for label in sorted(state.labels):
             named.append(label)
             self.world.inner.size(state.layout.naming.key(label))  # it is there
-        if tuple(named) not in _ROWS:
-            _ROWS[tuple(named)] = past.arrow().to_pylist()
-        return _ROWS[tuple(named)]
+        if tuple(named) not in SETUP_ROWS:
+            SETUP_ROWS[tuple(named)] = past.arrow().to_pylist()
+        return SETUP_ROWS[tuple(named)]
 
     def check_erased(self, read: list[dict[str, Any]], told: str) -> None:
         """Check that rows which somebody has erased are in no version."""
@@ -547,11 +544,9 @@ class _Judge:
         try:
             table = dataset.arrow(["n", LEVEL])
             read = sorted(
-                (n, level)
-                for n, level in zip(
-                    *(table.column(one).to_pylist() for one in ("n", LEVEL)), strict=True
-                )
-                if n not in self.doomed
+                one
+                for one in zip(table["n"].to_pylist(), table[LEVEL].to_pylist(), strict=True)
+                if one[0] not in self.doomed
             )
             if read != sorted((n, known.level_of(row)) for n, row in known.rows.items()):
                 self.say("every row is in its partition", read)
@@ -581,13 +576,13 @@ class _Judge:
 
     def check_index(self, dataset: lakebed.Dataset, known: Known, column: str) -> None:
         """Check that an index leads to all rows of a value; at last, of each."""
-        values = sorted({row.values[column] for row in known.rows.values()})
+        values = sorted({row.values[column] for row in known.rows.values()}) or [0]
         if not (self.world.is_systematic and self.is_settled):
             first = next(iter(known.rows.values()), None)
             values = [0 if first is None else first.values[column]]
         for value in values:
             held = dataset.kite.with_(column, value).arrow(["n"]).column("n").to_pylist()
-            found = sorted(set(held) - self.doomed)
+            found = sorted(n for n in held if n not in self.doomed)
             wanted = sorted(n for n, one in known.rows.items() if one.values[column] == value)
             if found != wanted:
                 self.say("an index hides no row", f"{column} = {value}: {found} is not {wanted}")

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,9 @@ class Found:
     violations: list[dict[str, str]] = field(default_factory=list)
 
 
+@cache
 def code_sum() -> str:
-    """Return a sum of the code that schedules play and judge."""
+    """Return a sum of the code that schedules play and judge, as it was at the first call."""
     found = hashlib.sha256()
     here = Path(__file__).parent
     played = (here / f"{name}.py" for name in _PLAYED)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import lakebed
-from schedules.bugs import BUGS, NOT_CAUGHT, TEXTS, finds
+from schedules.bugs import BUGS, NOT_CAUGHT, TEXTS, finds, is_caught
 from schedules.interleavings import KINDS, SINGLE, short_tier, tried
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
@@ -176,9 +176,7 @@ def measure(given: Any) -> dict[str, Any]:
         "injected": dict(injected),
         "violations": dict(violations),
         "longest": max(one.longest for one in short),
-        "caught": sum(
-            bool(finds(one, TEXTS[one.name]).violations) for one in BUGS if one.name in TEXTS
-        ),
+        "caught": sum(is_caught(finds(one, TEXTS[one.name])) for one in BUGS if one.name in TEXTS),
     }
 
 

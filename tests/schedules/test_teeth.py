@@ -6,20 +6,17 @@ from typing import Any
 
 import pytest
 
-from lakebed.state import conflicts, creation, updates
-from lakebed.state.committing import Succession
-from lakebed.state.reader import read_own_head
+from lakebed.state import conflicts
 from lakebed.state.reservation import Reservation
 from lakebed.store.base import delete_or_leave
-from lakebed.store.memory import MemoryStore
-from lakebed.tables.delta.log import Log
-from lakebed.work import indexing, staging
+from schedules.bugs import PUT
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
 
 pytestmark = pytest.mark.thorough
 
 MOST_SEEDS = 200
+LOST = {"what is acknowledged is not lost with its dataset"}
 UNDONE = {
     "fields are never undone by another verb",
     "indices are never undone by another verb",
@@ -43,67 +40,67 @@ def first_failure(rules: set[str], theme: str, *, start: int = 0) -> int | None:
     return None
 
 
-def test_a_store_that_ignores_conditions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def replace(self: MemoryStore, key: str, data: memoryview, *, if_match: str) -> str:
-        self._put(key, data)
-        return self._get(key).etag
-
-    monkeypatch.setattr(MemoryStore, "_replace", replace)
-
-    assert first_failure({"what is acknowledged stays in the history"}, "rows") is not None
-
-
-def test_a_store_that_creates_what_exists_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def create(self: MemoryStore, key: str, data: memoryview) -> str:
-        self._put(key, data)
-        return self._get(key).etag
-
-    monkeypatch.setattr(MemoryStore, "_create", create)
-
-    rule = "what is acknowledged is not lost with its dataset"
-    assert first_failure({rule}, "a creation beside another") is not None
-
-
-def test_a_creator_that_is_told_before_it_has_the_name_is_found(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("bug", "theme", "rules", "start"),
+    [
+        (
+            "the store skips the etag of a put",
+            "rows",
+            {"what is acknowledged stays in the history"},
+            0,
+        ),
+        ("the store creates what exists", "a creation beside another", LOST, 0),
+        ("a creator is told before it has the name", "a creation beside another", LOST, 0),
+        (
+            "an update writes the descriptor that it read at first",
+            "an index beside an update",
+            UNDONE,
+            0,
+        ),
+        (
+            "a promotion trusts equal labels",
+            "a promotion beside what comes and goes",
+            {"a commit changes the rows that it says, and no others"},
+            0,
+        ),
+        (
+            "a discard makes no commit",
+            "a discard beside a commit",
+            {"what is discarded is never visible"},
+            0,
+        ),
+        (
+            "a rerun does not look for another one",
+            "rows",
+            {"a rerun replaces nothing that it has not seen"},
+            30,
+        ),
+        (
+            "a writer may outlast its lease",
+            "staging",
+            {"what is discarded is never visible", "a version that is kept can be read"},
+            0,
+        ),
+        (
+            "members of a group are not checked against each other",
+            "threads that merge and overwrite",
+            {"no update is lost", "a rerun replaces nothing that it has not seen"},
+            0,
+        ),
+        (
+            "publications overwrite each other",
+            "publications",
+            {"a table shows whole versions"},
+            165,
+        ),
+    ],
+)
+def test_bug_is_found(
+    monkeypatch: pytest.MonkeyPatch, bug: str, theme: str, rules: set[str], start: int
 ) -> None:
-    monkeypatch.setattr(creation, "_claim_name", creation._own_first_head)
+    PUT[bug](monkeypatch)
 
-    rule = "what is acknowledged is not lost with its dataset"
-    assert first_failure({rule}, "a creation beside another") is not None
-
-
-def test_an_index_that_undoes_an_update_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def update(store: Any, dataset: str, edit: Any, *rest: Any) -> Any:
-        # What was read before is written, whatever has come since.
-        outdated = edit(read_own_head(store, dataset).state.descriptor)
-        return updates.update(store, dataset, lambda _: outdated, *rest)
-
-    monkeypatch.setattr(indexing, "update", update)
-
-    assert first_failure(UNDONE, "an index beside an update") is not None
-
-
-def test_a_promotion_that_trusts_equal_labels_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost_or_missed(scope: Any, since: Any) -> dict[str, Any]:
-        before, labels = since.state.labels, since.now.labels
-        if before == labels:
-            return {}
-        gone = scope.labels.intersection(before).difference(labels)
-        new = filter(scope.misses, set(labels).difference(before))
-        return {conflicts.partition_of_label(label): None for label in (*gone, *new)}
-
-    monkeypatch.setattr(conflicts, "_lost_or_missed", lost_or_missed)
-
-    rule = "a commit changes the rows that it says, and no others"
-    assert first_failure({rule}, "a promotion beside what comes and goes") is not None
-
-
-def test_a_discard_without_a_commit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "_shut_out", lambda *_: None)
-
-    rule = "what is discarded is never visible"
-    assert first_failure({rule}, "a discard beside a commit") is not None
+    assert first_failure(rules, theme, start=start) is not None
 
 
 def test_a_stage_that_deletes_what_was_committed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,20 +113,6 @@ def test_a_stage_that_deletes_what_was_committed_is_found(monkeypatch: pytest.Mo
     assert first_failure({rule}, "a stage beside a commit", start=35) is not None
 
 
-def test_a_rerun_that_looks_for_no_other_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conflicts, "_check_run", lambda *_: None)
-
-    rule = "a rerun replaces nothing that it has not seen"
-    assert first_failure({rule}, "rows", start=30) is not None
-
-
-def test_a_writer_that_outlasts_its_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conflicts, "check_in_time", lambda *_: None)
-
-    rules = {"what is discarded is never visible", "a version that is kept can be read"}
-    assert first_failure(rules, "staging") is not None
-
-
 def test_a_transaction_that_rests_on_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     check = conflicts.check
 
@@ -139,40 +122,3 @@ def test_a_transaction_that_rests_on_nothing_is_found(monkeypatch: pytest.Monkey
     monkeypatch.setattr(conflicts, "check", check_without_reads)
 
     assert first_failure({"no update is lost"}, "reads") is not None
-
-
-def test_a_group_that_checks_nothing_against_itself_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    grouped: set[str] = set()
-    add, finish, check = Succession.add, Succession.finish, conflicts.Terms.check
-
-    def noted(self: Succession, terms: conflicts.Terms) -> Any:
-        entry = add(self, terms)
-        grouped.add(entry.commit_id)
-        return entry
-
-    def finished(self: Succession) -> Any:
-        grouped.clear()
-        return finish(self)
-
-    def check_alone(self: conflicts.Terms, store: Any, now: Any, since: Any) -> None:
-        check(self, store, now, [one for one in since if one.commit_id not in grouped])
-
-    monkeypatch.setattr(Succession, "add", noted)
-    monkeypatch.setattr(Succession, "finish", finished)
-    monkeypatch.setattr(conflicts.Terms, "check", check_alone)
-
-    rules = {"no update is lost", "a rerun replaces nothing that it has not seen"}
-    assert first_failure(rules, "threads that merge and overwrite", start=0) is not None
-
-
-def test_publications_that_overwrite_each_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def add(self: Log, number: int, lines: Any) -> bool:
-        self._store.put(self.key(number), b"\n".join(lines) + b"\n")
-        return True
-
-    monkeypatch.setattr(Log, "add", add)
-
-    rule = "a table shows whole versions"
-    assert first_failure({rule}, "publications", start=165) is not None

@@ -831,9 +831,14 @@ class _Kept:
 _SETUPS: dict[tuple[tuple[Step, ...], int, bool, int], _Kept] = {}
 
 
+# Rows of the versions that setups have written, by what names the version and its files.
+SETUP_ROWS: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+
+
 def forget_setups() -> None:
     """Let setups be done again, since the code that does them has changed."""
     _SETUPS.clear()
+    SETUP_ROWS.clear()
 
 
 class _Clock:

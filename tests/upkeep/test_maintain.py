@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from heads import change_entries, head_key, rename_property
+from tree_copies import shrink
 
 import lakebed
 from lakebed import CleanupRule, Dataset, DatasetDescriptor, LayoutRule, Repository
@@ -24,7 +25,6 @@ from lakebed.errors import (
     ReadOnlyError,
     StorageError,
 )
-from lakebed.state.tree import stored_folds, tree_commit
 from lakebed.state.tree.tree_root import Sizes
 from lakebed.store import open_store
 from lakebed.testing import DelegatingStore
@@ -310,8 +310,7 @@ def test_runs_of_a_tree_are_merged_where_those_of_a_level_lag(
     """A tree of many files has many leaves, and their number alone is no reason."""
     monkeypatch.setattr("lakebed.upkeep.maintenance.DUE_OBJECTS", 4)
     sizes = Sizes(leaf=1, buffer=2, inline=8, fanout=3, merge=0)
-    for module in (tree_commit, stored_folds):
-        monkeypatch.setattr(module, "SIZES", sizes)
+    shrink(monkeypatch, sizes)
     sales = lake.create("sales", DatasetDescriptor(schema=SCHEMA, partition_by="day"), head="tree")
     for n in range(3):
         sales.append([{"day": ago(n + since), "shop": "a", "n": n} for since in (10, 20)])
