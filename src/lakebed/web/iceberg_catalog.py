@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from lakebed.archive.http.answers import Refusal, is_known, shortened
-from lakebed.archive.http.gate import is_one_of
+from lakebed.archive.http.gate import credentials_of, is_one_of
 from lakebed.errors import (
     CommitUnknownError,
     ConflictError,
@@ -146,10 +146,10 @@ class _Writes:
 
     def check_token(self, request: Request) -> None:
         """Check that a request has the token for writes."""
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
-        if not given.strip() or given.strip() == "None":  # as pyiceberg has it without a token
+        kind, given = credentials_of(request.headers)
+        if given in ("", "None"):  # as pyiceberg has it without a token
             raise UNAUTHORIZED
-        if kind.lower() != "bearer" or not is_one_of(given.strip(), (self._token,)):
+        if kind != "bearer" or not is_one_of(given, (self._token,)):
             raise _FORBIDDEN
 
     @contextmanager

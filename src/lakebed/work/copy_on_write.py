@@ -173,9 +173,7 @@ def _rewritten(
     store, base = transaction.store, transaction.base
     workers = Threads(min(_THREADS, os.cpu_count() or 1))
     works = works_on(store, base.lists, files, workers.count)
-    memory_bytes = Threads(max(1, min(workers.count, len(works)))).share_of(
-        WriteOptions().memory_bytes
-    )
+    memory_bytes = Threads(min(workers.count, len(works))).share_of(WriteOptions().memory_bytes)
     target = replace(
         target_of(transaction, WriteOptions(memory_bytes=memory_bytes)),
         admitting_writers=len(works),

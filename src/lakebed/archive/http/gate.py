@@ -77,11 +77,16 @@ class Gate:
     def _may_pass(self, scope: Scope) -> bool:
         if not self._tokens or scope["path"] in OPEN_PATHS:
             return True
-        kind, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
-        kind, given = kind.lower(), given.strip()
+        kind, given = credentials_of(Headers(scope=scope))
         if kind == "basic" and self._asks_people:
             kind, given = "bearer", _password(given)
         return kind == "bearer" and is_one_of(given, self._tokens)
+
+
+def credentials_of(headers: Mapping[str, str]) -> tuple[str, str]:
+    """Return the kind of credentials in a request, such as `bearer`, and these; empty without any."""
+    kind, _, given = headers.get("authorization", "").partition(" ")
+    return kind.lower(), given.strip()
 
 
 def is_one_of(given: str, tokens: Sequence[bytes]) -> bool:

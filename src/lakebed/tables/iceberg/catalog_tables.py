@@ -47,7 +47,6 @@ from lakebed.tables.iceberg.metadata_names import (
     UPLOADS,
     metadata_name,
     number_of,
-    uploads_folder,
 )
 
 MOST_VIRTUAL = 1000  # snapshots of virtual metadata, which is sent whole
@@ -209,7 +208,7 @@ class CatalogTables:
         with self._locks[hash(name) % len(self._locks)]:
             state = read_own_head(self.store, name).state
             held = self._find(name)
-            if held is not None and held.head == head_of(state) and self._is_newest(held, state):
+            if held is not None and held.head == head_of(state) and _is_newest(held):
                 return held
             served = self._made(state)
             with self._lock:
@@ -246,15 +245,21 @@ class CatalogTables:
             return self._held.get(name)
 
     def _made(self, state: State) -> ServedTable:
+        served = self._shown(state)
+        if not self._is_writable:
+            return served
+        unwritable = _unwritable(state, served)
+        return (
+            served.for_writers() if unwritable is None else replace(served, unwritable=unwritable)
+        )
+
+    def _shown(self, state: State) -> ServedTable:
         beside = _table_beside(state)
         if beside is not None:
             to_iceberg.publish(self.store, state.name, root=beside.options.get("root"))
             return self._stored(self.store, state, self._root)
         if self._cache is None or self._cache_root is None:
-            table = virtual_table(self.store, state, self._root)
-            return (
-                replace(table, unwritable=(_VIRTUAL, _GIVE_PLACE)) if self._is_writable else table
-            )
+            return virtual_table(self.store, state, self._root)
         hides = None
         if self._is_writable:
             # Clients cannot give a batch id. A table that shows it stays as it is.
@@ -280,32 +285,14 @@ class CatalogTables:
                 f"The Iceberg table of {state.name!r} was unpublished meanwhile.",
                 hint="Load it again.",
             )
-        served = replace(_served(home, table, state), home=home_store)
-        if not self._is_writable:
-            return served
-        unwritable = _unwritable(state, served)
-        return (
-            served.for_writers() if unwritable is None else replace(served, unwritable=unwritable)
-        )
-
-    def _is_newest(self, held: ServedTable, state: State) -> bool:
-        """Return whether metadata on storage is still there, and no newer one is."""
-        if held.is_virtual:
-            return True
-        number = number_of(held.location)
-        assert number is not None  # as `_served` has named it
-        home_store = self.store if self._cache is None or _table_beside(state) else self._cache
-        home = FilesBeside(home_store, held.name, held.root)
-        return home.exists(number) and not home.exists(number + 1)
+        return replace(_served(home, table, state), home=home_store)
 
     def _tidy(self, cache: Store, name: str) -> None:
         """Delete metadata that was replaced a while ago: no cleanup of the lake knows the cache."""
         objects = list(cache.list(f"{Folder.ICEBERG.of(name)}/"))
-        now = dt.datetime.now(dt.UTC)
-        uploads = f"{uploads_folder(name)}/"
-        old = {info.key for info in objects if info.modified_at <= now - _UPLOADS_KEPT}
-        dead = dead_metadata.dead_keys(cache, name, objects, now - _CACHE_KEPT).dead
-        cache.delete(key for key in dead if not key.startswith(uploads) or key in old)
+        cutoff = dt.datetime.now(dt.UTC) - _CACHE_KEPT
+        old = dead_metadata.dead_keys(cache, name, objects, cutoff, uploads_kept=_UPLOADS_KEPT)
+        cache.delete(old.dead)
 
 
 _VIRTUAL = "its metadata is virtual, and clients write beside metadata on storage"
@@ -317,6 +304,8 @@ _GIVE_PLACE = (
 
 def _unwritable(state: State, served: ServedTable) -> tuple[str, str] | None:
     """Return why clients cannot write to a table, and the remedy; None if they can."""
+    if served.is_virtual:
+        return _VIRTUAL, _GIVE_PLACE
     if BATCH_ID in served.levels:
         return (
             f"its column {BATCH_ID!r} cannot be written",
@@ -332,6 +321,16 @@ def _unwritable(state: State, served: ServedTable) -> tuple[str, str] | None:
     if state.descriptor.format != "parquet":
         return f"it has the format {state.descriptor.format}", "Write to it by Lakebed."
     return None
+
+
+def _is_newest(held: ServedTable) -> bool:
+    """Return whether metadata on storage is still there, and no newer one is."""
+    if held.home is None:
+        return True
+    number = number_of(held.location)
+    assert number is not None  # as `_served` has named it
+    home = FilesBeside(held.home, held.name, held.root)
+    return home.exists(number) and not home.exists(number + 1)
 
 
 def head_of(state: State) -> tuple[str, int, str]:

@@ -38,6 +38,7 @@ from lakebed.state.transaction import Transaction
 from lakebed.store.root import plain_location
 from lakebed.tables.iceberg.catalog_tables import CatalogTables, ServedTable, head_of
 from lakebed.tables.iceberg.commit_requests import (
+    LOAD_AGAIN,
     AllowedWrites,
     AskedCommit,
     UnsupportedCommitError,
@@ -50,7 +51,6 @@ from lakebed.work.copy_on_write import append_rows, take_back
 _log = logging.getLogger(__name__)
 
 _LOADS = 5  # of a table that other writers change meanwhile
-_AGAIN = "Load the table again, and repeat the change if it is still right."
 
 
 class CatalogWrites:
@@ -92,20 +92,24 @@ class CatalogWrites:
             StorageError: The store failed; nothing became visible.
 
         Cost:
-            That of `CatalogTables.load` twice, and of the list of runs; the manifests that the
-            request adds and leaves out, and the rows, read and written.
+            That of `CatalogTables.load` twice; the manifests that the request adds and leaves out,
+            and the rows, read and written. If the table shows another snapshot than the one that
+            the request follows, the list of runs.
         """
         asked = parse(body)
         # In turns: of requests at once all but one would write their rows in vain.
         with self._locks[hash(name) % len(self._locks)]:
             table, state = self._current(name)
-            if self._is_made(state, asked):
+            is_after = asked.parent_id == table.current and _shown_version(table) == state.version
+            # After its own commit another snapshot would be current.
+            if not is_after and self._is_made(state, asked):
                 return self._after(name, asked)
             self._check(table, state, asked)
-            changes = self._changes(table, asked)
+            files = _files(table)
+            changes = files.changes(asked.manifest_list, table.manifest_list)
             check_allowed(self._allowed, asked, len(changes.removed))
             try:
-                made = self._make(table, state, asked, changes)
+                made = self._make(table, state, asked, files, changes)
             except CommitConflictError:
                 # A repetition of the request may have been faster, at another server.
                 if not self._is_made(read_own_head(self._store, name).state, asked):
@@ -128,7 +132,7 @@ class CatalogWrites:
                 return table, state
         raise CommitConflictError(
             f"Others commit to {name!r} all the time.",
-            hint=_AGAIN,
+            hint=LOAD_AGAIN,
             expected=table.head[1],
             actual=state.version,
         )
@@ -155,7 +159,7 @@ class CatalogWrites:
                 f"Table {table.name!r} can only be read: {why}.", hint=hint
             )
         asked.check(table, state.version)
-        version = -1 if table.current is None else table.versions[table.current][0]
+        version = _shown_version(table)
         if version != state.version:
             raise InvalidInputError(
                 f"Table {table.name!r} shows version {version}, and not the current one, "
@@ -163,18 +167,14 @@ class CatalogWrites:
                 hint="Mend the rows by Lakebed first.",
             )
 
-    def _files(self, table: ServedTable) -> ClientFiles:
-        assert table.home is not None  # a virtual table is not writable
-        root = str(table.metadata["location"]).removesuffix(f"/{Folder.ICEBERG.of(table.name)}")
-        return ClientFiles(table.home, table.name, root)
-
-    def _changes(self, table: ServedTable, asked: AskedCommit) -> SnapshotChanges:
-        return self._files(table).changes(asked.manifest_list, table.manifest_list)
-
     def _make(
-        self, table: ServedTable, state: State, asked: AskedCommit, changes: SnapshotChanges
+        self,
+        table: ServedTable,
+        state: State,
+        asked: AskedCommit,
+        files: ClientFiles,
+        changes: SnapshotChanges,
     ) -> Committed:
-        files = self._files(table)
         ids = {one["name"]: one["id"] for one in _present_schema(table)["fields"]}
 
         def rows() -> Iterator[pa.RecordBatch]:
@@ -222,11 +222,21 @@ class CatalogWrites:
             raise CommitConflictError(
                 f"The request removes {len(locations) - len(live):,} data files that are not in "
                 f"{table.name!r}.",
-                hint=_AGAIN,
+                hint=LOAD_AGAIN,
                 expected=state.version,
                 actual=state.version,
             )
         return live
+
+
+def _shown_version(table: ServedTable) -> int:
+    return -1 if table.current is None else table.versions[table.current][0]
+
+
+def _files(table: ServedTable) -> ClientFiles:
+    assert table.home is not None  # a virtual table is not writable
+    root = str(table.metadata["location"]).removesuffix(f"/{Folder.ICEBERG.of(table.name)}")
+    return ClientFiles(table.home, table.name, root)
 
 
 def _count(uploads: Sequence[UploadedFile]) -> int:

@@ -18,6 +18,7 @@ from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.tables.iceberg.catalog_tables import ServedTable
 from lakebed.tables.iceberg.metadata_names import LARGEST_ID, run_of
 
+LOAD_AGAIN = "Load the table again, and repeat the change if it is still right."
 MAX_COMMIT_BYTES = 1 << 20  # of a request to commit
 _MOST_SNAPSHOTS = 100  # that one request adds
 _MOST_REQUIREMENTS = 100
@@ -252,7 +253,7 @@ def _check_requirement(requirement: _Requirement, table: ServedTable, version: i
 def _conflict(table: ServedTable, version: int, what: str) -> CommitConflictError:
     return CommitConflictError(
         f"The table {table.name!r} has changed since the client loaded it: it shows {what}.",
-        hint="Load the table again, and repeat the change if it is still right.",
+        hint=LOAD_AGAIN,
         expected=version,
         actual=version,
     )

@@ -27,7 +27,12 @@ _MANIFEST = re.compile(r"(?:[0-9a-f]{32}-){1,3}m[0-9]+\.avro")
 
 
 def dead_keys(
-    store: Store, dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime
+    store: Store,
+    dataset: str,
+    objects: Sequence[ObjectInfo],
+    cutoff: dt.datetime,
+    *,
+    uploads_kept: dt.timedelta = UPLOAD_LEASE,
 ) -> OldMetadata:
     """Return the metadata files of a table that readers begun after the cutoff do not need.
 
@@ -40,19 +45,21 @@ def dead_keys(
         dataset: Name of the dataset.
         objects: The objects of the dataset, as listed.
         cutoff: Metadata that was replaced before this time is dead.
+        uploads_kept: Time for which a client may be about to commit what it has uploaded.
 
     Cost:
         Nothing without such a table; else the current metadata file, those that were replaced
         before the cutoff, and each list of manifests.
     """
-    return OldMetadata(dead=_uploads(dataset, objects, cutoff)) | _old_metadata(
+    return OldMetadata(dead=_uploads(dataset, objects, cutoff, uploads_kept)) | _old_metadata(
         store, dataset, objects, cutoff
     )
 
 
-def _uploads(dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime) -> frozenset[str]:
-    # A client may be about to commit younger ones.
-    oldest = min(cutoff, dt.datetime.now(dt.UTC) - UPLOAD_LEASE)
+def _uploads(
+    dataset: str, objects: Sequence[ObjectInfo], cutoff: dt.datetime, kept: dt.timedelta
+) -> frozenset[str]:
+    oldest = min(cutoff, dt.datetime.now(dt.UTC) - kept)
     return frozenset(
         info.key for info in objects if is_upload(info.key, dataset) and info.modified_at <= oldest
     )

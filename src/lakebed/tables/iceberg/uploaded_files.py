@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar, cast
 
@@ -27,7 +28,7 @@ from lakebed.errors import (
 )
 from lakebed.store.base import Store, validate_key
 from lakebed.store.root import plain_location
-from lakebed.tables.iceberg.commit_requests import UnsupportedCommitError
+from lakebed.tables.iceberg.commit_requests import LOAD_AGAIN, UnsupportedCommitError
 from lakebed.tables.iceberg.library_errors import reading
 from lakebed.tables.iceberg.metadata_names import uploads_folder
 from lakebed.tables.iceberg.store_io import StoreIO
@@ -107,16 +108,15 @@ class ClientFiles:
             InvalidInputError: It lies elsewhere.
         """
         plain = location if ":" in location else f"file://{location}"
-        plain, prefix = plain_location(_S3.sub("s3://", plain)), f"{self._root}/"
-        key = plain.removeprefix(prefix)
-        begin = f"{self._folder}/{folder}/"
-        is_below = plain != key and key.startswith(begin) and plain == f"{prefix}{key}"
-        if not is_below:
+        plain = plain_location(_S3.sub("s3://", plain))
+        begin = f"{self._root}/{self._folder}/{folder}/"
+        if not plain.startswith(begin):
             raise InvalidInputError(
-                f"The request names {shown(location)}, which is not in {prefix}{begin}, where "
-                "clients upload.",
+                f"The request names {shown(location)}, which is not in {begin}, where clients "
+                "upload.",
                 hint=_HINT,
             )
+        key = plain.removeprefix(f"{self._root}/")
         try:
             validate_key(key)
         except LakebedError as exc:
@@ -218,7 +218,7 @@ class ClientFiles:
         """
         import fastavro
 
-        with _Reading(location, kind):
+        with _reading_upload(location, kind):
             size_bytes = self._store.size(key)
             if size_bytes > max_bytes:
                 why = f"it has {size_bytes:,} bytes, more than {max_bytes:,}"
@@ -254,7 +254,7 @@ class ClientFiles:
             InvalidInputError: A file is missing or damaged, or differs from its manifest.
         """
         for upload in uploads:
-            with _Reading(upload.key, "data file"):
+            with _reading_upload(upload.key, "data file"):
                 yield from self._rows_of(upload, ids)
 
     def _rows_of(self, upload: UploadedFile, ids: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
@@ -269,7 +269,7 @@ class ClientFiles:
             if file.metadata.num_rows != upload.row_count:
                 why = f"it has {file.metadata.num_rows:,} rows, and not those of its manifest, "
                 raise _unreadable(upload.key, "data file", f"{why}{upload.row_count:,}")
-            self._check_columns(upload.key, file.schema_arrow, ids)
+            _check_columns(upload.key, file.schema_arrow, ids)
             count = 0
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
                 count += batch.num_rows
@@ -277,14 +277,15 @@ class ClientFiles:
             if count != upload.row_count:
                 raise _unreadable(upload.key, "data file", f"{count:,} of its rows can be read")
 
-    def _check_columns(self, key: str, schema: pa.Schema, ids: Mapping[str, int]) -> None:
-        """Check that columns have the ids of the table's: names alone may be those of others."""
-        for column in schema:
-            given = (column.metadata or {}).get(_FIELD_ID)
-            wanted = ids.get(column.name)
-            if wanted is None or (given is not None and given != str(wanted).encode()):
-                why = "is not in the table" if wanted is None else f"has not the id {wanted}"
-                raise _unreadable(key, "data file", f"its column {shown(column.name)} {why}")
+
+def _check_columns(key: str, schema: pa.Schema, ids: Mapping[str, int]) -> None:
+    """Check that columns have the ids of the table's: names alone may be those of others."""
+    for column in schema:
+        given = (column.metadata or {}).get(_FIELD_ID)
+        wanted = ids.get(column.name)
+        if wanted is None or (given is not None and given != str(wanted).encode()):
+            why = "is not in the table" if wanted is None else f"has not the id {wanted}"
+            raise _unreadable(key, "data file", f"its column {shown(column.name)} {why}")
 
 
 def _member(location: str, kind: str, record: Any, name: str, expected: type[_T]) -> _T:
@@ -294,27 +295,17 @@ def _member(location: str, kind: str, record: Any, name: str, expected: type[_T]
     return value
 
 
-class _Reading:
-    """Raises what goes wrong with a client's file as an error of the client."""
-
-    def __init__(self, location: str, kind: str) -> None:
-        self._location = location
-        self._kind = kind
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        match error:
-            case None:
-                return
-            case ObjectNotFoundError():
-                raise _unreadable(self._location, self._kind, "it is missing") from error
-            case LakebedError() | GeneratorExit():
-                return
-            case Exception():
-                why = str(error) or type(error).__name__
-                raise _unreadable(self._location, self._kind, why) from error
+@contextmanager
+def _reading_upload(location: str, kind: str) -> Iterator[None]:
+    """Raise what goes wrong with a client's file as an error of the client."""
+    try:
+        yield
+    except ObjectNotFoundError as exc:
+        raise _unreadable(location, kind, "it is missing") from exc
+    except LakebedError:
+        raise
+    except Exception as exc:
+        raise _unreadable(location, kind, str(exc) or type(exc).__name__) from exc
 
 
 def _unreadable(location: str, kind: str, why: str) -> InvalidInputError:
@@ -334,7 +325,7 @@ def _merge_on_read(location: str) -> UnsupportedCommitError:
 def _gone(location: str) -> CommitConflictError:
     return CommitConflictError(
         f"{location!r} of the snapshot that the request follows has been deleted.",
-        hint="Load the table again, and repeat the change if it is still right.",
+        hint=LOAD_AGAIN,
         expected=-1,
         actual=-1,
     )
