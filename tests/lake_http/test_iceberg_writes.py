@@ -834,6 +834,23 @@ def data_with_a_strange_column(door, request) -> None:
     of_files(file_size_in_bytes=path.stat().st_size)(door, request)
 
 
+def data_with_computed(*columns: pa.Array):
+    """Put other columns with the name and id of the partition field into the data."""
+
+    def attack(door, request) -> None:
+        path = data_of_request(request, door)
+        table = pq.read_table(path)
+        field = table.schema.field("day")
+        table = table.drop_columns("day")
+        for column in columns:
+            table = table.append_column(field.with_type(column.type), column)
+        pq.write_table(table, path)
+        of_files(file_size_in_bytes=path.stat().st_size)(door, request)
+
+    return attack
+
+
+DAYS = pa.array([BEGIN.date()] * 2)
 HOSTILE = {
     list_elsewhere: (400, "where clients upload"),
     list_above: (400, ""),
@@ -861,6 +878,9 @@ HOSTILE = {
     data_with_damage_inside: (400, "data file"),
     data_with_other_ids: (400, "has not the id"),
     data_with_a_strange_column: (400, "is not in the table"),
+    data_with_computed(pa.array(["x", "y"])): (400, "has type string, and not date32"),
+    data_with_computed(pa.array([[1], [2]])): (400, "has type list"),
+    data_with_computed(DAYS, DAYS): (400, "two columns of one name"),
 }
 
 

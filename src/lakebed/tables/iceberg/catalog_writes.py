@@ -276,7 +276,13 @@ def _conformed(batches: Iterator[pa.RecordBatch], state: State) -> Iterator[pa.R
 
 
 def _check_derived(name: str, given: pa.Array, own: pa.Array) -> None:
-    value = given.cast(own.type)
+    try:
+        value = given.cast(own.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as exc:
+        raise InvalidInputError(
+            f"Column {name!r} of the data has type {given.type}, and not {own.type}.",
+            hint="Leave the column out, or leave it null: Lakebed computes it.",
+        ) from exc
     differs = pc.and_(
         pc.is_valid(value), pc.fill_null(pc.not_equal(value, own), pa.scalar(value=True))
     )

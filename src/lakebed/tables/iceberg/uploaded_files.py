@@ -280,6 +280,8 @@ class ClientFiles:
 
 def _check_columns(key: str, schema: pa.Schema, ids: Mapping[str, int]) -> None:
     """Check that columns have the ids of the table's: names alone may be those of others."""
+    if len(set(schema.names)) < len(schema.names):
+        raise _unreadable(key, "data file", "it has two columns of one name")
     for column in schema:
         given = (column.metadata or {}).get(_FIELD_ID)
         wanted = ids.get(column.name)
