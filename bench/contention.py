@@ -8,8 +8,9 @@ Each writer appends ten rows again and again. The store is in memory, and each r
 it takes effect and after it; conditional puts are decided one at a time, as in a bucket. `grouped`
 writers are threads that share a store, as in a server; `alone` ones have a store and a cache each,
 as processes have. `raw` ones append nothing: each reads an object of the size of the head and puts
-it again under the condition that it is the same, without any wait. So their swaps a second are the
-bound for writers alone on this machine; `in_turn` is the number if one began after the other.
+another in its place under the condition that it is the same, without any wait. So their swaps a
+second are the bound for writers alone on this machine; `in_turn` is the number if one began after
+the other.
 
 A ratio of two rows of one run holds on any machine, as long as the processor is not the limit: `cpu`
 is the share of one core that was used. Reports an error for each append that fails.
@@ -21,6 +22,7 @@ import argparse
 import itertools
 import json
 import logging
+import os
 import statistics
 import subprocess
 import sys
@@ -153,7 +155,8 @@ class Writers:
         while time.perf_counter() < self._end:
             stored = store.get(_RAW)
             try:
-                store.replace(_RAW, stored.data, if_match=stored.etag)
+                # Other content each time: on a directory the etag is that of the content.
+                store.replace(_RAW, os.urandom(_RAW_BYTES), if_match=stored.etag)
             except lakebed.errors.PreconditionFailedError:
                 continue
             with self._lock:
