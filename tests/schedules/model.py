@@ -623,13 +623,14 @@ class _Judge:
             self.say("lineage and quarantine agree", f"{lines} in the quarantine")
 
     def check_published(self, state: State) -> None:
-        """Check that every commit of the Delta log shows one whole version.
+        """Check that every commit of the Delta log shows one whole version, and none an older one.
 
         Once settled, the last one shows the current files, and all of them are there.
         """
         log, live = Log(self.world.inner, NAME), LiveFiles()
         naming = state.layout.naming
         entries = history.read(self.world.inner, state.lists.history)
+        shown_before = -1
         for commit in log.commits_since(0):
             for line in self.world.inner.get(log.key(commit.number)).data.splitlines():
                 live.play(json.loads(line))
@@ -637,6 +638,9 @@ class _Judge:
             if mark is None:
                 self.say("every commit of a table is a publication", commit)
             elif mark.created_at == state.created_at:
+                if mark.version < shown_before:
+                    self.say("a table never goes back to an older version", commit)
+                shown_before = mark.version
                 labels = replay(entries, mark.version).labels
                 wanted = {path_of(label, naming) for label in labels}
                 if live.files.keys() != wanted:

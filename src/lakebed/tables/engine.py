@@ -3,6 +3,7 @@
 Nothing is locked. A publisher reads the head once more at the end, and goes on if it has moved; so
 the last of several publishers leaves the table right. A note records which versions a table may
 show before it shows them, for cleanups and for other publishers; see `lakebed.state.published`.
+A publisher reads the note and then the head, so an older version never replaces a newer one.
 The head is read again after the note was written, because a cleanup that did not see the note has
 recorded its deletions in the head.
 """
@@ -123,18 +124,22 @@ def bring_into_step(
         LakebedError: The target cannot show the dataset.
 
     Cost:
-        The head and the note; two PUTs of the note if the table changes; and the cost of the
-        target. All of it again for each concurrent commit and publisher.
+        The note and the head, and the head once more at the end; two PUTs of the note if the table
+        changes; and the cost of the target. All of it again for each concurrent commit and publisher.
     """
     total: Result | None = None
     is_open = True
     for number in range(1, _MAX_ROUNDS + 1):
-        state = read_own_head(store, dataset).state
-        if not is_open and total is not None and total.version == state.version:
-            break
+        if not is_open and total is not None:
+            state = read_own_head(store, dataset).state
+            if total.version == state.version:
+                break
         before = total
         try:
             note.read()  # before the table, so that it shows later changes of other publishers
+            # After the note: publishers that have begun by then have read this head, or an older one.
+            # So a publisher that was suspended does not take the table back to an older version.
+            state = read_own_head(store, dataset).state
             plan = target.plan(state, note, is_full=request.is_full and is_open)
             done = target.report(plan, is_applied=request.is_applied)
             if not request.is_applied:
