@@ -13,6 +13,8 @@ from typing import ClassVar
 import uvicorn
 from shown_page import ShownPage
 
+from lakebed.archive.http.server import configured
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -30,13 +32,13 @@ class Client:
 
     running: ClassVar[list[Client]] = []
 
-    def __init__(self, app) -> None:
+    def __init__(self, app, http=None) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
         self.place = f"127.0.0.1:{listener.getsockname()[1]}"
-        options = {"log_config": None, "lifespan": "off", "ws": "none", "http": "h11"}
-        # Clients that keep connections do not repeat a POST on one that ended meanwhile.
-        options["timeout_keep_alive"] = 60
-        self._server = uvicorn.Server(uvicorn.Config(app, loop="asyncio", **options))
+        config = configured(app)
+        if http is not None:
+            config.http = http
+        self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
         self._thread.start()
         self.running.append(self)

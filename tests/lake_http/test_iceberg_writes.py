@@ -23,7 +23,12 @@ from asking import Answer, Client
 from click.testing import CliRunner
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import CommitTableRequest, TableIdentifier
-from pyiceberg.exceptions import BadRequestError, CommitStateUnknownException, RESTError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitStateUnknownException,
+    RESTError,
+    ValidationException,
+)
 
 import lakebed
 from lakebed import checks
@@ -311,6 +316,230 @@ def test_a_tree_takes_writes(tmp_path) -> None:
     assert door.ids == [0, 1, 3, 4, 5, 6]
     assert_sound(door)
     door.client.stop()
+
+
+# Overwrites
+
+SPARK_41 = {
+    "engine-name": "spark",
+    "engine-version": "4.1.3",
+    "iceberg-version": "Apache Iceberg 1.11.0 (commit 6976e02)",
+}
+MERGE = {**SPARK_41, "spark.merge-into.num-target-rows-updated": "1"}
+DYNAMIC = {**SPARK_41, "replace-partitions": "true"}
+
+
+def replace(door: Door, condition: str, rows: pa.Table, properties: dict) -> None:
+    """Replace files with matching rows in one snapshot, as Spark does, with a summary of its own."""
+    from pyiceberg.io.pyarrow import _dataframe_to_data_files
+
+    table = door.table()
+    files = [task.file for task in table.scan(condition).plan_files()]
+    with table.transaction() as transaction:
+        change = transaction.update_snapshot(snapshot_properties=properties)
+        with change.overwrite() as snapshot:
+            for file in files:
+                snapshot.delete_data_file(file)
+            if not len(rows):
+                return
+            rows = rows.append_column("day", pa.nulls(len(rows), pa.date32()))
+            for file in _dataframe_to_data_files(transaction.table_metadata, rows, table.io):
+                snapshot.append_data_file(file)
+
+
+def two_runs_a_day(door: Door) -> None:
+    """Write three days, each with the rows of two runs."""
+    for run, first in (("a", 0), ("b", 100)):
+        rows = [{**event(first + day), "at": BEGIN + dt.timedelta(days=day)} for day in range(3)]
+        door.events.append(table_of(rows), run=run)
+
+
+def of_day(day: int, *numbers: int) -> pa.Table:
+    return table_of({**event(one), "at": BEGIN + dt.timedelta(days=day)} for one in numbers)
+
+
+def test_an_overwrite_of_a_day_replaces_rows_of_several_runs(either) -> None:
+    two_runs_a_day(either)
+
+    replace(either, "day = '2013-01-02'", of_day(1, 50, 51, 52), SPARK_41)
+
+    assert either.ids == [0, 2, 50, 51, 52, 100, 102]
+    last = list(either.events.history())[-1]
+    assert (last.operation, last.version) == ("overwrite", 3)
+    # A rerun brings the rows of its run back, as after an overwrite by Lakebed.
+    either.events.rerun(of_day(1, 1), "a")
+    assert either.ids == [1, 50, 51, 52, 100, 102]
+    assert_sound(either)
+
+
+def test_rows_that_an_overwrite_hands_back_stay_with_their_runs(door) -> None:
+    two_runs_a_day(door)
+
+    replace(door, "day = '2013-01-02'", of_day(1, 1, 50, 51), SPARK_41)
+
+    assert door.ids == [0, 1, 2, 50, 51, 100, 102]
+    door.events.rerun(pa.concat_tables([of_day(n, n) for n in range(3)]), "a")
+    assert door.ids == [0, 1, 2, 50, 51, 100, 102]
+
+
+def test_an_overwrite_of_the_whole_table_and_one_without_rows(door) -> None:
+    two_runs_a_day(door)
+
+    replace(door, "id >= 0", of_day(7, 60), SPARK_41)
+    assert door.ids == [60]
+    replace(door, "id >= 0", of_day(0), SPARK_41)
+
+    assert door.ids == []
+    assert door.events.version == 4
+    assert_sound(door)
+
+
+def test_a_dynamic_overwrite_replaces_the_days_of_its_rows_alone(either) -> None:
+    two_runs_a_day(either)
+    rows = pa.concat_tables([of_day(1, 50), of_day(9, 51)])
+
+    # To the client the table has no partitions, so it removes all files.
+    replace(either, "id >= 0", rows, DYNAMIC)
+
+    assert either.ids == [0, 2, 50, 51, 100, 102]
+    assert either.events.version == 3
+    either.events.rerun(pa.concat_tables([of_day(0, 0), of_day(2, 2)]), "a")
+    assert either.ids == [0, 2, 50, 51, 100, 102]
+    assert_sound(either)
+
+
+def test_a_dynamic_overwrite_repeated_and_of_equal_rows_doubles_nothing(door) -> None:
+    two_runs_a_day(door)
+
+    for _ in range(2):
+        replace(door, "id >= 0", of_day(1, 50), DYNAMIC)
+
+    assert door.ids == [0, 2, 50, 100, 102]
+
+
+def test_a_dynamic_overwrite_must_remove_all_files_of_its_days(door) -> None:
+    two_runs_a_day(door)
+
+    with pytest.raises(RESTError, match=r"leaves 1 of their data files"):
+        replace(door, "id = 1", of_day(1, 50), DYNAMIC)
+
+    assert door.events.version == 2
+
+
+def test_a_dynamic_overwrite_whose_rows_all_fail_is_refused(tmp_path) -> None:
+    rules = {"known": checks.condition("kind <> 'bad'", on_failure="reject")}
+    door = Door(tmp_path, rules=rules)
+    two_runs_a_day(door)
+
+    with pytest.raises(BadRequestError, match="no row that may be written"):
+        replace(door, "id >= 0", events([5], "bad"), DYNAMIC)
+
+    assert door.events.version == 2
+    door.client.stop()
+
+
+def test_a_dynamic_overwrite_conflicts_with_what_comes_between(door, monkeypatch) -> None:
+    two_runs_a_day(door)
+    from lakebed.tables.iceberg import catalog_writes
+
+    append_rows = catalog_writes.append_rows
+
+    def append_late(*arguments):
+        monkeypatch.setattr(catalog_writes, "append_rows", append_rows)
+        door.events.append(of_day(1, 70))
+        return append_rows(*arguments)
+
+    monkeypatch.setattr(catalog_writes, "append_rows", append_late)
+    with pytest.raises(ValidationException):  # after 409, pyiceberg looks at the other commit
+        replace(door, "id >= 0", of_day(1, 50), DYNAMIC)
+
+    assert 70 in door.ids
+    assert 50 not in door.ids
+
+
+@pytest.mark.parametrize(
+    ("properties", "numbers"),
+    [
+        (SPARK_41, (50, 51)),  # as many rows as before: it may be an UPDATE
+        (MERGE, (50, 51, 52)),
+        ({**SPARK_41, "spark.merge-into.x": "0"}, (50, 51, 52)),
+        ({**SPARK_41, "engine-version": "4.0.1"}, (50, 51, 52)),
+        ({**SPARK_41, "iceberg-version": "Apache Iceberg 1.10.0"}, (50, 51, 52)),
+        ({**SPARK_41, "engine-version": "four"}, (50, 51, 52)),
+        ({**SPARK_41, "engine-name": "flink"}, (50, 51, 52)),
+        ({**SPARK_41, "lakebed.overwrite": "false"}, (50, 51, 52)),
+        ({}, (50, 51, 52)),
+    ],
+    ids=range(9),
+)
+def test_what_may_be_changed_rows_of_several_runs_is_refused(door, properties, numbers) -> None:
+    two_runs_a_day(door)
+
+    with pytest.raises(BadRequestError, match=r"several runs.*lakebed\.overwrite=true"):
+        replace(door, "day = '2013-01-02'", of_day(1, *numbers), properties)
+
+    assert door.events.version == 2
+
+
+def test_rows_that_spark_merged_without_an_update_are_inserted_ones(door) -> None:
+    two_runs_a_day(door)
+    summary = {**MERGE, "spark.merge-into.num-target-rows-updated": "0"}
+
+    replace(door, "day = '2013-01-02'", of_day(1, 1, 50), summary)  # 101 is deleted, 50 is inserted
+    door.events.rerun(of_day(1, 101), "b")
+
+    assert door.ids == [0, 1, 2, 50, 101]
+
+
+def test_the_property_of_a_snapshot_makes_an_overwrite(door) -> None:
+    two_runs_a_day(door)
+    table = door.table()
+    overwrite = {"lakebed.overwrite": "True"}
+    rows = of_day(1, 50, 51)
+
+    table.overwrite(rows, overwrite_filter="id >= 0 and id < 102", snapshot_properties=overwrite)
+    assert door.ids == [50, 51, 102]
+    with pytest.raises(BadRequestError, match=r"lakebed\.overwrite is 'perhaps'"):
+        table.overwrite(rows, snapshot_properties={"lakebed.overwrite": "perhaps"})
+
+    assert door.ids == [50, 51, 102]
+    assert_sound(door)
+
+
+def test_rows_of_an_overwrite_that_fail_a_check_are_left_out(tmp_path) -> None:
+    rules = {"known": checks.condition("kind <> 'bad'", on_failure="reject")}
+    door = Door(tmp_path, rules=rules)
+    two_runs_a_day(door)
+    rows = pa.concat_tables([of_day(1, 51), events([5], "bad"), of_day(1, 52)])
+    assert door.ids == [0, 1, 100, 102]  # the check refuses null, too
+
+    replace(door, "day = '2013-01-02'", rows, SPARK_41)
+
+    assert door.ids == [0, 51, 52, 100, 102]
+    door.client.stop()
+
+
+def test_random_overwrites_equal_a_model(door) -> None:
+    chosen, model = random.Random(7), {day: Counter() for day in range(4)}
+    door.events.append(of_day(0, 900), run="first")
+    model[0][900] = 1
+    for step in range(10):
+        day, kind = chosen.randrange(4), chosen.choice(["day", "dynamic", "append", "whole"])
+        numbers = [1000 + 10 * step + n for n in range(chosen.randrange(3, 6))]
+        rows = of_day(day, *numbers)
+        if kind == "append":
+            door.events.append(rows, run=f"run {step}")
+            model[day].update(numbers)
+            continue
+        if kind == "whole":
+            model = {one: Counter() for one in range(4)}
+        model[day] = Counter(numbers)
+        date = (BEGIN + dt.timedelta(days=day)).date()
+        condition = f"day = '{date}'" if kind == "day" else "id >= 0"
+        properties = DYNAMIC if kind == "dynamic" else {"lakebed.overwrite": "true"}
+        replace(door, condition, rows, properties)
+        assert door.ids == sorted(number for one in model.values() for number in one)
+    assert_sound(door)
 
 
 # Requests again, and races

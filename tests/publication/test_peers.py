@@ -271,3 +271,102 @@ def test_spark_writes_by_the_catalog(peers, tmp_path, lake):
         assert dataset.check().problems == ()
     finally:
         client.stop()
+
+
+def test_spark_overwrites_by_the_catalog(peers, tmp_path, lake):
+    """Days, the whole table, and no rows in their place: one commit each, whatever runs they were of."""
+    begin, token = dt.datetime(2013, 1, 1, tzinfo=dt.UTC), "a-token-for-writes"
+    schema = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    dataset = lake.create(
+        "overwritten",
+        lakebed.DatasetDescriptor(schema=schema, partition_by="date(at) as day", index=["id"]),
+    )
+    by_run = {
+        run: [{"id": first + day, "n": 1, "at": begin + dt.timedelta(days=day)} for day in range(3)]
+        for run, first in (("a", 0), ("b", 10))
+    }
+    model = dict.fromkeys(("2013-01-01", "2013-01-02", "2013-01-03"), ())
+    for run, rows in by_run.items():
+        dataset.append(rows, run=run)
+        model = {
+            day: (*ids, row["id"]) for (day, ids), row in zip(model.items(), rows, strict=True)
+        }
+    door = IcebergDoor(metadata=str(tmp_path / "cache"), allow_writes="all", write_token=token)
+    client = Client(create_app(lake, iceberg=door))
+    table = "{catalog}.lake.overwritten"
+
+    def run(text: str) -> str:
+        return peers.ask(catalog=f"http://{client.place}", token=token, sql=text)["said"]
+
+    def rows(day: str, *ids: int, more: str = "") -> str:
+        values = ", ".join(f"({one}L, 5L, TIMESTAMP '{day} 03:00:00'{more})" for one in ids)
+        return f"SELECT * FROM VALUES {values}"
+
+    def check(commits: int) -> None:
+        wanted = sorted((one, day) for day, ids in model.items() for one in ids)
+        found = sorted((row["id"], str(row["at"].date())) for row in dataset.kite.reader())
+        assert found == wanted
+        assert dataset.version == 2 + commits
+
+    whole = f"INSERT OVERWRITE {table} (id, n, at)"
+    first, second, third = model
+    try:
+        # A static overwrite of a day. The column that Lakebed computes may be null.
+        assert (
+            run(
+                f"INSERT INTO {table} REPLACE WHERE day = DATE '{second}' "
+                f"{rows(second, 50, 51, 52, more=', NULL')}"
+            )
+            == ""
+        )
+        model[second] = (50, 51, 52)
+        check(1)
+
+        # By partitions: the days of the rows.
+        assert run("SET spark.sql.sources.partitionOverwriteMode=dynamic") == ""
+        for commits in (2, 3):
+            assert run(f"{whole} {rows(third, 60, 61)}") == ""
+            model[third] = (60, 61)
+            check(commits)
+        assert run(f"{whole} {rows(third, 62)} WHERE false") == ""  # no row, so no day
+        check(3)
+        assert run("SET spark.sql.sources.partitionOverwriteMode=static") == ""
+
+        # A rerun brings its rows of the days back that were overwritten, and doubles no others.
+        dataset.rerun(by_run["a"], "a")
+        for row, day in zip(by_run["a"], model, strict=True):
+            model[day] = tuple({*model[day], row["id"]})
+        check(4)
+
+        # As many rows as there were might be changed ones.
+        assert "lakebed.overwrite=true" in run(
+            f"INSERT INTO {table} REPLACE WHERE day = DATE '{first}' "
+            f"{rows(first, 70, 71, more=', NULL')}"
+        )
+        check(4)
+        assert run("SET `spark.sql.iceberg.snapshot-property.lakebed.overwrite`=true") == ""
+        assert (
+            run(
+                f"INSERT INTO {table} REPLACE WHERE day = DATE '{first}' "
+                f"{rows(first, 70, 71, more=', NULL')}"
+            )
+            == ""
+        )
+        assert run("RESET `spark.sql.iceberg.snapshot-property.lakebed.overwrite`") == ""
+        model[first] = (70, 71)
+        check(5)
+
+        # All rows, and none in their place.
+        assert run(f"{whole} {rows(first, 80)}") == ""
+        model = {first: (80,)}
+        check(6)
+        assert run(f"{whole} {rows(first, 80)} WHERE false") == ""
+        model = {}
+        check(7)
+        assert "NON_PARTITION_COLUMN" in run(
+            f"INSERT OVERWRITE {table} PARTITION (day = DATE '{first}') (id, n, at) "
+            f"{rows(first, 90)}"
+        )
+        assert dataset.check().problems == ()
+    finally:
+        client.stop()

@@ -42,7 +42,8 @@ MOST_ROWS = 2**25  # of the replaced files, and of those handed back: some 50 by
 _THREADS = 4
 _REMEDY = (
     "Change the rows by lake.sql or `lakebed sql --write`, which know the run of each row; "
-    "or change rows of one run at a time."
+    "or change rows of one run at a time. If the new rows are not changed ones, as those of an "
+    "overwrite, set the property lakebed.overwrite=true on the snapshot."
 )
 
 HandedBack = Callable[[], Iterable[pa.RecordBatch]]
@@ -63,7 +64,11 @@ class TakenBack:
 
 
 def take_back(
-    transaction: Transaction, replaced: frozenset[str], rows: HandedBack, row_count: int
+    transaction: Transaction,
+    replaced: frozenset[str],
+    rows: HandedBack,
+    row_count: int,
+    are_new: Callable[[int], bool],
 ) -> TakenBack:
     """Write the rows that an engine has handed back in place of some files.
 
@@ -74,6 +79,8 @@ def take_back(
         replaced: Labels of the files that it replaces, which are live.
         rows: The rows that it has handed back.
         row_count: Number of these rows.
+        are_new: Receives the number of rows of the replaced files; returns whether rows that these
+            do not hold are new ones. Otherwise they may be changed rows.
 
     Raises:
         InvalidInputError: Rows of several runs, or of raw files, have been changed; or there are
@@ -102,8 +109,9 @@ def take_back(
     if left:
         transaction.add(*_rewritten(transaction, left, changed))
     if back.count:
-        run = _run_of_changed(transaction, changed)
         is_changed = any(not mask.all() for mask in changed.values())
+        is_changed = is_changed and not are_new(sum(map(len, masks.values())))
+        run = _run_of_changed(transaction, changed) if is_changed else NO_RUN
         transaction.add(_new_rows(transaction, rows(), back, run, is_changed=is_changed))
     return TakenBack(
         removed=frozenset(changed),
@@ -187,18 +195,16 @@ def _rewritten(
 
 
 def _run_of_changed(transaction: Transaction, masks: Mapping[str, np.ndarray]) -> str:
-    """Return the run that rows belong to which no replaced file holds, or `NO_RUN`.
+    """Return the run of rows that no replaced file holds and that may be changed ones, or `NO_RUN`.
 
-    If no row was changed or deleted, they are inserted ones. Otherwise some of them may be changed
-    rows: then they stay with the run of the rows that are gone, so that its rerun replaces them.
+    Some of them may be changed rows: then they stay with the run of the rows that are gone, so that
+    its rerun replaces them.
 
     Raises:
         InvalidInputError: The rows that are gone are of several runs, or of raw files.
     """
     store, base = transaction.store, transaction.base
     gone = [label for label, mask in masks.items() if not mask.all()]
-    if not gone:
-        return NO_RUN
     known = runs.read(store, base.lists)
     names = sorted({known.of(label) or NO_RUN for label in gone})
     if len(names) > 1:

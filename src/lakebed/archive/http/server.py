@@ -14,6 +14,7 @@ from lakebed.archive import Archive
 from lakebed.errors import InvalidInputError, MissingDependencyError
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.types import ASGIApp
 
 DEFAULT_HOST = "127.0.0.1"
@@ -112,20 +113,29 @@ def run(
         check()
         shown = f"[{host}]" if ":" in host else host
         on_start(f"http://{shown}:{listener.getsockname()[1]}")
-        config = uvicorn.Config(
-            app,
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,  # the calling process configures logging
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_SHUTDOWN_S,
-        )
-        uvicorn.Server(config).run(sockets=[listener])
+        uvicorn.Server(configured(app)).run(sockets=[listener])
+
+
+def configured(app: ASGIApp) -> uvicorn.Config:
+    """Return the settings of a server for an application."""
+    import uvicorn
+
+    from lakebed.archive.http.connections import KEEP_ALIVE_S, bounded_protocol
+
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http=bounded_protocol(),
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,  # the calling process configures logging
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+    )
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ from lakebed.state import runs
 from lakebed.state.committing import Committed
 from lakebed.state.conflicts import Read
 from lakebed.state.reader import read_own_head
-from lakebed.state.scope import RunFiles, Several, TheseFiles, Unchanged
+from lakebed.state.scope import RunFiles, Several, TheseFiles, ThesePartitions, Unchanged
 from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.root import plain_location
@@ -45,6 +45,7 @@ from lakebed.tables.iceberg.commit_requests import (
     check_allowed,
     parse,
 )
+from lakebed.tables.iceberg.new_rows import are_new, replaces_partitions
 from lakebed.tables.iceberg.uploaded_files import ClientFiles, SnapshotChanges, UploadedFile
 from lakebed.work.copy_on_write import append_rows, take_back
 
@@ -189,7 +190,18 @@ class CatalogWrites:
             if not replaced:
                 append_rows(transaction, rows())
                 return transaction.commit(Change(scope=own))
-            taken = take_back(transaction, replaced, rows, _count(changes.added))
+            if replaces_partitions(asked.summaries):
+                append_rows(transaction, rows())
+                scope = _whole_partitions(transaction, replaced)
+                return transaction.commit(Change(scope=Several((own, scope))))
+            added = _count(changes.added)
+
+            def are_new_rows(removed_row_count: int) -> bool:
+                return are_new(
+                    asked.summaries, added_row_count=added, removed_row_count=removed_row_count
+                )
+
+            taken = take_back(transaction, replaced, rows, added, are_new_rows)
             # The client has read all that it might have changed: as SQL has it, no row may be new.
             unchanged = Unchanged(TRUE, state.layout.partition_level_types)
             return transaction.commit(
@@ -227,6 +239,31 @@ class CatalogWrites:
                 actual=state.version,
             )
         return live
+
+
+def _whole_partitions(transaction: Transaction, replaced: frozenset[str]) -> ThesePartitions:
+    """Return the partitions that the new rows of a transaction are in.
+
+    To the client the table has no partitions, so it has removed the files of others, too: they stay.
+
+    Raises:
+        InvalidInputError: There is no row; or the client has not removed all files of a partition.
+    """
+    base, touched = transaction.base, transaction.written.partitions
+    if not touched:
+        raise InvalidInputError(
+            f"The request replaces partitions of {base.name!r} and has no row that may be written, "
+            "so the partitions are unknown.",
+            hint="Delete the rows of the partitions instead.",
+        )
+    kept = [label for label in base.live.of(touched) if label not in replaced]
+    if kept:
+        raise UnsupportedCommitError(
+            f"The request replaces partitions of {base.name!r}, and leaves {len(kept):,} of their "
+            "data files.",
+            hint="Overwrite by a condition instead, or by Lakebed's overwrite.",
+        )
+    return ThesePartitions(touched)
 
 
 def _shown_version(table: ServedTable) -> int:

@@ -17,6 +17,7 @@ from lakebed.common.shown import shown
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.tables.iceberg.catalog_tables import ServedTable
 from lakebed.tables.iceberg.metadata_names import LARGEST_ID, run_of
+from lakebed.tables.iceberg.new_rows import Summaries, declared
 
 LOAD_AGAIN = "Load the table again, and repeat the change if it is still right."
 MAX_COMMIT_BYTES = 1 << 20  # of a request to commit
@@ -120,6 +121,7 @@ class AskedCommit:
         parent_id: The snapshot that it follows; None for none.
         manifest_list: Location of the list of manifests of the last snapshot.
         is_append: True if each snapshot is an append by its summary.
+        summaries: The summaries of its snapshots.
         requirements: Conditions on the table.
     """
 
@@ -127,6 +129,7 @@ class AskedCommit:
     parent_id: int | None
     manifest_list: str
     is_append: bool
+    summaries: Summaries
     requirements: tuple[_Requirement, ...]
 
     @property
@@ -193,6 +196,8 @@ def _asked(request: _Request, snapshots: list[_Snapshot]) -> AskedCommit:
             raise UnsupportedCommitError(
                 "The request rewrites data files without a change of rows.", hint=_COMPACT
             )
+    summaries = tuple(one.summary for one in snapshots)
+    declared(summaries)  # checked, whether it is needed or not
     last = snapshots[-1]
     if not refs or refs[-1].snapshot_id != last.snapshot_id:
         raise UnsupportedCommitError(
@@ -204,6 +209,7 @@ def _asked(request: _Request, snapshots: list[_Snapshot]) -> AskedCommit:
         parent_id=snapshots[0].parent_snapshot_id,
         manifest_list=last.manifest_list,
         is_append=all(one.summary.get("operation") == _APPEND for one in snapshots),
+        summaries=summaries,
         requirements=tuple(request.requirements),
     )
 

@@ -1,0 +1,86 @@
+"""What the summaries of a client's snapshots show of its rows: new ones, or changed ones. No I/O.
+
+Clients hand back whole files. If rows of these files are gone, and others are new, the new ones may
+be changed rows, which stay with the run of the rows that they were. Here is decided where they are
+not: where the client, or its user, says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from lakebed.common.shown import shown
+from lakebed.errors import InvalidInputError
+
+OVERWRITE = "lakebed.overwrite"  # a property that users set on snapshots
+_REPLACES_PARTITIONS = "replace-partitions"
+_MERGED = "spark.merge-into."
+_UPDATED = f"{_MERGED}num-target-rows-updated"
+_NUMBERS = re.compile(r"(?:Apache Iceberg )?(\d{1,4})\.(\d{1,4})\b")
+# From these on, Spark counts in the summary what a MERGE has done.
+_SPARK = 4, 1
+_ICEBERG = 1, 11
+
+Summaries = Sequence[Mapping[str, str]]
+"""The summaries of the snapshots of one request, oldest first."""
+
+
+def replaces_partitions(summaries: Summaries) -> bool:
+    """Return whether the new rows replace all rows of the partitions that they are in."""
+    return len(summaries) == 1 and summaries[0].get(_REPLACES_PARTITIONS) == "true"
+
+
+def declared(summaries: Summaries) -> bool | None:
+    """Return whether the user says that the rows are new ones; None without a word.
+
+    Raises:
+        InvalidInputError: The property has another value than true or false.
+    """
+    values = {summary[OVERWRITE] for summary in summaries if OVERWRITE in summary}
+    if not values:
+        return None
+    known = {value.casefold() for value in values}
+    if known == {"true"} or known == {"false"}:
+        return known == {"true"}
+    raise InvalidInputError(
+        f"The snapshot property {OVERWRITE} is {shown(', '.join(sorted(values)))}.",
+        hint="Set it to true, if all rows that are not handed back unchanged are new ones; else "
+        "leave it out.",
+    )
+
+
+def are_new(summaries: Summaries, *, added_row_count: int, removed_row_count: int) -> bool:
+    """Return whether rows that no replaced file holds are new ones, and none is a changed row.
+
+    They are if the user has set the property `lakebed.overwrite` to true, or if Spark has merged
+    without an update, or if Spark has overwritten: a release that counts what it merges has not
+    merged, and an UPDATE would have left as many rows as there were.
+
+    Args:
+        summaries: The summaries.
+        added_row_count: Number of rows that the request hands back.
+        removed_row_count: Number of rows of the files that it replaces.
+    """
+    said = declared(summaries)
+    if said is not None:
+        return said
+    if len(summaries) != 1:
+        return False
+    summary = summaries[0]
+    if any(name.startswith(_MERGED) for name in summary):
+        return summary.get(_UPDATED) == "0"
+    return _counts_merges(summary) and added_row_count != removed_row_count
+
+
+def _counts_merges(summary: Mapping[str, str]) -> bool:
+    return (
+        summary.get("engine-name") == "spark"
+        and _release(summary.get("engine-version")) >= _SPARK
+        and _release(summary.get("iceberg-version")) >= _ICEBERG
+    )
+
+
+def _release(text: str | None) -> tuple[int, int]:
+    found = _NUMBERS.match(text or "")
+    return (int(found[1]), int(found[2])) if found else (0, 0)
