@@ -18,7 +18,6 @@ import layout
 import numpy as np
 import pandas as pd  # noqa: F401 - pyarrow loads it with the first array that it makes
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet as pq  # noqa: F401
 
 # Loaded before the clock starts: a fresh process of a program that has used a dataset before.
@@ -28,8 +27,7 @@ import lakebed.plan.leaves
 import lakebed.plan.search
 import lakebed.state.tree.stored_folds  # noqa: F401
 from lakebed import Dataset, Repository, by
-from lakebed.index.postings_writer import rows_in_group
-from lakebed.index.segment import SegmentWriter
+from lakebed.index.postings_writer import new_writer
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
@@ -133,9 +131,7 @@ def _write_index(store: Store, ids: np.ndarray, homes: list[str]) -> Segment:
     places = np.empty(count, np.int32)
     places[order] = np.arange(count, dtype=np.int32)
     pairs = count * layout.ROWS_A_FILE
-    writer = SegmentWriter(
-        pa.int64(), ids[order], rows_in_group(pairs), [homes[at] for at in order.tolist()]
-    )
+    writer = new_writer(pa.int64(), ids[order], pairs, [homes[at] for at in order.tolist()])
     for piece in layout.batches(pairs, 1_000_000):
         values = np.arange(piece.start, piece.stop, dtype=np.int64)
         writer.add(pa.array(values), places[values % count])

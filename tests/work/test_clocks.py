@@ -2,8 +2,11 @@
 
 import dataclasses
 import datetime as dt
+import threading
+import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -196,6 +199,53 @@ def test_batch_that_was_staged_long_before_lands_when_it_is_committed(
 
     assert not [file for file in early.files if "/data/" in file.key]
     assert [file.version for file in due.files if "/data/" in file.key] == [committed.version]
+
+
+@pytest.mark.parametrize("is_with_others", [False, True])
+def test_batch_staged_long_before_lands_when_a_process_commits_it_by_a_clock_that_is_behind(
+    dataset, store, clock, is_with_others
+) -> None:
+    dataset.overwrite([row("a", 0)])
+    staged = dataset.staged.add([row("a", 1)], "overwrite", lease="900d")
+    clock.shift(300 * DAY)
+
+    with Wrong(clock, store, -300 * DAY) as behind:
+        commits = [
+            behind.staged.open(staged.batch_id).commit,
+            partial(behind.append, [row("b", 2)]),
+        ]
+        if is_with_others:
+            in_one_put(commits)
+        else:
+            for commit in commits:
+                commit()
+        behind.append([row("b", 3)])
+    clock.shift(HOUR)
+
+    assert not [file for file in dataset.cleanup("7d").files if "/data/" in file.key]
+    clock.shift(8 * DAY)
+    assert [file.version for file in dataset.cleanup("7d").files if "/data/" in file.key] == [2]
+
+
+def in_one_put(commits: list[Any]) -> None:
+    """Make some commits by one put of the head."""
+    from lakebed.state import group_commit
+
+    taken, begin = threading.Event(), group_commit.Member.begin
+
+    def begin_(self: Any) -> None:
+        taken.set()
+        time.sleep(1)  # until the others have come
+        begin(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group_commit.Member, "begin", begin_)
+        threads = [threading.Thread(target=commit) for commit in commits]
+        for thread in threads:
+            thread.start()
+            taken.wait()
+        for thread in threads:
+            thread.join()
 
 
 @pytest.mark.parametrize("dataset", ["tree"], indirect=True)

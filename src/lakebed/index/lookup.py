@@ -22,9 +22,11 @@ from lakebed.index.segment import (
     Footer,
     file_ids_at,
     file_ids_in,
+    has_specials,
     homes_at,
     open_segment,
     read_groups,
+    with_directory,
 )
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.predicate import Comparison, Leaf, Like, Membership, NullCheck, Op
@@ -171,7 +173,9 @@ def lookup(
             raise exc
         on_damage(segment, exc)
 
-    footers = _side_by_side(lambda segment: _open(store, segment, questions), segments)
+    footers = _side_by_side(
+        lambda segment: _open(store, segment, questions, needs_ids=True), segments
+    )
     for segment, footer in zip(segments, footers, strict=True):
         if isinstance(footer, _Opened):
             opened.append(footer)
@@ -235,7 +239,9 @@ def find_homes(store: Store, segments: Sequence[Segment], leaf: Leaf, kind: Type
         few for row groups and directories.
     """
     questions = [_question(leaf, type_to_arrow(kind))]
-    footers = _side_by_side(lambda segment: _open(store, segment, questions), segments)
+    footers = _side_by_side(
+        lambda segment: _open(store, segment, questions, needs_ids=False), segments
+    )
     opened = [one for one in footers if isinstance(one, _Opened) and one.footer.homes is not None]
     if len(opened) < len(segments) or len(_smallest(opened, MAX_LOOKUP_BYTES)) < len(opened):
         return None
@@ -377,13 +383,22 @@ class _Opened:
     requests: int
 
 
-def _open(store: Store, segment: Segment, questions: Sequence[_Question]) -> _Opened:
-    footer, requests = open_segment(store, segment)
-    numbers = set(_groups_for(footer, questions[0]))
+def _open(
+    store: Store, segment: Segment, questions: Sequence[_Question], *, needs_ids: bool
+) -> _Opened:
+    footer, requests = open_segment(store, segment, needs_ids=needs_ids)
+    footer, more = with_directory(store, footer, lambda pages: _entries_for(pages, questions))
+    numbers = _entries_for(footer.groups, questions)
+    size = int(footer.raw_sizes[numbers].sum())
+    return _Opened(segment, footer, numbers, size, requests + more)
+
+
+def _entries_for(directory: pa.Table, questions: Sequence[_Question]) -> list[int]:
+    """Return the numbers of the entries of a directory that can match all questions, ascending."""
+    numbers = set(_entries_of(directory, questions[0]))
     for question in questions[1:]:
-        numbers &= set(_groups_for(footer, question))
-    ascending = sorted(numbers)
-    return _Opened(segment, footer, ascending, int(footer.raw_sizes[ascending].sum()), requests)
+        numbers &= set(_entries_of(directory, question))
+    return sorted(numbers)
 
 
 def _smallest(opened: Sequence[_Opened], max_bytes: int) -> list[_Opened]:
@@ -497,14 +512,14 @@ def _portions(footer: Footer, numbers: Sequence[int], size_bytes: int) -> Iterat
         size_bytes = min(4 * size_bytes, _PORTION_BYTES)
 
 
-def _groups_for(footer: Footer, question: _Question) -> list[int]:
-    """Return the numbers of the row groups that can match, ascending."""
-    count = footer.regular_count
-    specials = [count] if footer.has_specials else []
+def _entries_of(directory: pa.Table, question: _Question) -> list[int]:
+    """Return the numbers of the entries of a directory that can match, ascending."""
+    count = directory.num_rows - has_specials(directory)
+    specials = [count] if count < directory.num_rows else []
     numbers: list[int] = []
     if question.wants_values and count:
         firsts, lasts = (
-            _keys(footer.groups.column(name).slice(0, count), question.kind)
+            _keys(directory.column(name).slice(0, count), question.kind)
             for name in ("first", "last")
         )
         if question.points is not None:

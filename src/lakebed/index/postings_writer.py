@@ -18,6 +18,7 @@ from pyarrow import types as pat
 from lakebed.errors import CorruptMetadataError
 from lakebed.index.segment import (
     GROUP_ROWS,
+    PAGED_PAIRS,
     Footer,
     SegmentWriter,
     file_ids_of,
@@ -26,6 +27,7 @@ from lakebed.index.segment import (
     open_segment,
     read_groups,
     size_of,
+    with_directory,
 )
 from lakebed.index.value_order import is_repetitive, sorted_pairs
 from lakebed.model.keys import file_id, split_label
@@ -78,6 +80,7 @@ class MergeSource:
                 positions in it.
             chunk_bytes: Maximum size of values in memory, unless one row group is larger.
         """
+        footer, _ = with_directory(store, footer)
         self._store = store
         self._footer = footer
         self._chunk_bytes = chunk_bytes
@@ -219,8 +222,7 @@ def merge_footers(
     sources = merge_sources(store, footers, kind, all_ids)
     homes = _homes_in(store, footers, all_ids) if homes_of is None else homes_of(all_ids)
     pair_count = sum(footer.pair_count for footer in footers)
-    group_rows = GROUP_ROWS if homes is None else rows_in_group(pair_count)
-    writer = SegmentWriter(kind, all_ids, group_rows, homes)
+    writer = new_writer(kind, all_ids, pair_count, homes)
     try:
         for values, files in merged_pairs(sources, len(all_ids)):
             writer.add(values, files)
@@ -237,12 +239,24 @@ def merge_footers(
     return writer.finish(dataset, column, nan_files, null_files)
 
 
-def rows_in_group(pair_count: int) -> int:
-    """Return the number of pairs in a row group of a segment that may be very large.
+def new_writer(
+    kind: pa.DataType, file_ids: np.ndarray, pair_count: int, homes: Sequence[str] | None
+) -> SegmentWriter:
+    """Start a segment.
 
-    A lookup reads the directory of row groups, and one of them: both grow as the square root.
+    A lookup reads the directory of row groups and one of them, so that both grow as the square root
+    of the number of pairs. Beyond some number, it is better to read a page of the directory.
+
+    Args:
+        kind: Type of the values.
+        file_ids: Ids of the covered files, ascending and distinct.
+        pair_count: Number of pairs, at most.
+        homes: Directory of each of these files, for a dataset whose head is a tree.
     """
-    return max(GROUP_ROWS, math.isqrt(_PAIRS_A_ROOT * pair_count))
+    if homes is None or pair_count > PAGED_PAIRS:
+        return SegmentWriter(kind, file_ids, GROUP_ROWS, homes, is_paged=homes is not None)
+    group_rows = max(GROUP_ROWS, math.isqrt(_PAIRS_A_ROOT * pair_count))
+    return SegmentWriter(kind, file_ids, group_rows, homes)
 
 
 def _homes_in(store: Store, footers: Sequence[Footer], ids: np.ndarray) -> Sequence[str] | None:
@@ -310,7 +324,7 @@ def _full_end(store: Store, segments: Sequence[Segment], kind: pa.DataType) -> S
         return tail
     # Due segments are read anyway; the length of their texts is only in their footers.
     tail = end_within(
-        tail, lambda segment: int(open_segment(store, segment)[0].raw_sizes.sum()), COMMIT_RAW_BYTES
+        tail, lambda segment: open_segment(store, segment)[0].raw_bytes, COMMIT_RAW_BYTES
     )
     return due_end(tail)
 

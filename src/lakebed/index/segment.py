@@ -6,6 +6,9 @@ its coverage: all values of a file in that table are in the segment. NaN and nul
 of their own at the end. The ids of few files are in the footer. Those of many are between the last
 row group and the footer, in buckets that are read separately; see `lakebed.index.covered_files`.
 
+A large segment of a tree is several Parquet objects, one for each row group, and has a root in place
+of the footer; see `lakebed.index.paged_root`.
+
 All parts of a segment are verified. The key contains the size of the object, and the size and the
 hash of its footer; the footer has a directory with the offset, the first and last value, and the
 hash of every row group. So a reader fetches the footer and the row groups that can match, and
@@ -20,8 +23,8 @@ import io
 import re
 import uuid
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,8 +34,9 @@ import pyarrow.parquet as pq
 from pyarrow import types as pat
 
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
-from lakebed.index import file_homes
+from lakebed.index import file_homes, paged_root
 from lakebed.index.covered_files import BUCKETS, counts_of, sums_of
+from lakebed.index.paged_root import PagedRoot
 from lakebed.index.value_order import is_first
 from lakebed.model.layout import postings_folder, segment_key
 from lakebed.store.base import SeekableReader, Store
@@ -58,6 +62,9 @@ _VERSION = "1"
 _VERSION_WITH_BUCKETS = "2"
 _VERSION_WITH_HOMES = "3"
 MANY_FILES = 4096  # from this number on, ids are apart from the footer
+# Of a segment with directories of files: beyond so many, which no commit merges, its own directory
+# is in pages. A lookup then makes one request more, and reads less.
+PAGED_PAIRS = 4 * 2**20
 _FORMAT, _FILES, _BUCKETS, _DIRECTORY, _VALUES = (
     f"lakebed.postings.{name}" for name in ("format", "files", "buckets", "groups", "values")
 )
@@ -108,6 +115,8 @@ class SegmentWriter:
         file_ids: np.ndarray,
         group_rows: int = GROUP_ROWS,
         homes: Sequence[str] | None = None,
+        *,
+        is_paged: bool = False,
     ) -> None:
         """Start a segment.
 
@@ -116,6 +125,7 @@ class SegmentWriter:
             file_ids: Ids of the covered files, ascending and distinct.
             group_rows: Maximum number of pairs in a row group.
             homes: Directory of each of these files, for a dataset whose head is a tree.
+            is_paged: Whether its directory is in pages; only with `homes`.
         """
         self._homes = homes
         self._group_rows = group_rows
@@ -125,23 +135,25 @@ class SegmentWriter:
         )
         self._sink = _Sink()
         encoding = _encoding(kind)
-        self._writer = pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"),
-            self._schema,
+        self._options = {
             # Deltas of sorted numbers cannot be compressed further; texts have more in common
             # than their beginnings.
-            compression="none" if encoding == "DELTA_BINARY_PACKED" else "zstd",
-            use_dictionary=False,
-            column_encoding={"value": encoding, "file": "DELTA_BINARY_PACKED"},
-            write_statistics=False,
-            store_schema=False,
-            store_decimal_as_integer=True,
-        )
+            "compression": "none" if encoding == "DELTA_BINARY_PACKED" else "zstd",
+            "use_dictionary": False,
+            "column_encoding": {"value": encoding, "file": "DELTA_BINARY_PACKED"},
+            "write_statistics": False,
+            "store_schema": False,
+            "store_decimal_as_integer": True,
+        }
+        self._writer = None if is_paged else self._write_to(pa.PythonFile(self._sink, mode="w"))
         self._groups: list[_Group] = []
         self._waiting: list[pa.Table] = []
         self._row_count = 0
         self._value_count = 0
         self._last: pa.Array | None = None
+
+    def _write_to(self, sink: pa.NativeFile) -> pq.ParquetWriter:
+        return pq.ParquetWriter(sink, self._schema, **self._options)
 
     def add(self, values: pa.Array, files: np.ndarray) -> None:
         """Add pairs that follow all earlier ones in order, without NaN and null."""
@@ -164,7 +176,13 @@ class SegmentWriter:
 
     def _write_group(self, rows: pa.Table, *, is_special: bool) -> None:
         start = len(self._sink.data)
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        if self._writer is not None:
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+        else:
+            sink = pa.BufferOutputStream()
+            with self._write_to(sink) as writer:
+                writer.write_table(rows, row_group_size=rows.num_rows)
+            self._sink.data += sink.getvalue()
         values = rows.column("value").combine_chunks()
         if not is_special:
             before = [] if self._last is None else [self._last]
@@ -207,6 +225,8 @@ class SegmentWriter:
         ]
         if specials:
             self._write_group(pa.concat_tables(specials).combine_chunks(), is_special=True)
+        if self._writer is None:
+            return self._finish_paged(dataset, column, kind, len(nan_files) + len(null_files))
         ids = self._file_ids.astype("<i8")
         of_homes = {} if self._homes is None else self._write_homes(ids, self._homes)
         if len(ids) < MANY_FILES:
@@ -220,17 +240,55 @@ class SegmentWriter:
             {
                 **files,
                 **of_homes,
-                _DIRECTORY: _to_text(_encode_directory(self._groups, kind)),
+                _DIRECTORY: _to_text(_encode_table(_directory_of(self._groups, kind))),
                 _VALUES: str(self._value_count),
             }
         )
         self._writer.close()
+        return self._named(dataset, column, footer_start)
+
+    def _named(self, dataset: str, column: str, footer_start: int) -> EncodedSegment:
         data = bytes(self._sink.data)
         footer = data[footer_start:]
         name = f"{uuid.uuid4().hex}-{len(data):x}-{len(footer):x}-{_hash(footer).hex()}"
-        name += f"-{len(ids):x}" if of_homes else ""
+        name += f"-{len(self._file_ids):x}" if self._homes is not None else ""
         key = segment_key(postings_folder(dataset, column), self._row_count, f"{name}.parquet")
         return EncodedSegment(Segment(key, self._row_count), data)
+
+    def _finish_paged(
+        self, dataset: str, column: str, kind: pa.DataType, special_count: int
+    ) -> EncodedSegment:
+        assert self._homes is not None  # only segments of trees are paged
+        data, ids = self._sink.data, self._file_ids.astype("<i8")
+        pages = []
+        groups = _directory_of(self._groups, kind)
+        for rows, page in paged_root.encode_pages(groups, 1 if special_count else 0):
+            pages.append(_entry_of_page(rows, page, len(data)))
+            data += page
+        homes_start = len(data)
+        homes = list(file_homes.encode(ids, self._homes, is_compact=True))
+        for page in homes:
+            data += page
+        ids_start = len(data)
+        data += ids.tobytes()
+        buckets_start, buckets = len(data), _encode_buckets(ids)
+        data += buckets
+        root = paged_root.PagedRoot(
+            kind=kind,
+            value_count=self._value_count,
+            pair_count=self._row_count,
+            special_count=special_count,
+            file_count=len(ids),
+            ids_start=ids_start,
+            buckets=paged_root.Part(buckets_start, len(buckets), _hash(buckets)),
+            homes_start=homes_start,
+            home_sizes=np.array([len(page) for page in homes], np.int64),
+            home_hashes=[_hash(page)[: paged_root.SHORT_HASH_BYTES] for page in homes],
+            pages=_directory_of(pages, kind),
+        )
+        footer_start = len(data)
+        data += paged_root.encode(root)
+        return self._named(dataset, column, footer_start)
 
     def _write_homes(self, ids: np.ndarray, homes: Sequence[str]) -> dict[str, str]:
         """Write the pages with the directories of the files; return the entries that lead to them."""
@@ -295,18 +353,29 @@ def _encode_buckets(ids: np.ndarray) -> bytes:
     )
 
 
-def _encode_directory(groups: Sequence[_Group], kind: pa.DataType) -> bytes:
-    return _encode_table(
-        pa.table(
-            {
-                "first": pa.array([group.first for group in groups], _bound_type(kind)),
-                "last": pa.array([group.last for group in groups], _bound_type(kind)),
-                "start": pa.array([group.start for group in groups], pa.int64()),
-                "size": pa.array([group.size for group in groups], pa.int64()),
-                "raw": pa.array([group.raw for group in groups], pa.int64()),
-                "hash": pa.array([group.hash for group in groups], _HASH_TYPE),
-            }
-        )
+def _directory_of(groups: Sequence[_Group], kind: pa.DataType) -> pa.Table:
+    """Return the entries for row groups, or for the pages of them."""
+    return pa.table(
+        {
+            "first": pa.array([group.first for group in groups], _bound_type(kind)),
+            "last": pa.array([group.last for group in groups], _bound_type(kind)),
+            "start": pa.array([group.start for group in groups], pa.int64()),
+            "size": pa.array([group.size for group in groups], pa.int64()),
+            "raw": pa.array([group.raw for group in groups], pa.int64()),
+            "hash": pa.array([group.hash for group in groups], _HASH_TYPE),
+        }
+    )
+
+
+def _entry_of_page(rows: pa.Table, page: bytes, start: int) -> _Group:
+    """Return the entry for a page of the directory, which has the form of that for a row group."""
+    return _Group(
+        first=rows.column("first")[0].as_py(),
+        last=rows.column("last")[-1].as_py(),
+        start=start,
+        size=len(page),
+        raw=sum(rows.column("raw").to_pylist()),
+        hash=_hash(page),
     )
 
 
@@ -388,27 +457,40 @@ class Footer:
         size_bytes: Size of the object.
         kind: Type of the values.
         files: The covered files.
-        groups: The directory: columns `first`, `last`, `start`, `size`, `raw`, `hash`; segments of
-            earlier releases lack `raw`.
+        listed: The directory: columns `first`, `last`, `start`, `size`, `raw`, `hash`; segments of
+            earlier releases lack `raw`. None if it is in pages that are not read.
         value_count: Number of distinct values, without NaN and null.
         pair_count: Number of pairs of a value and a file, including those of NaN and null.
-        has_specials: True if the last row group is that of NaN and null.
-        metadata: Metadata of the Parquet file.
+        special_count: Number of pairs of NaN and null, which have the last row group.
+        metadata: Metadata of the Parquet file; None if each row group is one of its own.
         held: The whole object if it is small; else None.
         homes: The pages with the directories of the covered files; None if it has none.
+        root: The root of a segment whose directory is in pages; else None.
     """
 
     key: str
     size_bytes: int
     kind: pa.DataType
     files: CoveredFiles
-    groups: pa.Table
+    listed: pa.Table | None
     value_count: int
     pair_count: int
-    has_specials: bool
-    metadata: pq.FileMetaData
+    special_count: int
+    metadata: pq.FileMetaData | None
     held: bytes | None
     homes: HomePages | None = None
+    root: PagedRoot | None = None
+
+    @property
+    def groups(self) -> pa.Table:
+        """The directory: of all row groups, or of those in the pages that were read."""
+        assert self.listed is not None  # `with_directory` reads it
+        return self.listed
+
+    @property
+    def has_specials(self) -> bool:
+        """True if the last row group of the directory is that of NaN and null."""
+        return has_specials(self.groups)
 
     @property
     def regular_count(self) -> int:
@@ -418,9 +500,7 @@ class Footer:
     @property
     def regular_pair_count(self) -> int:
         """Number of pairs without those of NaN and null."""
-        if not self.has_specials:
-            return self.pair_count
-        return self.pair_count - int(self.metadata.row_group(self.regular_count).num_rows)
+        return self.pair_count - self.special_count
 
     @property
     def raw_sizes(self) -> np.ndarray:
@@ -430,10 +510,23 @@ class Footer:
             return sizes
         is_text = pat.is_string(self.kind) or pat.is_binary(self.kind)
         width = 4 + (_GUESSED_BYTES if is_text else max(1, self.kind.bit_width // 8))
+        assert self.metadata is not None  # a directory in pages has the sizes
         groups = (self.metadata.row_group(number) for number in range(self.groups.num_rows))
         return np.array(
             [max(width * group.num_rows, group.total_byte_size) for group in groups], dtype=np.int64
         )
+
+    @property
+    def raw_bytes(self) -> int:
+        """Size of all row groups in memory."""
+        if self.root is not None:
+            return int(self.root.pages.column("raw").to_numpy().sum())
+        return int(self.raw_sizes.sum())
+
+
+def has_specials(directory: pa.Table) -> bool:
+    """Return whether the last entry of a directory is that of NaN and null, which has no bounds."""
+    return directory.num_rows > 0 and not directory.column("first")[-1].is_valid
 
 
 def size_of(segment: Segment) -> int:
@@ -464,6 +557,10 @@ def _match_name(key: str) -> re.Match[str]:
     return match
 
 
+def _tail_size(key: str) -> int:
+    return int(_match_name(key)["footer"], 16)
+
+
 def _damaged(key: str, cause: object) -> CorruptMetadataError:
     return CorruptMetadataError(
         f"Index segment {key!r} cannot be used: {cause}.",
@@ -471,13 +568,16 @@ def _damaged(key: str, cause: object) -> CorruptMetadataError:
     )
 
 
-def open_segment(store: Store, segment: Segment, *, is_fresh: bool = False) -> tuple[Footer, int]:
+def open_segment(
+    store: Store, segment: Segment, *, is_fresh: bool = False, needs_ids: bool = True
+) -> tuple[Footer, int]:
     """Read the footer of a segment.
 
     Args:
         store: The store that holds the segment.
         segment: The segment to open.
         is_fresh: Read it from the store even if it is cached.
+        needs_ids: Whether the ids of covered files will be asked for, or their sums.
 
     Returns:
         The footer, and the number of requests that it took.
@@ -486,12 +586,34 @@ def open_segment(store: Store, segment: Segment, *, is_fresh: bool = False) -> t
         CorruptMetadataError: The object is missing or damaged.
 
     Cost:
-        One GET: of the footer, or of a small segment as a whole; nothing while it is cached.
+        One GET: of the footer, or of a small segment as a whole; nothing while it is cached. One
+        more for the ids if the directory is in pages.
     """
     name = ("postings", store.cache_name, segment.key)
     footer = None if is_fresh else PROCESS_CACHE.find(name, Footer)
-    if footer is not None:
-        return footer, 0
+    requests = 0
+    if footer is None:
+        footer, requests = _open(store, segment), 1
+        _hold(name, footer)
+    if needs_ids and footer.root is not None and footer.files.counts is None:
+        part = footer.root.buckets
+        place = np.array([part.start]), np.array([part.size])
+        (piece,), more = _read_pieces(store, footer, [0], *place)
+        footer = _with_buckets(footer, piece)
+        _hold(name, footer)
+        requests += more
+    return footer, requests
+
+
+def _hold(name: tuple[str, ...], footer: Footer) -> None:
+    directory = footer.listed if footer.root is None else footer.root.pages
+    assert directory is not None  # one of the two has it
+    size = len(footer.held) if footer.held is not None else _tail_size(footer.key)
+    size += footer.files.size_bytes + directory.nbytes
+    PROCESS_CACHE.hold(name, footer, size_bytes=size)
+
+
+def _open(store: Store, segment: Segment) -> Footer:
     match = _match_name(segment.key)
     size, tail_size = int(match["size"], 16), int(match["footer"], 16)
     is_small = size <= SMALL_BYTES
@@ -500,17 +622,90 @@ def open_segment(store: Store, segment: Segment, *, is_fresh: bool = False) -> t
     tail = data[max(0, len(data) - tail_size) :]
     if len(data) != size - start or _hash(tail).hex() != match["hash"]:
         raise _damaged(segment.key, "its footer is damaged")
-    footer = _read_footer(segment.key, size, tail, data if is_small else None)
-    held_bytes = len(data) + footer.files.size_bytes + footer.groups.nbytes
-    PROCESS_CACHE.hold(name, footer, size_bytes=held_bytes)
-    return footer, 1
+    return _read_footer(segment.key, size, tail, data if is_small else None)
 
 
 def footer_of(encoded: EncodedSegment) -> Footer:
     """Return the footer of an encoded segment, which need not be in a store."""
     data = encoded.data
-    tail_size = int(_match_name(encoded.segment.key)["footer"], 16)
-    return _read_footer(encoded.segment.key, len(data), data[-tail_size:], data)
+    tail_size = _tail_size(encoded.segment.key)
+    footer = _read_footer(encoded.segment.key, len(data), data[-tail_size:], data)
+    if footer.root is None:
+        return footer
+    part = footer.root.buckets
+    return _with_buckets(footer, memoryview(data)[part.start : part.start + part.size])
+
+
+def with_directory(
+    store: Store,
+    footer: Footer,
+    choose: Callable[[pa.Table], Sequence[int]] | None = None,
+    *,
+    is_fresh: bool = False,
+) -> tuple[Footer, int]:
+    """Return a footer with its directory of row groups, and the number of requests.
+
+    Args:
+        store: The store that holds the segment.
+        footer: Footer of the segment.
+        choose: Function that returns the numbers of the pages that are needed, ascending. It
+            receives the entries for the pages. None for all.
+        is_fresh: Read them from the store even if they are cached.
+
+    Returns:
+        The footer, whose directory has the row groups of these pages only; they are numbered anew.
+
+    Raises:
+        CorruptMetadataError: The object is missing or damaged.
+
+    Cost:
+        Nothing, unless the directory is in pages: then one GET for each set of pages that are close
+        together, unless the process has read them.
+    """
+    root = footer.root
+    if root is None:
+        return footer, 0
+    numbers = range(root.pages.num_rows) if choose is None else choose(root.pages)
+    known: dict[int, pa.Table] = {}
+    for number in () if is_fresh else numbers:
+        held = PROCESS_CACHE.find(_name_of_page(store, footer, number), pa.Table)
+        if held is not None:
+            known[number] = held
+    missing = [number for number in numbers if number not in known]
+    starts, sizes = (root.pages.column(name).to_numpy() for name in ("start", "size"))
+    pieces, requests = _read_pieces(store, footer, missing, starts, sizes)
+    for number, piece in zip(missing, pieces, strict=True):
+        if _hash(piece) != root.pages.column("hash")[number].as_py():
+            raise _damaged(footer.key, f"page {number} of its directory is damaged")
+        try:
+            known[number] = paged_root.decode_page(bytes(piece), footer.kind, footer.size_bytes)
+        except paged_root.ERRORS as exc:
+            raise _damaged(footer.key, exc) from exc
+        PROCESS_CACHE.hold(
+            _name_of_page(store, footer, number), known[number], size_bytes=known[number].nbytes
+        )
+    nothing = paged_root.schema_of_entries(footer.kind).empty_table()
+    listed = pa.concat_tables([nothing, *(known[number] for number in numbers)]).combine_chunks()
+    return replace(footer, listed=listed), requests
+
+
+def _name_of_page(store: Store, footer: Footer, number: int) -> tuple[str, ...]:
+    return ("directory", store.cache_name, footer.key, str(number))
+
+
+def _with_buckets(footer: Footer, piece: memoryview) -> Footer:
+    """Return the footer of a segment in pages with the buckets of the covered files."""
+    root = footer.root
+    assert root is not None  # other footers have them, or the ids
+    if _hash(piece) != root.buckets.hash:
+        raise _damaged(footer.key, "the buckets of its files are damaged")
+    try:
+        with pa.ipc.open_stream(bytes(piece)) as stream:
+            table = stream.read_all().combine_chunks()
+        files = _files_of(table, root.file_count, root.ids_start)
+    except paged_root.ERRORS as exc:
+        raise _damaged(footer.key, exc) from exc
+    return replace(footer, files=files)
 
 
 def _fetch(store: Store, key: str, start: int, length: int) -> bytes:
@@ -522,6 +717,8 @@ def _fetch(store: Store, key: str, start: int, length: int) -> bytes:
 
 def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer:
     """Read a footer whose hash is correct; an error means that another program wrote it."""
+    if tail.startswith(paged_root.MAGIC):
+        return _read_root(key, size, tail, held)
     try:
         metadata = pq.read_metadata(pa.BufferReader(tail))
         texts = {name.decode(): text for name, text in (metadata.metadata or {}).items()}
@@ -544,16 +741,45 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
             size_bytes=size,
             kind=kind,
             files=files,
-            groups=groups,
+            listed=groups,
             value_count=int(texts[_VALUES]),
             pair_count=metadata.num_rows,
-            has_specials=groups.num_rows > 0 and not groups.column("first")[-1].is_valid,
+            special_count=_special_count(groups, metadata),
             metadata=metadata,
             held=held,
             homes=homes,
         )
     except (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError) as exc:
         raise _damaged(key, exc) from exc
+
+
+def _special_count(groups: pa.Table, metadata: pq.FileMetaData) -> int:
+    last = groups.num_rows - 1
+    return int(metadata.row_group(last).num_rows) if has_specials(groups) else 0
+
+
+def _read_root(key: str, size: int, tail: bytes, held: bytes | None) -> Footer:
+    try:
+        root = paged_root.decode(tail, size - len(tail))
+    except paged_root.ERRORS as exc:
+        raise _damaged(key, exc) from exc
+    if file_count_of(Segment(key, root.pair_count)) != root.file_count:
+        raise _damaged(key, "its name states another number of files")
+    sizes = root.home_sizes
+    return Footer(
+        key=key,
+        size_bytes=size,
+        kind=root.kind,
+        files=CoveredFiles(root.file_count),
+        listed=None,
+        value_count=root.value_count,
+        pair_count=root.pair_count,
+        special_count=root.special_count,
+        metadata=None,
+        held=held,
+        homes=HomePages(root.homes_start + np.cumsum(sizes) - sizes, sizes, root.home_hashes),
+        root=root,
+    )
 
 
 def _read_files(texts: Mapping[str, bytes], groups: pa.Table, end: int) -> CoveredFiles:
@@ -605,7 +831,8 @@ def homes_at(
     missing = [number for number in numbers if number not in known]
     pieces, requests = _read_pieces(store, footer, missing, pages.starts, pages.sizes)
     for number, piece in zip(missing, pieces, strict=True):
-        if _hash(piece) != pages.hashes[number]:
+        known_hash = pages.hashes[number]
+        if _hash(piece)[: len(known_hash)] != known_hash:
             raise _damaged(footer.key, f"the directories of its files are damaged (page {number})")
         known[number] = _read_page(footer, bytes(piece), number)
         PROCESS_CACHE.hold(
@@ -624,7 +851,7 @@ def homes_at(
 def _read_page(footer: Footer, data: bytes, number: int) -> file_homes.HomePage:
     count = min(file_homes.PAGE_FILES, footer.files.count - number * file_homes.PAGE_FILES)
     try:
-        return file_homes.decode(data, count)
+        return file_homes.decode(data, count, is_compact=footer.root is not None)
     except file_homes.ERRORS as exc:
         raise _damaged(footer.key, exc) from exc
 
@@ -652,9 +879,28 @@ def _read_buckets(table: pa.Table, groups: pa.Table, end: int) -> CoveredFiles:
     if not 0 <= _ID_BYTES * count <= room:
         message = f"the ids of its files do not fit into the {room:,} bytes before its footer"
         raise ValueError(message)
+    return _files_of(table, count, end - _ID_BYTES * count)
+
+
+def _files_of(table: pa.Table, count: int, start: int) -> CoveredFiles:
+    """Return covered files whose ids are stored apart.
+
+    Args:
+        table: The buckets.
+        count: Number of files.
+        start: Position of the ids.
+
+    Raises:
+        ValueError: The buckets have another number of files.
+    """
+    counts = table.column("count").to_numpy()
+    is_possible = len(counts) == BUCKETS and counts.min() >= 0 and counts.max() <= count
+    if not is_possible or int(counts.sum()) != count:
+        message = f"the buckets of its files do not have {count:,} ids"
+        raise ValueError(message)
     return CoveredFiles(
         count=count,
-        start=end - _ID_BYTES * count,
+        start=start,
         counts=counts,
         hashes=table.column("hash").to_pylist(),
         stored_sums=np.column_stack([table.column(f"sum_{lane}").to_numpy() for lane in range(2)]),
@@ -815,6 +1061,8 @@ def read_groups(store: Store, footer: Footer, numbers: Sequence[int]) -> tuple[p
         if _hash(piece) != hashes[number].as_py():
             raise _damaged(footer.key, f"row group {number} is damaged")
     pieces = [(int(starts[number]), piece) for number, piece in zip(numbers, found, strict=True)]
+    if footer.metadata is None:
+        return _rows_of(footer, numbers, found), requests
     try:
         source = pa.PythonFile(_Pieces(pieces, footer.size_bytes), mode="r")
         # Without read-ahead, which would also fetch the gaps between the pieces.
@@ -822,6 +1070,20 @@ def read_groups(store: Store, footer: Footer, numbers: Sequence[int]) -> tuple[p
         return file.read_row_groups(list(numbers), use_threads=False), requests
     except (pa.ArrowException, OSError, ValueError, IndexError) as exc:
         raise _damaged(footer.key, exc) from exc
+
+
+def _rows_of(footer: Footer, numbers: Sequence[int], pieces: Sequence[memoryview]) -> pa.Table:
+    """Return the pairs of row groups, each of which is a Parquet file."""
+    schema = pa.schema([pa.field("value", footer.kind), pa.field("file", pa.int32())])
+    parts = [schema.empty_table()]
+    for number, piece in zip(numbers, pieces, strict=True):
+        try:
+            file = pq.ParquetFile(pa.BufferReader(piece), pre_buffer=False)
+            _check_counts(file.metadata, footer.files.count)
+            parts.append(file.read(use_threads=False).cast(schema))
+        except (pa.ArrowException, OSError, ValueError, IndexError) as exc:
+            raise _damaged(footer.key, f"row group {number}: {exc}") from exc
+    return pa.concat_tables(parts)
 
 
 def _read_pieces(

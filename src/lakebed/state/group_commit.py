@@ -267,11 +267,13 @@ def _is_plain(terms: Terms) -> bool:
     """Return whether a commit may share a put of the head with others.
 
     It may if it only changes files. Other commits read or rewrite what the head names, which the
-    commits before them in a group have not written yet.
+    commits before them in a group have not written yet. The time of a put is known for its last
+    commit to a tree alone, and needed for that of a staged batch; see `_may_remember`.
     """
     change = terms.change
     return not (
-        change.head
+        _needs_time(terms)
+        or change.head
         or change.moves_to
         or change.erases
         or change.rewritten_sources
@@ -464,8 +466,7 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
         if [member for member in since.later if member.look(head, since.of(member))]:
             return  # they have landed before, and must not again
         every = [member.swaps for member, _ in joined]
-        is_update = leader.terms.change.new_descriptor is not None
-        has_won = put_head(store, head, state, every, is_remembered=not is_update)
+        has_won = put_head(store, head, state, every, is_remembered=_may_remember(leader.terms))
     except LakebedError as exc:
         for member, _ in joined[1:]:
             if isinstance(exc, StorageError) and exc.retryable:
@@ -479,6 +480,20 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
     for member, entry in joined:
         member.succeed(entry, state if member is joined[-1][0] else None)
     leader.landed = (head.state, state)
+
+
+def _may_remember(terms: Terms) -> bool:
+    """Return whether the next commit of this process may begin with what this one has put.
+
+    A read of the head shows when the storage stored a commit to a tree. Otherwise a cleanup takes
+    the time of the manifest, which that of a staged batch may be much older than.
+    """
+    return terms.change.new_descriptor is None and not _needs_time(terms)
+
+
+def _needs_time(terms: Terms) -> bool:
+    """Return whether the time when the storage stores a commit to a tree must be known."""
+    return terms.base.is_tree and terms.staged_until is not None
 
 
 def _joined(

@@ -1,23 +1,31 @@
-"""Helpers for tests against Lakebed, and for tests of new stores. Needs pytest."""
+"""Helpers for tests against Lakebed, and for tests of new stores. The contract needs pytest.
 
-import pytest
+Each is loaded on first use, so that a benchmark which counts requests does not load pytest.
+"""
 
-pytest.register_assert_rewrite("lakebed.testing.contract")
+import sys
+from typing import TYPE_CHECKING
 
-from lakebed.testing.contract import StoreContract  # noqa: E402 - rewriting comes before
-from lakebed.testing.stores import (  # noqa: E402
-    CountingStore,
-    DelegatingStore,
-    FailingStore,
-    RequestCounts,
-    StoreOperation,
-)
+from lakebed.common.lazy import lazily
 
-__all__ = [
-    "CountingStore",
-    "DelegatingStore",
-    "FailingStore",
-    "RequestCounts",
-    "StoreContract",
-    "StoreOperation",
-]
+if TYPE_CHECKING:
+    from lakebed.testing.contract import StoreContract as StoreContract
+    from lakebed.testing.stores import CountingStore as CountingStore
+    from lakebed.testing.stores import DelegatingStore as DelegatingStore
+    from lakebed.testing.stores import FailingStore as FailingStore
+    from lakebed.testing.stores import RequestCounts as RequestCounts
+    from lakebed.testing.stores import StoreOperation as StoreOperation
+else:
+    if "pytest" in sys.modules:  # the rewriting of its assertions comes before its import
+        sys.modules["pytest"].register_assert_rewrite("lakebed.testing.contract")
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "StoreContract": "lakebed.testing.contract",
+            "CountingStore": "lakebed.testing.stores",
+            "DelegatingStore": "lakebed.testing.stores",
+            "FailingStore": "lakebed.testing.stores",
+            "RequestCounts": "lakebed.testing.stores",
+            "StoreOperation": "lakebed.testing.stores",
+        },
+    )

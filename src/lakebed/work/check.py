@@ -742,6 +742,7 @@ def _trouble_of_postings(store: Store, segment: Segment, *, is_deep: bool) -> st
         # Bypass the cache: this process may hold a segment that is lost on storage.
         footer, _ = index_segment.open_segment(store, segment, is_fresh=True)
         if is_deep:
+            footer, _ = index_segment.with_directory(store, footer, is_fresh=True)
             for number in range(footer.groups.num_rows):
                 index_segment.read_groups(store, footer, [number])
             index_segment.file_ids_of(store, footer, is_fresh=True)

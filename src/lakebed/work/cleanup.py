@@ -54,9 +54,12 @@ from lakebed.work.inventory import (
     read_history,
     take_inventory,
 )
+from lakebed.work.known_history import KnownHistory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakebed.state.tree.tree_objects import TreeObjects
 
 _log = logging.getLogger(__name__)
 
@@ -341,8 +344,7 @@ def _give_up(
             with Transaction.on(store, state, "cleanup", options=options) as transaction:
                 committed = transaction.commit(_change(state, planned, segments))
         except CommitConflictError:
-            before = inventory.history.oldest
-            now, known, tree = read_history(store, state.name, rules, back_to=before)
+            now, known, tree = _read_again(store, inventory, rules)
             inventory = replace(inventory, state=now, history=known, tree=tree)
             if not rounds_left:
                 raise
@@ -356,8 +358,7 @@ def _give_up(
             f"Version {committed.entry.version} has given up dead files, but none is deleted yet: "
             "run the cleanup again."
         ):
-            before = inventory.history.oldest
-            now, known, tree = read_history(store, state.name, rules, back_to=before)
+            now, known, tree = _read_again(store, inventory, rules)
             # A publisher that has since recorded an older version may not have seen the commit.
             notes = published.read(store, state.name)
         if now.created_at != state.created_at:
@@ -379,6 +380,14 @@ def _give_up(
         ]
         return now, final, committed.entry.version, judge.observe()
     raise AssertionError  # the last round returned or raised
+
+
+def _read_again(
+    store: Store, inventory: Inventory, rules: Rules
+) -> tuple[State, KnownHistory, TreeObjects | None]:
+    """Return the state by now, with the history as far back as it was known before."""
+    before = inventory.history.oldest
+    return read_history(store, inventory.state.name, rules, back_to=before, earlier=inventory)
 
 
 def _keys_of_dead(judged: Sequence[JudgedFile]) -> set[str]:

@@ -336,7 +336,12 @@ def take_inventory(
 
 
 def read_history(
-    store: Store, dataset: str, rules: Rules | None = None, *, back_to: int = sys.maxsize
+    store: Store,
+    dataset: str,
+    rules: Rules | None = None,
+    *,
+    back_to: int = sys.maxsize,
+    earlier: Inventory | None = None,
 ) -> tuple[State, KnownHistory, TreeObjects | None]:
     """Return the state of a dataset of Lakebed, its history, and the objects of a tree.
 
@@ -345,26 +350,25 @@ def read_history(
         dataset: Name of the dataset.
         rules: The times by which objects will be judged; None to read the whole history.
         back_to: A version whose files must be known, with those of all later ones.
+        earlier: An inventory that was taken before: what it has read is not read again.
     """
     state = read_own_head(store, dataset).state
-    known = KnownHistory.of(store, state)
+    known = KnownHistory.of(store, state, None if earlier is None else earlier.history)
     known.extend(lambda so_far: rules is not None and _is_enough(so_far, state, rules))
     known.extend(reads_back_to(back_to))
     if not state.is_tree:
         return state, known, None
     from lakebed.state.tree.tree_objects import find_objects
 
-    return state, known, find_objects(store, state)
+    return state, known, find_objects(store, state, None if earlier is None else earlier.tree)
 
 
 def _is_enough(known: KnownHistory, state: State, rules: Rules) -> bool:
     """Return whether the last commits show what the next cleanup can give up.
 
-    Older entries must not change the times of those that were read, nor the horizon; and an index
-    file is judged by the last two commits of the time before the retention.
+    Older entries must not change the horizon; and an index file is judged by the last two commits of
+    the time before the retention.
     """
-    if known.read[0].stored_at is None:
-        return False
     times = history.landing_times(known.read)
     old = [entry for entry in known.read if times[entry.version] <= rules.cutoff]
     if not old and known.oldest > state.horizon:

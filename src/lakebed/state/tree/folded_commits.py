@@ -27,6 +27,7 @@ def new_segment(commits: Sequence[Buffered]) -> HistoryRef:
         weight=history.weight_of(one.entry for one in commits),
         first=commits[0].entry.version,
         last=commits[-1].entry.version,
+        has_leaves=any(one.entry.brought or one.entry.dropped for one in commits),
     )
 
 

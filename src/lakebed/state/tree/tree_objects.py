@@ -6,7 +6,7 @@ history needs the leaves that stand for the labels of a large commit, for as lon
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,7 +16,7 @@ from lakebed.state.tree.find import AT_ONCE, read_commits
 from lakebed.state.tree.leaf_refs import Ref
 from lakebed.state.tree.older_version import read_copy
 from lakebed.state.tree.tree_files import TreeFiles
-from lakebed.state.tree.tree_root import Buffered, Root
+from lakebed.state.tree.tree_root import Buffered, HistoryRef, Root
 from lakebed.store.at_once import at_once
 from lakebed.store.base import Store
 
@@ -77,30 +77,40 @@ def readable_copies(state: State, root: Root) -> dict[int, str]:
     return {version: root.copy_key(state.name, version) for version in needed}
 
 
-def find_objects(store: Store, state: State) -> TreeObjects | None:
+def find_objects(
+    store: Store, state: State, earlier: TreeObjects | None = None
+) -> TreeObjects | None:
     """Return the objects that a tree refers to; None if the head is a document.
+
+    Args:
+        store: The store that holds the dataset.
+        state: The state.
+        earlier: The objects of an earlier root, whose copies of the head are not read again.
 
     Raises:
         CorruptMetadataError: A copy of the head, or a segment of the history, is lost or damaged.
 
     Cost:
-        One GET for each copy of the head, and for each segment of the history.
+        One GET for each copy of the head, and for each segment of the history that names leaves.
     """
     tree = state.live
     if not isinstance(tree, TreeFiles):
         return None
     root = tree.root
     copies = readable_copies(state, root)
-    read = at_once(
-        lambda version: read_copy(store, state.name, version, copies[version])[1],
-        list(copies),
-        AT_ONCE,
+    known = (
+        {} if earlier is None else {earlier.copies[at]: earlier.leaves[at] for at in earlier.copies}
     )
-    leaves = {
-        version: frozenset(ref.key(state.name) for ref in copy.refs)
-        for version, copy in zip(copies, read, strict=True)
-    }
-    of_commits = _leaves_of(read_all_commits(store, state.name, root), state.name)
+
+    def leaves_of(version: int) -> frozenset[str]:
+        if copies[version] in known:
+            return known[copies[version]]
+        copy = read_copy(store, state.name, version, copies[version])[1]
+        return frozenset(ref.key(state.name) for ref in copy.refs)
+
+    leaves = dict(zip(copies, at_once(leaves_of, list(copies), AT_ONCE), strict=True))
+    naming = [one for one in root.history if one.has_leaves is not False]
+    of_commits = _leaves_of(_read_commits(store, state.name, root, naming), state.name)
     return TreeObjects(
         version=state.version, of_commits=frozenset(of_commits), copies=copies, leaves=leaves
     )
@@ -115,7 +125,14 @@ def read_all_commits(store: Store, dataset: str, root: Root) -> list[Buffered]:
     Cost:
         One GET for each segment of the history.
     """
-    segments = at_once(lambda one: read_commits(store, dataset, one), root.history, AT_ONCE)
+    return _read_commits(store, dataset, root, root.history)
+
+
+def _read_commits(
+    store: Store, dataset: str, root: Root, history: Sequence[HistoryRef]
+) -> list[Buffered]:
+    """Return the commits of some segments of the history, and of the buffer."""
+    segments = at_once(lambda one: read_commits(store, dataset, one), history, AT_ONCE)
     return [*chain.from_iterable(segments), *root.buffer]
 
 

@@ -159,12 +159,14 @@ class HistoryRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
         weight: Number of its entries and of the labels in them; a part of its key.
         first: The first version in it.
         last: The last version in it, of which there is a copy of the root.
+        has_leaves: True if one of its commits names leaves; None if that is unknown.
     """
 
     id: Id
     weight: Count
     first: Count
     last: Count
+    has_leaves: bool | None = None
 
     def key(self, dataset: str) -> str:
         """Return the key of the segment."""
