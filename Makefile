@@ -178,6 +178,7 @@ fuzz: setup
 
 # Figures of this machine, by a run of its own.
 reliability: setup
+	cd tests && nice $(CURDIR)/$(BIN) -m damage --results $(CURDIR)/build/damage.json
 	cd tests && nice $(CURDIR)/$(BIN) -m schedules.reliability --results $(CURDIR)/build/proof.jsonl $(ARGS)
 
 # Once on each: a run starts one JVM, and one session.

@@ -136,7 +136,7 @@ def _fill(store: MemoryStore, head: str) -> dict[str, bytes]:
         dataset.publish(kind)  # type: ignore[arg-type]  # each of them is one
     before = objects_of(store)
     dataset.append(rows(500, 504), run="last")
-    dataset.delete(dataset.where("n = 5"))
+    dataset.delete(dataset.where("n = 200"))
     return before
 
 

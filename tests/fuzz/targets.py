@@ -412,7 +412,7 @@ def _published_note(data: bytes) -> None:
 @target("signal", lambda: objects("document", "d/signals/"), share=0.3)
 def _signal(data: bytes) -> None:
     repository = _replaced("document", key_in("document", "d/signals/"), data)
-    _ = repository["d"].where("p = 'a'").kite.ready_at
+    repository["d"].where("p = 'a'").kite.ready_at()
 
 
 @target("republication", lambda: [b'{"note":{},"root":null,"hide_batch_id":true}'])
