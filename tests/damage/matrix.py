@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,14 +102,19 @@ class Damage:
         return store_of(now)
 
 
-def damages(*, thorough: bool = False) -> Iterator[Damage]:
-    """Yield the damages: of one object of each kind, or of all objects of each kind in each lake."""
+def damages(*, thorough: bool = False, ways: Sequence[str] = FEW) -> Iterator[Damage]:
+    """Yield damages.
+
+    Args:
+        thorough: All objects of each kind in each lake, in each way; else one of each kind.
+        ways: How objects are damaged.
+    """
     for kind in KINDS:
         for name in kind.lakes if thorough else kind.lakes[:1]:
             lake = lake_of(name)
             keys = _named_first(lake, [*_keys_of(kind, lake)])
             assert keys, kind.name
-            for how in DAMAGES if thorough else FEW:
+            for how in DAMAGES if thorough else ways:
                 for key in keys if thorough else keys[:1]:
                     for data in _damaged(kind, lake, how, key, keys, thorough=thorough):
                         yield Damage(kind, how, name, key, data)
@@ -312,7 +318,7 @@ def _findings(lake: str, deep: bool) -> frozenset[tuple[str, str]]:
 
 
 # A repair is a commit of its own, and tables of other formats are behind it.
-_OF_THE_NEWEST = {"open", "history", "version before", "published", "Delta", "Iceberg"}
+_OF_THE_NEWEST = {"open", "history", "version before", "Delta", "Iceberg"}
 
 
 def _is_repaired(damage: Damage) -> bool:
@@ -375,3 +381,22 @@ def _live_rows(store: MemoryStore) -> list[tuple[str, int]]:
 @cache
 def _live(lake: str) -> Sequence[tuple[str, int]]:
     return _live_rows(lake_of(lake).store())
+
+
+def json_flips(count: int) -> dict[str, int]:
+    """Flip random bits of a head in JSON, which has no checksum; return how many were noticed.
+
+    Args:
+        count: Number of flips, each in a head of its own.
+    """
+    rng = random.Random(1)
+    key = "d.by-dataset-metadata.json"
+    data, sound = lake_of("document").now[key], truth("document")
+    counts = dict.fromkeys(("named", "without effect", "silent"), 0)
+    for _ in range(count):
+        place, mask = rng.randrange(len(data)), 1 << rng.randrange(8)
+        flipped = data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :]
+        found, errors = _answers(Damage(KINDS[0], "flipped bit", "document", key, flipped).store())
+        is_other = any(text != sound[name] for name, text in found.items())
+        counts["named" if errors else "silent" if is_other else "without effect"] += 1
+    return counts

@@ -56,8 +56,13 @@ def section(results: Mapping[str, Any]) -> str:
         f"{sum(row['deleted'] > 0 for row in rows):,} a cleanup deleted more than it does in the sound lake, and in "
         f"{sum(bool(row['written']) for row in rows):,} rows were wrong after a write."
     )
+    flips = results["json_flips"]
+    of_json = (
+        f"Of {sum(flips.values()):,} random flips of a head in JSON, {flips['named']:,} raised a named error, "
+        f"{flips['without effect']:,} had no effect, and {flips['silent']:,} gave another answer without an error."
+    )
     listed = "\n".join(
-        textwrap.fill(f"{number}. {reason}", 118, subsequent_indent="   ")
+        textwrap.fill(f"{number}. {reason}", 118, subsequent_indent="   ", break_on_hyphens=False)
         for reason, number in reasons.items()
     )
     return "\n".join(
@@ -69,6 +74,7 @@ def section(results: Mapping[str, Any]) -> str:
             _NEVER,
             "\n".join(lines) + "\n",
             listed + "\n",
+            textwrap.fill(of_json, 118, break_on_hyphens=False) + "\n",
             "To repeat the run: `make reliability`, or `cd tests && python -m damage --results FILE`.\n\n",
         ]
     )

@@ -20,8 +20,9 @@ _TABLE = (
     "table again; `publish` with `check` states what it would write."
 )
 _JSON = (
-    "JSON has no checksum: a flip that leaves a valid document is another value. Most are refused, "
-    "since names, numbers and lists must fit. A head in msgpack has a checksum."
+    "JSON has no checksum: a flip that leaves a valid document is another value, such as another type of "
+    "a column. Names, numbers and lists must fit, so most are refused. Heads in msgpack, and trees, have "
+    "a checksum."
 )
 _GIVEN_UP = "Without its manifest, a staged batch counts as given up: it is not listed any more."
 _NOTE = (
