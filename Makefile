@@ -41,7 +41,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PRECIOUS: .venv-spark%/.installed
-.PHONY: proof reliability
+.PHONY: proof reliability fuzz
 .PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year clean
 
 help:
@@ -57,6 +57,7 @@ help:
 	@echo "make gate       test, thorough, compat and pages in one run: before a release"
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others: some hours on two cores"
 	@echo "make proof      all orders of the requests of all pairs of verbs, without faults and with them: hours; goes on where it was stopped"
+	@echo "make fuzz       hostile input for all that is parsed, guided by coverage; ARGS='--seconds 600' for each of 60 parsers"
 	@echo "make reliability  a quarter of an hour of proof, all seeded bugs, and docs/reliability.md with the figures"
 	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
@@ -168,8 +169,16 @@ test-long: setup compat-env doors-env servers-env docs
 proof: setup
 	cd tests && nice $(CURDIR)/$(BIN) -m schedules.prove --results $(CURDIR)/build/proof.jsonl $(ARGS)
 
+# ARGS='--seconds 600 predicate sql' takes more time, or some targets. Where atheris has no wheel,
+# mutations are not guided by coverage.
+fuzz: setup
+	$(BIN) -m pip install --quiet -c constraints.txt --group fuzz \
+		|| echo "atheris cannot be installed here: mutations are blind" >&2
+	cd tests && nice $(CURDIR)/$(BIN) -m fuzz $(ARGS)
+
 # Figures of this machine, by a run of its own.
 reliability: setup
+	cd tests && nice $(CURDIR)/$(BIN) -m damage --results $(CURDIR)/build/damage.json
 	cd tests && nice $(CURDIR)/$(BIN) -m schedules.reliability --results $(CURDIR)/build/proof.jsonl $(ARGS)
 
 # Once on each: a run starts one JVM, and one session.

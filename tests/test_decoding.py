@@ -68,3 +68,21 @@ def test_documents_are_decoded_by_the_functions_for_it() -> None:
         if OTHER.search(line)
     ]
     assert not found, "call lakebed.common.decoding instead"
+
+
+# What decodes values, or what is known to be text.
+NOT_OF_BYTES = {"archive/retraction.py", "pipeline/declaration.py", "state/moving.py"}
+CLAUSES = re.compile(r"except \(?([^:]*?)\)?(?: as \w+)?:")
+
+
+def test_malformed_documents_are_caught_with_those_that_are_not_text_or_too_deep() -> None:
+    """Other errors than those of msgspec come of bytes that are not UTF-8, and of deep nesting."""
+    found = [
+        f"{path.relative_to(SOURCE)}: except {' '.join(match[1].split())}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.relative_to(SOURCE).as_posix() not in {*NOT_OF_BYTES, *MAKES_ITS_OWN}
+        for match in CLAUSES.finditer(path.read_text())
+        if "msgspec.MsgspecError" in match[1]
+        and not ("RecursionError" in match[1] and re.search("Unicode|ValueError", match[1]))
+    ]
+    assert not found, "catch lakebed.common.decoding.UNREADABLE"

@@ -247,7 +247,8 @@ class Dataset(View):
     def _entries(self, state: State | None = None) -> tuple[Entry, ...]:
         """Return the history up to a state, by default the current one."""
         state = self._source.load().state if state is None else state
-        entries = history.read(self._source.store, state.lists.history)
+        store, segments = self._source.store, state.lists.history
+        entries = history.read(store, segments, until=state.version)
         return tuple(entry for entry in entries if entry.version <= state.version)
 
     def _commits(self, state: State | None = None) -> Items[Commit]:

@@ -2,7 +2,8 @@
 
 From `tests/`: `python -m schedules.reliability`, or `make reliability`. It plays orders of pairs for
 a quarter of an hour, random schedules, and the schedule of each seeded bug; what earlier runs of the
-same code have added to the results counts, too. `--only-write` plays nothing.
+same code have added to the results counts, too. `--only-write` plays nothing. The section about damage
+is of the results of `python -m damage`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from damage.section import replaced, section
+
 import lakebed
 from schedules.bugs import BUGS, NOT_CAUGHT, TEXTS, finds, is_caught
 from schedules.interleavings import KINDS, SINGLE, short_tier, tried
@@ -32,7 +35,7 @@ HEAD = """\
 *Also known as:* fault injection, simulation testing, crash consistency, linearizability.
 
 This page shows what was proven about Lakebed's verbs, how, and what was not. A command writes it from the
-results of a run: every figure is of that run.
+results of a run: every figure is of that run. [The threat model](threat-model.md) is about harm on purpose.
 
 """
 METHOD = """\
@@ -72,7 +75,8 @@ REST = """\
   met by random schedules.
 - **Reads of data files** happen at one moment of a schedule: others cannot come between two files.
 - **Time within a request.** A request happens at one moment. A listing is one request.
-- **Damage.** Objects that are flipped or cut are the matter of `tests/test_damage.py`, and not of this page.
+- **Damage** of the simulated store happens between calls, and not while one runs. `tests/test_damage.py` flips single
+  bits of data files, and `tests/fuzz` mutates what is parsed.
 - **Other formats** were not put under the same judge.
 """
 
@@ -196,6 +200,12 @@ def merged(measured: dict[str, Any], results: dict[str, Found]) -> dict[str, Any
     }
 
 
+def _write_damage(results: Path) -> None:
+    """Replace the section about damage by that of a run of its own."""
+    text = section(json.loads(results.read_text(encoding="utf-8")))
+    PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
+
+
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="schedules.reliability", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -203,7 +213,21 @@ def _main() -> None:
     parser.add_argument("--random", type=int, default=500, help="number of random schedules")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only-write", action="store_true", help="of what is recorded")
+    parser.add_argument(
+        "--damage",
+        type=Path,
+        help="results of `python -m damage`; the default is beside the others",
+    )
+    parser.add_argument(
+        "--only-damage",
+        action="store_true",
+        help="write the section about damage, and nothing else",
+    )
     given = parser.parse_args()
+    damaged = given.damage or given.results.with_name("damage.json")
+    if given.only_damage:
+        _write_damage(damaged)
+        return
     todo = units(KINDS, seed=0)
     recorded = given.results.with_suffix(".measured.json")
     if not given.only_write:
@@ -215,6 +239,7 @@ def _main() -> None:
     results = read(given.results, code_sum())
     measured = merged(json.loads(recorded.read_text()), results)
     PAGE.write_text(page(results, measured, len(todo)), encoding="utf-8")
+    _write_damage(damaged)
     sys.stdout.write(f"{PAGE}: of Lakebed {lakebed.__version__}\n")
 
 

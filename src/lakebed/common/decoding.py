@@ -15,6 +15,9 @@ import msgspec
 
 _T = TypeVar("_T")
 
+# A document is malformed, of another form than the type, not UTF-8, or nested too deeply.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 _one_at_a_time = threading.RLock()
 _json: dict[object, msgspec.json.Decoder[Any]] = {}
 _msgpack: dict[object, msgspec.msgpack.Decoder[Any]] = {}

@@ -722,7 +722,9 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
     try:
         metadata = pq.read_metadata(pa.BufferReader(tail))
         texts = {name.decode(): text for name, text in (metadata.metadata or {}).items()}
+        kind = metadata.schema.to_arrow_schema().field("value").type
         groups = _decode_table(texts[_DIRECTORY])
+        _check_directory(groups, kind, metadata, size)
         match texts.get(_FORMAT, b"").decode():
             case version if version in (_VERSION, _VERSION_WITH_BUCKETS):
                 files, homes = _read_files(texts, groups, size - len(tail)), None
@@ -731,7 +733,6 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
                 homes = _read_home_pages(texts, files.count, size - len(tail))
             case _:
                 raise _damaged(key, "it has a format that this release does not know")
-        kind = metadata.schema.to_arrow_schema().field("value").type
         _check_counts(metadata, files.count)
         named = _match_name(key)["files"]
         if (named is None) != (homes is None) or (named and int(named, 16) != files.count):
@@ -749,7 +750,7 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
             held=held,
             homes=homes,
         )
-    except (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError) as exc:
+    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError) as exc:
         raise _damaged(key, exc) from exc
 
 
@@ -796,6 +797,7 @@ def _read_home_pages(texts: Mapping[str, bytes], count: int, end: int) -> HomePa
         ValueError: They do not fit into the object, or their number is wrong.
     """
     table, start = _decode_table(texts[_HOMES]), int(texts[_HOMES_START])
+    _check_columns(table, {"size": pa.int32(), "hash": _HASH_TYPE})
     sizes = table.column("size").to_numpy().astype(np.int64)
     is_possible = len(sizes) == file_homes.page_count(count) and (sizes >= 0).all()
     if not is_possible or not 0 <= start <= start + int(sizes.sum()) <= end:
@@ -871,6 +873,11 @@ def _read_buckets(table: pa.Table, groups: pa.Table, end: int) -> CoveredFiles:
     Raises:
         ValueError: The numbers of ids do not fit into the object.
     """
+    lanes = {f"sum_{lane}": pa.uint64() for lane in range(2)}
+    _check_columns(table, {"count": pa.int64(), **lanes, "hash": _HASH_TYPE})
+    if any(table.column(name).null_count for name in table.column_names):
+        message = "a bucket of its files is null"
+        raise ValueError(message)
     counts = table.column("count").to_numpy()
     last = groups.slice(max(0, groups.num_rows - 1))
     room = end - sum(last.column("start").to_pylist() + last.column("size").to_pylist())
@@ -905,6 +912,51 @@ def _files_of(table: pa.Table, count: int, start: int) -> CoveredFiles:
         hashes=table.column("hash").to_pylist(),
         stored_sums=np.column_stack([table.column(f"sum_{lane}").to_numpy() for lane in range(2)]),
     )
+
+
+def _check_columns(table: pa.Table, wanted: Mapping[str, pa.DataType]) -> None:
+    """Check that a table has columns of these types.
+
+    Raises:
+        ValueError: A column is missing, or has another type.
+    """
+    for name, kind in wanted.items():
+        if table.schema.field(name).type != kind:
+            message = f"its directory has {name} as {table.schema.field(name).type}"
+            raise ValueError(message)
+
+
+def _check_directory(
+    groups: pa.Table, kind: pa.DataType, metadata: pq.FileMetaData, size: int
+) -> None:
+    """Check the directory of a segment against the object.
+
+    Raises:
+        ValueError: It has other row groups, or they do not fit into the object.
+        KeyError: A column is missing.
+    """
+    bounds = dict.fromkeys(("first", "last"), _bound_type(kind))
+    numbers = dict.fromkeys(("start", "size"), pa.int64())
+    if "raw" in groups.column_names:  # segments of earlier releases lack it
+        numbers["raw"] = pa.int64()
+    _check_columns(groups, {**bounds, **numbers, "hash": _HASH_TYPE})
+    regular = groups.slice(0, max(0, groups.num_rows - 1))
+    has_nulls = any(regular.column(name).null_count for name in bounds) or any(
+        groups.column(name).null_count for name in (*numbers, "hash")
+    )
+    firsts, lasts = (groups.column(name) for name in bounds)
+    starts, sizes = (groups.column(name).to_numpy() for name in ("start", "size"))
+    if (
+        has_nulls
+        or firsts.null_count != lasts.null_count
+        or groups.num_rows != metadata.num_row_groups
+        or not ((starts >= 0) & (sizes >= 0) & (starts <= size) & (sizes <= size - starts)).all()
+    ):
+        message = "its directory does not fit its row groups"
+        raise ValueError(message)
+    if metadata.schema.to_arrow_schema().field("file").type != pa.int32():
+        message = "its files are not numbers of 32 bits"
+        raise ValueError(message)
 
 
 def _check_counts(metadata: pq.FileMetaData, file_count: int) -> None:

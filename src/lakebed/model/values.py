@@ -67,7 +67,7 @@ def _normalise(value: object, kind: Type) -> Scalar:
     if name in FLOATS:
         return _normalise_float(value, bits=32 if name is Kind.FLOAT else 64)
     if name is Kind.STRING:
-        return value if isinstance(value, str) and _is_unicode(value) else None
+        return value if isinstance(value, str) and is_unicode(value) else None
     if name is Kind.BYTES:
         return value if isinstance(value, bytes) else None
     if name is Kind.DATE:
@@ -106,7 +106,7 @@ def _round_to_32_bits(number: float) -> float:
     return rounded
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """Return whether UTF-8 can encode a text, which may hold half a surrogate pair in Python."""
     if text.isascii():
         return True

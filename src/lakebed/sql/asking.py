@@ -17,6 +17,7 @@ from lakebed.errors import (
 from lakebed.model.names import find_alike
 from lakebed.model.schema import Type, find_alike_fields
 from lakebed.model.sql_predicates import why_unreadable
+from lakebed.model.values import is_unicode
 
 if TYPE_CHECKING:
     import duckdb
@@ -175,6 +176,8 @@ def _check_kind(query: str) -> None:
     """
     import duckdb
 
+    if not is_unicode(query):
+        raise _unreadable("it has bytes that are not UTF-8.")
     try:
         kinds = [statement.type for statement in duckdb.extract_statements(query)]
     except duckdb.Error as exc:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import CorruptMetadataError, FormatError, UnsupportedVersionError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import check_under
@@ -392,7 +392,7 @@ class _Entries:
             text = self.text(name)
         try:
             return from_json(text, list[str])
-        except msgspec.MsgspecError as exc:
+        except UNREADABLE as exc:
             raise self.corrupt(name, text) from exc
 
     def fact(self, name: str, fact: HeadFact) -> object:
@@ -414,7 +414,7 @@ class _Entries:
         text = self.text(name)
         try:
             return from_json(text, dict[str, list[str]])
-        except msgspec.MsgspecError as exc:
+        except UNREADABLE as exc:
             raise self.corrupt(name, text) from exc
 
     def corrupt(self, name: str, value: object) -> FormatError:

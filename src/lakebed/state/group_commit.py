@@ -623,7 +623,7 @@ class _HistorySince:
             versions = [entry.version for entry in entries if entry.version > after]
             if versions == list(range(after + 1, self._now.version + 1)):
                 return entries
-        return history.read(store, listed, after=after)
+        return history.read(store, listed, after=after, until=self._now.version)
 
     def _is_blind(self, member: Member) -> bool:
         return not member.terms.needs_entries(self._now)

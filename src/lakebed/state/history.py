@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import datetime as dt
 import functools
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -222,12 +223,28 @@ def _entries_in(segment: StoredObject) -> tuple[Entry, ...]:
 
 
 def read(
-    store: Store, segments: Sequence[Segment], *, after: int = -1, labels_after: int = -1
+    store: Store,
+    segments: Sequence[Segment],
+    *,
+    after: int = -1,
+    labels_after: int = -1,
+    until: int | None = None,
 ) -> tuple[Entry, ...]:
     """Return the entries of versions above `after`, oldest first.
 
     Segments are read from the newest back, as far as needed. Entries up to `labels_after` need not
     have all labels of their files: those of a tree name leaves instead of many labels.
+
+    Args:
+        store: The store that holds the segments.
+        segments: The segments, oldest first.
+        after: Version after which entries are needed.
+        labels_after: Version up to which entries need not have all labels.
+        until: Version of the state that names the segments, which must have its entry. None for
+            segments that are not all of a state.
+
+    Raises:
+        CorruptMetadataError: A segment is missing or damaged, or holds the entries of another one.
 
     Cost:
         One GET a segment; for recent versions usually one. Of a tree also the leaves that commits
@@ -239,7 +256,33 @@ def read(
         parts.append(tuple(entry for entry in entries if entry.version > after))
         if entries and entries[0].version <= after + 1:
             break
-    return tuple(entry for entries in reversed(parts) for entry in entries)
+    found = tuple(entry for entries in reversed(parts) for entry in entries)
+    check_whole(segments, found, after=after, until=until)
+    return found
+
+
+def check_whole(
+    segments: Sequence[Segment], entries: Sequence[Entry], *, after: int = -1, until: int | None
+) -> None:
+    """Check that entries follow each other, up to a version; see `read`.
+
+    Raises:
+        CorruptMetadataError: A segment holds the entries of another one.
+    """
+    last = entries[-1].version if entries else after
+    if segments and until is not None and last < until:
+        raise _not_whole(segments[-1], f"its last version is {last}, and not {until}")
+    for one, other in itertools.pairwise(entries):
+        if other.version != one.version + 1:
+            raise _not_whole(segments[-1], f"version {other.version} follows version {one.version}")
+
+
+def _not_whole(segment: Segment, problem: str) -> CorruptMetadataError:
+    folder = segment.key.rpartition("/")[0]
+    return CorruptMetadataError(
+        f"History {folder!r} cannot be read: {problem}.",
+        hint=f"An object has taken the place of another one: restore it from a copy. {LOSS}",
+    )
 
 
 def read_bare(store: Store, segments: Sequence[Segment]) -> tuple[Entry, ...]:

@@ -40,7 +40,7 @@ def base_as_of(
     if not is_foreign and version == state.version:
         return state
     if not is_foreign and version < state.version:
-        since = history.read(store, state.lists.history, after=version)
+        since = history.read(store, state.lists.history, after=version, until=state.version)
         if all(entry.descriptor is None for entry in since):
             return replace(state.with_labels(labels_before(state, since)), version=version)
     past = history.replay(history.read(store, state.lists.history), version)

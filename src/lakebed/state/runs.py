@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from lakebed.errors import CorruptMetadataError
 from lakebed.model.keys import BATCH_ID, batch_id_of
 from lakebed.model.layout import Folder
 from lakebed.state import history
@@ -159,14 +160,36 @@ def new_segment(dataset: str, runs: Runs) -> Segment:
 def read(store: Store, lists: Lists) -> Runs:
     """Return the runs of a state.
 
+    Raises:
+        CorruptMetadataError: A segment is missing, damaged or a copy of another one.
+
     Cost:
         One GET a segment, of which there are few. If the head names none, because no run has had a
         name so far or an older release wrote the head, a read of the history.
     """
     if not lists.runs:
         return noted_by(history.read_bare(store, lists.history))
-    parts = (read_segment(store, segment, "Runs", _LOSS) for segment in lists.runs)
-    return _joined(decode(part.data, part.key) for part in parts)
+    stored = [read_segment(store, segment, "Runs", _LOSS) for segment in lists.runs]
+    parts = [decode(part.data, part.key) for part in stored]
+    check_apart(lists.runs, parts)
+    return _joined(parts)
+
+
+def check_apart(segments: Sequence[Segment], parts: Sequence[Runs]) -> None:
+    """Check that no two segments record the same batch.
+
+    Raises:
+        CorruptMetadataError: Two do, so that one of them is a copy of the other, in place of what
+            it recorded.
+    """
+    known: set[int] = set()
+    for segment, part in zip(segments, parts, strict=True):
+        if not known.isdisjoint(part.batches):
+            raise CorruptMetadataError(
+                f"Runs {segment.key!r} cannot be read: another segment records the same batches.",
+                hint=f"An object has taken the place of another one: restore it. {_LOSS}",
+            )
+        known.update(part.batches)
 
 
 def with_noted(known: Runs, entries: Sequence[Entry]) -> Runs:

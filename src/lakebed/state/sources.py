@@ -15,7 +15,7 @@ from typing import Annotated
 
 import msgspec
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import CorruptMetadataError
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
@@ -348,7 +348,7 @@ def _only(part: _Part, slots: Collection[str], labels: Collection[str]) -> Sourc
     encoded = {label: marked.runs[label] for label in labels if label in marked.runs}
     try:
         runs = {label: from_json(origins, Origins) for label, origins in encoded.items()}
-    except msgspec.MsgspecError as exc:
+    except UNREADABLE as exc:
         message = f"Sources {stored.key!r} cannot be read: {exc}."
         raise CorruptMetadataError(message, hint=_LOSS) from exc
     restored = (

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.common.given import check_given
 from lakebed.errors import (
     CorruptMetadataError,
@@ -302,7 +302,7 @@ def read_descriptor(text: str, key: str) -> tuple[DatasetDescriptor, Lineage]:
     """Read a descriptor from its text in a head; see `descriptor_from`."""
     try:
         document = from_json(text, dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError) as exc:
+    except UNREADABLE as exc:
         raise _unreadable(key, exc) from exc
     return descriptor_from(document, key)
 

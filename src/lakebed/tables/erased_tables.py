@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import LakebedError, ObjectNotFoundError
 from lakebed.model.layout import Folder, delta_folder, kartothek_name
 from lakebed.state import published
@@ -117,7 +117,7 @@ def _find(store: Store, dataset: str, kind: _Kind) -> _Republication | None:
         return None
     try:
         return from_json(data, _Republication)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return _Republication()
 
 

@@ -724,7 +724,7 @@ class _Pages:
 
     def _here(self, request: Request) -> str:
         """Return the address of the page, without what was asked; empty if something was."""
-        if request.url.query:
+        if request.scope["query_string"]:
             return ""
         return f"{self._addresses.base}{quote(request.scope['path'], safe='/')}"
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -39,7 +39,15 @@ from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout, schema_key
 from lakebed.model.table_signs import table_of
 from lakebed.spark.task_workers import workers_for
-from lakebed.state import file_table, history, kartothek, published, reservation, schema_file
+from lakebed.state import (
+    file_table,
+    history,
+    kartothek,
+    published,
+    reservation,
+    runs,
+    schema_file,
+)
 from lakebed.state.committing import CODECS
 from lakebed.state.facts import FileFacts, Recorded, facts_table
 from lakebed.state.head import HeadFormat
@@ -394,12 +402,36 @@ class _Checker:
     def _check_segments(self) -> list[Finding]:
         findings = []
         for name, remedy in _REMEDIES.items():
-            for segment, error in self._each(self.state.lists[name], CODECS[name].decode):
-                if error is not None:
-                    findings.append(
-                        Finding(severity=Severity.ERROR, key=segment.key, what=error, remedy=remedy)
-                    )
+            segments, parts = self.state.lists[name], dict[str, Any]()
+
+            def decode(data: bytes, key: str, name: str = name, parts: Any = parts) -> None:
+                parts[key] = CODECS[name].decode(data, key)
+
+            troubles = [
+                (segment.key, error)
+                for segment, error in self._each(segments, decode)
+                if error is not None
+            ]
+            if not troubles and len(parts) == len(segments):
+                troubles = self._trouble_between(name, [parts[one.key] for one in segments])
+            findings += [
+                Finding(severity=Severity.ERROR, key=key, what=error, remedy=remedy)
+                for key, error in troubles
+            ]
         return findings
+
+    def _trouble_between(self, name: str, parts: Sequence[Any]) -> list[tuple[str, str]]:
+        """Return the last segment of a list and what is wrong with its segments together."""
+        segments = self.state.lists[name]
+        try:
+            if name == HISTORY:
+                entries = [entry for part in parts for entry in part]
+                history.check_whole(segments, entries, until=self.state.version)
+            elif name == RUNS:
+                runs.check_apart(segments, parts)
+        except CorruptMetadataError as exc:
+            return [(segments[-1].key, exc.message)]
+        return []
 
     def _each(
         self, segments: Sequence[Segment], decode: Callable[[bytes, str], object]
@@ -678,7 +710,7 @@ class _Checker:
         ]
         if not logs:
             return
-        entries = history.read(self._store, self.state.lists.history)
+        entries = history.read(self._store, self.state.lists.history, until=self.state.version)
         adopted = next((entry for entry in entries if entry.operation == "adopt"), None)
         if adopted is None:
             return

@@ -141,7 +141,9 @@ class CommitStream:
 
     def _entries_after(self, version: int) -> tuple[Entry, ...]:
         if self._entries is None or self._entries[0] > version:
-            read = history.read(self._store, self.state.lists.history, after=version)
+            read = history.read(
+                self._store, self.state.lists.history, after=version, until=self.state.version
+            )
             self._entries = version, read
         known = self._entries[1]
         # An entry for changes of other tools may be ahead of the commits of Lakebed.

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import msgspec
 import zstandard
 
+from lakebed.common.decoding import UNREADABLE
 from lakebed.common.shown import counted
 from lakebed.errors import (
     CorruptMetadataError,
@@ -340,7 +341,7 @@ class _Deletion:
             try:
                 document = msgspec.json.decode(self.store.get(info.key).data)
                 pairs = urllib.parse.parse_qsl(document["constraints"])
-            except (msgspec.MsgspecError, KeyError, TypeError, ObjectNotFoundError):
+            except (*UNREADABLE, KeyError, TypeError, AttributeError, ObjectNotFoundError):
                 continue
             if any((column, one) in named for column, text in pairs for one in text.split(",")):
                 found.append(info.key)
@@ -386,7 +387,14 @@ class _Deletion:
                     one["key"]: one["key"].removeprefix(prefix).removesuffix(suffix)
                     for one in document["files"]
                 }
-            except (msgspec.MsgspecError, zstandard.ZstdError, KeyError, TypeError):
+            except (
+                *UNREADABLE,
+                zstandard.ZstdError,
+                MemoryError,
+                KeyError,
+                TypeError,
+                AttributeError,
+            ):
                 self.left.append(
                     LeftPlace(
                         place="logs of cleanups",

@@ -623,7 +623,9 @@ class _Merge:
         """Return the files of a later state that the base lacks."""
         if not state.is_tree:
             return new_labels(base.labels, state.labels)
-        newer = history.read(self._target.store, state.lists.history, after=base.version)
+        newer = history.read(
+            self._target.store, state.lists.history, after=base.version, until=state.version
+        )
         return frozenset(history.net_labels(newer)[0])
 
     def _write_target(

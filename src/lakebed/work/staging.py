@@ -109,7 +109,7 @@ def find_commit(store: Store, state: State, record: BatchRecord) -> Entry | None
     if record.staging is not None and record.staging.base_version == state.version:
         return None
     after = record.staging.base_version if record.staging else -1
-    for entry in history.read(store, state.lists.history, after=after):
+    for entry in history.read(store, state.lists.history, after=after, until=state.version):
         if entry.commit_id == record.commit_id:
             return entry
     return None
@@ -292,7 +292,8 @@ def _check_not_committed(state: State, record: BatchRecord, committed: Entry | N
 def _shut_out(store: Store, state: State, batch_id: int) -> None:
     """Shut a batch out by a commit: it can no longer be committed, all others still can."""
     oldest = max(state.oldest_batch, batch_id + 1)
-    committed = {entry.batch_id for entry in history.read(store, state.lists.history)}
+    entries = history.read(store, state.lists.history, until=state.version)
+    committed = {entry.batch_id for entry in entries}
     alive = (
         reserved_id
         for reserved_id in sorted(reservation.listed(store, state.name))

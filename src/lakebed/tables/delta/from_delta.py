@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from lakebed import by
+from lakebed.common.decoding import UNREADABLE
 from lakebed.errors import (
     CorruptMetadataError,
     MissingDependencyError,
@@ -127,7 +128,7 @@ def _last_checkpoint(store: Store, folder: str) -> int:
     try:
         hint = msgspec.json.decode(bytes(store.get(f"{folder}/{_LAST_CHECKPOINT}").data))
         return int(hint["version"])
-    except (ObjectNotFoundError, msgspec.MsgspecError, LookupError, TypeError, ValueError):
+    except (*UNREADABLE, ObjectNotFoundError, LookupError, TypeError, ValueError, OverflowError):
         return 0
 
 

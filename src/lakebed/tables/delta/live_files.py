@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import CorruptMetadataError, InvalidInputError, LakebedError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.schema import Schema
@@ -233,7 +233,7 @@ class _Replay:
 def _row_count(stats: str | None) -> int | None:
     try:
         count = json.loads(stats or "{}").get("numRecords")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
     return count if isinstance(count, int) else None
 
@@ -335,7 +335,7 @@ def _actions(log: Path, number: int) -> list[_Action]:
     path = log / f"{number:020}.json"
     try:
         return [from_json(line, _Action) for line in path.read_bytes().splitlines() if line.strip()]
-    except (OSError, msgspec.MsgspecError) as exc:
+    except (*UNREADABLE, OSError) as exc:
         raise CorruptMetadataError(
             f"Commit {path.name!r} of the Delta log cannot be read: {exc}.",
             hint="Adopt the table without its history.",

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import CorruptMetadataError, ObjectExistsError, ObjectNotFoundError
 from lakebed.model.layout import delta_folder
 from lakebed.store.base import Store
@@ -337,7 +337,7 @@ def checkpoint_in(data: bytes) -> int | None:
     """Return the number of the checkpoint that a pointer names; None if it names none."""
     try:
         number = from_json(data, _Pointer).version
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return number if 0 <= number < MOST else None
 
@@ -346,11 +346,11 @@ def _commit(number: int, line: bytes) -> LogCommit:
     try:
         info = msgspec.json.decode(line)["commitInfo"]
         description = " ".join(str(info.get(name, "")) for name in ("operation", "engineInfo"))
-    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, AttributeError):
+    except (*UNREADABLE, LookupError, TypeError, AttributeError):
         return LogCommit(number=number, mark=None)
     try:
         mark = from_json(info["userMetadata"], _Marked).lakebed
-    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
+    except (*UNREADABLE, LookupError, TypeError):
         return LogCommit(number=number, mark=None, description=description.strip())
     return LogCommit(number=number, mark=mark, description=description.strip())
 
@@ -362,7 +362,7 @@ def _lines(store: Store, key: str) -> Iterator[dict[str, Any]]:
             if line.strip():
                 action = from_json(line, dict[str, Any])
                 yield _checked(action)
-    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError) as exc:
+    except (*UNREADABLE, LookupError, TypeError) as exc:
         raise _unreadable(key, exc) from exc
 
 

@@ -1,0 +1,61 @@
+"""Damage every object of each kind in each way, and record what became of it.
+
+cd tests && python -m damage --results FILE            all objects of all lakes: minutes
+cd tests && python -m damage --results FILE --few      one object of each kind
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+import warnings
+from pathlib import Path
+
+from damage.matrix import DAMAGES, damages, json_flips, tried
+from damage.silent import reason_of
+
+FLIPS = 160  # of a head in JSON
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="damage", description=__doc__)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--few", action="store_true")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rows = []
+    for damage in damages(thorough=not given.few, ways=DAMAGES):
+        outcome = tried(damage)
+        rows.append(
+            {
+                "kind": damage.kind.name,
+                "how": damage.how,
+                "lake": damage.lake,
+                "first_error": outcome.first_error,
+                "errors": outcome.errors,
+                "others": sorted(outcome.others),
+                "check": outcome.check,
+                "deep": outcome.deep,
+                "is_repaired": outcome.is_repaired,
+                "deleted": len(outcome.deleted),
+                "written": outcome.written,
+                "reason": reason_of(damage.kind.name, damage.how),
+            }
+        )
+        sys.stdout.write(f"{damage.kind.name}, {damage.how}: {outcome.first_error}\n")
+    document = {
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "day": time.strftime("%Y-%m-%d"),
+        "rows": rows,
+        "json_flips": json_flips(FLIPS),
+    }
+    given.results.parent.mkdir(parents=True, exist_ok=True)
+    given.results.write_text(json.dumps(document), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _main()

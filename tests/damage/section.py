@@ -1,0 +1,114 @@
+"""The section about damage in `docs/reliability.md`, from the results of a run."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+BEGIN = "## Damaged objects\n"
+
+_INTRODUCTION = """\
+Each kind of object that Lakebed writes was damaged in each way: a bit flipped, the end cut off, the content of another
+object of the kind in its place, lost, emptied, and for objects that are replaced an older copy put back. Then the
+dataset was opened, planned, read by value, range and index, read at older versions, checked, repaired, cleaned up and
+written to, and each answer was compared with that of the sound lake. `tests/damage/` has the test, of which a part is in
+`make test` and the rest in `make thorough`.
+"""
+_RULES = """\
+In the table, *noticed* is the first step that raised an error: `open`; `plan`; `read` of the current version; `older`
+versions and the history; `notes` about batches, runs and raw files; `tables` of other formats. *Check* is the severity
+of what `check` found, or its error; in brackets that of `check --deep` if it is another one. *Repaired* means that
+`check --repair` made all answers right again; otherwise the object must be restored from a copy. A dash stands for
+nothing.
+"""
+_NEVER = """\
+No call gives other rows than the sound lake without an error, except where a number leads to a reason. No repair deletes
+a data file. Rows of other partitions stay readable wherever the head can be read.
+"""
+
+
+def section(results: Mapping[str, Any]) -> str:
+    """Return the section.
+
+    Args:
+        results: What `python -m damage` has recorded.
+    """
+    rows = results["rows"]
+    kinds = dict.fromkeys(row["kind"] for row in rows)
+    reasons: dict[str, int] = {}
+    lines = [
+        "| object | damage | noticed | check | repaired |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for kind in kinds:
+        by_cells: dict[tuple[str, ...], list[str]] = {}
+        for how in dict.fromkeys(row["how"] for row in rows if row["kind"] == kind):
+            those = [row for row in rows if (row["kind"], row["how"]) == (kind, how)]
+            by_cells.setdefault(_cells(those, reasons), []).append(how)
+        for cells, ways in by_cells.items():
+            lines.append(f"| {kind} | {', '.join(ways)} | {' | '.join(cells)} |")
+    changed = sum(bool(row["others"]) for row in rows)
+    figures = (
+        f"Python {results['python']} on {results['machine']}, {results['day']}: {len(rows):,} damaged lakes of "
+        f"{len(kinds):,} kinds of objects. In {sum(bool(row['first_error']) for row in rows):,} a call raised a "
+        f"named error; in {changed:,} a call gave another answer, for the reasons below the table. In "
+        f"{sum(row['deleted'] > 0 for row in rows):,} a cleanup deleted more than it does in the sound lake, and in "
+        f"{sum(bool(row['written']) for row in rows):,} rows were wrong after a write."
+    )
+    flips = results["json_flips"]
+    of_json = (
+        f"Of {sum(flips.values()):,} random flips of a head in JSON, {flips['named']:,} raised a named error, "
+        f"{flips['without effect']:,} had no effect, and {flips['silent']:,} gave another answer without an error."
+    )
+    listed = "\n".join(
+        textwrap.fill(f"{number}. {reason}", 118, subsequent_indent="   ", break_on_hyphens=False)
+        for reason, number in reasons.items()
+    )
+    return "\n".join(
+        [
+            BEGIN,
+            _INTRODUCTION,
+            textwrap.fill(figures, 118, break_on_hyphens=False) + "\n",
+            _RULES,
+            _NEVER,
+            "\n".join(lines) + "\n",
+            listed + "\n",
+            textwrap.fill(of_json, 118, break_on_hyphens=False) + "\n",
+            "To repeat the run: `make reliability`, or `cd tests && python -m damage --results FILE`.\n\n",
+        ]
+    )
+
+
+def _cells(rows: Sequence[Mapping[str, Any]], reasons: dict[str, int]) -> tuple[str, ...]:
+    """Return what became of a kind and a damage; of several objects the weakest answer."""
+    noticed = dict.fromkeys(row["first_error"] for row in rows if row["first_error"])
+    checks = dict.fromkeys(
+        row["check"] if row["check"] == row["deep"] else f"{row['check'] or '—'} ({row['deep']})"
+        for row in rows
+    )
+    reason = next((row["reason"] for row in rows if row["reason"]), "")
+    sign = f" ({reasons.setdefault(reason, len(reasons) + 1)})" if reason else ""
+    wrong = any(row["others"] for row in rows)
+    stages = dict.fromkeys(name.replace(": ", ": `") + "`" for name in noticed)
+    parts = [*stages, *(["another answer"] if wrong else [])]
+    if not all(row["first_error"] for row in rows) and stages:
+        parts.append("or —")
+    repaired = {row["is_repaired"] for row in rows if row["first_error"] or row["check"]}
+    return (
+        (", ".join(parts) or "—") + sign,
+        ", ".join(one or "—" for one in checks),
+        {True: "yes", False: "no"}[next(iter(repaired))]
+        if len(repaired) == 1
+        else "in part"
+        if repaired
+        else "—",
+    )
+
+
+def replaced(page: str, new: str) -> str:
+    """Return a page with another section about damage, or with a first one."""
+    end_mark = "## What is not covered\n"
+    begin = page.find(BEGIN)
+    end = page.index(end_mark)
+    return page[: begin if begin >= 0 else end] + new + page[end:]
