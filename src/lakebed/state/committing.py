@@ -381,7 +381,9 @@ class Succession:
         """
         tasks: tuple[Callable[[], State], ...] = (self._with_indices, self._with_lists)
         of_indices, of_lists = at_once(lambda task: task(), tasks, most_requests_of(self._store))
-        state = replace(of_lists, indices=of_indices.indices)
+        state = of_lists
+        if of_indices is not self.state:  # most datasets have no index files of other tools
+            state = replace(state, indices=of_indices.indices)
         if self._changes[-1].head is HeadKind.TREE and not state.is_tree:
             from lakebed.state.tree.planting import to_tree
 
@@ -397,7 +399,7 @@ class Succession:
         indices = index_files.kept_up(
             self._store, self._before, state, self._changes, own, self._written
         )
-        return replace(state, indices=indices)
+        return state if indices == state.indices else replace(state, indices=indices)
 
     def _with_lists(self) -> State:
         """Write the segments of the lists."""
@@ -514,7 +516,7 @@ def _with_segments(
         segment = runs.new_segment(state.name, noted)
         put(segment, runs.encode(noted))
         lists = replace(lists, runs=(*lists.runs, segment))
-    return replace(state, lists=merged_ends(store, replace(state, lists=lists), written, merges))
+    return replace(state, lists=merged_ends(store, state, lists, written, merges))
 
 
 class ListCodec(Protocol):
@@ -583,12 +585,15 @@ class Merges:
             self._merged.append((before[len(after) - 1 :], after[-1]))
 
 
-def merged_ends(store: Store, state: State, written: list[str], merges: Merges) -> Lists:
+def merged_ends(
+    store: Store, state: State, lists: Lists, written: list[str], merges: Merges
+) -> Lists:
     """Merge the end of each list whose levels are full, within the time that a commit may take.
 
     Args:
         store: The store that holds the dataset.
-        state: The state that is about to be committed.
+        state: The state that is about to be committed, whose lists may be older.
+        lists: Its lists.
         written: Receives the key of each merged segment before it is written.
         merges: The merges of earlier attempts; receives those that are made.
 
@@ -629,6 +634,6 @@ def merged_ends(store: Store, state: State, written: list[str], merges: Merges) 
         return merged
 
     in_tree = (HISTORY, FILES) if state.is_tree else ()  # folds merge these
-    items = list(state.lists.items())
+    items = list(lists.items())
     ends = at_once(settled_end, items, threads)
     return Lists.by_name({name: end for (name, _), end in zip(items, ends, strict=True)})
