@@ -61,7 +61,7 @@ def section(results: Mapping[str, Any]) -> str:
         f"{len(kinds):,} kinds of objects. In {sum(bool(row['first_error']) for row in rows):,} a call raised a "
         f"named error; in {changed:,} a call gave another answer, for the reasons below the table. In "
         f"{sum(row['deleted'] > 0 for row in rows):,} a cleanup deleted more than it does in the sound lake, and in "
-        f"{sum(bool(row['written']) for row in rows):,} rows were wrong after a write."
+        f"{sum(bool(row['written']) for row in rows):,} rows were wrong after a write, which is the data file that another one has replaced."
     )
     flips = results["json_flips"]
     of_json = (
