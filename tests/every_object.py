@@ -115,7 +115,9 @@ def lake_of(kind: str) -> Lake:
 
 
 def _fill(store: MemoryStore, head: str) -> dict[str, bytes]:
-    how: dict[str, Any] = {"head": "tree"} if head == "tree" else {"head_format": head}
+    how: dict[str, Any] = {"head": "document", "head_format": head}
+    if head == "tree":
+        how = {"head": "tree"}
     repository = lakebed.Repository(Shared(store))
     dataset = repository.create("d", DESCRIPTOR, **how)
     dataset.append(rows(0, 16), run="first")

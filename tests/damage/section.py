@@ -8,12 +8,18 @@ from typing import Any
 
 BEGIN = "## Damaged objects\n"
 
+_WAYS = {
+    "flipped bit": "a bit flipped",
+    "cut": "the end cut off",
+    "swapped": "the content of another object of the kind in its place",
+    "lost": "lost",
+    "emptied": "emptied",
+    "older copy": "an older copy put back, where objects are replaced",
+}
 _INTRODUCTION = """\
-Each kind of object that Lakebed writes was damaged in each way: a bit flipped, the end cut off, the content of another
-object of the kind in its place, lost, emptied, and for objects that are replaced an older copy put back. Then the
-dataset was opened, planned, read by value, range and index, read at older versions, checked, repaired, cleaned up and
-written to, and each answer was compared with that of the sound lake. `tests/damage/` has the test, of which a part is in
-`make test` and the rest in `make thorough`.
+Then the dataset was opened, planned, read by value, range and index, read at older versions, checked, repaired, cleaned
+up and written to, and each answer was compared with that of the sound lake. `make test` plays a part of this with other
+objects, and `make thorough` takes every object in each way.
 """
 _RULES = """\
 In the table, *noticed* is the first step that raised an error: `open`; `plan`; `read` of the current version; `older`
@@ -49,12 +55,13 @@ def section(results: Mapping[str, Any]) -> str:
         for cells, ways in by_cells.items():
             lines.append(f"| {kind} | {', '.join(ways)} | {' | '.join(cells)} |")
     changed = sum(bool(row["others"]) for row in rows)
+    ways = "; ".join(_WAYS[how] for how in dict.fromkeys(row["how"] for row in rows))
     figures = (
         f"Python {results['python']} on {results['machine']}, {results['day']}: {len(rows):,} damaged lakes of "
         f"{len(kinds):,} kinds of objects. In {sum(bool(row['first_error']) for row in rows):,} a call raised a "
         f"named error; in {changed:,} a call gave another answer, for the reasons below the table. In "
         f"{sum(row['deleted'] > 0 for row in rows):,} a cleanup deleted more than it does in the sound lake, and in "
-        f"{sum(bool(row['written']) for row in rows):,} rows were wrong after a write."
+        f"{sum(bool(row['written']) for row in rows):,} rows were wrong after a write, which is the data file that another one has replaced."
     )
     flips = results["json_flips"]
     of_json = (
@@ -68,6 +75,8 @@ def section(results: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             BEGIN,
+            textwrap.fill(f"Objects of each kind that Lakebed writes were damaged: {ways}.", 118)
+            + "\n",
             _INTRODUCTION,
             textwrap.fill(figures, 118, break_on_hyphens=False) + "\n",
             _RULES,

@@ -25,6 +25,11 @@ _JSON = (
     "a checksum."
 )
 _GIVEN_UP = "Without its manifest, a staged batch counts as given up: it is not listed any more."
+_LEFT_OUT = (
+    "A batch whose manifest cannot be read is left out of lists, with a warning in the log. Its files "
+    "stay, and `check` names it."
+)
+_UNLISTED = "A table whose note cannot be read is left out of lists. A cleanup stops, and `check` names the note."
 _NOTE = (
     "Only the note records that there is such a table. Without it, a cleanup may delete files that "
     "the table still shows; publish again."
@@ -62,7 +67,10 @@ SILENT: dict[tuple[str, str], frozenset[str]] = {
     ("head of the quarantine", "older copy"): frozenset({"quarantine"}),
     ("data file", "swapped"): _ROWS,
     ("manifest of a staged batch", "lost"): frozenset({"batches", "staged"}),
-    ("manifest of a staged batch", "flipped bit"): frozenset({"batches", "staged"}),
+    **{
+        ("manifest of a staged batch", how): frozenset({"batches", "staged"})
+        for how in ("flipped bit", "cut", "emptied")
+    },
     ("ready signal", "lost"): frozenset({"signal"}),
     **{("Delta log", how): frozenset({"Delta"}) for how in DAMAGES},
     **{("Iceberg metadata", how): frozenset({"Iceberg"}) for how in DAMAGES},
@@ -86,9 +94,14 @@ UNNOTICED: dict[tuple[str, str], str] = {
     ("head of the quarantine", "older copy"): _OLDER,
     ("manifest of a staged batch", "flipped bit"): _JSON,
     ("manifest of a staged batch", "lost"): _GIVEN_UP,
+    ("manifest of a staged batch", "cut"): _LEFT_OUT,
+    ("manifest of a staged batch", "emptied"): _LEFT_OUT,
     ("manifest of a committed batch", "*"): _EXPLAINS,
     ("log of a cleanup", "*"): _EXPLAINS,
     ("certificate of an erasure", "*"): _EXPLAINS,
+    ("note of a published table", "flipped bit"): _UNLISTED,
+    ("note of a published table", "cut"): _UNLISTED,
+    ("note of a published table", "emptied"): _UNLISTED,
     ("note of a published table", "lost"): _NOTE,
     ("note of a published table", "swapped"): _NOTE,
     ("note of a published table", "older copy"): _NOTE,

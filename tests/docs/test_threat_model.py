@@ -15,8 +15,8 @@ PAGE = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
 CITED = sorted(set(re.findall(r"`(tests/[^`]+\.py)::(test_\w+)`", PAGE)))
 SOURCE = Path(lakebed.__file__).parent
 
-# Tasks that Spark carries from the driver to its workers, and names of modules in the program.
-OF_SPARK = {"spark/travel.py", "spark/few.py"}
+# Tasks that Spark carries from the driver to its workers, and the contract of stores for tests.
+OF_SPARK = {"spark/travel.py", "spark/few.py", "testing/contract.py"}
 EVALUATING = {"eval", "exec", "compile"}
 
 
