@@ -41,7 +41,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PRECIOUS: .venv-spark%/.installed
-.PHONY: proof reliability
+.PHONY: proof reliability judge
 .PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year clean
 
 help:
@@ -58,6 +58,7 @@ help:
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others: some hours on two cores"
 	@echo "make proof      all orders of the requests of all pairs of verbs, without faults and with them: hours; goes on where it was stopped"
 	@echo "make reliability  a quarter of an hour of proof, all seeded bugs, and docs/reliability.md with the figures"
+	@echo "make judge      writers on S3 behind a proxy that fails: Lakebed, deltalake, pyiceberg, Lance and DuckLake"
 	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
 	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
@@ -171,6 +172,10 @@ proof: setup
 # Figures of this machine, by a run of its own.
 reliability: setup
 	cd tests && nice $(CURDIR)/$(BIN) -m schedules.reliability --results $(CURDIR)/build/proof.jsonl $(ARGS)
+
+# What is done stays in build/judge.jsonl; ARGS='--systems lakebed --minutes 5' takes less.
+judge: setup .venv-peers/.installed
+	cd tests && nice $(CURDIR)/$(BIN) -m judge --results $(CURDIR)/build/judge.jsonl $(ARGS)
 
 # Once on each: a run starts one JVM, and one session.
 spark-connect: setup

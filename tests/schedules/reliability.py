@@ -18,6 +18,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from judge import results as judged
+
 import lakebed
 from schedules.bugs import BUGS, NOT_CAUGHT, TEXTS, finds, is_caught
 from schedules.interleavings import KINDS, SINGLE, short_tier, tried
@@ -65,15 +67,16 @@ days, writers that stand still for days, and several faults.
 REST = """\
 ## What is not covered
 
-- **Other stores.** These figures are of the simulated store. `make servers` and `make test` race and kill
-  real processes on directories and on servers of S3, without a count on this page.
+- **Other stores.** The figures of schedules are of the simulated store, and those beside others of moto's
+  S3. `make servers` and `make test` race and kill real processes on directories and on other servers of S3,
+  without a count on this page.
 - **Spark.** Executors that are killed, retried stages and speculation are not part of these schedules.
 - **More than two switches.** Orders of pairs with three or more switches, and of three verbs, are only
   met by random schedules.
 - **Reads of data files** happen at one moment of a schedule: others cannot come between two files.
 - **Time within a request.** A request happens at one moment. A listing is one request.
 - **Damage.** Objects that are flipped or cut are the matter of `tests/test_damage.py`, and not of this page.
-- **Other formats** were not put under the same judge.
+- **Other formats** were put under the judge of rows alone, and not under the model of schedules.
 """
 
 
@@ -92,8 +95,10 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) -> str:
-    """Return the text of the page."""
+def page(
+    results: dict[str, Found], measured: dict[str, Any], all_units: int, beside_others: str
+) -> str:
+    """Return the text of the page; `beside_others` is the section on the peers."""
     done = results.values()
     runs, distinct = (sum(getattr(one, name) for one in done) for name in ("runs", "distinct"))
     seconds = sum(one.seconds for one in done)
@@ -143,6 +148,7 @@ def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) ->
         "\nNot caught by orders of pairs, and why:\n\n",
         table(("bug", "why"), NOT_CAUGHT.items()),
         "\n",
+        beside_others,
         REST,
     ]
     return "".join(parts)
@@ -180,6 +186,12 @@ def measure(given: Any) -> dict[str, Any]:
     }
 
 
+def beside_others(path: Path, old: str) -> str:
+    """Return the section on the peers: of the results of the judge, or that of the page as it is."""
+    runs = judged.read(path)
+    return judged.section(runs) if runs else judged.section_of(old)
+
+
 def merged(measured: dict[str, Any], results: dict[str, Found]) -> dict[str, Any]:
     """Add the figures of pairs to the others."""
     injected = collections.Counter(measured["injected"])
@@ -203,7 +215,18 @@ def _main() -> None:
     parser.add_argument("--random", type=int, default=500, help="number of random schedules")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only-write", action="store_true", help="of what is recorded")
+    parser.add_argument("--judged", type=Path, default=judged.RESULTS, help="results of the judge")
+    parser.add_argument(
+        "--only-judged",
+        action="store_true",
+        help="write the section on the peers, and leave the rest",
+    )
     given = parser.parse_args()
+    old = PAGE.read_text(encoding="utf-8")
+    others = beside_others(given.judged, old)
+    if given.only_judged:
+        PAGE.write_text(judged.with_section(old, others), encoding="utf-8")
+        return
     todo = units(KINDS, seed=0)
     recorded = given.results.with_suffix(".measured.json")
     if not given.only_write:
@@ -214,7 +237,7 @@ def _main() -> None:
         recorded.write_text(json.dumps(measure(given)))
     results = read(given.results, code_sum())
     measured = merged(json.loads(recorded.read_text()), results)
-    PAGE.write_text(page(results, measured, len(todo)), encoding="utf-8")
+    PAGE.write_text(page(results, measured, len(todo), others), encoding="utf-8")
     sys.stdout.write(f"{PAGE}: of Lakebed {lakebed.__version__}\n")
 
 
