@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from judge import commits
 from judge.proxy import far_proxy
 from judge.results import RESULTS, code_sum, read
 from judge.trial import OWN, PEERS, Outcome, Trial, play, python_of
@@ -68,7 +69,7 @@ def _main() -> None:
     parser.add_argument("--seeds", type=int, default=1000, help="number of seeds")
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--writers", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=14)
+    parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--calm", action="store_true", help="without faults")
     parser.add_argument("--keep", type=Path, help="folder for the journals of runs with violations")
@@ -80,6 +81,9 @@ def _main() -> None:
         chosen += [] if reason else [system]
     given.results.parent.mkdir(parents=True, exist_ok=True)
     known = {one["run"] for one in read(given.results)}
+    for system in [one for one in chosen if one in commits.SYSTEMS]:
+        if f"{system} one by one" not in known:
+            _play_commits(system, given.results)
     until = time.monotonic() + 60 * given.minutes
     broken = 0
     for seed in range(given.seed, given.seed + given.seeds):
@@ -104,6 +108,18 @@ def _main() -> None:
                 violations = {one.system: _play(one, endpoint, given) for one in left}
             broken += sum(violations.get(system, 0) for system in OWN)
     sys.exit(1 if broken else 0)
+
+
+def _play_commits(system: str, results: Path) -> None:
+    found = {
+        "run": f"{system} one by one",
+        "system": system,
+        "code": code_sum(system, "commits"),
+        "more": ["commits"],
+        "commits": commits.commit_faults(system),
+    }
+    with results.open("a") as file:
+        file.write(json.dumps(found) + "\n")
 
 
 def _play(trial: Trial, endpoint: str, given: argparse.Namespace) -> int:

@@ -13,19 +13,23 @@ from typing import Any
 
 import lakebed
 from judge import verdict
-from judge.faults import Fault
+from judge.faults import FAULTS, Fault, Kind
+from judge.steps import DONE
 
 _JUDGING = ("faults", "proxy", "steps", "worker", "verdict", "trial")
 RESULTS = Path(__file__).parents[2] / "build" / "judge.jsonl"
 
 
 @cache
-def code_sum(system: str) -> str:
-    """Return a sum of the judge and the adapter of a system; of Lakebed, also of its own code."""
+def code_sum(system: str, *more: str) -> str:
+    """Return a sum of the judge and the adapter of a system; of Lakebed, also of its own code.
+
+    `more` names modules of the judge that only some results are of.
+    """
     found = hashlib.sha256()
     here = Path(__file__).parent
     own = Path(lakebed.__file__).parent.rglob("*.py") if system.startswith("lakebed") else ()
-    judging = (here / f"{name}.py" for name in _JUDGING)
+    judging = (here / f"{name}.py" for name in (*_JUDGING, *more))
     for path in (*sorted(own), *judging, here / "adapters" / f"{system}.py"):
         found.update(path.read_bytes())
     return found.hexdigest()[:16]
@@ -34,8 +38,8 @@ def code_sum(system: str) -> str:
 def read(path: Path) -> list[dict[str, Any]]:
     """Return the runs of the code that is here."""
     lines = path.read_text().splitlines() if path.exists() else []
-    found = [json.loads(line) for line in lines]
-    return [one for one in found if one["code"] == code_sum(one["system"])]
+    found = {one["run"]: one for one in map(json.loads, lines)}.values()
+    return [one for one in found if one["code"] == code_sum(one["system"], *one.get("more", ()))]
 
 
 _TITLE = "## On S3, with faults, beside others\n"
@@ -62,10 +66,11 @@ _FAIR = """\
 
 Writers open the table before each change, as separate jobs do, and never repeat a change by themselves.
 The settings are the defaults, except that DuckLake writes each row to S3 instead of its catalog, and that
-its SQLite catalog has the write-ahead log and the busy timeout that its documentation advises. The
-catalogs of pyiceberg and DuckLake are SQLite files, which the proxy is not before: their commits see no
-faults of S3, and only their files do. Clients other than Lakebed do not tell an error whose change may have
-landed from one whose change has not, so every error of theirs except a conflict counts as unknown here.
+its SQLite catalog has a write-ahead log and waits up to five seconds for other writers. The catalogs of
+pyiceberg and DuckLake are SQLite files, which the proxy is not before: their commits see no faults of S3, and
+only their files do. An error of Lakebed counts as it says. One of the others counts as refused where it names
+a conflict, or is from opening the table, and as unknown else, also where it could be told that nothing was
+sent: so these two kinds of outcomes are not to be compared between systems. Lance says of a commit when it is unknown.
 pyiceberg has no compaction, and Lance replaces no partition in one commit: these two leave those changes out.
 """
 
@@ -88,7 +93,8 @@ def with_section(page: str, section: str) -> str:
 
 def section(runs: Sequence[dict[str, Any]]) -> str:
     """Return the section of the page: of the seeds that all systems have played."""
-    runs = [one for one in runs if not one["is_calm"]]
+    commits = [one for one in runs if "commits" in one]
+    runs = [one for one in runs if "commits" not in one and not one["is_calm"]]
     systems = [name for name in _SYSTEMS if any(one["system"] == name for one in runs)]
     seeds = set.intersection(
         *({one["seed"] for one in runs if one["system"] == name} for name in systems)
@@ -115,6 +121,7 @@ def section(runs: Sequence[dict[str, Any]]) -> str:
         _table(("fault", *(_SYSTEMS[name] for name in systems)), _injected(of)),
         "\n",
         *_found(of),
+        *_one_by_one(commits),
     ]
     return "".join(parts)
 
@@ -192,6 +199,31 @@ def _found(of: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
             yield _paragraph(
                 f"{_SYSTEMS[name]} broke a rule with the seeds {told}. {NOTES.get(name, '')}"
             )
+
+
+def _one_by_one(commits: Sequence[dict[str, Any]]) -> Iterable[str]:
+    """Yield the table of single faults of commits."""
+    of = {name: one["commits"] for name in _SYSTEMS for one in commits if one["system"] == name}
+    if not of:
+        return
+    yield _paragraph(
+        "Where commits are conditional puts on S3, each fault was also put to one commit alone: the put that "
+        "commits an append of one writer. The cells say what the writer was told, and how many of the three "
+        "rows were there afterwards; six would be an append that came twice."
+    )
+    yield _table(
+        ("fault of the commit", *(_SYSTEMS[name] for name in of)),
+        [
+            (fault, *(_cell(found, fault) for found in of.values()))
+            for fault in FAULTS[Kind.CONDITIONAL_PUT]
+        ],
+    )
+    yield "\n"
+
+
+def _cell(found: dict[str, Any], fault: Fault) -> str:
+    outcome, rows, _ = found[fault]
+    return f"{'acknowledged' if outcome == DONE else outcome}, {rows}"
 
 
 # What was found when these runs were looked into.

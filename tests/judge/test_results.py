@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from judge import verdict
+from judge.faults import FAULTS, Fault, Kind
 from judge.results import section, section_of, with_section
 
 PAGE = "# Reliability\n\n## Seeded bugs\n\nMany.\n\n## What is not covered\n\n- Spark.\n"
@@ -39,6 +40,17 @@ def test_section_counts_what_the_runs_have() -> None:
     assert f"| **{verdict.LOST}** | 0 | 1 |" in text
     assert "2 seeds, 6 minutes" in text
     assert "Lance broke a rule with the seeds 2." in text
+
+
+def test_single_faults_of_commits_are_a_table_of_their_own() -> None:
+    told = {str(fault): ["done", 3, ""] for fault in FAULTS[Kind.CONDITIONAL_PUT]}
+    told[Fault.EXPIRED] = ["refused", 0, "AccessDeniedError"]
+
+    text = section([run_of("lakebed", 1), {"system": "lakebed", "commits": told}])
+
+    assert f"| {Fault.LOST_ANSWER} | acknowledged, 3 |" in text
+    assert f"| {Fault.EXPIRED} | refused, 0 |" in text
+    assert "| runs | 1 |" in text
 
 
 def test_seeds_that_not_all_systems_have_played_do_not_count() -> None:

@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from judge.steps import DONE, Entry, Journal, next_step
+from judge.steps import DONE, REFUSED, UNKNOWN, Entry, Journal, next_step
 
 _TOLD = 300  # characters of an error
 
@@ -43,10 +43,15 @@ def write(table: Any, given: dict[str, Any]) -> None:
 
 
 def _take(table: Any, entry: Entry) -> None:
+    is_open = False
     try:
-        found = table.do(entry.step)
+        opened = table.open()
+        is_open = True
+        found = table.do(opened, entry.step)
     except BaseException as exc:  # noqa: BLE001 - each library has its own, panics among them
         entry.outcome = table.outcome_of(exc)
+        if not is_open and entry.outcome == UNKNOWN:
+            entry.outcome = REFUSED  # to open a table changes nothing
         entry.error = f"{type(exc).__name__}: {exc}"[:_TOLD]
     else:
         entry.outcome = DONE

@@ -38,12 +38,12 @@ class Table:
             self._location, schema=_SCHEMA, partition_by=["p"], storage_options=self._storage
         )
 
-    def _open(self) -> DeltaTable:
+    def open(self) -> DeltaTable:
+        """Open the table."""
         return DeltaTable(self._location, storage_options=self._storage)
 
-    def do(self, step: Step) -> tuple[int, str] | None:
+    def do(self, found: DeltaTable, step: Step) -> tuple[int, str] | None:
         """Take a step."""
-        found = self._open()
         rows = pa.Table.from_pylist(step.rows, _SCHEMA)
         if step.verb == "append":
             write_deltalake(found, rows, mode="append")
@@ -66,11 +66,11 @@ class Table:
 
     def rows(self) -> list[list[str]]:
         """Return key and step of each row."""
-        table = self._open().to_pyarrow_table(columns=["k", "op"])
+        table = self.open().to_pyarrow_table(columns=["k", "op"])
         columns = (table.column(name).to_pylist() for name in ("k", "op"))
         return [list(pair) for pair in zip(*columns, strict=True)]
 
     def history(self) -> dict[str, Any]:
         """Return the versions that the log holds, the oldest first."""
-        found = sorted(int(one["version"]) for one in self._open().history())
+        found = sorted(int(one["version"]) for one in self.open().history())
         return {"versions": found}

@@ -22,7 +22,8 @@ class Table:
         self._given = given
         self._connection: duckdb.DuckDBPyConnection | None = None
 
-    def _open(self) -> duckdb.DuckDBPyConnection:
+    def open(self) -> duckdb.DuckDBPyConnection:
+        """Return a connection with the table."""
         if self._connection is None:
             self._connection = self._connected()
         return self._connection
@@ -49,12 +50,11 @@ class Table:
 
     def create(self) -> None:
         """Create the table."""
-        self._open().execute("CREATE TABLE d (k VARCHAR, op VARCHAR, p VARCHAR, n BIGINT)")
-        self._open().execute("ALTER TABLE d SET PARTITIONED BY (p)")
+        self.open().execute("CREATE TABLE d (k VARCHAR, op VARCHAR, p VARCHAR, n BIGINT)")
+        self.open().execute("ALTER TABLE d SET PARTITIONED BY (p)")
 
-    def do(self, step: Step) -> tuple[int, str] | None:
+    def do(self, found: duckdb.DuckDBPyConnection, step: Step) -> tuple[int, str] | None:
         """Take a step."""
-        found = self._open()
         values = ", ".join(f"('{r['k']}', '{r['op']}', '{r['p']}', {r['n']})" for r in step.rows)
         if step.verb == "append":
             found.execute(f"INSERT INTO d VALUES {values}")
@@ -80,7 +80,7 @@ class Table:
         return None
 
     def _replace(self, step: Step, values: str) -> None:
-        found = self._open()
+        found = self.open()
         found.execute("BEGIN")
         try:
             found.execute(f"DELETE FROM d WHERE p = '{step.partition}'")
@@ -98,11 +98,9 @@ class Table:
 
     def rows(self) -> list[list[str]]:
         """Return key and step of each row."""
-        return [list(row) for row in self._open().execute("SELECT k, op FROM d").fetchall()]
+        return [list(row) for row in self.open().execute("SELECT k, op FROM d").fetchall()]
 
     def history(self) -> dict[str, Any]:
         """Return the snapshots."""
-        found = (
-            self._open().execute("SELECT snapshot_id FROM ducklake_snapshots('lake')").fetchall()
-        )
+        found = self.open().execute("SELECT snapshot_id FROM ducklake_snapshots('lake')").fetchall()
         return {"versions": sorted(row[0] for row in found)}

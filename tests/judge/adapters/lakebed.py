@@ -41,9 +41,12 @@ class Table:
         """Create the table."""
         self._repository.create("d", _SCHEMA, partition_by=[by.identity("p")], head=self.head)
 
-    def do(self, step: Step) -> tuple[int, str] | None:
+    def open(self) -> lakebed.Dataset:
+        """Open the dataset."""
+        return self._repository.open("d")
+
+    def do(self, found: lakebed.Dataset, step: Step) -> tuple[int, str] | None:
         """Take a step; return the version and the id of its commit."""
-        found = self._repository.open("d")
         if step.verb == "append":
             done = found.append(step.rows)
         elif step.verb == "delete":

@@ -38,12 +38,12 @@ class Table:
             pa.Table.from_pylist([], _SCHEMA), self._location, storage_options=self._storage
         )
 
-    def _open(self) -> Any:
+    def open(self) -> Any:
+        """Open the table."""
         return lance.dataset(self._location, storage_options=self._storage)
 
-    def do(self, step: Step) -> tuple[int, str] | None:
+    def do(self, found: Any, step: Step) -> tuple[int, str] | None:
         """Take a step."""
-        found = self._open()
         rows = pa.Table.from_pylist(step.rows, _SCHEMA)
         if step.verb == "append":
             found.insert(rows, mode="append")
@@ -65,10 +65,10 @@ class Table:
 
     def rows(self) -> list[list[str]]:
         """Return key and step of each row."""
-        table = self._open().to_table(columns=["k", "op"])
+        table = self.open().to_table(columns=["k", "op"])
         columns = (table.column(name).to_pylist() for name in ("k", "op"))
         return [list(pair) for pair in zip(*columns, strict=True)]
 
     def history(self) -> dict[str, Any]:
         """Return the versions."""
-        return {"versions": sorted(one["version"] for one in self._open().versions())}
+        return {"versions": sorted(one["version"] for one in self.open().versions())}

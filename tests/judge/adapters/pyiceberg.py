@@ -47,9 +47,12 @@ class Table:
         with made.update_spec() as spec:
             spec.add_field("p", IdentityTransform(), "p")
 
-    def do(self, step: Step) -> tuple[int, str] | None:
+    def open(self) -> Any:
+        """Open the table."""
+        return self._catalog.load_table("judged.d")
+
+    def do(self, found: Any, step: Step) -> tuple[int, str] | None:
         """Take a step."""
-        found = self._catalog.load_table("judged.d")
         rows = pa.Table.from_pylist(step.rows, _SCHEMA)
         if step.verb == "append":
             found.append(rows)
