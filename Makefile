@@ -41,7 +41,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PRECIOUS: .venv-spark%/.installed
-.PHONY: proof reliability fuzz
+.PHONY: proof reliability fuzz judge
 .PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year clean
 
 help:
@@ -59,6 +59,7 @@ help:
 	@echo "make proof      all orders of the requests of all pairs of verbs, without faults and with them: hours; goes on where it was stopped"
 	@echo "make fuzz       hostile input for all that is parsed, guided by coverage; ARGS='--seconds 600' for each of 60 parsers"
 	@echo "make reliability  a quarter of an hour of proof, all seeded bugs, and docs/reliability.md with the figures"
+	@echo "make judge      writers on S3 behind a proxy that fails: Lakebed, deltalake, pyiceberg, Lance and DuckLake"
 	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
 	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
@@ -180,6 +181,10 @@ fuzz: setup
 reliability: setup
 	cd tests && nice $(CURDIR)/$(BIN) -m damage --results $(CURDIR)/build/damage.json
 	cd tests && nice $(CURDIR)/$(BIN) -m schedules.reliability --results $(CURDIR)/build/proof.jsonl $(ARGS)
+
+# What is done stays in build/judge.jsonl; ARGS='--systems lakebed --minutes 5' takes less.
+judge: setup .venv-peers/.installed
+	cd tests && nice $(CURDIR)/$(BIN) -m judge --results $(CURDIR)/build/judge.jsonl $(ARGS)
 
 # Once on each: a run starts one JVM, and one session.
 spark-connect: setup

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-BEGIN = "## Damaged objects\n"
+TITLE = "## Damaged objects\n"
 
 _WAYS = {
     "flipped bit": "a bit flipped",
@@ -34,12 +36,13 @@ a data file. Rows of other partitions stay readable wherever the head can be rea
 """
 
 
-def section(results: Mapping[str, Any]) -> str:
+def text_of(path: Path) -> str:
     """Return the section.
 
     Args:
-        results: What `python -m damage` has recorded.
+        path: File with what `python -m damage` has recorded.
     """
+    results = json.loads(path.read_text(encoding="utf-8"))
     rows = results["rows"]
     kinds = dict.fromkeys(row["kind"] for row in rows)
     reasons: dict[str, int] = {}
@@ -74,7 +77,7 @@ def section(results: Mapping[str, Any]) -> str:
     )
     return "\n".join(
         [
-            BEGIN,
+            TITLE,
             textwrap.fill(f"Objects of each kind that Lakebed writes were damaged: {ways}.", 118)
             + "\n",
             _INTRODUCTION,
@@ -113,11 +116,3 @@ def _cells(rows: Sequence[Mapping[str, Any]], reasons: dict[str, int]) -> tuple[
         if repaired
         else "—",
     )
-
-
-def replaced(page: str, new: str) -> str:
-    """Return a page with another section about damage, or with a first one."""
-    end_mark = "## What is not covered\n"
-    begin = page.find(BEGIN)
-    end = page.index(end_mark)
-    return page[: begin if begin >= 0 else end] + new + page[end:]

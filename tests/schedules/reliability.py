@@ -2,8 +2,8 @@
 
 From `tests/`: `python -m schedules.reliability`, or `make reliability`. It plays orders of pairs for
 a quarter of an hour, random schedules, and the schedule of each seeded bug; what earlier runs of the
-same code have added to the results counts, too. `--only-write` plays nothing. The section about damage
-is of the results of `python -m damage`.
+same code have added to the results counts, too. `--only-write` plays nothing. Sections with results
+of their own, of `python -m damage` and `python -m judge`, stay as they are without these.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import platform
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from damage.section import replaced, section
+import damage.section
+import judge.results
 
 import lakebed
 from schedules.bugs import BUGS, NOT_CAUGHT, TEXTS, finds, is_caught
@@ -27,8 +28,23 @@ from schedules.interleavings import KINDS, SINGLE, short_tier, tried
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
 from schedules.prove import RESULTS, Found, class_of, code_sum, prove, read, units
+from schedules.sections import section_of, with_section
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+
+
+class Section(NamedTuple):
+    """A part of the page that results of their own make: file, first line, and what writes it."""
+
+    results: str
+    title: str
+    text: Callable[[Path], str]
+
+
+SECTIONS = {
+    "damage": Section("damage.json", damage.section.TITLE, damage.section.text_of),
+    "judge": Section("judge.jsonl", judge.results.TITLE, judge.results.text_of),
+}
 HEAD = """\
 # Reliability
 
@@ -68,8 +84,9 @@ days, writers that stand still for days, and several faults.
 REST = """\
 ## What is not covered
 
-- **Other stores.** These figures are of the simulated store. `make servers` and `make test` race and kill
-  real processes on directories and on servers of S3, without a count on this page.
+- **Other stores.** The figures of schedules are of the simulated store, and those beside others of moto's
+  S3. `make servers` and `make test` race and kill real processes on directories and on other servers of S3,
+  without a count on this page.
 - **Spark.** Executors that are killed, retried stages and speculation are not part of these schedules.
 - **More than two switches.** Orders of pairs with three or more switches, and of three verbs, are only
   met by random schedules.
@@ -77,7 +94,7 @@ REST = """\
 - **Time within a request.** A request happens at one moment. A listing is one request.
 - **Damage** of the simulated store happens between calls, and not while one runs. `tests/test_damage.py` flips single
   bits of data files, and `tests/fuzz` mutates what is parsed.
-- **Other formats** were not put under the same judge.
+- **Other formats** were put under the judge of rows alone, and not under the model of schedules.
 """
 
 
@@ -97,7 +114,7 @@ def _shown(value: object) -> str:
 
 
 def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) -> str:
-    """Return the text of the page."""
+    """Return the text of the page without the sections of results of their own."""
     done = results.values()
     runs, distinct = (sum(getattr(one, name) for one in done) for name in ("runs", "distinct"))
     seconds = sum(one.seconds for one in done)
@@ -200,10 +217,13 @@ def merged(measured: dict[str, Any], results: dict[str, Found]) -> dict[str, Any
     }
 
 
-def _write_damage(results: Path) -> None:
-    """Replace the section about damage by that of a run of its own."""
-    text = section(json.loads(results.read_text(encoding="utf-8")))
-    PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
+def _with_sections(page: str, results: Path, only: str | None = None) -> str:
+    """Return a page with the sections of which there are results in a folder."""
+    for name, section in SECTIONS.items():
+        path = results / section.results
+        if only in (None, name) and path.exists():
+            page = with_section(page, section.title, section.text(path))
+    return page
 
 
 def _main() -> None:
@@ -213,20 +233,11 @@ def _main() -> None:
     parser.add_argument("--random", type=int, default=500, help="number of random schedules")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only-write", action="store_true", help="of what is recorded")
-    parser.add_argument(
-        "--damage",
-        type=Path,
-        help="results of `python -m damage`; the default is beside the others",
-    )
-    parser.add_argument(
-        "--only-damage",
-        action="store_true",
-        help="write the section about damage, and nothing else",
-    )
+    parser.add_argument("--only", choices=SECTIONS, help="write this section, and nothing else")
     given = parser.parse_args()
-    damaged = given.damage or given.results.with_name("damage.json")
-    if given.only_damage:
-        _write_damage(damaged)
+    if given.only:
+        text = _with_sections(PAGE.read_text(encoding="utf-8"), given.results.parent, given.only)
+        PAGE.write_text(text, encoding="utf-8")
         return
     todo = units(KINDS, seed=0)
     recorded = given.results.with_suffix(".measured.json")
@@ -238,8 +249,11 @@ def _main() -> None:
         recorded.write_text(json.dumps(measure(given)))
     results = read(given.results, code_sum())
     measured = merged(json.loads(recorded.read_text()), results)
-    PAGE.write_text(page(results, measured, len(todo)), encoding="utf-8")
-    _write_damage(damaged)
+    new = page(results, measured, len(todo))
+    old = PAGE.read_text(encoding="utf-8")
+    for section in SECTIONS.values():
+        new = with_section(new, section.title, section_of(old, section.title))
+    PAGE.write_text(_with_sections(new, given.results.parent), encoding="utf-8")
     sys.stdout.write(f"{PAGE}: of Lakebed {lakebed.__version__}\n")
 
 

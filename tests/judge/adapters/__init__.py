@@ -1,0 +1,1 @@
+"""Each system that is judged, with the verbs that it has."""

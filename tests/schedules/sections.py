@@ -1,0 +1,32 @@
+"""The sections of docs/reliability.md that are written of results of their own."""
+
+from __future__ import annotations
+
+_LAST = "## What is not covered\n"
+
+
+def section_of(page: str, title: str) -> str:
+    """Return a section as a page has it, or an empty text.
+
+    Args:
+        page: Text of the page.
+        title: The line that the section begins with.
+    """
+    _, found, rest = page.partition(title)
+    end = rest.find("\n## ")
+    return found + (rest if end < 0 else rest[: end + 1])
+
+
+def with_section(page: str, title: str, text: str) -> str:
+    """Return a page with another text of a section.
+
+    Args:
+        page: Text of the page; without the section it gets it before what is not covered.
+        title: The line that the section begins with.
+        text: The whole section, with that line.
+    """
+    old = section_of(page, title)
+    if old:
+        return page.replace(old, text)
+    before, last, rest = page.partition(_LAST)
+    return f"{before}{text}{last}{rest}"
