@@ -8,7 +8,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
@@ -120,7 +121,7 @@ def _distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(kept.values())
 
 
-@settings(max_examples=200)
+@examples(2, long=1_000)
 @given(target=_TARGET_ROWS, source=_SOURCE_ROWS, on=_ON, clauses=_clauses(), is_split=st.booleans())
 def test_rows_are_those_of_duckdbs_merge(
     target: list[dict[str, Any]],
@@ -158,7 +159,7 @@ def _expected(target: list[dict[str, Any]], source: list[dict[str, Any]]) -> lis
     return _counted(result + [{"id": s["id"], "p": s["p"], "v": s["v"], "w": None} for s in new])
 
 
-@settings(max_examples=100)
+@examples(1, long=1_000)
 @given(target=_TARGET_ROWS, source=_SOURCE_ROWS)
 def test_key_may_come_twice_unless_two_rows_change_the_same_row(
     target: list[dict[str, Any]], source: list[dict[str, Any]]

@@ -1,8 +1,8 @@
-"""What the summaries of a client's snapshots show of its rows: new ones, or changed ones. No I/O.
+"""Decisions whether rows of a client are new ones or changed ones, by its snapshots. No I/O.
 
 Clients hand back whole files. If rows of these files are gone, and others are new, the new ones may
-be changed rows, which stay with the run of the rows that they were. Here is decided where they are
-not: where the client, or its user, says so.
+be changed rows, which stay with the run of the rows that they were. The functions here decide where
+that is excluded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def replaces_partitions(summaries: Summaries) -> bool:
 
 
 def declared(summaries: Summaries) -> bool | None:
-    """Return whether the user says that the rows are new ones; None without a word.
+    """Return whether new rows are new ones by the property of the snapshot; None without it.
 
     Raises:
         InvalidInputError: The property has another value than true or false.
@@ -62,9 +62,9 @@ def are_new(summaries: Summaries, *, added_row_count: int, removed_row_count: in
         added_row_count: Number of rows that the request hands back.
         removed_row_count: Number of rows of the files that it replaces.
     """
-    said = declared(summaries)
-    if said is not None:
-        return said
+    given = declared(summaries)
+    if given is not None:
+        return given
     if len(summaries) != 1:
         return False
     summary = summaries[0]
