@@ -18,6 +18,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from protocol.results import section
+
 import lakebed
 from schedules.bugs import BUGS, NOT_CAUGHT, TEXTS, finds, is_caught
 from schedules.interleavings import KINDS, SINGLE, short_tier, tried
@@ -143,6 +145,7 @@ def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) ->
         "\nNot caught by orders of pairs, and why:\n\n",
         table(("bug", "why"), NOT_CAUGHT.items()),
         "\n",
+        section(),
         REST,
     ]
     return "".join(parts)
