@@ -3,7 +3,7 @@
 From `tests/`: `python -m schedules.reliability`, or `make reliability`. It plays orders of pairs for
 a quarter of an hour, random schedules, and the schedule of each seeded bug; what earlier runs of the
 same code have added to the results counts, too. `--only-write` plays nothing. Sections with results
-of their own, of `python -m damage` and `python -m judge`, stay as they are without these.
+of their own, of `python -m protocol`, `damage` and `judge`, stay as they are without these.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import damage.section
 import judge.results
+import protocol.results
 
 import lakebed
 from schedules.bugs import BUGS, NOT_CAUGHT, TEXTS, finds, is_caught
@@ -42,6 +43,7 @@ class Section(NamedTuple):
 
 
 SECTIONS = {
+    "model": Section("model.json", protocol.results.TITLE, protocol.results.text_of),
     "damage": Section("damage.json", damage.section.TITLE, damage.section.text_of),
     "judge": Section("judge.jsonl", judge.results.TITLE, judge.results.text_of),
 }
