@@ -42,7 +42,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PRECIOUS: .venv-spark%/.installed
 .PHONY: proof reliability fuzz judge
-.PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year clean
+.PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year soak clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite; archive, ingest; rerun, publish; a year of pipeline runs"
@@ -60,6 +60,7 @@ help:
 	@echo "make fuzz       hostile input for all that is parsed, guided by coverage; ARGS='--seconds 600' for each of 60 parsers"
 	@echo "make reliability  a quarter of an hour of proof, all seeded bugs, and docs/reliability.md with the figures"
 	@echo "make judge      writers on S3 behind a proxy that fails: Lakebed, deltalake, pyiceberg, Lance and DuckLake"
+	@echo "make soak       an hour of all verbs on two datasets: memory, number of files and head stay as they are"
 	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
 	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
@@ -179,6 +180,7 @@ fuzz: setup
 
 # Figures of this machine, by a run of its own.
 reliability: setup
+	cd tests && nice $(CURDIR)/$(BIN) -m protocol --short
 	cd tests && nice $(CURDIR)/$(BIN) -m damage --results $(CURDIR)/build/damage.json
 	cd tests && nice $(CURDIR)/$(BIN) -m schedules.reliability --results $(CURDIR)/build/proof.jsonl $(ARGS)
 
@@ -291,6 +293,10 @@ bench-small: setup
 
 bench-year: setup
 	$(BIN) bench/year.py $(ARGS)
+
+# ARGS='--minutes 5' takes less.
+soak: setup
+	$(BIN) bench/soak.py $(ARGS)
 
 bench-erase: setup
 	$(BIN) bench/erase.py $(ARGS)

@@ -16,7 +16,7 @@ def text_of(results: Path) -> str:
     broken = sum(bool(told) for *_, told in cases)
     found = sum(bool(steps) for *_, steps in bugs)
     lines = [
-        BEGIN.rstrip(),
+        TITLE.rstrip(),
         "",
         f"[Models](design/014-model.md) of the protocol are searched exhaustively within bounds. A run of {known['day']}",
         f"visited {sum(one[1] for one in cases):,} states of {len(cases)} models with bounds; {broken} broke a rule, and {found} of {len(bugs)} bugs that were put",
