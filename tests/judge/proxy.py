@@ -120,17 +120,17 @@ class Proxy:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
         broken = (ConnectionError, asyncio.IncompleteReadError, TimeoutError)
-        with contextlib.suppress(*broken):
-            while (request := await _read(reader, writer)) is not None:
-                if request.target.startswith("/-/"):
-                    await self._control(request, writer)
-                elif not await self._answer(request, writer):
-                    writer.transport.abort()
-                    return
-                await writer.drain()
-        writer.close()
-        with contextlib.suppress(*broken):
-            await writer.wait_closed()
+        try:
+            with contextlib.suppress(*broken):
+                while (request := await _read(reader, writer)) is not None:
+                    if request.target.startswith("/-/"):
+                        await self._control(request, writer)
+                    elif not await self._answer(request, writer):
+                        writer.transport.abort()
+                        return
+                    await writer.drain()
+        finally:
+            writer.close()  # also where the proxy ends before its clients do
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
         """Answer a request, or return False to close the connection."""

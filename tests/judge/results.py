@@ -69,7 +69,8 @@ its SQLite catalog has a write-ahead log and waits up to five seconds for other 
 pyiceberg and DuckLake are SQLite files, which the proxy is not before: their commits see no faults of S3, and
 only their files do. An error of Lakebed counts as it says. One of the others counts as refused where it names
 a conflict, or is from opening the table, and as unknown else, also where it could be told that nothing was
-sent: so these two kinds of outcomes are not to be compared between systems. Lance says of a commit when it is unknown.
+sent: so these two kinds of outcomes are not to be compared between systems. Lance
+says of a commit when it is unknown.
 pyiceberg has no compaction, and Lance replaces no partition in one commit: these two leave those changes out.
 """
 
@@ -100,7 +101,7 @@ def section(runs: Sequence[dict[str, Any]]) -> str:
         _FAIR,
         "\n",
         _paragraph(
-            f"This run: {len(seeds)} seeds, {minutes:.0f} minutes. {released} (of DuckLake, the release of "
+            f"This run: {len(seeds)} seed{'s' * (len(seeds) != 1)}, {minutes:.0f} minutes. {released} (of DuckLake, the release of "
             f"DuckDB).{f' Not tried: {chr(44).join(absent)}.' if absent else ''} The same again: "
             "`make judge`, then `make reliability`."
         ),
@@ -149,6 +150,11 @@ def _figures(of: dict[str, list[dict[str, Any]]]) -> Iterable[tuple[object, ...]
         verdict.VERSIONS,
     ):
         yield (f"**{rule}**", *(_broken(found, rule) for found in of.values()))
+    rest = (verdict.COMMITS, verdict.OBJECTS, verdict.BROKEN)
+    yield (
+        "**history, objects or an error not as promised** (Lakebed alone)",
+        *(sum(_broken(found, rule) for rule in rest) for found in of.values()),
+    )
 
 
 def _counted(found: Iterable[dict[str, Any]]) -> collections.Counter[str]:

@@ -17,10 +17,12 @@ def endpoint() -> Iterator[str]:
         yield found
 
 
-@pytest.mark.parametrize("system", ["lakebed", "lakebed_tree"])
+@pytest.mark.parametrize(
+    "system", ["lakebed", pytest.param("lakebed_tree", marks=pytest.mark.thorough)]
+)
 def test_two_writers_with_faults_and_a_kill(endpoint: str, tmp_path: Path, system: str) -> None:
     outcome = play(
-        Trial(system=system, seed=4, writers=2, steps=7, kills=1), endpoint, tmp_path / "run"
+        Trial(system=system, seed=4, writers=2, steps=6, kills=1), endpoint, tmp_path / "run"
     )
 
     assert outcome.verdict.violations == []
