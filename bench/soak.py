@@ -192,7 +192,9 @@ def soak(root: Path, minutes: float, pause: float, seed: int) -> bool:
     reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     serve = [sys.executable, "-m", "lakebed", "serve", str(root), "--iceberg", "--port", "0"]
     server = subprocess.Popen([*serve, "--output", "json"], stdout=subprocess.PIPE, text=True)
-    assert reader.stdin is not None and reader.stdout is not None and server.stdout is not None
+    assert reader.stdin is not None
+    assert reader.stdout is not None
+    assert server.stdout is not None
     text = ""
     while not text.rstrip().endswith("}"):
         text += server.stdout.readline()
