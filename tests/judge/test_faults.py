@@ -146,7 +146,7 @@ def test_put_that_is_late_does_not_overwrite_what_came_between(
     assert store.get("key").data == b"next"
 
 
-@pytest.mark.parametrize("number", [1, 3])  # the batch is reserved, and committed
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.thorough), 3])  # 3 commits
 @pytest.mark.parametrize("fault", FAULTS[Kind.CONDITIONAL_PUT])
 def test_append_is_there_once_if_it_was_acknowledged_and_not_if_it_was_refused(
     store: Store, proxy: Proxy, behind: tuple[str, Proxy], fault: Fault, number: int
