@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from heads import rename_property
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, RetentionRule
@@ -100,8 +101,7 @@ def test_a_field_that_the_retention_names_stays(properties, edit) -> None:
 def test_properties_of_an_older_release_do_not_stop_other_updates(tmp_path: Path) -> None:
     lake = lakebed.open_repository(tmp_path)
     lake.create("d", described(keep="4d"))
-    head = tmp_path / "d.by-dataset-metadata.json"
-    head.write_text(head.read_text().replace("retention.keep", "retention.kept"))
+    rename_property(lake.store, "d", "retention.keep", "retention.kept")
     dataset = lake.open("d")
 
     dataset.evolve(lambda old: old.add_field("m", "long"))

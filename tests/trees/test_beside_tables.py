@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
+from heads import head_key
 
 import lakebed
 from lakebed.cli.main import main
@@ -193,7 +194,7 @@ def test_creation_does_not_list_the_directory():
 def test_leftovers_of_a_drop_that_was_interrupted_do_not_prevent_a_new_dataset(lake, tmp_path):
     lake.write("o", ROWS)
     lake.open("o").publish("delta")
-    (tmp_path / "lake" / "o.by-dataset-metadata.json").unlink()
+    (tmp_path / "lake" / head_key("o")).unlink()
 
     assert lake.create("o", ROWS.schema).count() == 0
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from heads import head_key
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import (
     DataFile,
@@ -164,7 +165,7 @@ def test_directory_of_a_dataset_is_refused(wh, lake):
 
     with pytest.raises(InvalidInputError, match="is a table of Lakebed"):
         lakebed.open_repository(wh / "flights").adopt("data")
-    (wh / "flights.by-dataset-metadata.json").unlink()
+    (wh / head_key("flights")).unlink()
     with pytest.raises(InvalidInputError, match="is a table of Lakebed") as caught:
         lake.adopt("flights")
     assert "restore its head" in caught.value.hint
@@ -388,7 +389,7 @@ def test_commit_to_the_table_at_the_last_moment_is_noticed(wh, delta):
 
         def _create(self, key: str, data: bytes) -> str:
             etag = super()._create(key, data)
-            if key == "d.by-dataset-metadata.json":
+            if key == head_key("d"):
                 write_deltalake(delta, ROWS.slice(300, 5), mode="append")
             return etag
 
