@@ -1,4 +1,4 @@
-"""Two datasets under all verbs for an hour: memory, number of files and head must stay as they are.
+"""Two datasets under verbs that change rows for an hour: memory, files and head must stay as they are.
 
     python bench/soak.py [--minutes 60] [--pause 0.2] [--seed 1]
 
@@ -20,6 +20,7 @@ import datetime as dt
 import itertools
 import json
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -163,7 +164,7 @@ def read(location: str) -> None:
 
 def memory_of(pid: int) -> float:
     """Return the memory of a process that is in use, in MiB."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 2**20
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
 
 
 def ask(url: str) -> None:
@@ -197,7 +198,10 @@ def soak(root: Path, minutes: float, pause: float, seed: int) -> bool:
     assert server.stdout is not None
     text = ""
     while not text.rstrip().endswith("}"):
-        text += server.stdout.readline()
+        line = server.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the server has ended: {text}")
+        text += line
     url = json.loads(text)["url"]
     own = int(Path("/proc/self").resolve().name)
     samples: list[Row] = []
@@ -230,6 +234,8 @@ def soak(root: Path, minutes: float, pause: float, seed: int) -> bool:
     for job in jobs:
         wrong += [f"check: {one}" for one in job.dataset.check().problems]
     ratios = _ratios(samples)
+    if not ratios:
+        wrong.append("the time was too short for three cleanups")
     _print({"rounds": number, "versions": [job.dataset.version for job in jobs]} | ratios)
     grown = [name for name, ratio in ratios.items() if ratio > MOST_GROWTH]
     _print({"wrong": wrong, "grown": grown})

@@ -20,8 +20,8 @@ _WAYS = {
 }
 _INTRODUCTION = """\
 Then the dataset was opened, planned, read by value, range and index, read at older versions, checked, repaired, cleaned
-up and written to, and each answer was compared with that of the sound lake. `make test` plays a part of this with other
-objects, and `make thorough` takes every object in each way.
+up and written to, and each answer was compared with that of the sound lake. `make test` takes one object of each kind
+in some ways, and `make thorough` every object in each way.
 """
 _RULES = """\
 In the table, *noticed* is the first step that raised an error: `open`; `plan`; `read` of the current version; `older`
@@ -64,11 +64,11 @@ def text_of(path: Path) -> str:
         f"{len(kinds):,} kinds of objects. In {sum(bool(row['first_error']) for row in rows):,} a call raised a "
         f"named error; in {changed:,} a call gave another answer, for the reasons below the table. In "
         f"{sum(row['deleted'] > 0 for row in rows):,} a cleanup deleted more than it does in the sound lake, and in "
-        f"{sum(bool(row['written']) for row in rows):,} rows were wrong after a write, which is the data file that another one has replaced."
+        f"{sum(bool(row['written']) for row in rows):,} a write gave wrong rows, for one of these reasons."
     )
     flips = results["json_flips"]
     of_json = (
-        f"Of {sum(flips.values()):,} random flips of a head in JSON, {flips['named']:,} raised a named error, "
+        f"Of {sum(flips.values()):,} random flips of a head in JSON, {flips['named']:,} led to a named error of some call, "
         f"{flips['without effect']:,} had no effect, and {flips['silent']:,} gave another answer without an error."
     )
     listed = "\n".join(

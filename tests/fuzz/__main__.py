@@ -7,7 +7,7 @@
     cd tests && python -m fuzz --input FILE predicate      one input again
 
 With atheris, mutations are guided by the coverage of Lakebed's modules; without it they are blind.
-Findings are printed, and written to `build/fuzz`; a mended one belongs into `tests/fuzz/corpus`.
+Findings are printed, and written to `build/fuzz`; a mended one belongs in `tests/fuzz/corpus`.
 """
 
 from __future__ import annotations

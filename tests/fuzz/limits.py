@@ -99,5 +99,6 @@ def guarded() -> Iterator[None]:
     finally:
         _guarded = False
         signal.setitimer(signal.ITIMER_PROF, 0)
-    if resident_bytes() - before > GROWTH_BYTES:
-        raise TooLargeError(f"{(resident_bytes() - before) >> 20} MiB more")
+        # Also where a parser refuses what it has unpacked.
+        if resident_bytes() - before > GROWTH_BYTES:
+            raise TooLargeError(f"{(resident_bytes() - before) >> 20} MiB more")

@@ -21,6 +21,7 @@ BROKEN = """
 import sys
 from fuzz import campaign, limits
 from fuzz.targets import Target
+from lakebed.errors import LakebedError
 
 limits.SECONDS = 3
 limits.install()
@@ -43,6 +44,11 @@ def grow(data):
     len(b"x" * (600 << 20))
 
 
+def refuse(data):
+    len(b"x" * (1300 << 20))
+    raise LakebedError("It is too large.")
+
+
 def evaluate(data):
     exec(compile("eval('1 + 1')", "<lakebed>", "exec"))
 
@@ -53,7 +59,7 @@ def load(data):
     pickle.loads(pickle.dumps(campaign.Found))
 
 
-calls = [lambda data: {}[data], hang, write, grow, evaluate, load, lambda data: None]
+calls = [lambda data: {}[data], hang, write, grow, refuse, evaluate, load, lambda data: None]
 found = [campaign.tried(Target("t", call, tuple), b"x") for call in calls]
 print(*(one and one.error.partition(":")[0] for one in found))
 """
@@ -64,7 +70,7 @@ def played() -> dict[str, Any]:
     """Return the results of all targets, from a process with limits."""
     command = [sys.executable, "-m", "fuzz", "--short", str(COUNT), "--json"]
     done = subprocess.run(
-        command, cwd=TESTS, capture_output=True, text=True, check=False, timeout=300
+        command, cwd=TESTS, capture_output=True, text=True, check=False, timeout=1_800
     )
     assert done.stdout, done.stderr[-3000:]
     document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -88,9 +94,9 @@ def test_what_breaks_a_rule_is_found(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
-    errors = "KeyError TooLongError ForbiddenError TooLargeError ForbiddenError ForbiddenError None"
+    errors = "KeyError TooLongError ForbiddenError TooLargeError TooLargeError ForbiddenError ForbiddenError None"
     assert done.stdout.split() == errors.split(), done.stderr
     assert not (tmp_path / "written").exists()

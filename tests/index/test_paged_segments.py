@@ -299,6 +299,10 @@ def hostile_roots() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "raw below 0", {"pages": pages.set_column(4, "raw", pa.array([-1] * pages.num_rows))}
     yield "columns", {"pages": pages.drop_columns(["hash"])}
     yield "kind", {"kind": pa.string()}
+    for name, kind in (("hash", pa.binary(16)), ("first", pa.int64())):
+        nothing = pa.array([None] * pages.num_rows, kind)
+        at = pages.schema.get_field_index(name)
+        yield f"no {name}", {"pages": pages.set_column(at, name, nothing)}
     yield (
         "no number",
         {"pages": pages.set_column(2, "start", pa.array([None] * pages.num_rows, pa.int64()))},

@@ -5,11 +5,12 @@ from __future__ import annotations
 import collections
 import hashlib
 import json
-import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from schedules.sections import paragraph, table
 
 import lakebed
 from judge import verdict
@@ -58,20 +59,20 @@ and refuses their requests by a seed, and some of the processes are killed by si
 change, and started again. Each notes whether a change was acknowledged, refused, or is unknown, before it
 goes on. At the end, without faults, one judge reads all rows, and looks for each change: what was
 acknowledged must be there once, what was refused must not be there, and what is unknown must be there once
-or not at all, and whole. Each system has the same seeds: the same changes are asked for, the n-th request
+or not at all, and whole. Each system has the same seeds: the same verbs are drawn, the n-th request
 of a class has the same fault, and the same writer is killed in the same change.
 """
 _FAIR = """\
 
-Writers open the table before each change, as separate jobs do, and never repeat a change by themselves.
+Writers open the table before each change, as separate jobs do (those of DuckLake keep their connection), and
+never repeat a change by themselves.
 The settings are the defaults, except that DuckLake writes each row to S3 instead of its catalog, and that
 its SQLite catalog has a write-ahead log and waits up to five seconds for other writers. The catalogs of
 pyiceberg and DuckLake are SQLite files, which the proxy is not before: their commits see no faults of S3, and
-only their files do. An error of Lakebed counts as it says. One of the others counts as refused where it names
-a conflict, or is from opening the table, and as unknown else, also where it could be told that nothing was
-sent: so these two kinds of outcomes are not to be compared between systems. Lance
-says of a commit when it is unknown.
-pyiceberg has no compaction, and Lance replaces no partition in one commit: these two leave those changes out.
+only their files do. An error of Lakebed counts as the outcome that it states. One of the others counts as
+refused where it names a conflict, or is from opening the table, and as unknown else, also where nothing was
+sent: so these two kinds of outcomes are not to be compared between systems. pyiceberg has no compaction: that
+step changes nothing, and counts as acknowledged. Lance replaces no partition in one commit, and appends instead.
 """
 
 
@@ -81,33 +82,38 @@ def text_of(path: Path) -> str:
 
 
 def section(runs: Sequence[dict[str, Any]]) -> str:
-    """Return the section: of the seeds that all systems have played."""
+    """Return the section: of the seeds that all systems have played; empty if there are none."""
     commits = [one for one in runs if "commits" in one]
     runs = [one for one in runs if "commits" not in one and not one["is_calm"]]
     systems = [name for name in _SYSTEMS if any(one["system"] == name for one in runs)]
+    if "lakebed" not in systems:
+        return ""
     seeds = set.intersection(
         *({one["seed"] for one in runs if one["system"] == name} for name in systems)
     )
+    if not seeds:
+        return ""
     of = {
         name: [one for one in runs if one["system"] == name and one["seed"] in seeds]
         for name in systems
     }
     minutes = sum(one["seconds"] for found in of.values() for one in found) / 60
-    released = ", ".join(f"{_SYSTEMS[name]} {of[name][0]['release']}" for name in systems)
-    absent = [_SYSTEMS[name] for name in _SYSTEMS if name not in systems]
+    released = "; ".join(f"{_SYSTEMS[name]} {of[name][0]['release']}" for name in systems)
+    of_duck = " (of DuckLake, the release of DuckDB)" if "ducklake" in systems else ""
+    absent = ", ".join(_SYSTEMS[name] for name in _SYSTEMS if name not in systems)
     parts = [
         TITLE,
         _METHOD,
         _FAIR,
         "\n",
-        _paragraph(
-            f"This run: {len(seeds)} seed{'s' * (len(seeds) != 1)}, {minutes:.0f} minutes. {released} (of DuckLake, the release of "
-            f"DuckDB).{f' Not tried: {chr(44).join(absent)}.' if absent else ''} The same again: "
+        paragraph(
+            f"This run: {len(seeds)} seed{'s' * (len(seeds) != 1)}, {minutes:.0f} minutes. {released}{of_duck}."
+            f"{f' Not tried: {absent}.' if absent else ''} The same again: "
             "`make judge`, then `make reliability`."
         ),
-        _table(("", *(_SYSTEMS[name] for name in systems)), _figures(of)),
+        table(("", *(_SYSTEMS[name] for name in systems)), _figures(of)),
         "\nFaults injected, of all classes of requests:\n\n",
-        _table(("fault", *(_SYSTEMS[name] for name in systems)), _injected(of)),
+        table(("fault", *(_SYSTEMS[name] for name in systems)), _injected(of)),
         "\n",
         *_found(of),
         *_one_by_one(commits),
@@ -190,7 +196,7 @@ def _found(of: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
         seeds = sorted({one["seed"] for one in found if one["violations"]})
         if seeds:
             told = ", ".join(map(str, seeds))
-            yield _paragraph(
+            yield paragraph(
                 f"{_SYSTEMS[name]} broke a rule with the seeds {told}. {NOTES.get(name, '')}"
             )
 
@@ -200,12 +206,12 @@ def _one_by_one(commits: Sequence[dict[str, Any]]) -> Iterable[str]:
     of = {name: one["commits"] for name in _SYSTEMS for one in commits if one["system"] == name}
     if not of:
         return
-    yield _paragraph(
+    yield paragraph(
         "Where commits are conditional puts on S3, each fault was also put to one commit alone: the put that "
-        "commits an append of one writer. The cells say what the writer was told, and how many of the three "
-        "rows were there afterwards; six would be an append that came twice."
+        "commits an append of one writer. The cells have the outcome for the writer, and the number of the three rows "
+        "that were there afterwards; six would be an append that came twice."
     )
-    yield _table(
+    yield table(
         ("fault of the commit", *(_SYSTEMS[name] for name in of)),
         [
             (fault, *(_cell(found, fault) for found in of.values()))
@@ -222,18 +228,3 @@ def _cell(found: dict[str, Any], fault: Fault) -> str:
 
 # What was found when these runs were looked into.
 NOTES: dict[str, str] = {}
-
-
-def _paragraph(text: str) -> str:
-    lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines) + "\n\n"
-
-
-def _table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    shown = (f"{cell:,}" if isinstance(cell, int) else str(cell) for line in lines for cell in line)
-    width = len(head)
-    cells = list(shown)
-    return "".join(
-        f"| {' | '.join(cells[at : at + width])} |\n" for at in range(0, len(cells), width)
-    )

@@ -28,8 +28,9 @@ def test_two_writers_with_faults_and_a_kill(endpoint: str, tmp_path: Path, syste
     assert outcome.verdict.violations == []
     assert outcome.stuck == []
     assert outcome.killed == 1
-    assert sum(outcome.faults["injected"].values()) >= 5
-    assert sum(entry.outcome == "done" for entry in outcome.entries) >= 5
+    # Their number depends on the moment of the kill.
+    assert sum(outcome.faults["injected"].values()) >= 1
+    assert any(entry.outcome == "done" for entry in outcome.entries)
 
 
 @pytest.mark.long

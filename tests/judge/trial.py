@@ -118,6 +118,7 @@ class _Writer(threading.Thread):
         process = _start("write", self.given, self.log)
         watch = threading.Timer(_LONGEST_S, process.kill)
         watch.start()
+        delay: float | None = None
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()

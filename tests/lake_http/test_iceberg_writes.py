@@ -417,6 +417,15 @@ def test_a_dynamic_overwrite_repeated_and_of_equal_rows_doubles_nothing(door) ->
     assert door.ids == [0, 2, 50, 100, 102]
 
 
+def test_a_dynamic_overwrite_with_rows_that_may_be_changed_ones_is_refused(door) -> None:
+    two_runs_a_day(door)
+
+    with pytest.raises(BadRequestError, match=r"lakebed\.overwrite is false"):
+        replace(door, "id >= 0", of_day(1, 50), {**DYNAMIC, "lakebed.overwrite": "false"})
+
+    assert door.events.version == 2
+
+
 def test_a_dynamic_overwrite_must_remove_all_files_of_its_days(door) -> None:
     two_runs_a_day(door)
 

@@ -75,7 +75,7 @@ CASES = (
         6_863,
     ),
     Case(
-        "commits: two overwrites, with two lost answers",
+        "commits: an overwrite and a delete, with two lost answers",
         Commits,
         {"losses": 2, "lates": 2, "verbs": (_OVERWRITE, ("delete", "a"))},
         8_939,

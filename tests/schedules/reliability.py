@@ -13,9 +13,8 @@ import collections
 import json
 import platform
 import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ from schedules.interleavings import KINDS, SINGLE, short_tier, tried
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
 from schedules.prove import RESULTS, Found, class_of, code_sum, prove, read, units
-from schedules.sections import section_of, with_section
+from schedules.sections import paragraph, section_of, table, with_section
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
@@ -52,8 +51,8 @@ HEAD = """\
 
 *Also known as:* fault injection, simulation testing, crash consistency, linearizability.
 
-This page shows what was proven about Lakebed's verbs, how, and what was not. A command writes it from the
-results of a run: every figure is of that run. [The threat model](threat-model.md) is about harm on purpose.
+This page shows what was proven about Lakebed's verbs, how, and what was not. A command writes it from
+results of runs; each section names the run that it is of. [The threat model](threat-model.md) is about harm on purpose.
 
 """
 METHOD = """\
@@ -100,21 +99,6 @@ REST = """\
 """
 
 
-def _paragraph(text: str) -> str:
-    lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines) + "\n\n"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [f"| {' | '.join(head)} |", f"| {' | '.join('---' for _ in head)} |"]
-    lines += [f"| {' | '.join(map(_shown, row))} |" for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def _shown(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) -> str:
     """Return the text of the page without the sections of results of their own."""
     done = results.values()
@@ -125,13 +109,13 @@ def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) ->
         HEAD,
         METHOD,
         "\n## The run\n\n",
-        _paragraph(
+        paragraph(
             f"Python {measured['python']} on {measured['machine']}, {measured['day']}. {runs:,} schedules of "
             f"pairs took {seconds / 60:.1f} minutes of one processor. {measured['short']:,} schedules are of the "
             f"short tier, which has each of the {pair_count:,} pairs of {len(SINGLE)} verbs once, and "
             f"{measured['random']:,} are random."
         ),
-        _paragraph(
+        paragraph(
             f"The orders of pairs were played for {len(done):,} of {all_units:,} units, chosen by chance. A unit "
             "is a pair in one order, on one kind of head, without faults, with them, or with one verb that "
             f"stands still. {distinct:,} of the schedules are distinct within their unit, which means that "
@@ -147,14 +131,14 @@ def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) ->
             ],
         ),
         "\n",
-        _paragraph(
+        paragraph(
             "All of them on the simulated store, with documents and with trees as heads. A schedule of several "
             "faults counts in the class of its first one, and also where a clock is wrong or a process stands "
             "still. To repeat the run: `make reliability`. To repeat one schedule: "
             "`cd tests && python -m schedules 'document: append | delete ; ann 9'`."
         ),
         "## Seeded bugs\n\n",
-        _paragraph(
+        paragraph(
             "A proof that finds nothing may be blind. So bugs are put into Lakebed or its store, one at a time: "
             f"{measured['caught']} of {len(BUGS)} are found, each by the schedule beside it, which `make test` "
             "plays."
@@ -224,7 +208,8 @@ def _with_sections(page: str, results: Path, only: str | None = None) -> str:
     for name, section in SECTIONS.items():
         path = results / section.results
         if only in (None, name) and path.exists():
-            page = with_section(page, section.title, section.text(path))
+            text = section.text(path)
+            page = with_section(page, section.title, text) if text else page
     return page
 
 

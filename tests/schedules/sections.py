@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable, Sequence
+
 _LAST = "## What is not covered\n"
 
 
@@ -30,3 +33,19 @@ def with_section(page: str, title: str, text: str) -> str:
         return page.replace(old, text)
     before, last, rest = page.partition(_LAST)
     return f"{before}{text}{last}{rest}"
+
+
+def paragraph(text: str) -> str:
+    """Return a paragraph in lines of the usual length."""
+    lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines) + "\n\n"
+
+
+def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(map(_shown, line))} |\n" for line in lines)
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -13,6 +13,7 @@ import zstandard
 
 import lakebed
 from lakebed import by
+from lakebed.errors import CorruptMetadataError
 from lakebed.state import history
 from lakebed.state.facts import facts_schema
 from lakebed.state.head import HeadFormat
@@ -20,6 +21,7 @@ from lakebed.state.reader import read_head
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store import Store, open_store
+from lakebed.store.cache import PROCESS_CACHE
 from lakebed.store.segments import FANOUT, SMALL, Segment
 from lakebed.work.metadata_compaction import compact_metadata
 
@@ -192,3 +194,19 @@ def test_compaction_leaves_a_history_that_one_segment_cannot_hold(
     assert "history" not in {one.name for one in compact_metadata(store, "d")}
 
     assert segments_of(store)[: len(before)] == before
+
+
+@pytest.mark.parametrize("after", [-1, 0, 1, 2])
+def test_entries_of_another_segment_are_noticed_by_readers_of_any_part(
+    dataset: lakebed.Dataset, store: Store, after: int
+) -> None:
+    for value in range(5):
+        dataset.append(rows(value))
+    segments = segments_of(store)
+    assert len(segments) == 6
+    store.put(segments[3].key, store.get(segments[2].key).data)
+    PROCESS_CACHE.clear()
+
+    with pytest.raises(CorruptMetadataError, match=r"version [24] follows version 2"):
+        history.read(store, segments, after=after, until=5)
+    assert [one.version for one in history.read(store, segments, after=3, until=5)] == [4, 5]

@@ -201,12 +201,15 @@ def test_batch_that_was_staged_long_before_lands_when_it_is_committed(
     assert [file.version for file in due.files if "/data/" in file.key] == [committed.version]
 
 
+@pytest.mark.parametrize("has_moved", [False, True])
 @pytest.mark.parametrize("is_with_others", [False, True])
 def test_batch_staged_long_before_lands_when_a_process_commits_it_by_a_clock_that_is_behind(
-    dataset, store, clock, is_with_others
+    dataset, store, clock, is_with_others, has_moved
 ) -> None:
     dataset.overwrite([row("a", 0)])
     staged = dataset.staged.add([row("a", 1)], "overwrite", lease="900d")
+    if has_moved:
+        dataset.append([row("b", 1)])
     clock.shift(300 * DAY)
 
     with Wrong(clock, store, -300 * DAY) as behind:
@@ -224,11 +227,13 @@ def test_batch_staged_long_before_lands_when_a_process_commits_it_by_a_clock_tha
 
     assert not [file for file in dataset.cleanup("7d").files if "/data/" in file.key]
     clock.shift(8 * DAY)
-    assert [file.version for file in dataset.cleanup("7d").files if "/data/" in file.key] == [2]
+    assert [file.version for file in dataset.cleanup("7d").files if "/data/" in file.key] == [
+        2 + has_moved
+    ]
 
 
 def in_one_put(commits: list[Any]) -> None:
-    """Make some commits by one put of the head."""
+    """Let some commits meet, as those that one put of the head makes."""
     from lakebed.state import group_commit
 
     taken, begin = threading.Event(), group_commit.Member.begin

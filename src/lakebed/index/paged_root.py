@@ -233,8 +233,13 @@ def _check_entries(table: pa.Table, kind: pa.DataType, end: int) -> None:
         message = "its directory leads outside the object"
         raise ValueError(message)
     regular = table.slice(0, max(0, table.num_rows - 1))
-    if any(regular.column(name).null_count for name in ("first", "last")):
-        message = "its directory lacks a bound"
+    firsts, lasts = (table.column(name) for name in ("first", "last"))
+    if (
+        firsts.null_count != lasts.null_count
+        or any(regular.column(name).null_count for name in ("first", "last"))
+        or table.column("hash").null_count
+    ):
+        message = "its directory lacks a bound, or a hash"
         raise ValueError(message)
 
 

@@ -267,8 +267,8 @@ def _is_plain(terms: Terms) -> bool:
     """Return whether a commit may share a put of the head with others.
 
     It may if it only changes files. Other commits read or rewrite what the head names, which the
-    commits before them in a group have not written yet. The time of a put is known for its last
-    commit to a tree alone, and needed for that of a staged batch; see `_may_remember`.
+    commits before them in a group have not written yet. If a put makes several commits to a tree,
+    its time is known for the last one only; that of a staged batch must be: see `_may_remember`.
     """
     change = terms.change
     return not (
@@ -485,15 +485,15 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
 def _may_remember(terms: Terms) -> bool:
     """Return whether the next commit of this process may begin with what this one has put.
 
-    A read of the head shows when the storage stored a commit to a tree. Otherwise a cleanup takes
-    the time of the manifest, which that of a staged batch may be much older than.
+    A read of the head shows when the storage stored a commit to a tree. Without it, a cleanup takes
+    the time of the manifest; but a staged batch may have one that is much older than its commit.
     """
     return terms.change.new_descriptor is None and not _needs_time(terms)
 
 
 def _needs_time(terms: Terms) -> bool:
     """Return whether the time when the storage stores a commit to a tree must be known."""
-    return terms.base.is_tree and terms.staged_until is not None
+    return terms.staged_until is not None and terms.base.is_of_tree
 
 
 def _joined(

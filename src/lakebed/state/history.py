@@ -253,12 +253,13 @@ def read(
     parts: list[tuple[Entry, ...]] = []
     for segment in reversed(segments):
         entries = entries_of(store, segment, labels_after=max(after, labels_after))
-        parts.append(tuple(entry for entry in entries if entry.version > after))
+        parts.append(entries)
         if entries and entries[0].version <= after + 1:
             break
     found = tuple(entry for entries in reversed(parts) for entry in entries)
+    # With those up to `after`: a segment of other entries may have nothing else.
     check_whole(segments, found, after=after, until=until)
-    return found
+    return tuple(entry for entry in found if entry.version > after)
 
 
 def check_whole(

@@ -584,6 +584,11 @@ class State:
         return self.live.is_tree
 
     @property
+    def is_of_tree(self) -> bool:
+        """True for a tree, and for an older version of one, whose files are listed."""
+        return self.is_tree or not isinstance(self.lists.files, tuple)
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The labels of all live data files.
 

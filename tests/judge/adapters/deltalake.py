@@ -61,7 +61,7 @@ class Table:
         return None
 
     def outcome_of(self, exc: BaseException) -> str:
-        """Return what an error says of the change: a conflict that there is none, the others nothing."""
+        """Return REFUSED for a conflict, and UNKNOWN for any other error."""
         return REFUSED if isinstance(exc, CommitFailedError) else UNKNOWN
 
     def rows(self) -> list[list[str]]:

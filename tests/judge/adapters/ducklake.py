@@ -91,7 +91,7 @@ class Table:
         found.execute("COMMIT")
 
     def outcome_of(self, exc: BaseException) -> str:
-        """Return what an error says of the change: a conflict that there is none, the others nothing."""
+        """Return REFUSED for a conflict, and UNKNOWN for any other error."""
         self._connection = None  # the next step connects anew, as a program would
         is_conflict = isinstance(exc, duckdb.TransactionException)
         return REFUSED if is_conflict else UNKNOWN

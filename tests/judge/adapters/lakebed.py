@@ -66,7 +66,7 @@ class Table:
         return done.version, str(done.commit_id)
 
     def outcome_of(self, exc: BaseException) -> str:
-        """Return what an error says of the change: all of Lakebed's but one say that there is none."""
+        """Return UNKNOWN for a commit of unknown outcome, REFUSED for other errors of Lakebed."""
         if not isinstance(exc, LakebedError):
             return "broken"
         return UNKNOWN if exc.code == ErrorCode.COMMIT_UNKNOWN else REFUSED

@@ -68,7 +68,7 @@ class Table:
         return None
 
     def outcome_of(self, exc: BaseException) -> str:
-        """Return what an error says of the change: a conflict that there is none, the others nothing."""
+        """Return REFUSED for a conflict, and UNKNOWN for any other error."""
         is_conflict = isinstance(exc, CommitFailedException | ValidationException)
         return REFUSED if is_conflict else UNKNOWN
 

@@ -22,7 +22,7 @@ def bounded_protocol(
     first request, and for the rest of one.
 
     Args:
-        request_s: Seconds from the first byte of a request, or from the begin of a connection,
+        request_s: Seconds from the first byte of a request, or from the beginning of a connection,
             until the request must be there.
         most_waiting: Number of connections that may wait. Beyond it, the one that has waited
             longest is closed.
@@ -45,7 +45,7 @@ def bounded_protocol(
         def on_response_complete(self) -> None:
             super().on_response_complete()
             # A request that was sent before this answer may have begun by now.
-            self._note(is_receiving=False)
+            self._note(is_receiving=not self.cycle.response_complete)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._end_wait()

@@ -27,8 +27,18 @@ Summaries = Sequence[Mapping[str, str]]
 
 
 def replaces_partitions(summaries: Summaries) -> bool:
-    """Return whether the new rows replace all rows of the partitions that they are in."""
-    return len(summaries) == 1 and summaries[0].get(_REPLACES_PARTITIONS) == "true"
+    """Return whether the new rows replace all rows of the partitions that they are in.
+
+    Raises:
+        InvalidInputError: The property states that they may be changed rows.
+    """
+    replaces = len(summaries) == 1 and summaries[0].get(_REPLACES_PARTITIONS) == "true"
+    if replaces and declared(summaries) is False:
+        raise InvalidInputError(
+            f"The snapshot property {OVERWRITE} is false, and {_REPLACES_PARTITIONS} is true.",
+            hint="Leave the first one out: whole partitions are replaced, and none of their rows stays.",
+        )
+    return replaces
 
 
 def declared(summaries: Summaries) -> bool | None:
