@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import time_machine
 from sales_days import KEEP_DAYS, TODAY, Sales, rows_in
 from table_doors import by_deltalake, by_pyiceberg
 
@@ -106,7 +107,8 @@ def test_retention_deletes_whole_partitions_by_metadata_alone(sales: Sales) -> N
     )
     sales.write_day("a", KEEP_DAYS - 1, KEEP_DAYS, KEEP_DAYS + 1, 400)
 
-    facts = pipeline.run()["retain"].facts
+    with time_machine.travel(dt.datetime.combine(TODAY, dt.time(12), dt.UTC)):
+        facts = pipeline.run()["retain"].facts
 
     assert facts["cutoff"] == str(TODAY - dt.timedelta(days=KEEP_DAYS))
     assert (facts["partition_count"], facts["file_count"], facts["row_count"]) == (2, 2, 8)

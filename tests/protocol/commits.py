@@ -8,8 +8,8 @@ segment of the history of each attempt.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 from protocol.checker import (
     LOST,
@@ -343,15 +343,15 @@ def entries_of(view: View) -> tuple[Entry, ...]:
     return tuple(one for segment in segments for one in segment if one is not None)
 
 
-def lands_once(view: View) -> str:
+def lands_once(view: View, find: Callable[[View], Iterable[Any]] = entries_of) -> str:
     """Check that no commit is in the history twice."""
-    counts = Counter(entry.commit for entry in entries_of(view))
+    counts = Counter(entry.commit for entry in find(view))
     return ", ".join(f"{one} lands {count} times" for one, count in counts.items() if count > 1)
 
 
-def acknowledged_once(view: View) -> str:
+def acknowledged_once(view: View, find: Callable[[View], Iterable[Any]] = entries_of) -> str:
     """Check that what was acknowledged is in the history, at its version."""
-    entries = entries_of(view)
+    entries = list(find(view))
     for name, (version,) in view.ended("acknowledged"):
         there = [entry.version for entry in entries if entry.commit == name]
         if there != [version]:

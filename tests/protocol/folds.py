@@ -8,6 +8,7 @@ root there is; merges of leaves and of segments. Files are in leaves by name, no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from protocol.checker import (
@@ -25,7 +26,15 @@ from protocol.checker import (
     replace,
     written,
 )
-from protocol.commits import HEAD, LANDS_ONCE, LIVE, ONCE, is_swap
+from protocol.commits import (
+    HEAD,
+    LANDS_ONCE,
+    LIVE,
+    ONCE,
+    acknowledged_once,
+    is_swap,
+    lands_once,
+)
 
 KEPT = "a version that is kept can be read"
 BALANCE = "the root balances: its files are those that the history leads to"
@@ -276,8 +285,8 @@ class Folds(Model):
     def invariants(self) -> Mapping[str, object]:  # type: ignore[override]
         """Return the rules of each state."""
         return {
-            LANDS_ONCE: _lands_once,
-            ONCE: _acknowledged,
+            LANDS_ONCE: partial(lands_once, find=_all_entries),
+            ONCE: partial(acknowledged_once, find=_all_entries),
             LIVE: _live,
             BALANCE: _balance,
             KEPT: _kept,
@@ -368,23 +377,6 @@ def _replayed(entries: Iterable[Entry], until: int) -> frozenset[str]:
         if entry.version <= until:
             files = files - entry.removed | entry.added
     return files
-
-
-def _lands_once(view: View) -> str:
-    names = [entry.commit for entry in _all_entries(view)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    return f"{', '.join(twice)} lands twice" if twice else ""
-
-
-def _acknowledged(view: View) -> str:
-    entries = _all_entries(view)
-    for name, (version,) in view.ended("acknowledged"):
-        there = [entry.version for entry in entries if entry.commit == name]
-        if there != [version]:
-            return (
-                f"{name} was acknowledged as version {version}, and the history has it at {there}"
-            )
-    return ""
 
 
 def _live(view: View) -> str:

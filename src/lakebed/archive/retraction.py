@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from lakebed.common.decoding import from_json, from_values
+from lakebed.common.decoding import UNREADABLE, from_json, from_values
 from lakebed.errors import CorruptMetadataError, ObjectExistsError, ObjectNotFoundError
 from lakebed.store.base import Store
 
@@ -81,7 +81,7 @@ def find_retraction(store: Store, file_id: str) -> Retraction | None:
         return None
     try:
         return from_json(data, Retraction)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except UNREADABLE as exc:
         raise CorruptMetadataError(
             f"The retraction {store.uri}/{key} cannot be read: {exc}.",
             hint="Restore the file, and retract it again.",

@@ -23,6 +23,7 @@ from lakebed.store.segments import compress, decompress
 
 MAGIC = b"lakebed.postings.4\n"
 PAGE_GROUPS = 128  # row groups in a page of the directory
+HASH_TYPE = pa.binary(16)
 SHORT_HASH_BYTES = 8  # of a page with directories of files: its root has one for each 4,096 files
 _MOST_BYTES = 2**26  # of the root or a page, uncompressed
 _LEVEL = 3
@@ -129,7 +130,7 @@ def encode(root: PagedRoot) -> bytes:
         homes=root.homes_start,
         home_sizes=root.home_sizes.astype("<u4").tobytes(),
         home_hashes=b"".join(root.home_hashes),
-        pages=_to_stream(root.pages),
+        pages=to_stream(root.pages),
     )
     return MAGIC + compress(msgspec.msgpack.encode(stored), level=_LEVEL)
 
@@ -164,7 +165,7 @@ def decode(data: bytes, end: int) -> PagedRoot:
         home_hashes=[
             hashes[at : at + SHORT_HASH_BYTES] for at in range(0, len(hashes), SHORT_HASH_BYTES)
         ],
-        pages=_from_stream(stored.pages),
+        pages=from_stream(stored.pages),
     )
     _check_entries(root.pages, root.kind, end)
     ids, homes, buckets = 8 * root.file_count, int(sizes.sum()), root.buckets
@@ -188,10 +189,10 @@ def encode_pages(groups: pa.Table, special_count: int) -> Iterator[tuple[pa.Tabl
     regular = groups.num_rows - special_count
     for start in range(0, regular, PAGE_GROUPS):
         rows = groups.slice(start, min(PAGE_GROUPS, regular - start))
-        yield rows, compress(_to_stream(rows), level=_LEVEL)
+        yield rows, compress(to_stream(rows), level=_LEVEL)
     if special_count:
         rows = groups.slice(regular)
-        yield rows, compress(_to_stream(rows), level=_LEVEL)
+        yield rows, compress(to_stream(rows), level=_LEVEL)
 
 
 def decode_page(data: bytes, kind: pa.DataType, end: int) -> pa.Table:
@@ -205,7 +206,7 @@ def decode_page(data: bytes, kind: pa.DataType, end: int) -> pa.Table:
     Raises:
         ValueError: It is malformed, or leads outside the object; also the other errors of `ERRORS`.
     """
-    table = _from_stream(decompress(data, _MOST_BYTES))
+    table = from_stream(decompress(data, _MOST_BYTES))
     _check_entries(table, kind, end)
     return table
 
@@ -215,7 +216,7 @@ def schema_of_entries(kind: pa.DataType) -> pa.Schema:
     bound = pa.binary() if pa.types.is_string(kind) else kind
     numbers = [pa.field(name, pa.int64()) for name in ("start", "size", "raw")]
     return pa.schema(
-        [pa.field("first", bound), pa.field("last", bound), *numbers, ("hash", pa.binary(16))]
+        [pa.field("first", bound), pa.field("last", bound), *numbers, ("hash", HASH_TYPE)]
     )
 
 
@@ -243,7 +244,8 @@ def _check_entries(table: pa.Table, kind: pa.DataType, end: int) -> None:
         raise ValueError(message)
 
 
-def _to_stream(table: pa.Table) -> bytes:
+def to_stream(table: pa.Table) -> bytes:
+    """Return a table as a stream of Arrow."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table.combine_chunks())
@@ -251,7 +253,12 @@ def _to_stream(table: pa.Table) -> bytes:
     return encoded
 
 
-def _from_stream(data: bytes) -> pa.Table:
+def from_stream(data: bytes) -> pa.Table:
+    """Read a table that may come from anywhere.
+
+    Raises:
+        ValueError: It is malformed; also the other errors of `ERRORS`.
+    """
     with pa.ipc.open_stream(data) as stream:
         table = stream.read_all().combine_chunks()
     table.validate(full=True)

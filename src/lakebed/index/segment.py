@@ -55,7 +55,6 @@ _BOUND_BYTES = 64  # of a text in the directory; longer ones are cut
 # Of a text in memory, if a segment of an earlier release does not record it.
 _GUESSED_BYTES = 64
 _HASH_BYTES = 16
-_HASH_TYPE = pa.binary(_HASH_BYTES)
 _ID_BYTES = 8
 _BUCKET_BYTES = 256  # what a bucket of ids takes in memory beside them
 _VERSION = "1"
@@ -240,7 +239,7 @@ class SegmentWriter:
             {
                 **files,
                 **of_homes,
-                _DIRECTORY: _to_text(_encode_table(_directory_of(self._groups, kind))),
+                _DIRECTORY: _to_text(paged_root.to_stream(_directory_of(self._groups, kind))),
                 _VALUES: str(self._value_count),
             }
         )
@@ -299,12 +298,12 @@ class SegmentWriter:
         table = pa.table(
             {
                 "size": pa.array(map(len, pages), pa.int32()),
-                "hash": pa.array(map(_hash, pages), _HASH_TYPE),
+                "hash": pa.array(map(_hash, pages), paged_root.HASH_TYPE),
             }
         )
         return {
             _FORMAT: _VERSION_WITH_HOMES,
-            _HOMES: _to_text(_encode_table(table)),
+            _HOMES: _to_text(paged_root.to_stream(table)),
             _HOMES_START: str(start),
         }
 
@@ -335,19 +334,17 @@ def _upper(value: Any) -> Any:
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else data
 
 
-def _bound_type(kind: pa.DataType) -> pa.DataType:
-    return pa.binary() if pat.is_string(kind) else kind
-
-
 def _encode_buckets(ids: np.ndarray) -> bytes:
     counts, sums = counts_of(ids), sums_of(ids)
     pieces = np.split(ids, np.cumsum(counts)[:-1])
-    return _encode_table(
+    return paged_root.to_stream(
         pa.table(
             {
                 "count": pa.array(counts, pa.int64()),
                 **{f"sum_{lane}": pa.array(sums[:, lane], pa.uint64()) for lane in range(2)},
-                "hash": pa.array([_hash(piece.tobytes()) for piece in pieces], _HASH_TYPE),
+                "hash": pa.array(
+                    [_hash(piece.tobytes()) for piece in pieces], paged_root.HASH_TYPE
+                ),
             }
         )
     )
@@ -355,16 +352,11 @@ def _encode_buckets(ids: np.ndarray) -> bytes:
 
 def _directory_of(groups: Sequence[_Group], kind: pa.DataType) -> pa.Table:
     """Return the entries for row groups, or for the pages of them."""
-    return pa.table(
-        {
-            "first": pa.array([group.first for group in groups], _bound_type(kind)),
-            "last": pa.array([group.last for group in groups], _bound_type(kind)),
-            "start": pa.array([group.start for group in groups], pa.int64()),
-            "size": pa.array([group.size for group in groups], pa.int64()),
-            "raw": pa.array([group.raw for group in groups], pa.int64()),
-            "hash": pa.array([group.hash for group in groups], _HASH_TYPE),
-        }
-    )
+    schema = paged_root.schema_of_entries(kind)
+    columns = [
+        pa.array([getattr(group, field.name) for group in groups], field.type) for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def _entry_of_page(rows: pa.Table, page: bytes, start: int) -> _Group:
@@ -379,17 +371,13 @@ def _entry_of_page(rows: pa.Table, page: bytes, start: int) -> _Group:
     )
 
 
-def _encode_table(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
-
-
 def _to_text(data: bytes) -> str:
     """Return bytes as text, since the metadata of Parquet files holds only text."""
     return base64.b64encode(data).decode()
+
+
+def _from_text(text: bytes) -> pa.Table:
+    return paged_root.from_stream(base64.b64decode(text, validate=True))
 
 
 @dataclass(frozen=True)
@@ -723,7 +711,7 @@ def _read_footer(key: str, size: int, tail: bytes, held: bytes | None) -> Footer
         metadata = pq.read_metadata(pa.BufferReader(tail))
         texts = {name.decode(): text for name, text in (metadata.metadata or {}).items()}
         kind = metadata.schema.to_arrow_schema().field("value").type
-        groups = _decode_table(texts[_DIRECTORY])
+        groups = _from_text(texts[_DIRECTORY])
         _check_directory(groups, kind, metadata, size)
         match texts.get(_FORMAT, b"").decode():
             case version if version in (_VERSION, _VERSION_WITH_BUCKETS):
@@ -785,7 +773,7 @@ def _read_root(key: str, size: int, tail: bytes, held: bytes | None) -> Footer:
 
 def _read_files(texts: Mapping[str, bytes], groups: pa.Table, end: int) -> CoveredFiles:
     if _FILES not in texts:
-        return _read_buckets(_decode_table(texts[_BUCKETS]), groups, end)
+        return _read_buckets(_from_text(texts[_BUCKETS]), groups, end)
     ids = np.frombuffer(base64.b64decode(texts[_FILES], validate=True), dtype="<i8")
     return CoveredFiles(count=len(ids), ids=ids.astype(np.int64))
 
@@ -796,8 +784,8 @@ def _read_home_pages(texts: Mapping[str, bytes], count: int, end: int) -> HomePa
     Raises:
         ValueError: They do not fit into the object, or their number is wrong.
     """
-    table, start = _decode_table(texts[_HOMES]), int(texts[_HOMES_START])
-    _check_columns(table, {"size": pa.int32(), "hash": _HASH_TYPE})
+    table, start = _from_text(texts[_HOMES]), int(texts[_HOMES_START])
+    _check_columns(table, {"size": pa.int32(), "hash": paged_root.HASH_TYPE})
     sizes = table.column("size").to_numpy().astype(np.int64)
     is_possible = len(sizes) == file_homes.page_count(count) and (sizes >= 0).all()
     if not is_possible or not 0 <= start <= start + int(sizes.sum()) <= end:
@@ -862,27 +850,16 @@ def _name_of_homes(store: Store, footer: Footer, number: int) -> tuple[str, ...]
     return ("homes", store.cache_name, footer.key, str(number))
 
 
-def _decode_table(text: bytes) -> pa.Table:
-    with pa.ipc.open_stream(base64.b64decode(text, validate=True)) as stream:
-        return stream.read_all().combine_chunks()
-
-
 def _read_buckets(table: pa.Table, groups: pa.Table, end: int) -> CoveredFiles:
     """Return the covered files of a segment whose ids are stored before its footer.
 
     Raises:
         ValueError: The numbers of ids do not fit into the object.
     """
-    lanes = {f"sum_{lane}": pa.uint64() for lane in range(2)}
-    _check_columns(table, {"count": pa.int64(), **lanes, "hash": _HASH_TYPE})
-    if any(table.column(name).null_count for name in table.column_names):
-        message = "a bucket of its files is null"
-        raise ValueError(message)
-    counts = table.column("count").to_numpy()
+    counts = _counts_in(table)
     last = groups.slice(max(0, groups.num_rows - 1))
     room = end - sum(last.column("start").to_pylist() + last.column("size").to_pylist())
-    is_possible = len(counts) == BUCKETS and counts.min() >= 0 and counts.max() <= room
-    count = int(counts.sum()) if is_possible else -1
+    count = int(counts.sum()) if counts.max() <= room else -1
     if not 0 <= _ID_BYTES * count <= room:
         message = f"the ids of its files do not fit into the {room:,} bytes before its footer"
         raise ValueError(message)
@@ -900,9 +877,8 @@ def _files_of(table: pa.Table, count: int, start: int) -> CoveredFiles:
     Raises:
         ValueError: The buckets have another number of files.
     """
-    counts = table.column("count").to_numpy()
-    is_possible = len(counts) == BUCKETS and counts.min() >= 0 and counts.max() <= count
-    if not is_possible or int(counts.sum()) != count:
+    counts = _counts_in(table)
+    if counts.max() > count or int(counts.sum()) != count:
         message = f"the buckets of its files do not have {count:,} ids"
         raise ValueError(message)
     return CoveredFiles(
@@ -912,6 +888,25 @@ def _files_of(table: pa.Table, count: int, start: int) -> CoveredFiles:
         hashes=table.column("hash").to_pylist(),
         stored_sums=np.column_stack([table.column(f"sum_{lane}").to_numpy() for lane in range(2)]),
     )
+
+
+def _counts_in(table: pa.Table) -> np.ndarray:
+    """Return the number of ids in each bucket.
+
+    Raises:
+        ValueError: It has other columns or another number of buckets, or one is null or below 0.
+        KeyError: A column is missing.
+    """
+    lanes = {f"sum_{lane}": pa.uint64() for lane in range(2)}
+    _check_columns(table, {"count": pa.int64(), **lanes, "hash": paged_root.HASH_TYPE})
+    if any(table.column(name).null_count for name in table.column_names):
+        message = "a bucket of its files is null"
+        raise ValueError(message)
+    counts: np.ndarray = table.column("count").to_numpy()
+    if len(counts) != BUCKETS or counts.min() < 0:
+        message = f"its files are not in {BUCKETS:,} buckets"
+        raise ValueError(message)
+    return counts
 
 
 def _check_columns(table: pa.Table, wanted: Mapping[str, pa.DataType]) -> None:
@@ -935,11 +930,12 @@ def _check_directory(
         ValueError: It has other row groups, or they do not fit into the object.
         KeyError: A column is missing.
     """
-    bounds = dict.fromkeys(("first", "last"), _bound_type(kind))
+    of_entries = paged_root.schema_of_entries(kind)
+    bounds = {name: of_entries.field(name).type for name in ("first", "last")}
     numbers = dict.fromkeys(("start", "size"), pa.int64())
     if "raw" in groups.column_names:  # segments of earlier releases lack it
         numbers["raw"] = pa.int64()
-    _check_columns(groups, {**bounds, **numbers, "hash": _HASH_TYPE})
+    _check_columns(groups, {**bounds, **numbers, "hash": paged_root.HASH_TYPE})
     regular = groups.slice(0, max(0, groups.num_rows - 1))
     has_nulls = any(regular.column(name).null_count for name in bounds) or any(
         groups.column(name).null_count for name in (*numbers, "hash")

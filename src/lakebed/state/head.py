@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 import zstandard
 
-from lakebed.common.decoding import from_json, from_msgpack
+from lakebed.common.decoding import UNREADABLE, from_json, from_msgpack
 from lakebed.errors import CorruptMetadataError, UnsupportedVersionError
 from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX, Naming
 from lakebed.store.segments import compress, decompress
@@ -135,7 +135,7 @@ def decode_head(data: bytes, head_format: HeadFormat, key: str) -> HeadDocument:
     payload = _decompress(data, key) if head_format is HeadFormat.MSGPACK else data
     try:
         written = _decode(payload, _Written, head_format)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
+    except UNREADABLE as exc:
         _check_version(_find_version(payload, head_format), key)
         raise CorruptMetadataError(
             f"Head {key!r} cannot be read: {exc}.",
@@ -173,7 +173,7 @@ def _find_version(payload: bytes, head_format: HeadFormat) -> int:
     """Return the version alone, since a newer document may differ in everything else."""
     try:
         return _decode(payload, _VersionOnly, head_format).dataset_metadata_version
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         return METADATA_VERSION
 
 
@@ -262,7 +262,7 @@ def checked_labels(
 def _decode_partitions(partitions: Partitions, kind: type[_T], key: str) -> _T:
     try:
         return partitions.decode(kind)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
+    except UNREADABLE as exc:
         raise CorruptMetadataError(
             f"Head {key!r} cannot be read: {exc}, in partitions.",
             hint="Restore the object from a copy; no data file was touched.",

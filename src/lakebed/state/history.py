@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import CorruptMetadataError, VersionNotFoundError
 from lakebed.model.keys import BatchId
 from lakebed.model.layout import Folder
@@ -204,7 +204,7 @@ def _read_plain(data: bytes, what: str) -> _Document:
     """Read a segment of an early release, which is not compressed."""
     try:
         return from_json(data, _Document)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except UNREADABLE as exc:
         raise CorruptMetadataError(f"{what} cannot be read: {exc}.", hint=LOSS) from exc
 
 

@@ -6,9 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import msgspec
-
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import (
     CorruptMetadataError,
     DatasetExistsError,
@@ -134,14 +132,7 @@ def read_kept(data: bytes | str, source: str, remedy: str) -> DatasetDescriptor:
     """
     try:
         return DatasetDescriptor.from_document(from_json(data, dict))
-    except (
-        msgspec.MsgspecError,
-        UnicodeDecodeError,
-        RecursionError,
-        InvalidInputError,
-        SchemaMismatchError,
-        FormatError,
-    ) as exc:
+    except (*UNREADABLE, InvalidInputError, SchemaMismatchError, FormatError) as exc:
         raise CorruptMetadataError(
             f"{source} does not describe a dataset: {exc}.", hint=remedy
         ) from exc

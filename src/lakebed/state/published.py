@@ -24,7 +24,7 @@ from typing import Annotated
 
 import msgspec
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,
@@ -518,7 +518,7 @@ def _key(dataset: str, table: str) -> str:
 def _decode(data: bytes, key: str) -> Shown:
     try:
         return from_json(data, Shown)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except UNREADABLE as exc:
         raise CorruptMetadataError(
             f"The publication note {key!r} cannot be read: {exc}.",
             hint="Delete the object, and publish the table again if there is one.",

@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, Self
 
 import msgspec
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import (
     CorruptMetadataError,
     ObjectExistsError,
@@ -357,7 +357,7 @@ def decode_record(data: bytes, key: str) -> BatchRecord:
     """
     try:
         record = from_json(data, BatchRecord)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except UNREADABLE as exc:
         raise _unreadable(key, str(exc)) from exc
     if not key.endswith(f"/{record.batch_id}{SUFFIX}"):
         raise _unreadable(key, f"it belongs to batch {record.batch_id}")

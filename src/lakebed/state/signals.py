@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError
 from lakebed.model.layout import Folder
 from lakebed.model.predicate import Predicate
@@ -88,7 +88,7 @@ def find(store: Store, dataset: str, constraint: Predicate) -> dt.datetime | Non
         signal = from_json(data, _Signal)
         ready_at = signal.ready_at.astimezone(dt.UTC)
         is_ours = signal.constraints == _text_of(constraint) and ready_at < _LATEST
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
+    except (*UNREADABLE, OverflowError):
         is_ours = False
     if not is_ours:
         raise CorruptMetadataError(

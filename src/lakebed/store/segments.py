@@ -22,7 +22,7 @@ from typing import Self, TypeVar
 import msgspec
 import zstandard
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import CorruptMetadataError, ObjectNotFoundError, StorageFullError
 from lakebed.model.keys import check_under
 from lakebed.model.layout import segment_key
@@ -215,13 +215,7 @@ def unpack(data: bytes, kind: type[_T], what: str, hint: str) -> _T:
     """
     try:
         return from_json(decompress(data, MAX_DOCUMENT_BYTES), kind)
-    except (
-        zstandard.ZstdError,
-        msgspec.MsgspecError,
-        MemoryError,
-        UnicodeDecodeError,
-        RecursionError,
-    ) as exc:
+    except (*UNREADABLE, zstandard.ZstdError, MemoryError) as exc:
         raise CorruptMetadataError(f"{what} cannot be read: {exc}.", hint=hint) from exc
 
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.common.items import Items
 from lakebed.model.keys import encode_path
 from lakebed.model.names import is_dataset_name
@@ -296,7 +296,7 @@ def _read(store: Store, entry: RunEntry) -> PipelineRun | None:
         document = from_json(store.get(info.key).data, RunDocument)
     except LookupError:
         return None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except UNREADABLE as exc:
         return unreadable_run(entry, f"its entry cannot be read: {exc}")
     if document.dataset != entry.dataset or (state != "begun") != (document.ended_at is not None):
         return unreadable_run(entry, "its entry belongs to another run")

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from lakebed.arrow.footers import read_footers, sound_footers
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import InvalidInputError, VersionNotFoundError
 from lakebed.model.field_ids import widens
 from lakebed.model.keys import BATCH_ID
@@ -406,7 +406,7 @@ def _answer(
 def _decoded(body: bytes, kind: Any) -> Any:
     try:
         return from_json(body, kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except UNREADABLE as exc:
         raise InvalidInputError(
             f"The request cannot be read: {exc}.", hint="Send the JSON of Iceberg's REST protocol."
         ) from exc

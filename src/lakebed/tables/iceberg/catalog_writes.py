@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -195,13 +196,8 @@ class CatalogWrites:
                 scope = _whole_partitions(transaction, replaced)
                 return transaction.commit(Change(scope=Several((own, scope))))
             added = _count(changes.added)
-
-            def are_new_rows(removed_row_count: int) -> bool:
-                return are_new(
-                    asked.summaries, added_row_count=added, removed_row_count=removed_row_count
-                )
-
-            taken = take_back(transaction, replaced, rows, added, are_new_rows)
+            is_new = partial(are_new, asked.summaries, added)
+            taken = take_back(transaction, replaced, rows, added, is_new)
             # The client has read all that it might have changed: as SQL has it, no row may be new.
             unchanged = Unchanged(TRUE, state.layout.partition_level_types)
             return transaction.commit(

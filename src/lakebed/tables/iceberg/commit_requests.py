@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.common.shown import shown
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.tables.iceberg.catalog_tables import ServedTable
@@ -168,7 +168,7 @@ def parse(body: bytes) -> AskedCommit:
             for update in request.updates
             if update.action == "add-snapshot"
         ]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except UNREADABLE as exc:
         raise _malformed(f"it cannot be read: {exc}") from exc
     if len(request.requirements) > _MOST_REQUIREMENTS:
         raise _malformed(f"it has {len(request.requirements):,} requirements")

@@ -60,7 +60,7 @@ def declared(summaries: Summaries) -> bool | None:
     )
 
 
-def are_new(summaries: Summaries, *, added_row_count: int, removed_row_count: int) -> bool:
+def are_new(summaries: Summaries, added_row_count: int, removed_row_count: int) -> bool:
     """Return whether rows that no replaced file holds are new ones, and none is a changed row.
 
     They are if the user has set the property `lakebed.overwrite` to true, or if Spark has merged

@@ -27,7 +27,7 @@ from typing import Self
 
 import msgspec
 
-from lakebed.common.decoding import from_json
+from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -340,7 +340,7 @@ def _read(data: bytes, notes: Store) -> _Note:
         for export_id in (note.claimed_by, "" if note.pending is None else note.pending.id):
             if not (export_id.isalnum() or export_id == ""):
                 raise InvalidInputError(f"{export_id!r} is not the id of an export.")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidInputError) as exc:
+    except (*UNREADABLE, InvalidInputError) as exc:
         raise CorruptMetadataError(
             f"The note of exports {notes.uri}/{_NOTE} is damaged: {exc}.",
             hint="Export to another directory, or remove the tree together with the note.",
