@@ -232,7 +232,7 @@ browser-env:
 	echo "No Chromium: tests of pages are skipped. On Debian: sudo apt-get install chromium" >&2
 
 doors: setup doors-env
-	$(PYTEST) tests/publication -m long $(ARGS)
+	$(PYTEST) tests/publication tests/sql/test_corpus.py -m long $(ARGS)
 
 servers: setup servers-env
 	$(PYTEST) tests/contract/test_servers.py tests/test_concurrency.py tests/test_crash.py -m long $(ARGS)

@@ -48,12 +48,27 @@ class Peers:
         return self.read_at(engine, dataset.uri.removeprefix("file://"), where)
 
     def read_at(self, engine: str, root: str, where: str = "true", **more: object) -> pa.Table:
+        return self._rows(engine=engine, root=root, where=where, **more)
+
+    def rows_after(self, folder: Path, statement: str, table: str) -> pa.Table:
+        """Return the rows of a table of Delta after a statement, or without one those of it."""
+        return self._rows(rows_after=(str(folder), statement, table))
+
+    def _rows(self, **question: object) -> pa.Table:
         out = self._folder / "rows.arrow"
-        answer = self.ask(engine=engine, root=root, out=str(out), where=where, **more)
-        assert "error" not in answer, f"{engine}: {answer}"
+        answer = self.ask(out=str(out), **question)
+        assert "error" not in answer, f"{question}: {answer}"
         with pa.memory_map(str(out)) as source:
             return pa.ipc.open_file(source).read_all()
 
     def close(self) -> None:
         self._process.communicate()
         self._log.close()
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory):
+    """Start the process of other engines, which takes long: one for each module."""
+    peers = Peers(tmp_path_factory.mktemp("peers"))
+    yield peers
+    peers.close()

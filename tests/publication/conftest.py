@@ -1,11 +1,3 @@
-"""The process of other engines, which takes long to start: one for each module."""
+"""The process of other engines, for all modules that ask for it."""
 
-import pytest
-from engine_peers import Peers
-
-
-@pytest.fixture(scope="module")
-def peers(tmp_path_factory):
-    peers = Peers(tmp_path_factory.mktemp("peers"))
-    yield peers
-    peers.close()
+from engine_peers import peers  # noqa: F401 - a fixture

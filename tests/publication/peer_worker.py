@@ -2,7 +2,7 @@
 
 Each line of its input is a JSON document, `{"engine": …, "root": …, "out": …}`; what the engine
 reads is written to `out` as Arrow IPC, and the answer is a line of JSON. Engines of a catalog also
-take `columns` and `snapshot`.
+take `columns` and `snapshot`. `rows_after` asks for the rows after a statement of Spark with Delta.
 """
 
 # ruff: noqa: T201 - printing is how it answers
@@ -11,6 +11,7 @@ import datetime
 import json
 import operator
 import sys
+import tempfile
 from decimal import Decimal
 from functools import cache, partial, reduce
 from importlib import import_module
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 PACKAGES = (
     "io.delta:delta-spark_4.1_2.13:4.4.0",
@@ -40,6 +42,7 @@ def spark():
         .config(
             "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
         )
+        .config("spark.sql.warehouse.dir", tempfile.mkdtemp(prefix="warehouse-"))
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.session.timeZone", "UTC")
@@ -201,6 +204,34 @@ def said_of(text: str) -> str:
     return ""
 
 
+@cache
+def lake_beside(people: str, others: tuple[str, ...]) -> str:
+    """Make tables of Delta that statements read, and return the select that makes the first one."""
+    for name in others:
+        spark().createDataFrame(pq.read_table(f"{people}/{name}.parquet")).write.format(
+            "delta"
+        ).saveAsTable(name)
+    spark().read.parquet(f"{people}/people.parquet").createOrReplaceTempView("first_people")
+    return "SELECT * FROM first_people"
+
+
+def rows_after(folder: str, statement: str, table: str) -> pa.Table:
+    """Run a statement on new tables of Delta, and return the rows of one, or of the statement.
+
+    Version 0 of `people` is empty, and version 1 has the rows.
+    """
+    first = lake_beside(folder, ("news", "more"))
+    for name in ("people", "cars"):
+        spark().sql(f"DROP TABLE IF EXISTS {name}")
+    spark().sql(
+        "CREATE TABLE people (id BIGINT, name STRING, age BIGINT, city STRING, seen DATE) "
+        "USING delta PARTITIONED BY (city)"
+    )
+    spark().sql(f"INSERT INTO people {first}")
+    found = spark().sql(statement).toArrow()
+    return spark().table(table).toArrow() if table else found
+
+
 def main() -> None:
     for line in sys.stdin:
         given = json.loads(line)
@@ -214,7 +245,7 @@ def main() -> None:
                 table = f"delta.`{given['root']}/data`"
                 answer = {"said": said_of(given["sql"].format(table=table))}
             else:
-                table = read(given)
+                table = rows_after(*given["rows_after"]) if "rows_after" in given else read(given)
                 with (
                     pa.OSFile(given["out"], "wb") as sink,
                     pa.ipc.new_file(sink, table.schema) as f,
