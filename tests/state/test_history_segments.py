@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -210,3 +210,23 @@ def test_entries_of_another_segment_are_noticed_by_readers_of_any_part(
     with pytest.raises(CorruptMetadataError, match=r"version [24] follows version 2"):
         history.read(store, segments, after=after, until=5)
     assert [one.version for one in history.read(store, segments, after=3, until=5)] == [4, 5]
+
+
+@pytest.mark.parametrize("head", ["document", "tree"])
+def test_a_check_notices_entries_of_another_segment(
+    dataset: lakebed.Dataset, store: Store, head: Literal["document", "tree"]
+) -> None:
+    for value in range(5):
+        dataset.append(rows(value))
+    other = store.get(segments_of(store)[3].key).data
+    if head == "tree":
+        dataset.compact(head="tree")
+        dataset.append(rows(5))
+    assert dataset.check().problems == ()
+    segments = segments_of(store)
+    store.put(segments[len(segments) // 2 - 1].key, other)
+    PROCESS_CACHE.clear()
+
+    (problem,) = dataset.check().problems
+    assert "cannot be read: version" in problem.what
+    assert problem.key.startswith("d/history/")

@@ -795,7 +795,7 @@ def _read_home_pages(texts: Mapping[str, bytes], count: int, end: int) -> HomePa
 
 
 def homes_at(
-    store: Store, footer: Footer, positions: np.ndarray
+    store: Store, footer: Footer, positions: np.ndarray, *, is_fresh: bool = False
 ) -> tuple[np.ndarray, list[str], int]:
     """Return the ids and the directories of the files at some positions, and the number of requests.
 
@@ -803,6 +803,7 @@ def homes_at(
         store: The store that holds the segment.
         footer: Footer of a segment with directories.
         positions: Positions of covered files, ascending.
+        is_fresh: Read them from the store even if they are cached.
 
     Raises:
         CorruptMetadataError: The object is missing or damaged.
@@ -814,7 +815,7 @@ def homes_at(
     assert pages is not None
     numbers = np.unique(positions // file_homes.PAGE_FILES).tolist()
     known: dict[int, file_homes.HomePage] = {}
-    for number in numbers:
+    for number in () if is_fresh else numbers:
         held = PROCESS_CACHE.find(_name_of_homes(store, footer, number), file_homes.HomePage)
         if held is not None:
             known[number] = held

@@ -272,14 +272,14 @@ def check_whole(
     """
     last = entries[-1].version if entries else after
     if segments and until is not None and last < until:
-        raise _not_whole(segments[-1], f"its last version is {last}, and not {until}")
+        raise _not_whole(segments, f"its last version is {last}, and not {until}")
     for one, other in itertools.pairwise(entries):
         if other.version != one.version + 1:
-            raise _not_whole(segments[-1], f"version {other.version} follows version {one.version}")
+            raise _not_whole(segments, f"version {other.version} follows version {one.version}")
 
 
-def _not_whole(segment: Segment, problem: str) -> CorruptMetadataError:
-    folder = segment.key.rpartition("/")[0]
+def _not_whole(segments: Sequence[Segment], problem: str) -> CorruptMetadataError:
+    folder = segments[0].key.rpartition("/")[0]  # the last commits of a tree have no key
     return CorruptMetadataError(
         f"History {folder!r} cannot be read: {problem}.",
         hint=f"An object has taken the place of another one: restore it from a copy. {LOSS}",

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -412,25 +413,35 @@ class _Checker:
                 for segment, error in self._each(segments, decode)
                 if error is not None
             ]
-            if not troubles and len(parts) == len(segments):
-                troubles = self._trouble_between(name, [parts[one.key] for one in segments])
+            if not troubles:
+                troubles = self._trouble_between(name, parts)
             findings += [
                 Finding(severity=Severity.ERROR, key=key, what=error, remedy=remedy)
                 for key, error in troubles
             ]
         return findings
 
-    def _trouble_between(self, name: str, parts: Sequence[Any]) -> list[tuple[str, str]]:
-        """Return the last segment of a list and what is wrong with its segments together."""
+    def _trouble_between(self, name: str, parts: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return the last object of a list and what is wrong with its segments together."""
         segments = self.state.lists[name]
         try:
+            others = {
+                one.key: history.entries_of(self._store, one, labels_after=2**63)
+                for one in segments
+                if isinstance(one, history.OtherEntries)
+            }
+        except CorruptMetadataError:
+            return []  # the check of the tree has reported it
+        try:
             if name == HISTORY:
-                entries = [entry for part in parts for entry in part]
+                found = {**parts, **others}
+                entries = [entry for one in segments for entry in found[one.key]]
                 history.check_whole(segments, entries, until=self.state.version)
             elif name == RUNS:
-                runs.check_apart(segments, parts)
+                runs.check_apart(segments, [parts[one.key] for one in segments])
         except CorruptMetadataError as exc:
-            return [(segments[-1].key, exc.message)]
+            keys = [one.key for one in segments if one.key]  # the last commits of a tree have none
+            return [(keys[-1] if keys else self.head.key, exc.message)]
         return []
 
     def _each(
@@ -778,6 +789,9 @@ def _trouble_of_postings(store: Store, segment: Segment, *, is_deep: bool) -> st
             for number in range(footer.groups.num_rows):
                 index_segment.read_groups(store, footer, [number])
             index_segment.file_ids_of(store, footer, is_fresh=True)
+            if footer.homes is not None:
+                positions = np.arange(footer.files.count)
+                index_segment.homes_at(store, footer, positions, is_fresh=True)
     except CorruptMetadataError as exc:
         return exc.message
     return ""
