@@ -13,7 +13,7 @@ from engine_peers import NEEDS_ENGINES, Peers
 
 import lakebed
 from lakebed import Repository
-from lakebed.errors import InvalidInputError, LakebedError, PredicateError
+from lakebed.errors import InvalidInputError, LakebedError, PredicateError, SchemaMismatchError
 
 # Each is carried out, on datasets as `lake` has them.
 MAPPED = """
@@ -290,3 +290,23 @@ def test_form_is_refused_by_name(lake: Repository, text: str, instead: str) -> N
     assert instead in refusal.value.hint, refusal.value
     assert lake["people"].version == 3
     assert lake.list() == ["more", "news", "people"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE cars (id BIGINT, ID STRING)",
+        "CREATE TABLE cars (id BIGINT, id STRING)",
+        "CREATE TABLE cars AS SELECT id, name AS ID FROM people",
+        "ALTER TABLE people ADD COLUMN Name STRING",
+        "ALTER TABLE people ADD COLUMNS (phone STRING, PHONE STRING)",
+        "ALTER TABLE people RENAME COLUMN name TO AGE",
+    ],
+)
+def test_columns_that_sql_cannot_distinguish_are_refused(lake: Repository, text: str) -> None:
+    with pytest.raises(SchemaMismatchError, match="cannot distinguish"):
+        lake.sql(text)
+
+    assert lake.list() == ["more", "news", "people"]
+    assert lake["people"].version == 3
+    lake.sql("ALTER TABLE people RENAME COLUMN name TO Name")

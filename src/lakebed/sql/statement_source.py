@@ -271,7 +271,7 @@ def check_distinguished(source: str, names: Sequence[str]) -> None:
         first, second = alike or (twice, twice)
         raise SchemaMismatchError(
             f"SQL cannot distinguish the columns {first!r} and {second!r} of {source}.",
-            hint="Rename one of them: SELECT … AS ….",
+            hint="Give one of them another name; a query does it by SELECT … AS ….",
         )
 
 

@@ -36,6 +36,7 @@ def create(order: StatementOrder, tree: exp.Create) -> Dataset | Commit:
 
     Raises:
         InvalidInputError: A form of it is not supported; the hint names another one.
+        SchemaMismatchError: Two columns have names that differ in case only.
         DatasetExistsError: The name is taken.
     """
     from sqlglot import exp
@@ -87,6 +88,7 @@ def _created(
                 "Give columns alone; checks are declared by ALTER TABLE t ADD CONSTRAINT.",
             )
         fields.append(field_of(column))
+    check_distinguished("the table", [field.name for field in fields])
     lake = order.lake._on_dry_run() if order.is_dry_run else order.lake
     if tree.args.get("exists") and lake.exists(name):
         return lake.open(name)
@@ -148,9 +150,12 @@ def alter(order: StatementOrder, tree: exp.Alter) -> Commit:
     edits = [edit for action in tree.args["actions"] for edit in _edits(action)]
 
     def edited(old: DatasetDescriptor) -> DatasetDescriptor:
+        new = old
         for edit in edits:
-            old = edit(old)
-        return old
+            new = edit(new)
+        if not set(new.schema.names) <= set(old.schema.names):
+            check_distinguished("the table", new.schema.names)
+        return new
 
     return dataset.evolve(edited, dry_run=order.is_dry_run)
 
