@@ -4,8 +4,9 @@
 
 One process changes a document and a tree by turns, as a job that never ends would: it appends, reruns
 a run, merges, deletes by id, overwrites a day, drops days that are past the retention, compacts,
-publishes to Delta and Iceberg, and cleans up. Another one looks up ids and reads older versions with
-datasets that it has opened once, and a third is the server, asked for pages and for the Iceberg catalog.
+publishes to Delta and Iceberg, and cleans up by a clock that is two days ahead. Another one looks up
+ids and reads older versions with datasets that it has opened once, and a third is the server, asked
+for pages and for the Iceberg catalog. The cache of each is small, so that it is full within minutes.
 A model in memory knows which rows must be there: they are compared after each cleanup. A line of
 JSON a minute has the memory of each process in MiB, and, right after a cleanup, files, objects and
 bytes of the heads. The last line has the ratio of the last third of the time to the middle one, and
@@ -31,9 +32,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+import time_machine
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor
+from lakebed.cli import main as run_command
+from lakebed.store.cache import PROCESS_CACHE
 
 SCHEMA = pa.schema([("day", pa.date32()), ("id", pa.string()), ("value", pa.int64())])
 FIRST_DAY = dt.date(2026, 1, 1)
@@ -42,6 +46,8 @@ ROUNDS_A_DAY = 30
 ROUNDS_A_CLEANUP = 15
 ROWS = 20
 MOST_GROWTH = 1.1
+LEASES = dt.timedelta(days=2)
+CACHE_BYTES = 16 * 2**20  # of each process, instead of 256 MiB, so that it is soon full
 HEADS: tuple[Literal["document", "tree"], ...] = ("document", "tree")
 
 Row = dict[str, Any]
@@ -83,7 +89,9 @@ class Job:
             self._drop(day - dt.timedelta(days=KEPT_DAYS))
         if number % ROUNDS_A_CLEANUP == ROUNDS_A_CLEANUP - 1:
             self.dataset.compact()
-            self.dataset.cleanup(older_than="0s", dry_run=False)
+            # No writer can be at work after that, so all goes that nothing names.
+            with time_machine.travel(dt.datetime.now(dt.UTC) + LEASES):
+                self.dataset.cleanup(older_than="0s", dry_run=False)
             self.compare()
 
     def compare(self) -> None:
@@ -191,7 +199,7 @@ def soak(root: Path, minutes: float, pause: float, seed: int) -> bool:
         job.turn(0)
     command = [sys.executable, __file__, "--read", str(root)]
     reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    serve = [sys.executable, "-m", "lakebed", "serve", str(root), "--iceberg", "--port", "0"]
+    serve = [sys.executable, __file__, "serve", str(root), "--iceberg", "--port", "0"]
     server = subprocess.Popen([*serve, "--output", "json"], stdout=subprocess.PIPE, text=True)
     assert reader.stdin is not None
     assert reader.stdout is not None
@@ -266,8 +274,12 @@ def _print(figures: Row) -> None:
 
 def main() -> None:
     """Work as the arguments ask."""
+    PROCESS_CACHE.max_bytes = CACHE_BYTES
     if sys.argv[1:2] == ["--read"]:
         read(sys.argv[2])
+        return
+    if sys.argv[1:2] == ["serve"]:
+        run_command(prog_name="lakebed")
         return
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--minutes", type=float, default=60)
