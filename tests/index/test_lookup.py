@@ -351,3 +351,14 @@ def test_a_segment_of_an_earlier_release_does_not_tell_its_bytes_and_answers():
     assert lookup(store, [segment], NullCheck("c"), kind).found.tolist() == [9]
     merged = merge_segments(store, "d", "c", [segment], pa.string())
     assert merged.segment.weight == 4
+
+
+def test_metadata_of_segments_count_in_the_cache() -> None:
+    """Its objects take several times the bytes that it is decoded from."""
+    store = a_store()
+    before = PROCESS_CACHE.size_bytes
+    segment = put_segment(store, LONG, {0: list(range(100))})
+    footer = open_segment(store, segment)[0]
+
+    assert footer.metadata is not None
+    assert PROCESS_CACHE.size_bytes - before > 8 * footer.metadata.serialized_size

@@ -56,6 +56,7 @@ _BOUND_BYTES = 64  # of a text in the directory; longer ones are cut
 _GUESSED_BYTES = 64
 _HASH_BYTES = 16
 _ID_BYTES = 8
+_MEMORY_OF_BYTE = 10  # of Parquet's metadata: what its objects take in memory
 _BUCKET_BYTES = 256  # what a bucket of ids takes in memory beside them
 _VERSION = "1"
 _VERSION_WITH_BUCKETS = "2"
@@ -598,6 +599,8 @@ def _hold(name: tuple[str, ...], footer: Footer) -> None:
     assert directory is not None  # one of the two has it
     size = len(footer.held) if footer.held is not None else _tail_size(footer.key)
     size += footer.files.size_bytes + directory.nbytes
+    if footer.metadata is not None:
+        size += _MEMORY_OF_BYTE * footer.metadata.serialized_size
     PROCESS_CACHE.hold(name, footer, size_bytes=size)
 
 
