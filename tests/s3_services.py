@@ -64,6 +64,48 @@ class HastyService:
         return answers[0][1].get("etag") if answers[0][0].startswith("200") else None
 
 
+class RefusingService:
+    """A service that refuses requests for as long as it is told to.
+
+    Attributes:
+        is_full: Whether no object can be written.
+        token: The session token that is accepted; empty to look at none.
+        status_of_expired: The status of an answer to another token.
+        room: Number of objects that can still be written before it is full; -1 for any number.
+        refused: Number of requests that were refused.
+    """
+
+    def __init__(self, application: Callable[..., Any]) -> None:
+        self.is_full = False
+        self.token = ""
+        self.status_of_expired = "403 Forbidden"
+        self.room = -1
+        self.refused = 0
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        token = environ.get("HTTP_X_AMZ_SECURITY_TOKEN", "")
+        if self.token and token != self.token:
+            return self._refuse(environ, start_response, self.status_of_expired, "ExpiredToken")
+        if environ["REQUEST_METHOD"] == "PUT":
+            self.is_full = self.is_full or self.room == 0
+            self.room -= self.room > 0
+            if self.is_full:
+                status = "507 Insufficient Storage"
+                return self._refuse(environ, start_response, status, "XMinioStorageFull")
+        return self._application(environ, start_response)
+
+    def _refuse(
+        self, environ: dict[str, Any], start_response: Callable[..., Any], status: str, code: str
+    ) -> list[bytes]:
+        self.refused += 1
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        body = f"<Error><Code>{code}</Code><Message>As told.</Message></Error>".encode()
+        headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))]
+        start_response(status, headers)
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+
 @contextmanager
 def served(application: Callable[..., Any], *, threaded: bool = False) -> Iterator[str]:
     """Serve an application on a free port of 127.0.0.1, one request at a time; yield its URL.

@@ -12,6 +12,7 @@ from protocol.commits import Commits
 from protocol.folds import Folds
 from protocol.groups import Groups
 from protocol.names import Head, Names
+from protocol.publications import SHOWN, Publications
 from protocol.stages import Stages
 
 
@@ -65,6 +66,10 @@ class Seeded:
 
 
 _OLD = Head("old", ("first",))
+_LOST_RACE = "a publisher that loses a race for the table"
+_CHANGED_NOTE = "a note that has changed meanwhile"
+_LATE_NOTE = "a cleanup that keeps what a publisher has noted since it began"
+_GIVEN_UP = "a publisher whose version was given up"
 _APPEND, _OVERWRITE = ("append", "a"), ("overwrite", "a")
 
 CASES = (
@@ -225,6 +230,80 @@ CASES = (
         154_148,
         is_long=True,
     ),
+    Case(
+        "publications: two publishers of Delta, one of them after a commit, with a crash",
+        Publications,
+        {"crashes": 1},
+        5_055,
+    ),
+    Case(
+        "publications: two publishers of a new table of Delta, one of them after a commit",
+        Publications,
+        {"is_new": True},
+        2_440,
+    ),
+    Case(
+        "publications: two publishers of Iceberg, one of them after a commit",
+        Publications,
+        {"kind": "iceberg"},
+        14_364,
+    ),
+    Case(
+        "publications: a publisher of Delta beside a commit and a cleanup, with a lost answer",
+        Publications,
+        {"losses": 1, "others": ("publish", "commit", "clean")},
+        17_233,
+    ),
+    Case(
+        "publications: a publisher of Delta beside a cleanup and a reader",
+        Publications,
+        {"others": ("publish", "clean", "read"), "retention": 1, "ticks": 1},
+        2_698,
+        frozenset({_LOST_RACE, _CHANGED_NOTE, _LATE_NOTE, _GIVEN_UP}),
+    ),
+    Case(
+        "publications: a publisher of Delta beside a commit, a cleanup and a reader",
+        Publications,
+        {"others": ("publish", "commit", "clean", "read"), "retention": 1, "ticks": 1},
+        46_665,
+        frozenset({_LOST_RACE, _CHANGED_NOTE}),
+        is_long=True,
+    ),
+    Case(
+        "publications: two publishers of Delta whose leases end, one of them after a commit",
+        Publications,
+        {"ticks": 1},
+        81_526,
+        is_long=True,
+    ),
+    Case(
+        "publications: two publishers of Delta, with a crash and a lost answer",
+        Publications,
+        {"crashes": 1, "losses": 1},
+        160_676,
+        is_long=True,
+    ),
+    Case(
+        "publications: two publishers of Iceberg, with a lost answer",
+        Publications,
+        {"kind": "iceberg", "losses": 1},
+        572_950,
+        is_long=True,
+    ),
+    Case(
+        "publications: a publisher of Iceberg beside a commit and a cleanup, with a lost answer",
+        Publications,
+        {"kind": "iceberg", "losses": 1, "others": ("publish", "commit", "clean")},
+        34_074,
+        is_long=True,
+    ),
+    Case(
+        "publications: two publishers of Delta, one of them after a commit, beside a cleanup",
+        Publications,
+        {"others": ("publish", "commit_and_publish", "clean")},
+        479_430,
+        is_long=True,
+    ),
 )
 BY_NAME = {case.name: case for case in CASES}
 
@@ -265,6 +344,20 @@ BUGS = tuple(
             "a fold lands after a cleanup": "folds: an append and an overwrite beside a cleanup",
             "a fold merges segments up to the horizon": (
                 "folds: an append and an overwrite beside a cleanup"
+            ),
+        },
+        Publications: {
+            "": "publications: two publishers of Delta, one of them after a commit, with a crash",
+            **dict.fromkeys(
+                (bug for bug, rule in Publications.bugs.items() if rule == SHOWN),
+                "publications: a publisher of Delta beside a commit and a cleanup, with a lost answer",
+            ),
+            **dict.fromkeys(
+                (bug for bug in Publications.bugs if "metadata" in bug),
+                "publications: two publishers of Iceberg, one of them after a commit",
+            ),
+            "a note forgets the versions that readers hold": (
+                "publications: a publisher of Delta beside a cleanup and a reader"
             ),
         },
         Groups: {"": "groups: two threads, with a crash or an interrupt and a lost answer"},

@@ -410,6 +410,29 @@ def test_second_publication_does_nothing(door, days):
     assert sorted(Path(days.uri.removeprefix("file://")).rglob("*")) == before
 
 
+def test_table_that_is_right_is_not_changed_after_a_publisher_that_did_not_end(door, tmp_path):
+    from lakebed.testing import FailingStore
+
+    store = PosixStore(tmp_path / "lake", durable=False)
+    days = lakebed.Repository(store).create(
+        "days", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="p")
+    )
+    days.append(rows(1, "a"))
+    door.publish(days)
+    days.append(rows(2, "b"))
+    dying = FailingStore(store, fail_on="replace", nth=2, matching="published/")
+    with pytest.raises(StorageError):
+        door.publish(lakebed.Repository(dying).open("days"))
+    assert dying.has_failed
+    before = {one.key for one in store.list(f"days/{door.folder}/")}
+
+    again = door.publish(days)
+
+    assert again.was_in_step
+    assert {one.key for one in store.list(f"days/{door.folder}/")} == before
+    assert_shows(door, days)
+
+
 def test_dry_run_and_check_change_nothing(door, days):
     days.append(rows(1, "a"))
 

@@ -29,6 +29,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     ReadOnlyError,
     StorageError,
+    StorageFullError,
     ThrottledError,
 )
 from lakebed.store import Store, open_store
@@ -259,6 +260,32 @@ def test_refusal_is_not_retryable(service: Any, status: int, expected: type[Lake
     assert type(caught.value) is expected
     assert not getattr(caught.value, "retryable", False)
     assert isinstance(caught.value.__cause__, Exception)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected", "hint"),
+    [
+        (507, "XMinioStorageFull", StorageFullError, "Free some space"),
+        (403, "QuotaExceeded", StorageFullError, "raise the quota"),
+        (400, "XMinioAdminBucketQuotaExceeded", StorageFullError, "raise the quota"),
+        (403, "ExpiredToken", AccessDeniedError, "Renew them"),
+        (400, "ExpiredToken", AccessDeniedError, "Renew them"),
+        (403, "AccessDenied", AccessDeniedError, "permissions"),
+    ],
+)
+def test_refusal_for_a_known_reason_says_what_to_do(
+    service: Any, status: int, code: str, expected: type[StorageError], hint: str
+) -> None:
+    store = s3(service)
+    body = f'<?xml version="1.0"?><Error><Code>{code}</Code></Error>'.encode()
+    service.script((status, {"content-type": "application/xml"}, body))
+
+    with pytest.raises(expected, match=code) as caught:
+        store.create("a", b"x")
+
+    assert type(caught.value) is expected
+    assert hint in caught.value.hint
+    assert not caught.value.retryable
 
 
 @pytest.mark.parametrize(

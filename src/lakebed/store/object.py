@@ -36,6 +36,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     ReadOnlyError,
     StorageError,
+    StorageFullError,
     ThrottledError,
     redacted,
 )
@@ -214,6 +215,8 @@ class ObjectStore(Store):
             finally:
                 self._remove(key)
         except AccessDeniedError as exc:
+            if exc.hint != _CHECK_CREDENTIALS:
+                raise
             hint = (
                 f"Give credentials that may write and delete {self._where(_PROBE)}*: before its "
                 "first commit a process tests there whether the service honours conditional puts."
@@ -491,6 +494,9 @@ _HTTP_THROTTLED = frozenset({429, 503})
 _HTTP_REQUEST_TIMEOUT = 408
 _HTTP_NOT_IMPLEMENTED = 501
 _HTTP_SERVER_ERROR = 500
+_HTTP_INSUFFICIENT_STORAGE = 507  # of MinIO, without space
+_QUOTA_MARK = "QuotaExceeded"  # of Ceph with status 403, of MinIO with 400
+_EXPIRED_MARKS = ("ExpiredToken", "TokenRefreshRequired")  # of S3
 _STATUS = re.compile(r"status code: (\d{3})")
 
 
@@ -612,9 +618,27 @@ def _precondition(where: str, exc: Exception) -> LakebedError:
     return PreconditionFailedError(f"Object {where!r} was changed or deleted since it was read.")
 
 
+def _full(where: str, exc: Exception) -> LakebedError:
+    hint = "Nothing was written. Free some space, or raise the quota, and try again."
+    return StorageFullError(f"No space to write {where!r}: {_reason(exc)}", hint=hint)
+
+
+_CHECK_CREDENTIALS = "Check the credentials and their permissions."
+
+
 def _denied(where: str, exc: Exception) -> LakebedError:
+    if _QUOTA_MARK in str(exc):
+        return _full(where, exc)
     msg = f"Access to {where!r} was denied: {_reason(exc)}"
-    hint = "Check the credentials and their permissions."
+    hint = _CHECK_CREDENTIALS
+    if any(mark in str(exc) for mark in _EXPIRED_MARKS):
+        msg = (
+            f"Access to {where!r} was denied, because the credentials have expired: {_reason(exc)}"
+        )
+        hint = (
+            "Renew them, for example with aws sso login, and try again. Keys and tokens that were "
+            "given as options, by the environment or in a file need a repository that is opened again."
+        )
     if "credential provider" in msg:
         hint = (
             "Log in with aws sso login, gcloud auth application-default login or az login, or "
@@ -661,6 +685,10 @@ def _other(where: str, exc: Exception) -> LakebedError:
             "in Python; for S3 also the variable AWS_ALLOW_HTTP=true."
         )
         return StorageError(msg, hint=hint)
+    if any(mark in text for mark in _EXPIRED_MARKS):
+        return _denied(where, exc)  # S3 answers 400
+    if status == _HTTP_INSUFFICIENT_STORAGE or _QUOTA_MARK in text:
+        return _full(where, exc)
     if status in _HTTP_THROTTLED:
         msg = f"The service limits the rate of requests, at {where!r}: {text}"
         return ThrottledError(msg, retryable=True)

@@ -313,6 +313,11 @@ class _DeltaTarget:
         )
 
     def apply(self, plan: _Plan, note: Note) -> bool:
+        if plan.tip is not None and not self.is_to_change(plan):
+            # Only the note has to change: with a commit here, publishers of one version that meet
+            # would each make commits that change nothing, and disturb each other by them.
+            note.place = str(plan.tip.number)
+            return True
         files = dict.fromkeys((*plan.added, *plan.removed), 0)
         tally = Tally(self._on_progress, f"publish to {self.title}", files)
         number = plan.number
