@@ -58,7 +58,7 @@ def section(told: Sequence[dict[str, Any]]) -> str:
     listed = [
         textwrap.fill(f"{number}. {fault}", 118) for number, fault in enumerate(faults, start=1)
     ]
-    pairs = ", ".join(" and ".join(map(_named, one["verb"].split(", "))) for one in of_pairs)
+    pairs = "; ".join(" and ".join(map(_named, one["verb"].split(", "))) for one in of_pairs)
     last = found[-1]
     return "".join(
         [
