@@ -41,7 +41,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PRECIOUS: .venv-spark%/.installed
-.PHONY: proof reliability fuzz judge
+.PHONY: proof reliability fuzz judge chaos
 .PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year soak clean
 
 help:
@@ -60,6 +60,7 @@ help:
 	@echo "make fuzz       hostile input for all that is parsed, guided by coverage; ARGS='--seconds 600' for each parser"
 	@echo "make reliability  a quarter of an hour of proof, all seeded bugs, models, damage, and docs/reliability.md with the figures"
 	@echo "make judge      writers on S3 behind a proxy that fails: Lakebed, deltalake, pyiceberg, Lance and DuckLake"
+	@echo "make chaos      verbs by Spark on a cluster whose executors, drivers and disk fail (part of test-long)"
 	@echo "make soak       an hour of changes to two datasets: memory, number of files and head stay as they are"
 	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
@@ -187,6 +188,11 @@ reliability: setup
 # What is done stays in build/judge.jsonl; ARGS='--systems lakebed --minutes 5' takes less.
 judge: setup .venv-peers/.installed
 	cd tests && nice $(CURDIR)/$(BIN) -m judge --results $(CURDIR)/build/judge.jsonl $(ARGS)
+
+# Figures for docs/reliability.md, which `make reliability` writes into it.
+chaos: setup
+	@mkdir -p build && rm -f build/chaos.jsonl
+	CHAOS_RESULTS=$(CURDIR)/build/chaos.jsonl nice $(PYTEST) tests/chaos $(ARGS)
 
 # Once on each: a run starts one JVM, and one session.
 spark-connect: setup

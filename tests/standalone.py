@@ -155,7 +155,7 @@ class Cluster(Processes):
         """Start a worker whose `python3` is that of an environment."""
         command = self._spark_class("org.apache.spark.deploy.worker.Worker", host)
         arguments = [
-            *("--webui-port", "0", "--cores", "3", "--memory", "2g"),
+            *("--webui-port", "0", "--cores", "4", "--memory", "4g"),
             *("--work-dir", str(self.directory / name / "work"), self.url),
         ]
         worker = self.start(name, [*command, *arguments], self._environ(programs, host))
@@ -200,6 +200,7 @@ class Driver:
         master: str,
         *,
         programs: Path,
+        program: str = _BEGIN,
         settings: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
@@ -210,6 +211,7 @@ class Driver:
             name: Of its folder.
             master: Of Spark.
             programs: Of the environment in which Spark looks for `python3` beside the driver.
+            program: Its code.
             settings: Of the session, beside those that keep it small.
             environ: More of its environment.
         """
@@ -217,7 +219,7 @@ class Driver:
         self.process = processes.start(
             name,
             # Not by PYTHONPATH, which Spark's workers of the same machine would have, too.
-            [sys.executable, "-c", _BEGIN, json.dumps({"master": master, **(settings or {})})],
+            [sys.executable, "-c", program, json.dumps({"master": master, **(settings or {})})],
             {
                 "PATH": f"{programs}:/usr/bin:/bin",
                 "HOME": str(processes.directory),

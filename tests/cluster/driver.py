@@ -181,8 +181,8 @@ class Functions:
         return lakebed.open_repository(location, storage_options=storage_options or {}).open(name)
 
 
-def main() -> None:
-    functions = Functions(begin_session(json.loads(sys.argv[1])))
+def main(kind=Functions) -> None:
+    functions = kind(begin_session(json.loads(sys.argv[1])))
     for line in iter(sys.stdin.readline, "\n"):
         name, arguments = json.loads(line)
         try:

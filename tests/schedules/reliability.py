@@ -3,7 +3,8 @@
 From `tests/`: `python -m schedules.reliability`, or `make reliability`. It plays orders of pairs for
 a quarter of an hour, random schedules, and the schedule of each seeded bug; what earlier runs of the
 same code have added to the results counts, too. `--only-write` plays nothing. Sections with results
-of their own, of `python -m protocol`, `damage` and `judge`, stay as they are without these.
+of their own, of `python -m protocol`, `damage` and `judge` and of `make chaos`, stay as they are
+without these.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import chaos.results
 import damage.section
 import judge.results
 import protocol.results
@@ -45,6 +47,7 @@ SECTIONS = {
     "model": Section("model.json", protocol.results.TITLE, protocol.results.text_of),
     "damage": Section("damage.json", damage.section.TITLE, damage.section.text_of),
     "judge": Section("judge.jsonl", judge.results.TITLE, judge.results.text_of),
+    "chaos": Section("chaos.jsonl", chaos.results.TITLE, chaos.results.text_of),
 }
 HEAD = """\
 # Reliability
@@ -88,7 +91,8 @@ REST = """\
 - **Other stores.** The figures of schedules are of the simulated store, and those beside others of moto's
   S3. `make servers` and `make test` race and kill real processes on directories and on other servers of S3,
   without a count on this page.
-- **Spark.** Executors that are killed, retried stages and speculation are not part of these schedules.
+- **Spark** is not part of the schedules. Its faults come one at a time, each at one moment of a verb, on one
+  machine and in a directory. Executors on other hosts, broken networks and external shuffle services were not tried.
 - **More than two switches.** Orders of pairs with three or more switches, and of three verbs, are only
   met by random schedules.
 - **Reads of data files** happen at one moment of a schedule: others cannot come between two files.
