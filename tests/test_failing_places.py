@@ -1,12 +1,13 @@
 """Places that fail for a while: what was acknowledged is there once, and writers go on afterwards.
 
-A bucket and a disk that are full, and credentials that expire.
+A bucket and a disk that are full, credentials that expire, and a NameNode that starts again.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 import resource
 import threading
 import uuid
@@ -19,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hdfs_cluster import cluster
 from s3_services import RefusingService, served
 
 import lakebed
@@ -26,12 +28,13 @@ from lakebed.errors import (
     AccessDeniedError,
     CommitUnknownError,
     LakebedError,
+    StorageError,
     StorageFullError,
 )
 
 SCHEMA = pa.schema([("k", pa.string()), ("id", pa.string())])
 DESCRIPTOR = lakebed.DatasetDescriptor(schema=SCHEMA, partition_by="k")
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 WRITERS = 3
 
 
@@ -296,3 +299,49 @@ class Vault:
         ).encode()
         start_response("200 OK", [("Content-Length", str(len(body)))])
         return [body]
+
+
+# A NameNode that starts again
+
+PATIENT = {"max_retries": "20", "retry_timeout_s": "100", "read_timeout_s": "5"}
+
+
+@pytest.mark.long  # fetches a jar, and starts a JVM
+def test_writers_to_hdfs_go_on_after_its_name_node_has_started_again(tmp_path: Path) -> None:
+    with cluster(tmp_path) as running, waiting_for_retries() as has_retried:
+        options = {**running.options, **PATIENT}
+        repository = lakebed.open_repository(running.url("lake"), storage_options=options)
+        dataset = repository.create("d", DESCRIPTOR)
+        writers = Writers(lambda: repository.open("d"))
+
+        with writers.running():
+            writers.wait_for_acknowledged(WRITERS)
+            running.hdfs.shutdownNameNode(0)
+            assert has_retried.wait(TIMEOUT_S)
+            running.hdfs.restartNameNode(0)
+            writers.wait_for_acknowledged(2 * WRITERS)
+
+        # They lose at most the upload that was under way to a DataNode.
+        assert len(writers.failed) <= WRITERS, writers.failed
+        kinds = (StorageError, CommitUnknownError)
+        others = [error for error in writers.failed.values() if not isinstance(error, kinds)]
+        assert not others, "\n".join(map(repr, others))
+        assert_right(dataset, writers)
+
+
+@contextmanager
+def waiting_for_retries() -> Iterator[threading.Event]:
+    """Yield an event that is set once a request to a NameNode was repeated."""
+    met = threading.Event()
+
+    def look(record: logging.LogRecord) -> bool:
+        if "retries" in record.msg:
+            met.set()
+        return True
+
+    logger = logging.getLogger("lakebed.store.webhdfs")
+    logger.addFilter(look)
+    try:
+        yield met
+    finally:
+        logger.removeFilter(look)

@@ -266,6 +266,36 @@ def test_each_refusal_has_its_error(
     assert "d/" in caught.value.message
 
 
+def test_name_node_that_answers_nonsense_as_it_starts_again_is_asked_again(
+    service: ScriptedService,
+) -> None:
+    store = opened(service, max_retries="2")
+    service.script(MISSING)
+    with pytest.raises(ObjectNotFoundError):
+        store.get("d/a")
+    none_yet = refuses("IOException", "Failed to find datanode, suggest to check cluster health.")
+    service.script((404, {}, b"<html>no such page</html>"), none_yet, MISSING)
+
+    with pytest.raises(ObjectNotFoundError):
+        store.get("d/a")
+
+    service.script((404, {}, b"<html>no such page</html>"))
+    with pytest.raises(StorageError, match="not as WebHDFS does") as caught:
+        store.get("d/a")
+    assert caught.value.retryable
+    assert "are running" in caught.value.hint
+
+
+def test_node_that_has_lost_another_one_may_be_asked_again(service: ScriptedService) -> None:
+    service.script(refuses("EOFException", "End of File Exception between local host and NameNode"))
+
+    with pytest.raises(StorageError, match="lost its connection") as caught:
+        opened(service, max_retries="0").put("d/a", b"new")
+
+    assert caught.value.retryable
+    assert "are running" in caught.value.hint
+
+
 @pytest.mark.parametrize("message", ["/lake/a (is not a directory)", "/lake/a is not a directory"])
 def test_what_lies_under_a_file_is_not_there(service: ScriptedService, message: str) -> None:
     service.script(refuses("AccessControlException", message))

@@ -51,6 +51,10 @@ _HTTP_REDIRECT = 300
 _HTTP_UNAUTHORIZED = 401
 _HTTP_THROTTLED = frozenset({429, 503})
 _HTTP_SERVER_ERROR = 500
+_OUTAGE_HINT = (
+    "Check that the NameNode and the DataNodes are running, and try again. The storage option "
+    "retry_timeout_s sets for how long requests are repeated."
+)
 _TOKEN_HINT = (
     "The cluster needs authentication. Get a delegation token, as by `curl --negotiate -u : "
     "'http://NAMENODE:9870/webhdfs/v1/?op=GETDELEGATIONTOKEN'` after kinit, and give its "
@@ -214,8 +218,11 @@ class WebHdfs(Tree):
             except _UnansweredError as exc:
                 error, was_sent = exc, True
             else:
-                self._note_answer(address)
                 refusal = answer.refusal(self._where(path), self._secrets, was_sent=was_sent)
+                if isinstance(refusal, _NotWebHdfsError) and self._has_answered:
+                    # A NameNode that stops or starts: its server runs a moment longer than it.
+                    refusal = _UnansweredError(refusal.message, retryable=True)
+                self._note_answer(address)
                 if refusal is None:
                     return answer
                 if not isinstance(refusal, _NotNowError | _UnansweredError):
@@ -255,7 +262,7 @@ class WebHdfs(Tree):
 
     def _final(self, error: LakebedError, path: str) -> LakebedError:
         if not isinstance(error, _NotReachedError) or self._has_answered:
-            return StorageError(error.message, hint=error.hint, retryable=True)
+            return StorageError(error.message, hint=error.hint or _OUTAGE_HINT, retryable=True)
         tried = ", ".join(self._settings.addresses)
         return StorageError(
             f"No NameNode answers at {tried}, for {self._where(path)!r}: {error.message}",
@@ -290,7 +297,7 @@ class WebHdfs(Tree):
                 continue
             except _UnansweredError as exc:
                 if is_last or body is not None:
-                    raise StorageError(exc.message, retryable=True) from exc
+                    raise StorageError(exc.message, hint=_OUTAGE_HINT, retryable=True) from exc
                 continue
             refusal = answer.refusal(self._where(path), self._secrets, was_sent=False)
             if refusal is None:
@@ -299,7 +306,8 @@ class WebHdfs(Tree):
             if isinstance(refusal, _NotNowError | _UnansweredError):
                 if not is_last and body is None:
                     continue
-                raise StorageError(refusal.message, hint=refusal.hint, retryable=True)
+                hint = refusal.hint or _OUTAGE_HINT
+                raise StorageError(refusal.message, hint=hint, retryable=True)
             raise refusal
         raise AssertionError  # the last attempt returns or raises
 
@@ -397,6 +405,10 @@ class _NotNowError(StorageError):
     """The request was refused temporarily, or by a NameNode that is not the active one."""
 
 
+class _NotWebHdfsError(StorageError):
+    """The answer is not one of WebHDFS."""
+
+
 class _TakenError(StorageError):
     """The name is taken, or the directory is not empty."""
 
@@ -457,7 +469,7 @@ class _Answer:
         return self.content
 
     def _not_webhdfs(self) -> StorageError:
-        return StorageError(
+        return _NotWebHdfsError(
             f"{self.node} answers, but not as WebHDFS does.",
             hint="Give the NameNode's HTTP port (9870 unless configured), not its RPC port "
             "(8020); dfs.webhdfs.enabled must not be false.",
@@ -475,6 +487,8 @@ class _Answer:
                 return make(where, message, was_sent)
         if "is not a directory" in message or "Parent path is not a directory" in message:
             return _gone(where, message, was_sent)
+        if "Failed to find datanode" in message:
+            return _not_now(where, message, was_sent)  # none has reported since the NameNode began
         if "must both be directories" in message:
             return _TakenError(message)
         if status == _HTTP_UNAUTHORIZED or kind in _DENIALS:
@@ -491,7 +505,7 @@ class _Answer:
             return _NotNowError(text, retryable=True)
         if status >= _HTTP_SERVER_ERROR:
             return _UnansweredError(text, retryable=True)
-        return StorageError(text)
+        return StorageError(text, hint=f"See the log of {self.node}.")
 
     def _remote_exception(self) -> tuple[str, str]:
         try:
@@ -525,6 +539,12 @@ def _not_now(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa:
     )
 
 
+def _unconnected(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
+    return _UnansweredError(
+        f"A node lost its connection to another one, for {where!r}: {message}", retryable=True
+    )
+
+
 def _full(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
     return StorageFullError(
         f"No space to write {where!r}: {message}", hint="Raise the quota, or free some space."
@@ -549,6 +569,17 @@ _REFUSALS = {
             "ObserverRetryOnActiveException",
         }
     ): _not_now,
+    # Such as of a DataNode whose NameNode starts again.
+    frozenset(
+        {
+            "ConnectException",
+            "ConnectTimeoutException",
+            "EOFException",
+            "NoRouteToHostException",
+            "SocketException",
+            "SocketTimeoutException",
+        }
+    ): _unconnected,
     frozenset(
         {
             "ClusterStorageCapacityExceededException",
