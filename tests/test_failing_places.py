@@ -91,14 +91,14 @@ class Writers:
             dataset = self.open()
             turn = 0
             while not self._is_over:
-                self._append(dataset, f"w{number}-{turn}")
+                self.append(dataset, f"w{number}-{turn}")
                 turn += 1
         except BaseException as exc:  # noqa: BLE001 - told by `running`
             with self._changed:
                 self.broken.append(exc)
                 self._changed.notify_all()
 
-    def _append(self, dataset: lakebed.Dataset, run: str) -> None:
+    def append(self, dataset: lakebed.Dataset, run: str) -> None:
         error = None
         try:
             dataset.append(rows(run), run=run)
@@ -188,7 +188,7 @@ def test_bucket_that_is_full_before_any_put_of_a_commit_refuses_it(
 
     for room in range(20):
         refused, service.room = service.refused, room
-        writers._append(dataset, f"room-{room}")
+        writers.append(dataset, f"room-{room}")
         is_refused = service.refused > refused
         service.is_full, service.room = False, -1
         if not is_refused:

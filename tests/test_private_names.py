@@ -13,7 +13,7 @@ MOST_MODULES = 41
 # Private by name, but a protocol: of Jupyter, of named tuples, of PySpark.
 PROTOCOLS = {
     *("_repr_html_", "_ipython_key_completions_", "_asdict", "_fields", "_replace"),
-    *("_fixtureinfo", "_jdf", "_jvm", "_jsc", "_jsparkSession", "_exit"),
+    *("_fixtureinfo", "_jdf", "_jvm", "_jsc", "_jsparkSession", "_exit", "_getframe"),
 }
 
 

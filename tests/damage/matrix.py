@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
+import inside
 from every_object import Lake, Shared, lake_of, objects_of, rows, small_trees, store_of
 
 import lakebed
@@ -175,14 +176,13 @@ def _published(dataset: Dataset, kind: Literal["delta", "iceberg"]) -> tuple[obj
 
 
 def _quarantine(dataset: Dataset) -> Dataset:
-    return lakebed.Repository(dataset._source.store).open("d_quarantine")
+    return lakebed.Repository(inside.store_of(dataset)).open("d_quarantine")
 
 
 def _files_of_run(dataset: Dataset, run: str) -> list[str]:
     """Return the files that a rerun replaces."""
-    snapshot = dataset._source.load()
-    state = snapshot.state
-    return sorted(runs.read(dataset._source.store, state.lists).live_files_of(run, state.live))
+    state = inside.state_of(dataset)
+    return sorted(runs.read(inside.store_of(dataset), state.lists).live_files_of(run, state.live))
 
 
 # Calls by the stage at which they find out. Each returns a text that must be that of the sound lake.

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from inside import state_of
 from killed_adoptions import adopt_and_die
 
 import lakebed
@@ -113,7 +114,7 @@ def test_dataset_that_was_taken_over_is_written_as_any_other(copied_store, golde
     assert all("/data/" in file.key for file in taken.files())
     taken = lakebed.open_repository(copied_store)[name]
     assert not taken.check(deep=True).problems
-    assert sorted(taken._source.load().state.indices)
+    assert sorted(state_of(taken).indices)
 
 
 def test_indices_find_files_before_and_after_the_first_append(indexed):

@@ -114,7 +114,7 @@ class Proxy:
     plan: Plan | None = None
     seen: list[tuple[str, str, Fault | None]] = field(default_factory=list)
     _late: set[asyncio.Task[None]] = field(default_factory=set)
-    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(32))
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(32))
     _dice: random.Random = field(default_factory=lambda: random.Random(0))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -162,7 +162,7 @@ class Proxy:
         return not is_cut
 
     async def _forward(self, request: Request) -> Answer:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self.send, request)
+        return await asyncio.get_running_loop().run_in_executor(self.pool, self.send, request)
 
     async def _send_late(self, request: Request) -> None:
         await asyncio.sleep(self._dice.uniform(*_HELD_S))
@@ -269,7 +269,7 @@ def proxied(host: str, port: int) -> Iterator[tuple[str, Proxy]]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
-        proxy._pool.shutdown()
+        proxy.pool.shutdown()
 
 
 async def _stop(server: asyncio.Server) -> None:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from asking import Client, shown
 from click.testing import CliRunner
+from inside import state_of
 
 import lakebed
 from lakebed import by
@@ -293,7 +294,7 @@ def test_comparison_beyond_the_limit_tells_partitions_and_each_can_be_compared(
 
 def test_condition_of_a_partition_selects_it(repository) -> None:
     dataset = repository["d"]
-    levels = dataset._source.load().state.layout.partition_level_types
+    levels = state_of(dataset).layout.partition_level_types
 
     for partition in dataset.inspect.partitions():
         assert dataset.where(condition_of(partition.path, levels)).count() == partition.row_count

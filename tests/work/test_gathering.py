@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 import pyarrow as pa
 import pytest
+from inside import store_of
 
 import lakebed
 from lakebed.errors import LakebedError
@@ -59,7 +60,7 @@ def assert_gathered(dataset) -> None:
     assert set(homes_of(dataset).values()) <= {1}
     by_home = Counter(PurePosixPath(file.key).parent for file in dataset.files())
     for home, count in by_home.items():
-        on_storage = [info.key for info in dataset._source.store.list(f"{home}/")]
+        on_storage = [info.key for info in store_of(dataset).list(f"{home}/")]
         assert len(on_storage) == count, f"{home} holds what is not live"
 
 
