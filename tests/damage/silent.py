@@ -72,6 +72,7 @@ SILENT: dict[tuple[str, str], frozenset[str]] = {
         for how in ("flipped bit", "cut", "emptied")
     },
     ("ready signal", "lost"): frozenset({"signal"}),
+    ("ready signal", "flipped bit"): frozenset({"signal"}),
     **{("Delta log", how): frozenset({"Delta"}) for how in DAMAGES},
     **{("Iceberg metadata", how): frozenset({"Iceberg"}) for how in DAMAGES},
     **{("Iceberg manifest or list", how): frozenset({"Iceberg"}) for how in DAMAGES},
@@ -106,6 +107,7 @@ UNNOTICED: dict[tuple[str, str], str] = {
     ("note of a published table", "swapped"): _NOTE,
     ("note of a published table", "older copy"): _NOTE,
     ("ready signal", "lost"): "The view counts as not signalled, as before the signal.",
+    ("ready signal", "flipped bit"): "It is a time as text, so a flip may be another time.",
     ("index file for other tools", "flipped bit"): _OF_OTHERS,
     ("schema file for other tools", "flipped bit"): _OF_OTHERS,
     ("schema file for other tools", "older copy"): _OF_OTHERS,

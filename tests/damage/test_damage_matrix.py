@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
-from damage.matrix import DAMAGES, KINDS, Outcome, damages, tried
+from damage.matrix import DAMAGES, KINDS, Damage, Kind, Outcome, damages, tried
 from damage.silent import SILENT, UNNOTICED, reason_of
 from lakebed.store.cache import PROCESS_CACHE
+
+OTHERS = "other ranges: another partition"
 
 
 @pytest.fixture(autouse=True)
 def _own_cache() -> Iterator[None]:
     yield
     PROCESS_CACHE.clear()
+
+
+def is_noticed_in(outcome: Outcome) -> bool:
+    return bool(outcome.errors or outcome.check or outcome.deep)
+
+
+@cache
+def without(kind: Kind, lake: str, key: str) -> Outcome:
+    """Return what becomes of the loss of an object."""
+    return tried(Damage(kind, "lost", lake, key, None), is_written_to=False)
+
+
+def is_first(damage: Damage) -> bool:
+    """Return whether the newest version needs the object, as the first one of its kind."""
+    return (damage.lake, damage.key) in {(one.lake, one.key) for one in damages()}
+
+
+def is_needed(damage: Damage) -> bool:
+    """Return whether anybody needs the object; what no version names any more may be lost."""
+    return is_first(damage) or is_noticed_in(without(damage.kind, damage.lake, damage.key))
+
+
+def has_other_range(damage: Damage) -> bool:
+    """Return whether the object has what the probe of another partition reads."""
+    if is_first(damage) or damage.kind.name == "data file":
+        return "p=d" in damage.key
+    return OTHERS in without(damage.kind, damage.lake, damage.key).errors
 
 
 def faults(outcome: Outcome) -> Iterator[str]:
@@ -25,11 +55,11 @@ def faults(outcome: Outcome) -> Iterator[str]:
     wrong = {one: text[:300] for one, text in outcome.others.items() if one not in allowed}
     if wrong:
         yield f"{name}: another answer without an error: {wrong}"
-    is_noticed = outcome.errors or outcome.check or outcome.deep
-    if not is_noticed and not reason_of(damage.kind.name, damage.how):
+    is_noticed = is_noticed_in(outcome)
+    if not is_noticed and not reason_of(damage.kind.name, damage.how) and is_needed(damage):
         yield f"{name}: nothing notices it"
     of_head = damage.kind.name.startswith("head,")
-    if "other ranges: another partition" in outcome.errors and not (of_head or "p=d" in damage.key):
+    if OTHERS in outcome.errors and not of_head and not has_other_range(damage):
         yield f"{name}: other ranges cannot be read"
     if outcome.deleted and (damage.kind.name, damage.how) not in UNNOTICED:
         yield f"{name}: a cleanup deletes {outcome.deleted}"
