@@ -311,7 +311,7 @@ class TableIngest(DeclaredDataset):
             raise SchemaMismatchError(
                 f"{table.title} has columns that the dataset lacks: {', '.join(found)}. Nothing was "
                 "read.",
-                hint="unknown='keep' adds them to the schema, 'ignore' leaves them out.",
+                hint='unknown = "keep" adds them to the schema, "ignore" leaves them out.',
             )
         return found
 
@@ -344,7 +344,7 @@ def _widened(
         if name.lower() in present:
             raise InvalidInputError(
                 f"Column {name!r} of {table.title} differs from a field of the dataset only in case.",
-                hint="Rename it by a query, or give unknown='ignore'.",
+                hint='Rename it by a query, or give unknown = "ignore".',
             )
         new.append(replace(table.schema.get(name), nullable=True))
     wider = (*descriptor.schema.fields, *new)
