@@ -54,7 +54,7 @@ _GAP_BYTES = 256 * 1024
 _BOUND_BYTES = 64  # of a text in the directory; longer ones are cut
 # Of a text in memory, if a segment of an earlier release does not record it.
 _GUESSED_BYTES = 64
-_HASH_BYTES = 16
+_HASH_BYTES = paged_root.HASH_TYPE.byte_width
 _ID_BYTES = 8
 _MEMORY_OF_BYTE = 10  # of Parquet's metadata: what its objects take in memory
 _BUCKET_BYTES = 256  # what a bucket of ids takes in memory beside them

@@ -262,7 +262,7 @@ class WebHdfs(Tree):
 
     def _final(self, error: LakebedError, path: str) -> LakebedError:
         if not isinstance(error, _NotReachedError) or self._has_answered:
-            return StorageError(error.message, hint=error.hint or _OUTAGE_HINT, retryable=True)
+            return _given_up(error)
         tried = ", ".join(self._settings.addresses)
         return StorageError(
             f"No NameNode answers at {tried}, for {self._where(path)!r}: {error.message}",
@@ -297,7 +297,7 @@ class WebHdfs(Tree):
                 continue
             except _UnansweredError as exc:
                 if is_last or body is not None:
-                    raise StorageError(exc.message, hint=_OUTAGE_HINT, retryable=True) from exc
+                    raise _given_up(exc) from exc
                 continue
             refusal = answer.refusal(self._where(path), self._secrets, was_sent=False)
             if refusal is None:
@@ -306,8 +306,7 @@ class WebHdfs(Tree):
             if isinstance(refusal, _NotNowError | _UnansweredError):
                 if not is_last and body is None:
                     continue
-                hint = refusal.hint or _OUTAGE_HINT
-                raise StorageError(refusal.message, hint=hint, retryable=True)
+                raise _given_up(refusal)
             raise refusal
         raise AssertionError  # the last attempt returns or raises
 
@@ -537,6 +536,11 @@ def _not_now(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa:
     return _NotNowError(
         f"The NameNode cannot serve {where!r} at this moment: {message}", retryable=True
     )
+
+
+def _given_up(error: LakebedError) -> StorageError:
+    """Return the error for a request that was repeated for as long as it may be."""
+    return StorageError(error.message, hint=error.hint or _OUTAGE_HINT, retryable=True)
 
 
 def _unconnected(where: str, message: str, was_sent: bool) -> LakebedError:  # noqa: ARG001, FBT001
