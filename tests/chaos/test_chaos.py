@@ -30,6 +30,7 @@ from standalone import (
 )
 
 from chaos.trial import VERBS, Fault, Verb, again, base_entries, entries_of, judged, prepare
+from lakebed import Dataset
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -141,6 +142,24 @@ def close(
     assert violations == []
 
 
+def conclude(
+    fault: str,
+    verb: Verb,
+    met: int,
+    driver: Driver,
+    dataset: Dataset,
+    folder: Path,
+    entries: Sequence[Entry],
+    found: Sequence[Entry],
+    commits: Iterable[int] | None,
+) -> None:
+    """Judge what came of a fault, let the verb run again, and judge that, too."""
+    verdicts = [judged(dataset, [*entries, *found], commits)]
+    repeated = again(driver, verb, dataset, folder)
+    verdicts.append(judged(dataset, [*entries, *repeated]))
+    close(fault, verb.function, met, verdicts, repeated)
+
+
 # What executors meet. A task may fail four times.
 OF_EXECUTORS = (
     Fault("Python worker killed after a write of a task", "kill"),
@@ -183,10 +202,7 @@ def test_a_fault_of_executors(
     commits = None
     if verb.commits is not None:
         commits = [verb.commits if fault.outcome == DONE else 0]
-    verdicts = [judged(dataset, [*entries, *found], commits)]
-    found = again(driver, verb, dataset, tmp_path)
-    verdicts.append(judged(dataset, [*entries, *found]))
-    close(fault.name, name, met, verdicts, found)
+    conclude(fault.name, verb, met, driver, dataset, tmp_path, entries, found, commits)
 
 
 # A driver commits by replacing the head. A start of a driver takes seconds: verbs that write or commit
@@ -236,10 +252,7 @@ def test_a_killed_driver(
     assert met == 1
     found = entries_of(verb.steps(), None)
     has_landed = fault.part == _COMMIT and fault.when == "after"
-    verdicts = [judged(dataset, [*entries, *found], [has_landed])]
-    found = again(driver, verb, dataset, tmp_path)
-    verdicts.append(judged(dataset, [*entries, *found]))
-    close(fault.name, name, met, verdicts, found)
+    conclude(fault.name, verb, met, driver, dataset, tmp_path, entries, found, [has_landed])
 
 
 # The data source commits in a Python process beside the JVM of the driver; then Spark lets another
@@ -273,10 +286,9 @@ def test_a_killed_committer(
     assert met == 1
     assert answer.get("code") == "spark", answer
     found = entries_of(verb.steps(), None)
-    verdicts = [judged(dataset, [*entries, *found], [fault.when == "after"])]
-    found = again(driver, verb, dataset, tmp_path)
-    verdicts.append(judged(dataset, [*entries, *found]))
-    close(fault.name, name, met, verdicts, found)
+    conclude(
+        fault.name, verb, met, driver, dataset, tmp_path, entries, found, [fault.when == "after"]
+    )
 
 
 _USED_UP = 8 * 2**10  # bytes that are left for a verb
@@ -309,10 +321,9 @@ def test_a_full_disk(chaos: Chaos, driver: Driver, disk: Path, name: str) -> Non
 
     assert "No space left" in answer.get("error", ""), answer
     found = entries_of(verb.steps(), answer)
-    verdicts = [judged(dataset, [*entries, *found], [0])]
-    found = again(driver, verb, dataset, disk)
-    verdicts.append(judged(dataset, [*entries, *found]))
-    close("a file system of few MiB is full", name, 1, verdicts, found)
+    conclude(
+        "a file system of few MiB is full", verb, 1, driver, dataset, disk, entries, found, [0]
+    )
 
 
 TWO_DRIVERS = Fault(

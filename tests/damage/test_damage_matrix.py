@@ -30,9 +30,14 @@ def without(kind: Kind, lake: str, key: str) -> Outcome:
     return tried(Damage(kind, "lost", lake, key, None), is_written_to=False)
 
 
+@cache
+def first_ones() -> frozenset[tuple[str, str]]:
+    """Return lake and key of the first object of each kind, which the newest version needs."""
+    return frozenset((one.lake, one.key) for one in damages())
+
+
 def is_first(damage: Damage) -> bool:
-    """Return whether the newest version needs the object, as the first one of its kind."""
-    return (damage.lake, damage.key) in {(one.lake, one.key) for one in damages()}
+    return (damage.lake, damage.key) in first_ones()
 
 
 def is_needed(damage: Damage) -> bool:

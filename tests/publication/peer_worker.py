@@ -19,7 +19,6 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 PACKAGES = (
     "io.delta:delta-spark_4.1_2.13:4.4.0",
@@ -205,14 +204,11 @@ def said_of(text: str) -> str:
 
 
 @cache
-def lake_beside(people: str, others: tuple[str, ...]) -> str:
-    """Make tables of Delta that statements read, and return the select that makes the first one."""
-    for name in others:
-        spark().createDataFrame(pq.read_table(f"{people}/{name}.parquet")).write.format(
-            "delta"
-        ).saveAsTable(name)
-    spark().read.parquet(f"{people}/people.parquet").createOrReplaceTempView("first_people")
-    return "SELECT * FROM first_people"
+def make_sources(folder: str) -> None:
+    """Make the tables of Delta that statements only read, once, and a view of the first rows."""
+    for name in ("news", "more"):
+        spark().read.parquet(f"{folder}/{name}.parquet").write.format("delta").saveAsTable(name)
+    spark().read.parquet(f"{folder}/people.parquet").createOrReplaceTempView("first_people")
 
 
 def rows_after(folder: str, statement: str, table: str) -> pa.Table:
@@ -220,14 +216,14 @@ def rows_after(folder: str, statement: str, table: str) -> pa.Table:
 
     Version 0 of `people` is empty, and version 1 has the rows.
     """
-    first = lake_beside(folder, ("news", "more"))
+    make_sources(folder)
     for name in ("people", "cars"):
         spark().sql(f"DROP TABLE IF EXISTS {name}")
     spark().sql(
         "CREATE TABLE people (id BIGINT, name STRING, age BIGINT, city STRING, seen DATE) "
         "USING delta PARTITIONED BY (city)"
     )
-    spark().sql(f"INSERT INTO people {first}")
+    spark().sql("INSERT INTO people SELECT * FROM first_people")
     found = spark().sql(statement).toArrow()
     return spark().table(table).toArrow() if table else found
 
