@@ -183,27 +183,70 @@ def do_conflict(one: Call, other: Call) -> bool:
         if call.operation == "list":
             return beside.key.startswith(call.key)
         if call.operation == "open":  # any data files
-            return beside.operation.startswith("delete") and beside.key.endswith(".parquet")
+            return _takes_data(beside)
     return one.key == other.key
+
+
+class _Before:
+    """The last place of each actor at which it touched something, for calls that come after."""
+
+    def __init__(self) -> None:
+        self._touched: dict[str, dict[str, int]] = {}  # by key
+        self._written: dict[str, dict[str, int]] = {}
+        self._listed: dict[str, dict[str, int]] = {}  # by what keys begin with
+        self._opened: dict[str, int] = {}  # any data files
+        self._deleted: dict[str, int] = {}
+
+    def of(self, call: Call) -> list[tuple[str, int]]:
+        """Return the last place of each other actor that conflicts with a call."""
+        last: dict[str, int] = {}
+        for places in self._conflicting(call):
+            for actor, place in places.items():
+                if actor != call.actor:
+                    last[actor] = max(place, last.get(actor, 0))
+        return sorted(last.items())
+
+    def _conflicting(self, call: Call) -> Iterator[dict[str, int]]:
+        if call.operation == "list":
+            yield from (at for key, at in self._written.items() if key.startswith(call.key))
+        elif call.operation == "open":
+            yield self._deleted
+        elif call.operation in _WRITES:
+            yield self._touched.get(call.key, {})
+            yield from (at for begins, at in self._listed.items() if call.key.startswith(begins))
+            if _takes_data(call):
+                yield self._opened
+        else:
+            yield self._written.get(call.key, {})
+
+    def add(self, call: Call, place: int) -> None:
+        """Record a call."""
+        if call.operation == "open":
+            self._opened[call.actor] = place
+            return
+        by_key = self._listed if call.operation == "list" else self._touched
+        by_key.setdefault(call.key, {})[call.actor] = place
+        if call.operation in _WRITES:
+            self._written.setdefault(call.key, {})[call.actor] = place
+        if _takes_data(call):
+            self._deleted[call.actor] = place
+
+
+def _takes_data(call: Call) -> bool:
+    return call.operation.startswith("delete") and call.key.endswith(".parquet")
 
 
 def sum_of(played: Played) -> str:
     """Return a sum that runs share if they differ only in the order of what does not conflict."""
-    counts: dict[str, int] = {}
     found = hashlib.sha256(str(played.schedule.theme).encode())
-    before: list[Call] = []
+    before = _Before()
     parts: dict[str, list[str]] = {}
     for call in played.calls:
-        last: dict[str, int] = {}
-        place = dict.fromkeys(counts, 0)
-        for earlier in before:
-            place[earlier.actor] = place.get(earlier.actor, 0) + 1
-            if earlier.actor != call.actor and do_conflict(earlier, call):
-                last[earlier.actor] = place[earlier.actor]
-        before.append(call)
-        counts[call.actor] = counts.get(call.actor, 0) + 1
-        told = f"{call.operation} {call.key.split('/')[0:2]} {call.outcome} {sorted(last.items())}"
-        parts.setdefault(call.actor, []).append(told)
+        of_actor = parts.setdefault(call.actor, [])
+        of_actor.append(
+            f"{call.operation} {call.key.split('/')[0:2]} {call.outcome} {before.of(call)}"
+        )
+        before.add(call, len(of_actor))
     for part in played.schedule.parts:
         found.update(repr((part.actor, part.steps, parts.get(part.actor))).encode())
     late = [one for actor, one in parts.items() if actor.startswith("late")]
@@ -328,6 +371,7 @@ def failing_orders(pair: Pair) -> Iterator[Played]:
             (after, "landed", None, 1),
             (after, "landed", None, OUTAGE),
             (after, "lost", None, 1),
+            (after, "twice", None, 1),
             (before, "late", SOON, 1),
             (after, "late", SOON, 1),
             (after, "late", AT_END, OUTAGE),
@@ -364,7 +408,7 @@ def _walked(pair: Pair, rng: random.Random) -> Schedule:
         switches.append(Switch(bob, rng.randrange(1, 16)))
     faults: tuple[Fault, ...] = ()
     if rng.random() < 0.3:
-        kind: Any = rng.choice(("kill", "kill after", "landed", "lost", "late"))
+        kind: Any = rng.choice(("kill", "kill after", "landed", "lost", "late", "twice"))
         delay = rng.choice((SOON, AT_END)) if kind == "late" else None
         faults = (Fault(rng.choice((ann, bob)), rng.randrange(8), "writes", kind, delay=delay),)
     return named(replace(pair.schedule, switches=tuple(switches), faults=faults))

@@ -46,6 +46,7 @@ _CLASSES = {
     "the answer is lost": "request carried out, answer lost",
     "answer: lost": "request lost on the way",
     "under way": "request arrives late, after its answer was given up",
+    "sent twice": "request repeated on its way, so that the second answer counts",
 }
 
 

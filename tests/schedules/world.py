@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -44,7 +44,9 @@ _T = TypeVar("_T")
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()
 MOST_STEPS = 4_000
-FaultKind = Literal["kill", "kill after", "lost", "landed", "late", "interrupt", "interrupt after"]
+FaultKind = Literal[
+    "kill", "kill after", "lost", "landed", "late", "twice", "interrupt", "interrupt after"
+]
 
 
 class KilledError(BaseException):
@@ -65,6 +67,7 @@ class Fault:
         of: Whether all calls count, or only those that write.
         kind: `kill` before the call or after it; `lost` on the way to the store; `landed`, but
             the answer is lost; `late`, so that it lands some time after the answer was lost;
+            `twice`, so that a client or proxy repeats a write, and answers what came of the second;
             `interrupt` of the thread before the call or after it.
         length: How many calls; all but the first are lost on the way.
         is_stubborn: Only calls of the same kind with the same key fail, while others get through.
@@ -668,13 +671,20 @@ class ScheduledStore(DelegatingStore):
         if kind == "lost" or (kind == "late" and is_write):
             told("no answer: " + ("under way" if kind == "late" else "lost"))
             raise StorageError(f"There was no answer to {operation} of {key!r}.", retryable=True)
+        how = ""
+        if kind == "twice":
+            kind = None
+            if is_write:
+                how = ", sent twice"
+                with suppress(LakebedError):
+                    world.execute(actor, attempt, operation, key, run)
         try:
             answer = world.execute(actor, attempt, operation, key, run)
             outcome = "ok" if answer is not False else "it is another one"
         except LakebedError as exc:
             outcome = type(exc).__name__
             if kind is None:
-                told(outcome)
+                told(outcome + how)
                 raise
         if kind == "kill after":
             told(f"{outcome}, killed after it")
@@ -685,7 +695,7 @@ class ScheduledStore(DelegatingStore):
         if kind is not None:
             told(f"{outcome}, but the answer is lost")
             raise StorageError(f"The answer to {operation} of {key!r} was lost.", retryable=True)
-        told(outcome)
+        told(outcome + how)
         return answer
 
     def _die(self) -> None:
@@ -831,14 +841,14 @@ class _Kept:
 _SETUPS: dict[tuple[tuple[Step, ...], int, bool, int], _Kept] = {}
 
 
-# Rows of the versions that setups have written, by what names the version and its files.
-SETUP_ROWS: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+# What reads have given, by what was asked and the objects that were read.
+ANSWERS: dict[tuple[object, ...], Any] = {}
 
 
 def forget_setups() -> None:
     """Let setups be done again, since the code that does them has changed."""
     _SETUPS.clear()
-    SETUP_ROWS.clear()
+    ANSWERS.clear()
 
 
 class _Clock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -130,12 +130,14 @@ class _Put:
     """A put of the head whose outcome is not known from its answer alone.
 
     Attributes:
+        key: Key of the head.
         etag: Etag of the head that it was to replace.
         state: The state of that head.
         history: The segments of the history that the put named.
         is_refused: Whether the store has refused it, which may be due to a put that was repeated.
     """
 
+    key: str
     etag: str
     state: State
     history: Segments
@@ -161,8 +163,8 @@ class Swaps:
     """
 
     def __init__(self) -> None:
-        # By key, the puts that may still land, or have landed.
-        self._pending: dict[str, _Put] = {}
+        # The puts that may still land, or have landed: several, if attempts met the same head.
+        self._pending: tuple[_Put, ...] = ()
         # Keys of segments that are named only by heads that did not win.
         self.unused: list[str] = []
 
@@ -174,12 +176,12 @@ class Swaps:
     @property
     def are_refused(self) -> bool:
         """Return whether all puts were refused, so that one has hardly landed."""
-        return all(put.is_refused for put in self._pending.values())
+        return all(put.is_refused for put in self._pending)
 
     @property
     def known_history(self) -> Segments:
         """The segments of the history before the oldest of the puts."""
-        states = (put.state for put in self._pending.values())
+        states = (put.state for put in self._pending)
         oldest = min(states, key=lambda state: state.version, default=None)
         return () if oldest is None else oldest.lists.history
 
@@ -190,35 +192,32 @@ class Swaps:
             now: The current state.
             batch_id: The batch that the commit makes visible.
         """
-        unclear = (put for put in self._pending.values() if not put.is_refuted_by(now, batch_id))
+        unclear = (put for put in self._pending if not put.is_refuted_by(now, batch_id))
         return min((put.state.version for put in unclear), default=now.version)
 
     def settle(self, head: Head) -> None:
         """Record what the head proves about the earlier puts, since it lacks our commit."""
         now = {copy.key: copy.etag for copy in (head, head.stale) if copy is not None}
         # A condition that failed once can never hold again; a head that has moved is gone.
-        self._pending = {key: put for key, put in self._pending.items() if now.get(key) == put.etag}
+        self._pending = tuple(put for put in self._pending if now.get(put.key) == put.etag)
 
     def begin(self, head: Head, new: State) -> None:
         """Record that a put on a head may land from now on."""
-        self._pending[head.key] = _Put(head.etag, head.state, new.lists.history)
+        put = _Put(head.key, head.etag, head.state, new.lists.history)
+        self._pending = (*self._pending, put)
 
-    def refuse(self, key: str) -> None:
-        """Record that the store has refused the put on the head of a key."""
-        self._pending[key] = replace(self._pending[key], is_refused=True)
+    def refuse(self) -> None:
+        """Record that the store has refused the last put."""
+        *others, last = self._pending
+        self._pending = (*others, replace(last, is_refused=True))
 
-    def end(self, keys: Iterable[str]) -> None:
+    def end(self, keys: Collection[str]) -> None:
         """Record that no put on the heads of some keys can land any more."""
-        for key in keys:
-            self._pending.pop(key, None)
+        self._pending = tuple(put for put in self._pending if put.key not in keys)
 
-    def pending(self) -> dict[str, _Put]:
-        """Return the puts that may still land, for `restore`."""
-        return dict(self._pending)
-
-    def restore(self, pending: Mapping[str, _Put]) -> None:
-        """Record that only these puts may still land: the store reports that another one has not."""
-        self._pending = dict(pending)
+    def take_back(self) -> None:
+        """Forget the last put: the store reports that it has not landed."""
+        self._pending = self._pending[:-1]
 
 
 def most_requests_of(store: Store) -> int:
@@ -248,7 +247,6 @@ def put_head(
         One conditional PUT; one DELETE if there is a second head that is out of date.
     """
     data = encode_head(to_document(new), new.head_format)
-    before = [swaps.pending() for swaps in every]
     for swaps in every:
         swaps.begin(head, new)
     try:
@@ -256,12 +254,12 @@ def put_head(
     except PreconditionFailedError:
         # Either refused, or landed by a put that was repeated on its way: the next look decides.
         for swaps in every:
-            swaps.refuse(head.key)
+            swaps.refuse()
         return False
     except StorageError as exc:
         if not exc.retryable:
-            for swaps, pending in zip(every, before, strict=True):
-                swaps.restore(pending)
+            for swaps in every:
+                swaps.take_back()
         raise
     if is_remembered:
         remember(store, head.key, etag, new)

@@ -528,8 +528,14 @@ def _joined(
                     continue
             current = head.state if member is leader else following.state
             so_far = () if is_prepared else following.entries
-            member.terms.check(store, current, (*since, *so_far))
-            entry = following.entries[-1] if is_prepared else following.add(member.terms)
+            try:
+                member.terms.check(store, current, (*since, *so_far))
+                entry = following.entries[-1] if is_prepared else following.add(member.terms)
+            except LakebedError:
+                # It may conflict with itself: an earlier put may have landed unheard.
+                if history_since.look_now(member, head):
+                    continue
+                raise
         except LakebedError as exc:
             member.fail(exc)
         except Exception as exc:
@@ -561,7 +567,7 @@ class _HistorySince:
 
     Attributes:
         later: Commits that only look for themselves in the history: that can wait until right
-            before the put, since nothing else depends on it.
+            before the put, unless something refuses them.
     """
 
     def __init__(self, store: Store, now: State) -> None:
@@ -592,6 +598,13 @@ class _HistorySince:
             self.later.append(member)
             return True
         return False
+
+    def look_now(self, member: Member, head: Head) -> bool:
+        """Let a commit that was to wait look for itself; return whether it has landed."""
+        if member not in self.later:
+            return False
+        self.later.remove(member)
+        return member.look(head, self.of(member))
 
     def read_later(self) -> None:
         """Read what the commits in `later` need."""
