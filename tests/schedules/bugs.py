@@ -165,6 +165,17 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group_commit.Member, "look", look_)
 
 
+@bug("a put is forgotten once another one is sent", "!document: append | read")
+def _(patch: pytest.MonkeyPatch) -> None:
+    begin = Swaps.begin
+
+    def begin_(self: Swaps, head: Any, new: Any) -> None:
+        self.end([head.key])
+        begin(self, head, new)
+
+    patch.setattr(Swaps, "begin", begin_)
+
+
 @bug("a lost answer counts as a success", "!document: append | append")
 def _(patch: pytest.MonkeyPatch) -> None:
     put = committing.put_head
@@ -668,6 +679,7 @@ TEXTS: Mapping[str, str] = {
     "a refused put of the head counts as done": "document: append | append ; ann 1, bob 9",
     "an answer that was lost counts as refused": "document: append | append ; ann 16 ; ann write 9 landed",
     "an attempt does not look for its own commit": "document: append | append ; ann 16 ; ann write 9 landed",
+    "a put is forgotten once another one is sent": "document: append | read ; ann 15 ; ann write 9 late after 2",
     "a lost answer counts as a success": "document: append | append ; ann 15 ; ann write 9 landed",
     "members of a group are not checked against each other": "document: overwrite&merge | read ; ann 1",
     "nothing is checked for conflicts": "document: overwrite | append ; ann 2",

@@ -347,8 +347,8 @@ def _with(schedule: Schedule, *switches: Switch, faults: tuple[Fault, ...] = ())
 
 
 def tried(schedule: Schedule) -> Played:
-    """Play a schedule; a third of all, by their text, with what comes when all is over."""
-    share = hashlib.sha256(schedule.text.encode()).digest()[0] % 3
+    """Play a schedule; a sixth of all, by their text, with what comes when all is over."""
+    share = hashlib.sha256(schedule.text.encode()).digest()[0] % 6
     return play(schedule, settles=share == 0)
 
 

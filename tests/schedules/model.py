@@ -563,7 +563,10 @@ class _Judge:
             asked = attempt.intent.get("of")
             version = last.version if asked is None else asked
             if attempt.outcome == "refused" and attempt.error is not None:
-                if attempt.error.code == "corrupt-metadata" and version >= state.horizon:
+                # An erasure without grace deletes what running readers use, as its docs say.
+                is_erased = any(one.verb == "erase" for one in self.world.attempts)
+                is_lost = attempt.error.code == "corrupt-metadata" and not is_erased
+                if is_lost and version >= state.horizon:
                     self.say("a reader of a version that is kept can go on", attempt)
                 continue
             known = self.versions.get(version)

@@ -37,6 +37,9 @@ KEPT = (
     "document: ingest | ingest ; ann 30, bob 40",
     # Of two commits the first had landed, and the error of the second did not report it.
     "document: change_kind | delete ; - ; ann call 24 stands 691200",
+    # The first of two puts on the same head landed, right before the second.
+    "document: append | read ; ann 15 ; ann write 9 late after 2",
+    "tree: ingest | compact_metadata ; ann 70 ; ann write 18 late after 2",
 )
 
 
@@ -73,6 +76,20 @@ def test_kept_schedule_breaks_no_rule(text: str) -> None:
 
     assert not played.violations, str(played)
     assert text_of(played.schedule).replace(" & ", "&") == text
+
+
+@pytest.mark.parametrize("write", [18, 25], ids=["of the quarantine", "of the dataset"])
+def test_commit_that_its_own_raw_files_refuse_is_found(write: int) -> None:
+    """A put of the head is repeated on its way: the second one meets the first one's head."""
+    with simulated():
+        played = play(schedule_from(f"document: ingest | read ; - ; ann write {write} twice"))
+
+    assert [call.key for call in played.calls if "sent twice" in call.outcome] == [
+        {18: "d_quarantine.by-dataset-metadata.json", 25: "d.by-dataset-metadata.json"}[write]
+    ]
+    ends = [how for _, who, what, _, how in played.trace if (who, what) == ("ann", "ends")]
+    assert ends == ["done"]
+    assert not played.violations, str(played)
 
 
 @pytest.mark.thorough

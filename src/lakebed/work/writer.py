@@ -30,7 +30,6 @@ from lakebed.state.conflicts import Read
 from lakebed.state.creation import create
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
-from lakebed.state.runs import Runs
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, WholeView
 from lakebed.state.state import Change, State, epoch_of
 from lakebed.state.transaction import Transaction
@@ -160,7 +159,7 @@ def notes_of_run(store: Store, base: State, scope: Scope, entry: Entry) -> tuple
 
     An append adds to earlier rows of its run. A rerun adds to rows of others, in its partitions, if
     it is the first of its run, or if another commit has removed the earlier rows. The note is
-    logged, too. The commit stands: if the list of runs cannot be read, there is no note.
+    logged, too. The commit stands: if what the note depends on cannot be read, there is no note.
 
     Args:
         store: The store that holds the dataset.
@@ -172,12 +171,14 @@ def notes_of_run(store: Store, base: State, scope: Scope, entry: Entry) -> tuple
         For an append of a named run, and for a rerun in partitions with other rows, the few objects
         of the list of runs; else nothing.
     """
-    if entry.operation == "append":
-        note = _note_of_append(store, base, entry)
-    elif isinstance(scope, RunFiles) and scope.replaces:
-        note = _note_of_rerun(store, base, scope.run, entry)
-    else:
-        note = ""
+    note = ""
+    try:
+        if entry.operation == "append":
+            note = _note_of_append(store, base, entry)
+        elif isinstance(scope, RunFiles) and scope.replaces:
+            note = _note_of_rerun(store, base, scope.run, entry)
+    except LakebedError as exc:
+        _log.warning("no note of a run, not all could be read dataset=%s: %s", base.name, exc)
     if not note:
         return ()
     _log.warning("%s dataset=%s: %s", entry.operation, base.name, note)
@@ -189,8 +190,8 @@ def _note_of_append(store: Store, base: State, entry: Entry) -> str:
     run = entry.run
     if run is None or epoch_of(run) is not None or not base.lists.runs or not entry.added:
         return ""
-    known = _known_runs(store, base)
-    if known is None or run not in {*known.batches.values(), *known.carried.values()}:
+    known = runs.read(store, base.lists)
+    if run not in {*known.batches.values(), *known.carried.values()}:
         return ""  # without the labels of all files, for which a tree reads all leaves
     if not known.live_files_of(run, base.live):
         return ""
@@ -200,21 +201,13 @@ def _note_of_append(store: Store, base: State, entry: Entry) -> str:
     )
 
 
-def _known_runs(store: Store, base: State) -> Runs | None:
-    try:
-        return runs.read(store, base.lists)
-    except LakebedError as exc:
-        _log.warning("cannot list the runs of a dataset dataset=%s: %s", base.name, exc)
-        return None
-
-
 def _note_of_rerun(store: Store, base: State, run: str, entry: Entry) -> str:
     """Return a note if a rerun replaced nothing beside rows of others; an empty text otherwise."""
     removed, partitions = frozenset(entry.removed), frozenset(map(partition_of_label, entry.added))
     beside = [label for label in base.live.of(partitions) if label not in removed]
-    known = _known_runs(store, base) if beside else None
-    if known is None:
+    if not beside:
         return ""
+    known = runs.read(store, base.lists)
     is_new = run not in known.batches.values()
     if not is_new and known.live_files_of(run, base.live):
         return ""

@@ -131,7 +131,8 @@ class StoredLeaves:
         try:
             data = self.store.get_range(key, start, ref.lengths[section])
         except ObjectNotFoundError as exc:
-            raise leaf.unreadable(key, "it is missing") from exc
+            cause = "it is missing; a cleanup or an erasure deletes leaves of older versions"
+            raise leaf.unreadable(key, cause) from exc
         if section_hash(data) != ref.hashes[section]:
             raise leaf.unreadable(key, "it has changed since it was written, or is truncated")
         return data
