@@ -181,10 +181,10 @@ def do_conflict(one: Call, other: Call) -> bool:
         return False
     for call, beside in ((one, other), (other, one)):
         if call.operation == "list":
-            return beside.key.startswith(call.key)
+            return any(key.startswith(call.key) for key in beside.keys)
         if call.operation == "open":  # any data files
             return _takes_data(beside)
-    return one.key == other.key
+    return not set(one.keys).isdisjoint(other.keys)
 
 
 class _Before:
@@ -212,8 +212,9 @@ class _Before:
         elif call.operation == "open":
             yield self._deleted
         elif call.operation in _WRITES:
-            yield self._touched.get(call.key, {})
-            yield from (at for begins, at in self._listed.items() if call.key.startswith(begins))
+            for key in call.keys:
+                yield self._touched.get(key, {})
+                yield from (at for begins, at in self._listed.items() if key.startswith(begins))
             if _takes_data(call):
                 yield self._opened
         else:
@@ -225,15 +226,16 @@ class _Before:
             self._opened[call.actor] = place
             return
         by_key = self._listed if call.operation == "list" else self._touched
-        by_key.setdefault(call.key, {})[call.actor] = place
-        if call.operation in _WRITES:
-            self._written.setdefault(call.key, {})[call.actor] = place
+        for key in call.keys:
+            by_key.setdefault(key, {})[call.actor] = place
+            if call.operation in _WRITES:
+                self._written.setdefault(key, {})[call.actor] = place
         if _takes_data(call):
             self._deleted[call.actor] = place
 
 
 def _takes_data(call: Call) -> bool:
-    return call.operation.startswith("delete") and call.key.endswith(".parquet")
+    return call.operation.startswith("delete") and ".parquet" in call.key
 
 
 def sum_of(played: Played) -> str:

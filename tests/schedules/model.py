@@ -117,8 +117,10 @@ class _Judge:
         self.found: list[Violation] = []
         self.repository = lakebed.Repository(world.inner)
         self.landed: dict[str, HeadEvent] = {}
+        self.created: dict[tuple[str, str], HeadEvent] = {}  # by commit id and creation time
         for event in world.events:
             if event.is_put:
+                self.created.setdefault((event.state.commit_id, event.state.created_at), event)
                 for commit_id in event.commit_ids:
                     self.landed.setdefault(commit_id, event)
                 known = self.landed.setdefault(event.state.commit_id, event)
@@ -235,6 +237,8 @@ class _Judge:
     def check_acknowledged(self, state: State | None, by_id: Mapping[str, Any]) -> None:
         for attempt, commit_id, version in self.acknowledged():
             event = self.landed.get(commit_id)
+            if state is not None:  # of a creation that was made anew, the one that is here
+                event = self.created.get((commit_id, state.created_at), event)
             if event is None:
                 self.say("what is acknowledged has landed", attempt)
             elif state is not None and event.state.created_at == state.created_at:

@@ -91,13 +91,20 @@ class Switch(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What an actor did in one of its turns; `open` is the read of data files after a plan."""
+    """What an actor did in one of its turns; `open` is the read of data files after a plan.
+
+    Of a request that deletes several objects, `key` has all of them, separated by spaces.
+    """
 
     actor: str
     nth: int
     operation: str
     key: str
     outcome: str
+
+    @property
+    def keys(self) -> list[str]:
+        return self.key.split(" ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,14 +542,16 @@ class World:
     ) -> _T:
         """Carry a call out by the storage's clock, and note what it does to a head."""
         self.set_clock(None)
+        keys = key.split(" ")
         if self.is_systematic and operation.startswith("delete"):
-            self._note_live(attempt, key)
+            for one in keys:
+                self._note_live(attempt, one)
         try:
             answer = run()
         finally:
             self.set_clock(actor)
-        if _is_head(key):
-            self._note(attempt, operation, key, answer)
+        for one in filter(_is_head, keys):
+            self._note(attempt, operation, one, answer)
         return answer
 
     def _note_live(self, attempt: Attempt, key: str) -> None:
@@ -761,9 +770,15 @@ class ScheduledStore(DelegatingStore):
         )
 
     def _delete(self, keys: Sequence[str]) -> None:
-        # One request may carry many keys, but each of them is deleted by itself.
-        for key in keys:
-            self._call("delete", key, lambda key=key: self.inner.delete([key]), is_write=True)
+        # One request may carry many keys, but each of them is deleted by itself. Of all orders,
+        # those are played in which others meet a state before the first, after it, before the last
+        # or after it.
+        is_cut = self._actor.world.is_systematic and len(keys) > 2
+        parts = [keys[:1], keys[1:-1], keys[-1:]] if is_cut else [[key] for key in keys]
+        for part in parts:
+            self._call(
+                "delete", " ".join(part), lambda part=part: self.inner.delete(part), is_write=True
+            )
 
     def _delete_if_match(self, key: str, etag: str) -> bool:
         return self._call(
