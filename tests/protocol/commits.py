@@ -77,7 +77,7 @@ class Attempt(NamedTuple):
         base: The head that it is computed from.
         batch: Id of its batch; 0 for none.
         pending: A head whose replacement may have landed, or may still land.
-        named: The history that the put of that replacement named.
+        named: The histories that the puts of that replacement have named, one for each attempt.
     """
 
     commit: str
@@ -86,7 +86,7 @@ class Attempt(NamedTuple):
     base: Head
     batch: int = 0
     pending: Head | None = None
-    named: tuple[str, ...] = ()
+    named: tuple[tuple[str, ...], ...] = ()
 
     @property
     def file(self) -> str:
@@ -131,6 +131,7 @@ class Commits(Model):
         "a writer that fails deletes what was committed": LIVE,
         "a batch takes an id that is taken": ID_ONCE,
         "a higher version proves that a put has not landed": LANDS_ONCE,
+        "a put is forgotten once another one is sent": LANDS_ONCE,
         "the segment of an earlier attempt is named again": GROWS,
     }
     verbs: tuple[tuple[str, str], ...] = (("append", "a"), ("overwrite", "a"))
@@ -203,15 +204,17 @@ class Commits(Model):
             own = next((entry for entry in entries if entry.commit == one.commit), None)
             if own is not None and self.bug != "an attempt does not look for its own commit":
                 return ("acknowledged", own.version)
-        if one.pending is not None and head != one.pending:
+        if head != one.pending:
             one = one._replace(pending=None)  # a condition that failed once never holds again
+            if self.bug != "the segment of an earlier attempt is named again":
+                one = one._replace(named=())
         if is_late:
             return Next("end", (one, "deadline"))
         if self.bug != "nothing is checked for conflicts" and one.verb != "append":
             entries = yield get_all(head.history[len(one.base.history) :])
             if any(entry.partition == one.partition for entry in entries):
                 return Next("end", (one, "conflict"))
-        segment = f"history/{one.commit}@{head.version}"
+        segment = f"history/{one.commit}@{head.version}.{len(one.named)}"
         if self.bug == "the segment of an earlier attempt is named again":
             segment = f"history/{one.commit}"
         after, entry = next_head(one, head, segment)
@@ -220,7 +223,7 @@ class Commits(Model):
             and (yield put(segment, entry)) is LOST
         ):
             return Next("again", (one,))
-        return Next("swap", (one._replace(named=after.history), head, after))
+        return Next("swap", (one._replace(named=(*one.named, after.history)), head, after))
 
     def swap(self, one: Attempt, head: Head, after: Head) -> Program:
         """Put the next head under the condition of the current one."""
@@ -269,7 +272,10 @@ class Commits(Model):
             return False
         if self.bug == "a higher version proves that a put has not landed":
             return head.version <= one.pending.version
-        is_next = head.history[:-1] == one.pending.history and head.history != one.named
+        known = one.named
+        if self.bug == "a put is forgotten once another one is sent":
+            known = known[-1:]
+        is_next = head.history[:-1] == one.pending.history and head.history not in known
         return not (
             head.version == one.pending.version
             or is_next

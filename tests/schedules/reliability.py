@@ -79,7 +79,8 @@ its next request, what time it is for each, and which request fails. A reference
 **Orders of pairs.** Of two verbs, all orders of their requests with at most two switches between them are
 played, for datasets whose head is a document and for those whose head is a tree that folds every few
 commits. Orders that differ only in requests that do not touch the same object come to the same, and are
-played once. With faults, each write of the one verb fails in each way, with the other verb right
+played once. A request that deletes many objects is played in three parts: the first object, the last one, and
+those between. With faults, each write of the one verb fails in each way, with the other verb right
 before it or right after it. A failing schedule is made small, and printed as a text that plays it again.
 
 **Random schedules** have two to four processes, up to three verbs each, clocks that are wrong by up to 30

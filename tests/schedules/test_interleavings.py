@@ -40,6 +40,10 @@ KEPT = (
     # The first of two puts on the same head landed, right before the second.
     "document: append | read ; ann 15 ; ann write 9 late after 2",
     "tree: ingest | compact_metadata ; ann 70 ; ann write 18 late after 2",
+    # The rerun had landed, and its note needed a leaf that was gone.
+    "tree: erase | rerun ; ann 1, bob 3",
+    # What was created is found again after somebody has moved its head.
+    "tree: drop+create | move_head ; - ; ann write 10 landed",
 )
 
 
