@@ -44,6 +44,7 @@ from lakebed.work import (
     compaction,
     deletion,
     epochs,
+    erased_objects,
     erasure,
     indexing,
     inventory,
@@ -540,6 +541,13 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(erasure, "portions", lambda *_: [])
 
 
+take_out(
+    "an erasure deletes what a stalled commit may name",
+    erased_objects._Deletion,
+    "refuse_stalled",
+    "~document: erase | erase",
+)
+
 # --- Trees
 
 
@@ -711,6 +719,7 @@ TEXTS: Mapping[str, str] = {
     "rejected lines are added once more": "document: ingest | ingest ; ann 1, bob 18",
     "rejected lines are forgotten": "document: ingest | read",
     "an erasure leaves older versions": "document: erase | read",
+    "an erasure deletes what a stalled commit may name": "document: erase | erase ; - ; ann call 74 stands 691200",
     "a fold loses a file": "tree: append | append",
     "a bitmap of removed files is lost in a fold": "tree: overwrite | append ; ann 1",
     "a fold forgets what was removed meanwhile": "tree: append | overwrite ; ann 11, bob 11",

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pytest
 import time_machine
 from heads import SMALL_SIZES
+from pyiceberg.manifest import clear_manifest_cache
 
 from lakebed.errors import LakebedError, ObjectExistsError, PreconditionFailedError, StorageError
 from lakebed.model.layout import JSON_SUFFIX, MSGPACK_SUFFIX
@@ -385,6 +386,7 @@ class World:
         """Give the memory back."""
         self.inner.delete([info.key for info in self.inner.list()])
         PROCESS_CACHE.clear()
+        clear_manifest_cache()  # which goes by names alone, and these come again
 
     def tell(self, actor: Actor, operation: str, key: str, outcome: str) -> None:
         self.trace.append((self.step, actor.name, operation, key, outcome))

@@ -395,21 +395,12 @@ def _keys_of_dead(judged: Sequence[JudgedFile]) -> set[str]:
 
 
 def _may_be_named(inventory: Inventory, judged: Sequence[JudgedFile]) -> bool:
-    """Return whether a stalled commit may still name one of the doomed segments.
-
-    Only the commit of a cleanup prevents that: a commit that finds one since its base rewrites the
-    segments that no reservation held. After any other commit, the stalled one reads the head again
-    and names its segments.
-    """
+    """Return whether a stalled commit may still name one of the doomed segments."""
     doomed = {file.key for file in judged if file.reason is Reason.UNREFERENCED}
     logs = f"{Folder.CLEANUPS.of(inventory.state.name)}/"
     doomed = {key for key in doomed if not key.startswith(logs)}
-    doomed -= inventory.metadata.dead  # no commit of the dataset names them
-    written = [info.modified_at for info in inventory.objects if info.key in doomed]
-    if not written:
-        return False
-    fences = [entry.stored_at for entry in inventory.entries if entry.operation == "cleanup"]
-    return not fences or fences[-1] is None or max(written) >= fences[-1]
+    # No commit of the dataset names metadata of published tables.
+    return inventory.may_be_named(doomed - inventory.metadata.dead)
 
 
 def _change(state: State, planned: State, files: Segments | None) -> Change:

@@ -3,11 +3,13 @@
 The history keeps a mark of each file that an erasure took out. No commit can bring such a file
 back; see `lakebed.state.conflicts`. So every listed object with a mark is dead, in each later call
 too, until none is left. Segments that no head names are dead if they were written before the
-erasure, and not by a writer that is still at work.
+erasure, or longer ago than a writer may work, and not by a writer that is still at work. If a
+stalled commit could name one nevertheless, a commit comes first that refuses it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import hashlib
 import urllib.parse
@@ -20,6 +22,7 @@ import zstandard
 from lakebed.common.decoding import UNREADABLE
 from lakebed.common.shown import counted
 from lakebed.errors import (
+    CommitConflictError,
     CorruptMetadataError,
     LakebedError,
     ObjectNotFoundError,
@@ -30,9 +33,12 @@ from lakebed.model.keys import batch_id_of
 from lakebed.model.layout import TABLE, Folder
 from lakebed.model.values import format_value
 from lakebed.state import reservation
+from lakebed.state.committing import CommitOptions
+from lakebed.state.conflicts import check_same_dataset
 from lakebed.state.erased_files import mark_of
 from lakebed.state.history import Entry
-from lakebed.state.state import State
+from lakebed.state.state import Change, State
+from lakebed.state.transaction import Transaction
 from lakebed.store.base import ObjectInfo, Store, StoredObject
 from lakebed.store.segments import MAX_DOCUMENT_BYTES, decompress
 from lakebed.work.certificate import ErasedPlace, LeftPlace
@@ -51,6 +57,7 @@ from lakebed.work.inventory import (
     JudgedFile,
     Reason,
     Rules,
+    read_history,
     take_inventory,
 )
 
@@ -66,6 +73,7 @@ _SEGMENTS = (
 )
 _AGAIN = "Erase again after that time: the same call continues."
 _NOTHING = dt.timedelta()
+_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +84,13 @@ class Deleted:
         deleted: Number of deleted objects.
         places: Counts of each place.
         left: Objects that could not be deleted yet.
+        version: The version that a commit before the deletion made; None if none was necessary.
     """
 
     deleted: int
     places: tuple[ErasedPlace, ...]
     left: tuple[LeftPlace, ...]
+    version: int | None = None
 
 
 def shown(key: str) -> str:
@@ -98,6 +108,7 @@ def delete_erased(
     *,
     grace: dt.timedelta,
     is_held: bool = False,
+    options: CommitOptions | None = None,
 ) -> Deleted:
     """Delete the objects that held erased rows.
 
@@ -107,13 +118,21 @@ def delete_erased(
         condition: The condition on the rows.
         grace: Time for which objects stay after the commit that took them out.
         is_held: Whether published tables still name them.
+        options: Retry settings of a commit that comes before.
+
+    Raises:
+        CommitConflictError: The dataset was dropped and created again, or other cleanups came
+            between each time; nothing was deleted.
 
     Cost:
-        As the inventory of a cleanup. Files that no version has are searched as well.
+        As the inventory of a cleanup. Files that no version has are searched as well. A commit if a
+        stalled writer could still name what is to be deleted.
     """
     inventory = take_inventory(store, name)
     now = dt.datetime.now(dt.UTC)
-    return _Deletion(store, inventory, condition, grace, now, is_held=is_held).run()
+    deletion = _Deletion(store, inventory, condition, grace, now, options, is_held=is_held)
+    version = deletion.refuse_stalled()
+    return dataclasses.replace(deletion.run(), version=version)
 
 
 @dataclass(slots=True)
@@ -123,12 +142,45 @@ class _Deletion:
     condition: ErasureCondition
     grace: dt.timedelta
     now: dt.datetime
-    is_held: bool
+    options: CommitOptions | None = None
+    is_held: bool = False
     left: list[LeftPlace] = field(default_factory=list)
 
     @property
     def state(self) -> State:
         return self.inventory.state
+
+    def refuse_stalled(self) -> int | None:
+        """Ensure that no stalled commit can name a segment that will be deleted.
+
+        Returns:
+            The version that a commit has made for it; None if none was necessary.
+        """
+        for rounds_left in reversed(range(_ROUNDS)):
+            judged, _ = self._judged_segments()
+            doomed = {one.key for one in judged if one.reason is Reason.UNREFERENCED}
+            if not self.inventory.may_be_named(doomed):
+                return None
+            state = self.state
+            change = Change(oldest_batch=state.oldest_batch, open_batches=state.open_batches)
+            version = None
+            try:
+                with Transaction.on(
+                    self.store, state, "cleanup", options=self.options
+                ) as transaction:
+                    version = transaction.commit(change).entry.version
+            except CommitConflictError:
+                if not rounds_left:
+                    raise
+            now, known, tree = read_history(self.store, state.name)
+            check_same_dataset(state, now)
+            # What a stalled commit has named before is live by now.
+            self.inventory = dataclasses.replace(
+                self.inventory, state=now, history=known, tree=tree
+            )
+            if version is not None:
+                return version
+        raise AssertionError  # the last round returned or raised
 
     def run(self) -> Deleted:
         files = self._marked_files()
@@ -219,28 +271,18 @@ class _Deletion:
 
     def _segments(self) -> list[JudgedFile]:
         """Return the unnamed segments of metadata that may be deleted."""
-        erasures = self._erasures()
-        if not erasures:
+        judged, moments = self._judged_segments()
+        if not moments:
             return []
-        due = [moment for _, moment in erasures if self._due(moment)]
-        last = erasures[-1][1]
-        rules = Rules(
-            now=self.now,
-            retention=self.grace,
-            clock_skew=CLOCK_SKEW,
-            settled_at=due[-1] if due else None,
-        )
-        folders = tuple(f"{folder.of(self.state.name)}/" for folder in _SEGMENTS)
-        objects = [one for one in self.inventory.objects if one.key.startswith(folders)]
-        judged = self._judge(rules).judge(objects)
-        modified = {one.key: one.modified_at for one in objects}
+        last = moments[-1]
+        modified = {one.key: one.modified_at for one in self.inventory.objects}
         dead = [one for one in judged if one.reason is Reason.UNREFERENCED]
         waiting = [
             one
             for one in judged
             if one.reason in (Reason.YOUNG, Reason.RETAINED) and modified[one.key] < last
         ]
-        if waiting and len(due) < len(erasures):
+        if waiting and not all(map(self._due, moments)):
             self._wait("statistics, history and indices", counted(len(waiting), "object"), last)
         elif waiting:
             self.left.append(
@@ -251,6 +293,22 @@ class _Deletion:
                 )
             )
         return dead
+
+    def _judged_segments(self) -> tuple[list[JudgedFile], list[dt.datetime]]:
+        """Return the segments of metadata with verdicts, and the times of the erasures, if any."""
+        moments = [moment for _, moment in self._erasures()]
+        if not moments:
+            return [], []
+        due = [moment for moment in moments if self._due(moment)]
+        rules = Rules(
+            now=self.now,
+            retention=self.grace,
+            clock_skew=CLOCK_SKEW,
+            settled_at=due[-1] if due else None,
+        )
+        folders = tuple(f"{folder.of(self.state.name)}/" for folder in _SEGMENTS)
+        objects = [one for one in self.inventory.objects if one.key.startswith(folders)]
+        return self._judge(rules).judge(objects), moments
 
     def _judge(self, rules: Rules) -> Judge:
         return self.inventory.judge_by(self.state, rules)

@@ -295,8 +295,14 @@ class _Job:
         held = self._renewed(renew) if renew is not None else ()
         self.left += held
         done = erased_objects.delete_erased(
-            self.store, self.name, self.condition, grace=self.request.grace, is_held=bool(held)
+            self.store,
+            self.name,
+            self.condition,
+            grace=self.request.grace,
+            is_held=bool(held),
+            options=self.request.options,
         )
+        self.versions += [] if done.version is None else [done.version]
         self.left += done.left
         return done
 

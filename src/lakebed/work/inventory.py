@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -290,6 +290,23 @@ class Inventory:
     def judge_by(self, state: State, rules: Rules) -> Judge:
         """Return a judge of these objects by one state of the head."""
         return Judge(self, state, rules)
+
+    def may_be_named(self, keys: Collection[str]) -> bool:
+        """Return whether a stalled commit may still name one of the unreferenced segments.
+
+        Only the commit of a cleanup or of an erasure prevents that: a commit that finds one since
+        its base rewrites the segments that no reservation held. After any other commit, the stalled
+        one reads the head again and names its segments.
+        """
+        written = [info.modified_at for info in self.objects if info.key in keys]
+        if not written:
+            return False
+        fences = [
+            entry.stored_at
+            for entry in self.entries
+            if entry.operation == "cleanup" or entry.erased
+        ]
+        return not fences or fences[-1] is None or max(written) >= fences[-1]
 
 
 def take_inventory(
