@@ -439,7 +439,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @bug("a cleanup deletes what no head names, however new", "document: append | cleanup")
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(inventory.Rules, "oldest_lease", property(lambda self: self.now))
-    patch.setattr(inventory.Reserved, "began_after", lambda self, _: self.began_at)
+    patch.setattr(inventory.Reserved, "began_after", inventory.Reserved.began_at)
     patch.setattr(conflicts, "_check_cleanup", lambda *_: None)
     patch.setattr(conflicts, "check_in_time", lambda *_: None)
     patch.setattr(inventory.Reserved, "lease_is_over", lambda *_: True)

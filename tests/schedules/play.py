@@ -113,9 +113,10 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
         if schedule.switches is None:
             yield smaller
         elif smaller.parts:
-            from schedules.interleavings import named
+            from schedules.interleavings import schedule_from, text_of
 
-            yield named(smaller)
+            # Its text names actors by their places, which may be others by now.
+            yield schedule_from(text_of(smaller))
 
 
 def _with_less(schedule: Schedule) -> Iterator[Schedule]:

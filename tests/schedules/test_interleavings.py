@@ -42,6 +42,10 @@ KEPT = (
     "tree: ingest | compact_metadata ; ann 70 ; ann write 18 late after 2",
     # The rerun had landed, and its note needed a leaf that was gone.
     "tree: erase | rerun ; ann 1, bob 3",
+    # An erasure deleted segments that a commit was about to name, which had stood still for days.
+    "document: erase | erase ; - ; ann call 74 stands 691200",
+    # A writer completed its batch long after its lease, and an index segment of it was deleted.
+    "tree: append&append | erase ; - ; ann call 7 stands 691200",
     # What was created is found again after somebody has moved its head.
     "tree: drop+create | move_head ; - ; ann write 10 landed",
 )

@@ -201,23 +201,35 @@ class Reserved:
         postings = (key for keys in staging.postings.values() for key in keys)
         return frozenset((*postings, *((staging.facts,) if staging.facts else ())))
 
-    @property
-    def began_at(self) -> dt.datetime:
-        """A moment before which its writer has written nothing, by the clock of the storage.
+    def began_at(self, clock_skew: dt.timedelta) -> dt.datetime:
+        """Return a moment before which its writer has written nothing, by the clock of the storage.
 
-        The writer's clock is used only for durations: the writer last wrote the reservation at
-        most `_span` after its start. A negative span gives no bound.
+        The writer last wrote the reservation at most `_span` after its start, for which its clock is
+        used only for durations. A negative span gives no bound. If the storage stored it after the
+        lease, the writer has stood still, or the request was under way for long: then the start
+        counts, too.
+
+        Args:
+            clock_skew: Largest difference between the clocks of writers and of the storage.
         """
-        return _EVER if self._span < dt.timedelta() else _before(self.modified_at, self._span)
+        by_span = _EVER if self._span < dt.timedelta() else _before(self.modified_at, self._span)
+        record = self.record
+        if record is None or self.modified_at < _before(record.lease_until, clock_skew):
+            return by_span
+        return min(by_span, self._started(clock_skew))
 
     def began_after(self, clock_skew: dt.timedelta) -> dt.datetime:
         """Return the latest moment before which its writer has surely written nothing.
 
         Args:
-            clock_skew: Largest difference between the clocks of writers and of the storage.
+            clock_skew: As for `began_at`.
         """
-        started = _EVER if self.record is None else _before(self.record.started_at, clock_skew)
-        return max(self.began_at, min(started, self.modified_at))
+        return max(self.began_at(clock_skew), self._started(clock_skew))
+
+    def _started(self, clock_skew: dt.timedelta) -> dt.datetime:
+        if self.record is None:
+            return _EVER
+        return min(_before(self.record.started_at, clock_skew), self.modified_at)
 
     def lease_is_over(self, rules: Rules) -> bool:
         """Return whether the writer may be considered dead.
@@ -567,7 +579,7 @@ class Judge:
         ]
         self._staged_segments = frozenset(key for batch in living for key in batch.segments)
         writing = [batch for batch in living if not batch.is_staged]
-        starts = (batch.began_at for batch in writing)
+        starts = (batch.began_at(rules.clock_skew) for batch in writing)
         self._oldest_start = _before(min(starts, default=rules.now), rules.clock_skew)
         # Segments from before it, and that no head names, are not those of a writer at work.
         self._settled_at = min(
