@@ -161,14 +161,13 @@ def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) ->
 
 
 def _of_codes(results: dict[str, Found]) -> str:
-    """Return how many units were played with each state of the code, if there are several."""
-    counts = collections.Counter(one.code for one in results.values())
-    if len(counts) < 2:
+    """Return how many units were played with the present code, if not all were."""
+    older = sum(one.code != code_sum() for one in results.values())
+    if not older:
         return ""
-    told = ", ".join(f"{count:,} with {code}" for code, count in counts.most_common())
     return (
-        f"The code changed while they ran: by the sum of the code, {told}. Units that broke a rule were "
-        "played again with the mend. "
+        f"{len(results) - older:,} of them were played with the present code, {older:,} before its last mends; "
+        "units that broke a rule were played again with the mend. "
     )
 
 
