@@ -174,8 +174,12 @@ def prove(
     minutes: float | None = None,
     code: str | None = None,
 ) -> Iterator[Found]:
-    """Work off what the results of some code lack, add it and yield it; until time is over."""
-    known = read(path, code)
+    """Work off what the results of some code lack, add it and yield it; until time is over.
+
+    Units of other code that broke a rule are played again.
+    """
+    done = read(path, code)
+    known = {unit for unit, one in done.items() if not one.broken or one.code == code_sum()}
     left = [unit for unit in todo if str(unit) not in known]
     path.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * minutes if minutes else float("inf")

@@ -161,13 +161,14 @@ def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) ->
 
 
 def _of_codes(results: dict[str, Found]) -> str:
-    """Return how many units were played with the present code, if not all were."""
+    """Return how many units were played with other code than the present one, if any were."""
     older = sum(one.code != code_sum() for one in results.values())
     if not older:
         return ""
+    which = "They" if older == len(results) else f"{older:,} of them"
     return (
-        f"{len(results) - older:,} of them were played with the present code, {older:,} before its last mends; "
-        "units that broke a rule were played again with the mend. "
+        f"{which} were played before the last change of the code; units that broke a rule were played "
+        "again after the mend. "
     )
 
 

@@ -9,12 +9,12 @@ stalled commit could name one nevertheless, a commit comes first that refuses it
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import hashlib
+import itertools
 import urllib.parse
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import zstandard
@@ -130,9 +130,7 @@ def delete_erased(
     """
     inventory = take_inventory(store, name)
     now = dt.datetime.now(dt.UTC)
-    deletion = _Deletion(store, inventory, condition, grace, now, options, is_held=is_held)
-    version = deletion.refuse_stalled()
-    return dataclasses.replace(deletion.run(), version=version)
+    return _Deletion(store, inventory, condition, grace, now, options, is_held=is_held).run()
 
 
 @dataclass(slots=True)
@@ -150,42 +148,11 @@ class _Deletion:
     def state(self) -> State:
         return self.inventory.state
 
-    def refuse_stalled(self) -> int | None:
-        """Ensure that no stalled commit can name a segment that will be deleted.
-
-        Returns:
-            The version that a commit has made for it; None if none was necessary.
-        """
-        for rounds_left in reversed(range(_ROUNDS)):
-            judged, _ = self._judged_segments()
-            doomed = {one.key for one in judged if one.reason is Reason.UNREFERENCED}
-            if not self.inventory.may_be_named(doomed):
-                return None
-            state = self.state
-            change = Change(oldest_batch=state.oldest_batch, open_batches=state.open_batches)
-            version = None
-            try:
-                with Transaction.on(
-                    self.store, state, "cleanup", options=self.options
-                ) as transaction:
-                    version = transaction.commit(change).entry.version
-            except CommitConflictError:
-                if not rounds_left:
-                    raise
-            now, known, tree = read_history(self.store, state.name)
-            check_same_dataset(state, now)
-            # What a stalled commit has named before is live by now.
-            self.inventory = dataclasses.replace(
-                self.inventory, state=now, history=known, tree=tree
-            )
-            if version is not None:
-                return version
-        raise AssertionError  # the last round returned or raised
-
     def run(self) -> Deleted:
+        judged, version = self._refuse_stalled()
         files = self._marked_files()
         strays = self._strays()
-        segments = self._segments()
+        segments = self._segments(judged)
         self._note_writes()
         manifests = self._scrub_manifests(self._batches_of([*files, *strays]))
         logs = self._scrub_logs()
@@ -206,7 +173,37 @@ class _Deletion:
                 ErasedPlace(place="ready signals", removed=len(signals)),
             ),
             left=tuple(self.left),
+            version=version,
         )
+
+    def _refuse_stalled(self) -> tuple[list[JudgedFile], int | None]:
+        """Judge the segments of metadata once no stalled commit can name one that will be deleted.
+
+        Returns:
+            The segments with verdicts; and the version that a commit has made for it, None if none
+            was necessary.
+        """
+        version = None
+        for rounds in itertools.count(1):
+            judged = self._judged_segments()
+            doomed = {one.key for one in judged if one.reason is Reason.UNREFERENCED}
+            if version is not None or not self.inventory.may_be_named(doomed):
+                break
+            state = self.state
+            change = Change(oldest_batch=state.oldest_batch, open_batches=state.open_batches)
+            try:
+                with Transaction.on(
+                    self.store, state, "cleanup", options=self.options
+                ) as transaction:
+                    version = transaction.commit(change).entry.version
+            except CommitConflictError:
+                if rounds == _ROUNDS:
+                    raise
+            now, known, tree = read_history(self.store, state.name)
+            check_same_dataset(state, now)
+            # What a stalled commit has named before is live by now.
+            self.inventory = replace(self.inventory, state=now, history=known, tree=tree)
+        return judged, version
 
     def _due(self, moment: dt.datetime) -> bool:
         return self.grace == _NOTHING or moment + self.grace <= self.now
@@ -269,9 +266,9 @@ class _Deletion:
             )
         )
 
-    def _segments(self) -> list[JudgedFile]:
-        """Return the unnamed segments of metadata that may be deleted."""
-        judged, moments = self._judged_segments()
+    def _segments(self, judged: Sequence[JudgedFile]) -> list[JudgedFile]:
+        """Return the unnamed segments of metadata that may be deleted; note the others."""
+        moments = [moment for _, moment in self._erasures()]
         if not moments:
             return []
         last = moments[-1]
@@ -294,11 +291,11 @@ class _Deletion:
             )
         return dead
 
-    def _judged_segments(self) -> tuple[list[JudgedFile], list[dt.datetime]]:
-        """Return the segments of metadata with verdicts, and the times of the erasures, if any."""
+    def _judged_segments(self) -> list[JudgedFile]:
+        """Return the segments of metadata with verdicts; none if nothing was ever erased."""
         moments = [moment for _, moment in self._erasures()]
         if not moments:
-            return [], []
+            return []
         due = [moment for moment in moments if self._due(moment)]
         rules = Rules(
             now=self.now,
@@ -308,7 +305,7 @@ class _Deletion:
         )
         folders = tuple(f"{folder.of(self.state.name)}/" for folder in _SEGMENTS)
         objects = [one for one in self.inventory.objects if one.key.startswith(folders)]
-        return self._judge(rules).judge(objects), moments
+        return self._judge(rules).judge(objects)
 
     def _judge(self, rules: Rules) -> Judge:
         return self.inventory.judge_by(self.state, rules)
