@@ -190,6 +190,22 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group_commit, "put_head", put_head)
 
 
+class _Forgets(set[Any]):
+    def __contains__(self, _key: object) -> bool:
+        return False
+
+
+@bug("a group takes one staged batch twice", "document: commit_staged&commit_staged | read")
+def _(patch: pytest.MonkeyPatch) -> None:
+    begin = group_commit._Limit.__init__
+
+    def begin_forgetful(self: Any, leader: Any) -> None:
+        begin(self, leader)
+        self._commit_ids = _Forgets()
+
+    patch.setattr(group_commit._Limit, "__init__", begin_forgetful)
+
+
 @bug(
     "members of a group are not checked against each other",
     "document: rerun&rerun | read",
@@ -691,6 +707,7 @@ TEXTS: Mapping[str, str] = {
     "an attempt does not look for its own commit": "document: append | append ; ann 16 ; ann write 9 landed",
     "a put is forgotten once another one is sent": "document: append | read ; ann 15 ; ann write 9 late after 2",
     "a lost answer counts as a success": "document: append | append ; ann 15 ; ann write 9 landed",
+    "a group takes one staged batch twice": "document: commit_staged&commit_staged | read ; ann 1",
     "members of a group are not checked against each other": "document: overwrite&merge | read ; ann 1",
     "nothing is checked for conflicts": "document: overwrite | append ; ann 2",
     "a dropped namesake is not noticed": "document: append | drop+create+append ; ann 2",

@@ -11,11 +11,14 @@ A schedule has a text, from which it can be played again:
 
 The kind of head, or `dropped` where there is none yet; verbs of actors, beside each other (`|`), of threads of one process (`&`), one after
 the other (`+`), with `#7` to draw other choices; before which of their turns actors give way; and
-what fails: the second write of ann, which lands, but is not answered.
+what fails: the second write of ann, which lands, but is not answered. Who gives way lets the next
+one go on, and so does who has ended. `ann 5, bob 3, cid, bob` names who goes on: cid does until it
+ends, and then bob.
 """
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import itertools
 import random
@@ -27,7 +30,17 @@ from typing import Any, get_args
 from schedules.plans import ACTORS
 from schedules.play import Played, play
 from schedules.verbs import VERBS
-from schedules.world import Call, Fault, FaultKind, Part, Schedule, Stall, Step, Switch
+from schedules.world import (
+    AT_ITS_END,
+    Call,
+    Fault,
+    FaultKind,
+    Part,
+    Schedule,
+    Stall,
+    Step,
+    Switch,
+)
 
 SETUPS = {
     "document": "begin_document append#9 append#4 append#8 overwrite#8 stage#2",
@@ -50,7 +63,7 @@ OUTAGE = 200  # calls without an answer: longer than a verb tries
 _TEXT = re.compile(r"(\w+) (write|call) (\d+) ([a-z ]+?)(?: x(\d+))?(?: after (\d+))?")
 _STAND = re.compile(r"(\w+) call (\d+) stands (\d+)")
 STANDS_S = 8 * 86_400  # longer than any lease
-_WRITES = frozenset({"create", "replace", "put", "put_stream", "delete", "delete_if_match"})
+WRITES = frozenset({"create", "replace", "put", "put_stream", "delete", "delete_if_match"})
 
 
 class TextError(ValueError):
@@ -65,9 +78,11 @@ def schedule_from(text: str) -> Schedule:
 
     >>> schedule = schedule_from("tree: append | delete ; ann 3, bob 1 ; ann write 2 late after 5")
     >>> schedule.switches
-    (Switch(actor='ann', nth=3), Switch(actor='bob', nth=1))
+    (Switch(actor='ann', nth=3, to=''), Switch(actor='bob', nth=1, to=''))
     >>> text_of(schedule)
     'tree: append | delete ; ann 3, bob 1 ; ann write 2 late after 5'
+    >>> text_of(schedule_from("tree: append | read | read ; ann 3, cid, ann"))
+    'tree: append | read | read ; ann 3, cid, ann'
     """
     sections = [one.strip() for one in text.split(";")]
     kind, _, verbs = sections[0].partition(":")
@@ -81,7 +96,7 @@ def schedule_from(text: str) -> Schedule:
         setup=tuple(map(_step, SETUPS[kind].split())),
         faults=tuple(_fault(one) for one in sections[2:] if not _STAND.fullmatch(one)),
         stalls=tuple(_stall(one) for one in sections[2:] if _STAND.fullmatch(one)),
-        switches=tuple(_switch(one) for one in switches.split(",") if one.strip(" -")),
+        switches=_switches([one.split() for one in switches.split(",") if one.strip(" -")]),
         is_small=kind == "tree",
         gathers_s=1.0 if "&" in verbs else 0.0,
         theme=kind,
@@ -104,9 +119,14 @@ def _step(text: str) -> Step:
     return Step(verb, int(salt) if salt else _SALTS.get(verb, 0))
 
 
-def _switch(text: str) -> Switch:
-    actor, nth = text.split()
-    return Switch(actor, int(nth))
+def _switches(given: Sequence[Sequence[str]]) -> tuple[Switch, ...]:
+    if all(len(one) == 2 for one in given):
+        return tuple(Switch(actor, int(nth)) for actor, nth in given)
+    # Each lets the one that is named next go on.
+    return tuple(
+        Switch(one[0], int(one[1]) if one[1:] else AT_ITS_END, after[0])
+        for one, after in itertools.pairwise(given)
+    )
 
 
 def _fault(text: str) -> Fault:
@@ -140,7 +160,9 @@ def text_of(schedule: Schedule) -> str:
         " & ".join("+".join(map(_told_step, part.steps)) for part in parts)
         for _, parts in processes
     )
-    switches = ", ".join(f"{one.actor} {one.nth}" for one in schedule.switches or ())
+    given = schedule.switches or ()
+    names = [one.actor if one.nth == AT_ITS_END else f"{one.actor} {one.nth}" for one in given]
+    switches = ", ".join([*names, *(one.to for one in given[-1:] if one.to)])
     stalls = (f"{one.actor} call {one.nth} stands {one.seconds:.0f}" for one in schedule.stalls)
     sections = [f"{schedule.theme}: {verbs}", *map(_told_fault, schedule.faults), *stalls]
     if switches or len(sections) > 1:
@@ -176,7 +198,7 @@ def do_conflict(one: Call, other: Call) -> bool:
     >>> do_conflict(put, Call("ann", 0, "list", "d/", "ok"))
     True
     """
-    are_writes = [call.operation in _WRITES for call in (one, other)]
+    are_writes = [call.operation in WRITES for call in (one, other)]
     if not any(are_writes):
         return False
     for call, beside in ((one, other), (other, one)):
@@ -211,7 +233,7 @@ class _Before:
             yield from (at for key, at in self._written.items() if key.startswith(call.key))
         elif call.operation == "open":
             yield self._deleted
-        elif call.operation in _WRITES:
+        elif call.operation in WRITES:
             for key in call.keys:
                 yield self._touched.get(key, {})
                 yield from (at for begins, at in self._listed.items() if key.startswith(begins))
@@ -228,7 +250,7 @@ class _Before:
         by_key = self._listed if call.operation == "list" else self._touched
         for key in call.keys:
             by_key.setdefault(key, {})[call.actor] = place
-            if call.operation in _WRITES:
+            if call.operation in WRITES:
                 self._written.setdefault(key, {})[call.actor] = place
         if _takes_data(call):
             self._deleted[call.actor] = place
@@ -239,21 +261,35 @@ def _takes_data(call: Call) -> bool:
 
 
 def sum_of(played: Played) -> str:
-    """Return a sum that runs share if they differ only in the order of what does not conflict."""
+    """Return a sum that runs share if they differ only in the order of what does not conflict.
+
+    Who is called ann, and who bob, does not matter.
+    """
     found = hashlib.sha256(str(played.schedule.theme).encode())
+    names = _names(played.schedule.parts)
     before = _Before()
     parts: dict[str, list[str]] = {}
-    for call in played.calls:
+    for called in played.calls:
+        late, _, actor = called.actor.rpartition(" ")
+        call = called._replace(actor=f"{late} {names[actor]}".lstrip())
         of_actor = parts.setdefault(call.actor, [])
         of_actor.append(
             f"{call.operation} {call.key.split('/')[0:2]} {call.outcome} {before.of(call)}"
         )
         before.add(call, len(of_actor))
-    for part in played.schedule.parts:
-        found.update(repr((part.actor, part.steps, parts.get(part.actor))).encode())
-    late = [one for actor, one in parts.items() if actor.startswith("late")]
-    found.update(repr(late).encode())
+    found.update(repr(sorted(names.values())).encode())
+    found.update(repr(sorted(parts.items())).encode())
     return found.hexdigest()[:20]
+
+
+def _names(parts: Sequence[Part]) -> dict[str, str]:
+    """Return a name for each actor by what it does, with a number for those that do the same."""
+    found: dict[str, str] = {}
+    counts: collections.Counter[tuple[Step, ...]] = collections.Counter()
+    for part in parts:
+        counts[part.steps] += 1
+        found[part.actor] = f"{'+'.join(map(_told_step, part.steps))} {counts[part.steps]}"
+    return found
 
 
 # --- All orders of two verbs
@@ -287,6 +323,14 @@ def pairs(kinds: Sequence[str] = KINDS, verbs: Sequence[str] = SINGLE) -> Iterat
     for kind in kinds:
         for one, other in itertools.product(verbs, repeat=2):
             yield Pair(kind, one, other)
+
+
+def threads(kinds: Sequence[str] = KINDS, verbs: Sequence[str] = SINGLE) -> Iterator[Pair]:
+    """Yield each pair of verbs as threads of one process, with a reader beside them."""
+    single = [verb for verb in verbs if "&" not in verb]
+    for kind in kinds:
+        for one, other in itertools.combinations_with_replacement(single, 2):
+            yield Pair(kind, f"{one}&{other}", "read")
 
 
 def orders(pair: Pair) -> Iterator[Played]:
@@ -362,7 +406,7 @@ def failing_orders(pair: Pair) -> Iterator[Played]:
     ann, _ = pair.actors
     schedule = pair.schedule
     alone = play(schedule)
-    writes = [call for call in alone.calls if call.actor == ann and call.operation in _WRITES]
+    writes = [call for call in alone.calls if call.actor == ann and call.operation in WRITES]
     for number, call in reversed(list(enumerate(writes))):
         before, after = Switch(ann, call.nth), Switch(ann, call.nth + 1)
         for switch, kind, delay, length in (

@@ -1,7 +1,8 @@
-"""Play all orders of all pairs of verbs, on several cores; a run that was stopped goes on.
+"""Play verbs beside each other in all orders, on several cores; a run that was stopped goes on.
 
 From `tests/`: `python -m schedules.prove`, or `make proof`. Each line of the results is what the
-orders of one pair came to; lines of other code than that which is here are left out, but with `--any-code`.
+orders of one pair or triple came to; those of another Lakebed than that which is here are left out,
+but with `--any-code`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import lakebed
 from schedules.interleavings import (
@@ -30,12 +31,13 @@ from schedules.interleavings import (
     pairs,
     standing_orders,
     sum_of,
+    threads,
 )
 from schedules.play import Played, shrunk, simulated
+from schedules.triples import Triple, failing_orders_of_three, orders_of_three, triples
 
 RESULTS = Path("build/proof.jsonl")
-_WAYS = {"orders": orders, "faults": failing_orders, "standing": standing_orders}
-_PLAYED = ("world", "verbs", "model", "play", "interleavings")
+_PLAYED = ("world", "verbs", "model", "play", "interleavings", "triples")
 _TOLD = 3  # violations of a pair that are made small and told; the others are counted
 # By the outcome of the call that it became.
 NO_FAULT = "no fault: requests in another order"
@@ -50,15 +52,36 @@ _CLASSES = {
 }
 
 
+class Way(NamedTuple):
+    """A way to play verbs beside each other: what it is called, of which verbs, and how."""
+
+    told: str
+    of: Callable[[Sequence[str], Sequence[str]], Iterator[Any]]
+    play: Callable[[Any], Iterator[Played]]
+
+
+WAYS = {
+    "orders": Way("two verbs", pairs, orders),
+    "faults": Way("two verbs, one of which has a fault", pairs, failing_orders),
+    "standing": Way("two verbs, one of which stands still for days", pairs, standing_orders),
+    "threads": Way("two threads of a process, and a reader", threads, orders),
+    "failing threads": Way(
+        "two threads of a process with a fault, and a reader", threads, failing_orders
+    ),
+    "three": Way("three verbs", triples, orders_of_three),
+    "failing three": Way("three verbs, one of which has a fault", triples, failing_orders_of_three),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one worker does at a time: a pair, and one way to play it."""
+    """What one worker does at a time: a pair or a triple, and the way to play it."""
 
-    pair: Pair
     way: str
+    verbs: Pair | Triple
 
     def __str__(self) -> str:
-        return f"{self.way} of {self.pair}"
+        return f"{self.way} of {self.verbs}"
 
 
 @dataclass(slots=True)
@@ -67,9 +90,9 @@ class Found:
 
     Attributes:
         unit: Its text.
-        code: The sum of the code that was played.
+        code: The sums of Lakebed and of the code that played it.
         kind: The kind of head.
-        way: `orders`, `faults` or `standing`.
+        way: One of `WAYS`.
         runs: Number of schedules.
         distinct: Those that differ in more than the order of what does not conflict.
         switched: Number of runs by their number of switches.
@@ -96,20 +119,40 @@ class Found:
 
 @cache
 def code_sum() -> str:
-    """Return a sum of the code that schedules play and judge, as it was at the first call."""
-    found = hashlib.sha256()
+    """Return sums of Lakebed and of the code that plays and judges it, as they were at the first call.
+
+    They are separated by a hyphen.
+    """
     here = Path(__file__).parent
-    played = (here / f"{name}.py" for name in _PLAYED)
-    for path in (*sorted(Path(lakebed.__file__).parent.rglob("*.py")), *played):
+    played = [here / f"{name}.py" for name in _PLAYED]
+    return f"{_sum_of(sorted(Path(lakebed.__file__).parent.rglob('*.py')))}-{_sum_of(played)}"
+
+
+def _sum_of(paths: Sequence[Path]) -> str:
+    found = hashlib.sha256()
+    for path in paths:
         found.update(path.read_bytes())
     return found.hexdigest()[:16]
 
 
-def units(kinds: tuple[str, ...], seed: int, verbs: tuple[str, ...] = SINGLE) -> list[Unit]:
-    """Return all units in an order by chance, so that a run that is stopped has seen some of all."""
-    found = [Unit(pair, way) for pair in pairs(kinds, verbs) for way in _WAYS]
-    random.Random(seed).shuffle(found)
-    return found
+def is_of_this(found: Found) -> bool:
+    """Return whether a unit was played with the Lakebed that is here."""
+    return found.code.split("-")[0] == code_sum().split("-")[0]
+
+
+def units(
+    seed: int,
+    kinds: Sequence[str] = KINDS,
+    verbs: Sequence[str] = SINGLE,
+    ways: Sequence[str] = tuple(WAYS),
+) -> list[Unit]:
+    """Return all units, those of pairs first; in an order by chance, so that a run that is stopped has seen some of all."""
+    stages: dict[object, list[Unit]] = {}
+    for way in ways:
+        of = WAYS[way].of
+        stages.setdefault(of, []).extend(Unit(way, one) for one in of(kinds, verbs))
+    rng = random.Random(seed)
+    return [unit for stage in stages.values() for unit in rng.sample(stage, len(stage))]
 
 
 def class_of(played: Played) -> str:
@@ -125,14 +168,14 @@ def class_of(played: Played) -> str:
 
 def work(unit: Unit) -> Found:
     """Play all schedules of a unit."""
-    found = Found(str(unit), code_sum(), unit.pair.kind, unit.way)
+    found = Found(str(unit), code_sum(), unit.verbs.kind, unit.way)
     sums: set[str] = set()
     injected: collections.Counter[str] = collections.Counter()
     switched: collections.Counter[str] = collections.Counter()
     broken: collections.Counter[str] = collections.Counter()
     begun = time.process_time()
     with simulated():
-        for played in _WAYS[unit.way](unit.pair):
+        for played in WAYS[unit.way].play(unit.verbs):
             found.runs += 1
             sums.add(sum_of(played))
             switched[str(len(played.schedule.switches or ()))] += 1
@@ -158,12 +201,12 @@ def _told(played: Played, *, is_small: bool) -> list[dict[str, str]]:
     ]
 
 
-def read(path: Path, code: str | None = None) -> dict[str, Found]:
-    """Return the results of a run, by unit; of some code only, if that is given."""
+def read(path: Path, *, of_any: bool = False) -> dict[str, Found]:
+    """Return the results of a run, by unit; unless `of_any`, of the Lakebed that is here."""
     if not path.exists():
         return {}
     found = (Found(**json.loads(line)) for line in path.read_text().splitlines())
-    return {one.unit: one for one in found if code in (None, one.code)}
+    return {one.unit: one for one in found if of_any or is_of_this(one)}
 
 
 def prove(
@@ -172,13 +215,13 @@ def prove(
     *,
     jobs: int,
     minutes: float | None = None,
-    code: str | None = None,
+    of_any: bool = False,
 ) -> Iterator[Found]:
-    """Work off what the results of some code lack, add it and yield it; until time is over.
+    """Work off what the results lack, add it and yield it; until time is over.
 
-    Units of other code that broke a rule are played again.
+    Units that broke a rule are played again once the code is another one.
     """
-    done = read(path, code)
+    done = read(path, of_any=of_any)
     known = {unit for unit, one in done.items() if not one.broken or one.code == code_sum()}
     left = [unit for unit in todo if str(unit) not in known]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -205,17 +248,18 @@ def _main() -> None:
     )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--verbs", nargs="+", choices=SINGLE, default=list(SINGLE))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     given: Any = parser.parse_args()
-    todo = units(tuple(given.kinds), given.seed, tuple(given.verbs))
+    todo = units(given.seed, given.kinds, given.verbs, given.ways)
     broken = 0
-    code = None if given.any_code else code_sum()
-    run = prove(todo, given.results, jobs=given.jobs, minutes=given.minutes, code=code)
+    of_any = given.any_code
+    run = prove(todo, given.results, jobs=given.jobs, minutes=given.minutes, of_any=of_any)
     for found in run:
         for one in found.violations:
             broken += 1
             sys.stdout.write(f"{one['rule']}: {one['told']}\n  {one['text']}\n")
             sys.stdout.flush()
-    done = read(given.results, code)
+    done = read(given.results, of_any=of_any)
     runs, distinct = (
         sum(getattr(one, name) for one in done.values()) for name in ("runs", "distinct")
     )

@@ -15,7 +15,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,10 +26,20 @@ import protocol.results
 
 import lakebed
 from schedules.bugs import BUGS, NOT_CAUGHT, TEXTS, finds, is_caught
-from schedules.interleavings import KINDS, SINGLE, short_tier, tried
+from schedules.interleavings import SINGLE, short_tier, tried
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
-from schedules.prove import RESULTS, Found, class_of, code_sum, prove, read, units
+from schedules.prove import (
+    RESULTS,
+    WAYS,
+    Found,
+    class_of,
+    code_sum,
+    is_of_this,
+    prove,
+    read,
+    units,
+)
 from schedules.sections import paragraph, section_of, table, with_section
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
@@ -83,6 +93,13 @@ played once. A request that deletes many objects is played in three parts: the f
 those between. With faults, each write of the one verb fails in each way, with the other verb right
 before it or right after it. A failing schedule is made small, and printed as a text that plays it again.
 
+**Threads.** Two verbs also run as threads of one process, whose commits share puts of the head, beside a reader.
+
+**Orders of three.** Of 17 verbs that share an invariant, any three are played. The first gives way once, to the
+second, which gives way at most once, to the third; those that have given way go on in either order. Each of
+the three is the first, the second and the third once. With faults, each write of the first fails in four ways,
+and the others come right after it.
+
 **Random schedules** have two to four processes, up to three verbs each, clocks that are wrong by up to 30
 days, writers that stand still for days, and several faults.
 """
@@ -94,8 +111,8 @@ REST = """\
   without a count on this page.
 - **Spark** is not part of the schedules. Its faults come one at a time, each at one moment of a verb, on one
   machine and in a directory. Executors on other hosts, broken networks and external shuffle services were not tried.
-- **More than two switches.** Orders of pairs with three or more switches, and of three verbs, are only
-  met by random schedules.
+- **More switches.** Orders of pairs with three or more switches, and other orders of three verbs than
+  those above, are only met by random schedules.
 - **Reads of data files** happen at one moment of a schedule: others cannot come between two files.
 - **Time within a request.** A request happens at one moment. A listing is one request.
 - **Damage** of the simulated store happens between calls, and not while one runs. `tests/test_damage.py` flips single
@@ -104,28 +121,30 @@ REST = """\
 """
 
 
-def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) -> str:
+def page(results: dict[str, Found], measured: dict[str, Any]) -> str:
     """Return the text of the page without the sections of results of their own."""
-    done = results.values()
-    runs, distinct = (sum(getattr(one, name) for one in done) for name in ("runs", "distinct"))
-    seconds = sum(one.seconds for one in done)
+    total = _sums("", results.values())
     pair_count = len(SINGLE) * (len(SINGLE) + 1) // 2
     parts = [
         HEAD,
         METHOD,
         "\n## The run\n\n",
         paragraph(
-            f"Python {measured['python']} on {measured['machine']}, {measured['day']}. {runs:,} schedules of "
-            f"pairs took {seconds / 60:.1f} minutes of one processor. {measured['short']:,} schedules are of the "
+            f"Python {measured['python']} on {measured['machine']}, {measured['day']}. {total[2]} schedules were "
+            f"played of pairs, threads and triples, as follows. {measured['short']:,} more are of the "
             f"short tier, which has each of the {pair_count:,} pairs of {len(SINGLE)} verbs once, and "
-            f"{measured['random']:,} are random."
+            f"{measured['random']:,} are random. {_of_codes(results)}"
         ),
+        table(
+            ("what", "units played", "schedules", "distinct", "minutes of a processor"),
+            [*(_sums(way, results.values()) for way in WAYS), total],
+        ),
+        "\n",
         paragraph(
-            f"The orders of pairs were played for {len(done):,} of {all_units:,} units, chosen by chance. A unit "
-            "is a pair in one order, on one kind of head, without faults, with them, or with one verb that "
-            f"stands still. {_of_codes(results)}{distinct:,} of the schedules are distinct within their unit, which means that "
-            "requests to one object came in another order, or had another outcome. `make proof` plays the other "
-            f"units. The longest verb took {measured['longest']:,} turns after its last fault."
+            "A unit is a pair in one order, two threads, or a triple in all orders, on one kind of head. Where not "
+            "all units were played, those that were are chosen by chance; `make proof` plays the others. Schedules are "
+            "distinct if requests to one object came in another order, or had another outcome; they are compared "
+            f"within their unit. The longest verb took {measured['longest']:,} turns after its last fault."
         ),
         "## Faults\n\n",
         table(
@@ -160,16 +179,31 @@ def page(results: dict[str, Found], measured: dict[str, Any], all_units: int) ->
     return "".join(parts)
 
 
+def _sums(way: str, results: Iterable[Found]) -> tuple[str, ...]:
+    """Return a row about the units of a way, or of all."""
+    done = [one for one in results if way in ("", one.way)]
+    runs, distinct = (sum(getattr(one, name) for one in done) for name in ("runs", "distinct"))
+    minutes = sum(one.seconds for one in done) / 60
+    all_units = len(units(0, ways=(way,) if way else tuple(WAYS)))
+    told = WAYS[way].told if way else "**all**"
+    counts = (f"{len(done):,} of {all_units:,}", f"{runs:,}", f"{distinct:,}", f"{minutes:,.0f}")
+    return (told, *counts)
+
+
 def _of_codes(results: dict[str, Found]) -> str:
-    """Return how many units were played with other code than the present one, if any were."""
-    older = sum(one.code != code_sum() for one in results.values())
-    if not older:
+    """Return how many units were played with another Lakebed than the present one, if any were."""
+    older = sum(not is_of_this(one) for one in results.values())
+    if older:
+        which = "All units" if older == len(results) else f"{older:,} units"
+        return (
+            f"{which} were played before the last change of the code; units that broke a rule were played "
+            "again after the mend. "
+        )
+    played = sum(one.code != code_sum() for one in results.values())
+    if not played:
         return ""
-    which = "They" if older == len(results) else f"{older:,} of them"
-    return (
-        f"{which} were played before the last change of the code; units that broke a rule were played "
-        "again after the mend. "
-    )
+    which = "the units" if played == len(results) else f"{played:,} units"
+    return f"The code that plays schedules has changed since {which} were played, and Lakebed has not. "
 
 
 def measure(given: Any) -> dict[str, Any]:
@@ -244,19 +278,19 @@ def _main() -> None:
         text = _with_sections(PAGE.read_text(encoding="utf-8"), given.results.parent, given.only)
         PAGE.write_text(text, encoding="utf-8")
         return
-    todo = units(KINDS, seed=0)
-    code = None if given.any_code else code_sum()
+    todo = units(0, ways=["orders", "faults", "standing"])
+    of_any = given.any_code
     recorded = given.results.with_suffix(".measured.json")
     if not given.only_write:
-        run = prove(todo, given.results, jobs=given.jobs, minutes=given.minutes, code=code)
+        run = prove(todo, given.results, jobs=given.jobs, minutes=given.minutes, of_any=of_any)
         for found in run:
             sys.stdout.write(
                 f"{found.unit}: {found.runs} schedules, {len(found.violations)} violations\n"
             )
         recorded.write_text(json.dumps(measure(given)))
-    results = read(given.results, code)
+    results = read(given.results, of_any=of_any)
     measured = merged(json.loads(recorded.read_text()), results)
-    new = page(results, measured, len(todo))
+    new = page(results, measured)
     old = PAGE.read_text(encoding="utf-8")
     for section in SECTIONS.values():
         new = with_section(new, section.title, section_of(old, section.title))

@@ -46,6 +46,8 @@ KEPT = (
     "document: erase | erase ; - ; ann call 74 stands 691200",
     # A writer completed its batch long after its lease, and an index segment of it was deleted.
     "tree: append&append | erase ; - ; ann call 7 stands 691200",
+    # Two threads committed one staged batch by one put of the head, which made two versions of it.
+    "document: commit_staged&commit_staged | read ; ann 1",
     # What was created is found again after somebody has moved its head.
     "tree: drop+create | move_head ; - ; ann write 10 landed",
 )

@@ -84,11 +84,21 @@ class Fault:
     delay: int | None = None
 
 
+AT_ITS_END = -1
+
+
 class Switch(NamedTuple):
-    """An actor gives way before one of its turns, until the others end, rest or give way."""
+    """An actor gives way before one of its turns, until the others end, rest or give way.
+
+    Attributes:
+        actor: Which.
+        nth: Before which of its turns, from 0 on; or `AT_ITS_END`.
+        to: Who goes on, if it can; else the next one that can.
+    """
 
     actor: str
     nth: int
+    to: str = ""
 
 
 class Call(NamedTuple):
@@ -332,7 +342,9 @@ class World:
         self._heads: dict[str, str] = {}  # etag of the head at each key
         self._stalls = {(one.actor, one.of, one.nth): one for one in schedule.stalls}
         self._faults = {(one.actor, one.of, one.nth): one for one in schedule.faults}
-        self._switches = None if schedule.switches is None else frozenset(schedule.switches)
+        self._switches: dict[tuple[str, int], str] | None = None  # who goes on instead
+        if schedule.switches is not None:
+            self._switches = {(one.actor, one.nth): one.to for one in schedule.switches}
         self._ids: dict[str, random.Random] = {}
 
     def run(self) -> None:
@@ -486,9 +498,10 @@ class World:
             return ready[0]
         place = self.actors.index(current)
         others = [*self.actors[place + 1 :], *self.actors[:place]]
-        is_switch = Switch(current.name, current.turns) in self._switches
-        if current in ready and not is_resting and not is_switch:
+        to = self._switches.get((current.name, AT_ITS_END if current.is_done else current.turns))
+        if current in ready and not is_resting and to is None:
             return current
+        others.sort(key=lambda one: one.name != to)
         return next((one for one in others if one in ready), current)
 
     def _can_go(self, actor: Actor) -> bool:

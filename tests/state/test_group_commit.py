@@ -291,6 +291,23 @@ def test_reruns_of_one_run_within_a_group_leave_the_rows_of_one(store: Calls) ->
     assert_sound(store)
 
 
+def test_threads_that_commit_one_staged_batch_make_one_commit(store: Calls) -> None:
+    staged = lakebed.Repository(store).open("d").staged
+    batch_id = staged.add([{"p": "a", "id": 1}]).batch_id
+    store.calls.clear()
+
+    def commit(dataset: lakebed.Dataset) -> lakebed.Commit:
+        return dataset.staged.open(batch_id).commit()
+
+    made = run(store, commit, append(2), commit)
+
+    assert made[0] == made[2]
+    assert len({made[0].version, made[1].version}) == 2
+    assert ids(store) == [0, 0, 1, 2]
+    assert len(versions(store)) == 4
+    assert_sound(store)
+
+
 def test_a_rerun_replaces_what_a_commit_before_it_in_the_group_moved(store: Calls) -> None:
     dataset = lakebed.Repository(store).open("d")
     dataset.rerun([{"p": "a", "id": 1}], run="daily")

@@ -325,7 +325,7 @@ def _lead_under(
         if hold is not None and not leader.is_late and hold.begin():
             opening.clear()
         is_alone = leader.is_late or opening.prepared or not _is_plain(leader.terms)
-        others = [] if line is None or is_alone else line.take(_Limit())
+        others = [] if line is None or is_alone else line.take(_Limit(leader))
         try:
             _attempt(store, (leader, *others), opening)
         finally:
@@ -338,16 +338,20 @@ def _lead_under(
 class _Limit:
     """Decides which commits a leader takes along."""
 
-    def __init__(self) -> None:
+    def __init__(self, leader: Member) -> None:
         self._count = 1  # the leader
         self._files = 0
+        self._commit_ids = {leader.terms.change.commit_id}
 
     def __call__(self, member: Member) -> bool:
         files = self._files + len(member.terms.change.added)
         fits = self._count < _MOST_TOGETHER and files <= _MOST_FILES_TOGETHER
-        if not (fits and _is_plain(member.terms)):
+        # Two threads may commit the same staged batch: the other one finds it in the history.
+        is_known = member.terms.change.commit_id in self._commit_ids
+        if is_known or not (fits and _is_plain(member.terms)):
             return False
         self._count, self._files = self._count + 1, files
+        self._commit_ids.add(member.terms.change.commit_id)
         return True
 
 
