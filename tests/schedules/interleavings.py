@@ -12,7 +12,7 @@ A schedule has a text, from which it can be played again:
 The kind of head, or `dropped` where there is none yet; verbs of actors, beside each other (`|`), of threads of one process (`&`), one after
 the other (`+`), with `#7` to draw other choices; before which of their turns actors give way; and
 what fails: the second write of ann, which lands, but is not answered. Who gives way lets the next
-one go on, and so does who has ended. `ann 5, bob 3, cid, bob` names who goes on: cid does until it
+one go on, and so does who has ended. `ann 5, bob 3, cyn, bob` names who goes on: cyn does until it
 ends, and then bob.
 """
 
@@ -81,8 +81,8 @@ def schedule_from(text: str) -> Schedule:
     (Switch(actor='ann', nth=3, to=''), Switch(actor='bob', nth=1, to=''))
     >>> text_of(schedule)
     'tree: append | delete ; ann 3, bob 1 ; ann write 2 late after 5'
-    >>> text_of(schedule_from("tree: append | read | read ; ann 3, cid, ann"))
-    'tree: append | read | read ; ann 3, cid, ann'
+    >>> text_of(schedule_from("tree: append | read | read ; ann 3, cyn, ann"))
+    'tree: append | read | read ; ann 3, cyn, ann'
     """
     sections = [one.strip() for one in text.split(";")]
     kind, _, verbs = sections[0].partition(":")

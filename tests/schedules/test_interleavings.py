@@ -23,6 +23,7 @@ from schedules.interleavings import (
     tried,
 )
 from schedules.play import Played, play, shrunk, simulated
+from schedules.triples import Triple, orders_of_three
 from schedules.world import Schedule, Switch, forget_setups
 
 SHARES = 12  # of the short tier, for several workers
@@ -133,6 +134,53 @@ def test_actor_gives_way_where_the_schedule_says_so() -> None:
     assert order[:3] == ["ann", "bob", "ann"]
     assert [call.nth for call in played.calls[:5]] == [0, 1, 2, 0, 1]
     assert {call.actor for call in played.calls[3:5]} == {"bob"}
+
+
+def test_schedule_says_who_goes_on() -> None:
+    def order(text: str) -> list[str]:
+        with simulated():
+            played = play(schedule_from(f"document: add_field | drop_index | append ; {text}"))
+        return [name for name, _ in itertools.groupby(call.actor for call in played.calls)]
+
+    assert order("ann 3, bob 2")[:5] == ["ann", "bob", "cyn", "ann", "bob"]
+    assert order("ann 3, bob 2, cyn, bob")[:5] == ["ann", "bob", "cyn", "bob", "ann"]
+    assert order("ann 3, cyn, ann")[:4] == ["ann", "cyn", "ann", "bob"]
+
+
+def test_orders_of_three_have_each_of_them_give_way() -> None:
+    triple = Triple("document", ("read", "drop_index", "add_field"))
+    with simulated():
+        played = list(orders_of_three(triple))
+
+    assert not [one for one in played if one.violations]
+    texts = [one.schedule.text for one in played]
+    assert len(texts) == len(set(texts))
+    assert all(text_of(schedule_from(text)) == text for text in texts)
+    given_way = {one.schedule.switches[0].actor for one in played if one.schedule.switches}
+    begun = {one.schedule.parts[0].steps[0].verb for one in played}
+    assert given_way == {"ann"}
+    assert begun == {"read", "drop_index", "add_field"}
+    assert any("cyn, bob" in text for text in texts)
+    assert len({sum_of(one) for one in played}) > len(played) / 2
+
+
+@pytest.mark.thorough
+def test_orders_of_three_that_are_left_out_come_to_the_same() -> None:
+    """All places at which two of three give way give no other sum than those that are played."""
+    triple = Triple("document", ("add_field", "drop_index", "read"))
+    with simulated():
+        known = {sum_of(one) for one in orders_of_three(triple)}
+        turns = play(triple.schedule).turns
+        every = {
+            sum_of(play(named(replace(triple.schedule, switches=switches))))
+            for ann, bob in itertools.product(range(1, turns["ann"]), range(1, turns["bob"]))
+            for switches in (
+                (Switch("ann", ann), Switch("bob", bob)),
+                (Switch("ann", ann, "bob"), Switch("bob", bob, "cyn"), Switch("cyn", -1, "bob")),
+            )
+        }
+
+    assert every <= known
 
 
 def test_orders_that_are_left_out_come_to_the_same() -> None:

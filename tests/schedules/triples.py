@@ -102,15 +102,15 @@ def _second_switches(
     schedule: Schedule, nth: int, turns: Sequence[int], *, is_back: bool
 ) -> Iterator[Played]:
     """Play the orders in which the second gives way after the first of some turns or later."""
-    ann, bob, cid = _actors(schedule)
+    ann, bob, cyn = _actors(schedule)
     second = turns[0] + 1
     while second <= turns[-1]:
         switches: tuple[Switch, ...] = (Switch(ann, nth), Switch(bob, second))
         if is_back:
             switches = (
                 Switch(ann, nth, bob),
-                Switch(bob, second, cid),
-                Switch(cid, AT_ITS_END, bob),
+                Switch(bob, second, cyn),
+                Switch(cyn, AT_ITS_END, bob),
             )
         played = _switched(schedule, *switches)
         yield played
