@@ -56,7 +56,7 @@ help:
 	@echo "make pages      the short part of browser: report and server"
 	@echo "make gate       test, thorough, compat and pages in one run: before a release"
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others: some hours on two cores"
-	@echo "make proof      orders of the requests of pairs of verbs, of threads and of triples, without faults and with them: a day; goes on where it was stopped"
+	@echo "make proof      orders of the requests of pairs of verbs, of threads and of triples, without faults and with them: days; goes on where it was stopped"
 	@echo "make fuzz       hostile input for all that is parsed, guided by coverage; ARGS='--seconds 600' for each parser"
 	@echo "make reliability  a quarter of an hour of proof, all seeded bugs, models, damage, and docs/reliability.md with the figures"
 	@echo "make judge      writers on S3 behind a proxy that fails: Lakebed, deltalake, pyiceberg, Lance and DuckLake"

@@ -340,11 +340,11 @@ def orders(pair: Pair) -> Iterator[Played]:
     yield play(schedule)
     nth, skipped = 1, 0
     while True:
-        played = _with(schedule, Switch(ann, nth))
+        played = switched(schedule, Switch(ann, nth))
         if played.turns[ann] <= nth:
             return
         yield played
-        between = _between(played.calls, bob, Switch(ann, nth))
+        between = [call for call in calls_between(played.calls, ann, nth) if call.actor == bob]
         yield from _second_switches(schedule, Switch(ann, nth), between, skipped)
         mine = {call.nth: call for call in played.calls if call.actor == ann}
         while nth < played.turns[ann]:
@@ -363,9 +363,10 @@ def _second_switches(
     place = skipped + 1
     while place < len(between):
         second = Switch(between[place].actor, between[place].nth)
-        played = _with(schedule, first, second)
+        played = switched(schedule, first, second)
         yield played
-        rest = _between(played.calls, first.actor, second)
+        others = calls_between(played.calls, second.actor, second.nth)
+        rest = [call for call in others if call.actor == first.actor]
         mine = {call.nth: call for call in played.calls if call.actor == second.actor}
         while place < len(between):
             call = mine.get(between[place].nth)
@@ -374,21 +375,18 @@ def _second_switches(
                 break
 
 
-def _between(calls: Sequence[Call], actor: str, switch: Switch) -> list[Call]:
-    """Return what an actor did right before another one went on after a switch."""
+def calls_between(calls: Sequence[Call], actor: str, nth: int) -> list[Call]:
+    """Return what others did right before an actor came to one of its turns."""
     end = next(
-        (
-            place
-            for place, one in enumerate(calls)
-            if one.actor == switch.actor and one.nth >= switch.nth
-        ),
+        (place for place, one in enumerate(calls) if one.actor == actor and one.nth >= nth),
         len(calls),
     )
-    found = itertools.takewhile(lambda one: one.actor != switch.actor, reversed(calls[:end]))
-    return [one for one in reversed(list(found)) if one.actor == actor]
+    found = itertools.takewhile(lambda one: one.actor != actor, reversed(calls[:end]))
+    return list(found)[::-1]
 
 
-def _with(schedule: Schedule, *switches: Switch, faults: tuple[Fault, ...] = ()) -> Played:
+def switched(schedule: Schedule, *switches: Switch, faults: tuple[Fault, ...] = ()) -> Played:
+    """Play a schedule with other switches and faults."""
     return tried(named(replace(schedule, switches=switches, faults=faults)))
 
 
@@ -423,7 +421,7 @@ def failing_orders(pair: Pair) -> Iterator[Played]:
             (after, "late", AT_END, OUTAGE),
         ):
             fault = Fault(ann, number, "writes", kind, length, delay=delay)  # type: ignore[arg-type]
-            yield _with(schedule, switch, faults=(fault,))
+            yield switched(schedule, switch, faults=(fault,))
 
 
 def standing_orders(pair: Pair) -> Iterator[Played]:

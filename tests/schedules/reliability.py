@@ -95,7 +95,7 @@ before it or right after it. A failing schedule is made small, and printed as a 
 
 **Threads.** Two verbs also run as threads of one process, whose commits share puts of the head, beside a reader.
 
-**Orders of three.** Of 17 verbs that share an invariant, any three are played. The first gives way once, to the
+**Orders of three.** Of 17 verbs that share an invariant, `make proof` plays any three, too. The first gives way once, to the
 second, which gives way at most once, to the third; those that have given way go on in either order. Each of
 the three is the first, the second and the third once. With faults, each write of the first fails in four ways,
 and the others come right after it.

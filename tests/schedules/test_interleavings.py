@@ -24,7 +24,7 @@ from schedules.interleavings import (
 )
 from schedules.play import Played, play, shrunk, simulated
 from schedules.triples import Triple, orders_of_three
-from schedules.world import Schedule, Switch, forget_setups
+from schedules.world import AT_ITS_END, Schedule, Switch, forget_setups
 
 SHARES = 12  # of the short tier, for several workers
 # Schedules that were hard to get right, or have failed once.
@@ -176,7 +176,11 @@ def test_orders_of_three_that_are_left_out_come_to_the_same() -> None:
             for ann, bob in itertools.product(range(1, turns["ann"]), range(1, turns["bob"]))
             for switches in (
                 (Switch("ann", ann), Switch("bob", bob)),
-                (Switch("ann", ann, "bob"), Switch("bob", bob, "cyn"), Switch("cyn", -1, "bob")),
+                (
+                    Switch("ann", ann, "bob"),
+                    Switch("bob", bob, "cyn"),
+                    Switch("cyn", AT_ITS_END, "bob"),
+                ),
             )
         }
 

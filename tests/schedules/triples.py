@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from schedules.interleavings import (
     AT_END,
@@ -16,10 +16,10 @@ from schedules.interleavings import (
     OUTAGE,
     SOON,
     WRITES,
+    calls_between,
     do_conflict,
-    named,
     schedule_from,
-    tried,
+    switched,
 )
 from schedules.play import Played, play
 from schedules.world import AT_ITS_END, Call, Fault, FaultKind, Schedule, Switch
@@ -81,12 +81,12 @@ def _orders_of_three(schedule: Schedule, *, is_mirrored: bool) -> Iterator[Playe
     yield play(schedule)
     nth = 1
     while True:
-        played = _switched(schedule, Switch(ann, nth))
+        played = switched(schedule, Switch(ann, nth))
         if played.turns[ann] <= nth:
             return
         yield played
-        yield _switched(schedule, Switch(ann, nth, bob), Switch(bob, AT_ITS_END, ann))
-        between = _between(played.calls, ann, nth)
+        yield switched(schedule, Switch(ann, nth, bob), Switch(bob, AT_ITS_END, ann))
+        between = calls_between(played.calls, ann, nth)
         theirs = [call for call in between if call.actor == bob]
         before = [call for call in played.calls if call.actor == ann and call.nth < nth]
         for place, call in enumerate(theirs):
@@ -112,9 +112,9 @@ def _second_switches(
                 Switch(bob, second, cyn),
                 Switch(cyn, AT_ITS_END, bob),
             )
-        played = _switched(schedule, *switches)
+        played = switched(schedule, *switches)
         yield played
-        second = _next_cut(played.calls, bob, second, _between(played.calls, bob, second))
+        second = _next_cut(played.calls, bob, second, calls_between(played.calls, bob, second))
 
 
 def failing_orders_of_three(triple: Triple) -> Iterator[Played]:
@@ -127,25 +127,12 @@ def failing_orders_of_three(triple: Triple) -> Iterator[Played]:
         for number, call in enumerate(writes):
             for kind, length, delay in _FAULTS:
                 fault = Fault(ann, number, "writes", kind, length, delay=delay)
-                yield _switched(schedule, Switch(ann, call.nth + 1), faults=(fault,))
+                yield switched(schedule, Switch(ann, call.nth + 1), faults=(fault,))
 
 
 def _actors(schedule: Schedule) -> list[str]:
     """Return the first actor of each process."""
     return list({part.process: part.actor for part in reversed(schedule.parts)}.values())[::-1]
-
-
-def _switched(schedule: Schedule, *switches: Switch, faults: tuple[Fault, ...] = ()) -> Played:
-    return tried(named(replace(schedule, switches=switches, faults=faults)))
-
-
-def _between(calls: Sequence[Call], actor: str, nth: int) -> list[Call]:
-    """Return what others did right before an actor came to one of its turns."""
-    end = next(
-        (at for at, one in enumerate(calls) if one.actor == actor and one.nth >= nth), len(calls)
-    )
-    found = itertools.takewhile(lambda one: one.actor != actor, reversed(calls[:end]))
-    return list(found)[::-1]
 
 
 def _next_cut(calls: Sequence[Call], actor: str, nth: int, between: Sequence[Call]) -> int:
