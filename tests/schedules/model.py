@@ -466,6 +466,9 @@ class _Judge:
             case "append" | "ingest":
                 # An epoch or a raw file that is written again takes the place of its rows.
                 return {**before.rows, **new}
+            case "rerun" if "epoch" in intent:
+                # Written again after a promotion, the same rows are in other partitions.
+                return {**before.rows, **new}
             case "overwrite":
                 told = intent["replaces"]
                 levels = before.levels(new) if told == "touched" else frozenset(told)

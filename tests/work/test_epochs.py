@@ -12,6 +12,7 @@ import pytest
 from inside import store_of
 
 import lakebed
+from lakebed import by
 from lakebed.errors import CommitConflictError, InvalidInputError, StaleRerunError
 from lakebed.state import runs, state
 from lakebed.state.reader import read_head
@@ -123,6 +124,24 @@ def test_what_was_deleted_of_an_epoch_stays_so_if_it_comes_again_as_it_was(datas
     assert dataset.sink(rows(1, 2), 0, query="q") is None
 
     assert numbers_of(dataset) == [1]
+
+
+def test_an_epoch_that_comes_again_after_a_promotion_makes_no_version(tmp_path):
+    descriptor = lakebed.DatasetDescriptor(
+        schema=DESCRIPTOR.schema, partition_by=[by.dimension("p", ["p0"])]
+    )
+    dataset = lakebed.open_repository(tmp_path).create("numbers", descriptor)
+    dataset.sink(rows(1, 2, 3), 0, query="q")
+    dataset.where("n = 3").delete()
+    dataset.dimensions.promote({"p": ["p0", "p1"]})
+    version = dataset.version
+
+    assert dataset.sink(rows(1, 2, 3), 0, query="q") is None
+    assert dataset.version == version
+    assert numbers_of(dataset) == [1, 2]
+
+    dataset.sink(rows(1, 2, 5), 0, query="q")
+    assert numbers_of(dataset) == [1, 2, 5]
 
 
 def test_epochs_before_the_last_one_are_compacted_together(dataset):
