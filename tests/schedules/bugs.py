@@ -720,7 +720,7 @@ TEXTS: Mapping[str, str] = {
     "the progress of a query is not compared": "document: epoch | epoch ; ann 1, bob 2",
     "raw files of another ingest are not compared": "document: ingest | ingest ; ann 1, bob 18",
     "a compaction trusts that its files are still live": "document: compact | overwrite ; ann 8",
-    "a creator is told before it has the name": "dropped: create | create#0+append ; ann 1, bob 10",
+    "a creator is told before it has the name": "dropped: create | create#0+append ; ann 1, bob 3",
     "a drop takes any head": "document: drop | drop+create ; ann 1",
     "a hand-over removes the old head whatever it says": "document: move_head | append",
     "a hand-over leaves the head that it came from": "document: move_head | append",

@@ -32,6 +32,7 @@ from schedules.play import Played, play
 from schedules.verbs import VERBS
 from schedules.world import (
     AT_ITS_END,
+    WRITES,
     Call,
     Fault,
     FaultKind,
@@ -63,7 +64,6 @@ OUTAGE = 200  # calls without an answer: longer than a verb tries
 _TEXT = re.compile(r"(\w+) (write|call) (\d+) ([a-z ]+?)(?: x(\d+))?(?: after (\d+))?")
 _STAND = re.compile(r"(\w+) call (\d+) stands (\d+)")
 STANDS_S = 8 * 86_400  # longer than any lease
-WRITES = frozenset({"create", "replace", "put", "put_stream", "delete", "delete_if_match"})
 
 
 class TextError(ValueError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from schedules.world import Fault, FaultKind, Part, Schedule, Stall, Step
 
-ACTORS = ("ann", "bob", "cyn", "dan")
+ACTORS = ("ann", "bob", "cyn", "dan", "eve", "fay")
 
 
 @dataclass(frozen=True, slots=True)

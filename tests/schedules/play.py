@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from schedules.model import Violation, judge
 from schedules.plans import schedule_of
+from schedules.replays import DivergedError, Memory, active, can_be_recalled, seen_by_judge
 from schedules.verbs import play as play_verb
 from schedules.world import Call, Schedule, Step, World, running, simulated
 
@@ -25,6 +27,7 @@ class Played:
     calls: tuple[Call, ...] = ()
     turns: Mapping[str, int] = field(default_factory=dict)  # of each actor
     longest: int = 0  # turns of a verb after its last fault
+    seen: int | None = None  # a sum of what the judge could see
 
     def __str__(self) -> str:
         lines = [f"{self.schedule.text or f'Seed {self.schedule.seed}'}, {self.steps} steps."]
@@ -46,29 +49,71 @@ def play(schedule: Schedule, *, settles: bool = True) -> Played:
         schedule: What to play.
         settles: Judge once more after somebody has gone on, and all that is dead has been deleted.
     """
+    memory = active()
+    if memory is None or not can_be_recalled(schedule):
+        return _play(schedule, None, settles=settles)
+    try:
+        played = _play(schedule, memory, settles=settles)
+    except DivergedError:
+        memory.diverged += 1
+        return _play(schedule, None, settles=settles)
+    if not played.violations and not is_played_twice(schedule):
+        return played
+    memory.twice += 1
+    executed = _play(schedule, None, settles=settles)
+    if (executed.calls, executed.turns, executed.seen) == (played.calls, played.turns, played.seen):
+        return executed
+    return replace(executed, violations=(*executed.violations, _differs(executed, played)))
+
+
+def _play(schedule: Schedule, memory: Memory | None, *, settles: bool) -> Played:
     world = World(schedule, play_verb)
+    if memory is not None:
+        memory.attach(world)
     with running(world):
         world.run()
-        violations = judge(world)
-        if settles:
-            world.alone("settle", [Step("settle", 1)])
-            world.alone("sweep", [Step("sweep", 1)], skew_s=_YEARS_S)
-            known = set(violations)
-            rules = {one.rule for one in violations}
-            violations += [
-                one
-                for one in judge(world, is_settled=True)
-                if one not in known and one.rule not in rules
-            ]
+        seen = seen_by_judge(world) if world.is_systematic else None
+        known = None if memory is None else memory.verdicts.get((seen, settles))
+        violations = _judged(world, settles=settles) if known is None else known
+    if memory is not None and known is None:
+        memory.judged += 1
+        memory.verdicts[seen, settles] = violations
     return Played(
         schedule,
-        tuple(violations),
+        violations,
         tuple(world.trace),
         world.step,
         tuple(world.calls),
         {actor.name: actor.turns for actor in world.actors},
         max((one.turns for one in world.attempts), default=0),
+        seen,
     )
+
+
+def _judged(world: World, *, settles: bool) -> tuple[Violation, ...]:
+    violations = judge(world)
+    if settles:
+        world.alone("settle", [Step("settle", 1)])
+        world.alone("sweep", [Step("sweep", 1)], skew_s=_YEARS_S)
+        known = set(violations)
+        rules = {one.rule for one in violations}
+        violations += [
+            one
+            for one in judge(world, is_settled=True)
+            if one not in known and one.rule not in rules
+        ]
+    return tuple(violations)
+
+
+def is_played_twice(schedule: Schedule) -> bool:
+    """Return whether a schedule is one of those that are played with the code of all verbs, too."""
+    return hashlib.sha256(schedule.text.encode()).digest()[1] == 0
+
+
+def _differs(executed: Played, played: Played) -> Violation:
+    pairs = enumerate(itertools.zip_longest(executed.calls, played.calls))
+    place, both = next(((n, pair) for n, pair in pairs if pair[0] != pair[1]), (-1, ()))
+    return Violation("what is recalled is what a verb does", f"at {place}: {both}")
 
 
 def failures(seeds: Iterable[int], theme: str | None = None) -> Iterator[Played]:

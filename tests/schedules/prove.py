@@ -15,6 +15,7 @@ import multiprocessing
 import random
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -34,11 +35,13 @@ from schedules.interleavings import (
     threads,
 )
 from schedules.play import Played, shrunk, simulated
+from schedules.replays import Memory, recalling
 from schedules.triples import Triple, failing_orders_of_three, orders_of_three, triples
 
 RESULTS = Path("build/proof.jsonl")
-_PLAYED = ("world", "verbs", "model", "play", "interleavings", "triples")
+_PLAYED = ("world", "verbs", "model", "play", "interleavings", "replays", "triples")
 _TOLD = 3  # violations of a pair that are made small and told; the others are counted
+_MEMORY = Memory()  # of a worker, for all that it plays
 # By the outcome of the call that it became.
 NO_FAULT = "no fault: requests in another order"
 _CLASSES = {
@@ -101,6 +104,9 @@ class Found:
         seconds: Processor time.
         broken: Number of runs that broke a rule, by fault class.
         violations: Rules that were broken, with the text of a schedule that breaks them.
+        recalled: Number of runs of actors that did what they had done after the same answers.
+        executed: Number of runs of actors with their code.
+        twice: Number of schedules that were played with the code of all verbs, too.
     """
 
     unit: str
@@ -115,6 +121,9 @@ class Found:
     longest: int = 0
     seconds: float = 0.0
     violations: list[dict[str, str]] = field(default_factory=list)
+    recalled: int = 0
+    executed: int = 0
+    twice: int = 0
 
 
 @cache
@@ -174,8 +183,9 @@ def work(unit: Unit) -> Found:
     switched: collections.Counter[str] = collections.Counter()
     broken: collections.Counter[str] = collections.Counter()
     begun = time.process_time()
-    with simulated():
-        for played in WAYS[unit.way].play(unit.verbs):
+    recalled, executed, twice = _MEMORY.recalled, _MEMORY.executed, _MEMORY.twice
+    with simulated(), recalling(_MEMORY):
+        for played in _played(unit, found):
             found.runs += 1
             sums.add(sum_of(played))
             switched[str(len(played.schedule.switches or ()))] += 1
@@ -186,9 +196,23 @@ def work(unit: Unit) -> Found:
             found.violations += _told(played, is_small=len(found.violations) < _TOLD)
     found.seconds = round(time.process_time() - begun, 3)
     found.distinct = len(sums)
+    found.recalled = _MEMORY.recalled - recalled
+    found.executed = _MEMORY.executed - executed
+    found.twice = _MEMORY.twice - twice
     found.injected, found.switched = dict(injected), dict(switched)
-    found.broken = dict(broken)
+    found.broken |= broken
     return found
+
+
+def _played(unit: Unit, found: Found) -> Iterator[Played]:
+    """Play the schedules of a unit; an error of the player itself is told, and ends them."""
+    try:
+        yield from WAYS[unit.way].play(unit.verbs)
+    except Exception as exc:  # noqa: BLE001 - a run of days goes on
+        found.broken["the unit came to an end by an error"] = 1
+        told = "".join(traceback.format_exception(exc)[-2:])
+        rule = "all schedules of a unit can be played"
+        found.violations.append({"rule": rule, "told": told, "text": str(unit)})
 
 
 def _told(played: Played, *, is_small: bool) -> list[dict[str, str]]:
@@ -249,8 +273,13 @@ def _main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--verbs", nargs="+", choices=SINGLE, default=list(SINGLE))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--having", choices=SINGLE, help="only units that have this verb")
     given: Any = parser.parse_args()
-    todo = units(given.seed, given.kinds, given.verbs, given.ways)
+    todo = [
+        unit
+        for unit in units(given.seed, given.kinds, given.verbs, given.ways)
+        if given.having is None or given.having in str(unit.verbs).split(": ")[1].split(" | ")
+    ]
     broken = 0
     of_any = given.any_code
     run = prove(todo, given.results, jobs=given.jobs, minutes=given.minutes, of_any=of_any)

@@ -100,6 +100,13 @@ second, which gives way at most once, to the third; those that have given way go
 the three is the first, the second and the third once. With faults, each write of the first fails in four ways,
 and the others come right after it.
 
+**Answers that came before.** A verb of these orders is decided by what it is answered: its process has a clock, ids
+and random numbers of its own. So `make proof` remembers what the code of a verb did after each sequence of answers.
+Where the same answers come again, the same requests are carried out without the code; at the first other answer, the
+code runs. Every request of every schedule reaches the store. Results in which the judge sees no difference are judged
+once. One schedule of 256 is played with the code of all verbs, too, and must have the same requests, outcomes and
+objects. Threads of one process share more than the store, so their code always runs.
+
 **Random schedules** have two to four processes, up to three verbs each, clocks that are wrong by up to 30
 days, writers that stand still for days, and several faults.
 """
@@ -114,6 +121,11 @@ REST = """\
 - **More switches.** Orders of pairs with three or more switches, and other orders of three verbs than
   those above, are only met by random schedules.
 - **Reads of data files** happen at one moment of a schedule: others cannot come between two files.
+- **Moments of objects.** In orders of pairs and of three, the clock of the storage has whole seconds, as that of S3, so
+  what is written in a schedule has one time, unless a process stands still. In random schedules it has milliseconds.
+- **Storage whose servers disagree about the time.** Cleanup and erasure compare times that the storage gave to objects,
+  so it must have one clock. If its servers differ by more than it takes to send a request, an erasure may delete a
+  segment of the history that a commit beside it is about to name.
 - **Time within a request.** A request happens at one moment. A listing is one request.
 - **Damage** of the simulated store happens between calls, and not while one runs. `tests/test_damage.py` flips single
   bits of data files, and `tests/fuzz` mutates what is parsed.
@@ -144,7 +156,7 @@ def page(results: dict[str, Found], measured: dict[str, Any]) -> str:
             "A unit is a pair in one order, two threads, or a triple in all orders, on one kind of head. Where not "
             "all units were played, those that were are chosen by chance; `make proof` plays the others. Schedules are "
             "distinct if requests to one object came in another order, or had another outcome; they are compared "
-            f"within their unit. The longest verb took {measured['longest']:,} turns after its last fault."
+            f"within their unit. {_of_recalls([*results.values()])}The longest verb took {measured['longest']:,} turns after its last fault."
         ),
         "## Faults\n\n",
         table(
@@ -188,6 +200,19 @@ def _sums(way: str, results: Iterable[Found]) -> tuple[str, ...]:
     told = WAYS[way].told if way else "**all**"
     counts = (f"{len(done):,} of {all_units:,}", f"{runs:,}", f"{distinct:,}", f"{minutes:,.0f}")
     return (told, *counts)
+
+
+def _of_recalls(results: Iterable[Found]) -> str:
+    """Return how much was remembered of verbs, if anything was."""
+    recalled, executed, twice = (
+        sum(getattr(one, name) for one in results) for name in ("recalled", "executed", "twice")
+    )
+    if not recalled:
+        return ""
+    return (
+        f"Of {recalled + executed:,} verbs of schedules that could remember, the code of {executed:,} ran; {twice:,} of "
+        "these schedules were played with the code of all verbs, too, and came to the same. "
+    )
 
 
 def _of_codes(results: dict[str, Found]) -> str:

@@ -23,7 +23,7 @@ from schedules.interleavings import (
     tried,
 )
 from schedules.play import Played, play, shrunk, simulated
-from schedules.triples import Triple, orders_of_three
+from schedules.triples import Triple, orders_of_three, triples
 from schedules.world import AT_ITS_END, Schedule, Switch, forget_setups
 
 SHARES = 12  # of the short tier, for several workers
@@ -199,6 +199,12 @@ def test_orders_that_are_left_out_come_to_the_same() -> None:
         }
 
     assert every <= known
+
+
+def test_each_triple_has_a_schedule() -> None:
+    for triple in triples():
+        actors = [part.actor for part in triple.schedule.parts]
+        assert len(set(actors)) == len(actors) == 3 + str(triple).count("&")
 
 
 @pytest.mark.parametrize(

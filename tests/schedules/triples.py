@@ -15,14 +15,13 @@ from schedules.interleavings import (
     KINDS,
     OUTAGE,
     SOON,
-    WRITES,
     calls_between,
     do_conflict,
     schedule_from,
     switched,
 )
 from schedules.play import Played, play
-from schedules.world import AT_ITS_END, Call, Fault, FaultKind, Schedule, Switch
+from schedules.world import AT_ITS_END, WRITES, Call, Fault, FaultKind, Schedule, Switch
 
 # Each changes what another one rests on: the history, live files, an index, a note or the head.
 SHARING = (

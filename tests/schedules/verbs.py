@@ -86,7 +86,7 @@ class Doing:
         rows: Rows = {}
         for value in chosen:
             for _ in range(self.rng.randint(1, 2)):
-                number = self.actor.world.notes["rows"] = self.actor.world.notes.get("rows", 0) + 1
+                number = self.actor.number("rows")
                 rows[number] = {"c": value, "n": number, "k": number % 3}
                 rows[number] |= dict.fromkeys(extra, number * 10)
         self.note(rows=rows)
@@ -339,7 +339,7 @@ def add_field(doing: Doing) -> None:
     dataset = doing.open()
     read = dataset.snapshot()
     old = read.descriptor
-    number = doing.actor.world.notes["fields"] = doing.actor.world.notes.get("fields", 0) + 1
+    number = doing.actor.number("fields")
     doing.note(adds=f"f{number}")
     schema = lakebed.Schema(
         fields=(

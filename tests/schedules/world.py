@@ -7,11 +7,14 @@ and all that is under them; simulated are the order of calls, their answers, clo
 
 from __future__ import annotations
 
+import collections
 import copy
 import datetime as dt
+import functools
 import logging
 import os
 import random
+import secrets
 import threading
 import time
 import uuid
@@ -20,7 +23,7 @@ from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -36,7 +39,7 @@ from lakebed.state import group_commit, history, waiting_line
 from lakebed.state.codec import from_document
 from lakebed.state.head import HeadFormat, decode_head
 from lakebed.state.state import State
-from lakebed.store import open_store
+from lakebed.store import base, open_store
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.testing import DelegatingStore
@@ -85,6 +88,7 @@ class Fault:
 
 
 AT_ITS_END = -1
+WRITES = frozenset({"create", "replace", "put", "put_stream", "delete", "delete_if_match"})
 
 
 class Switch(NamedTuple):
@@ -250,6 +254,10 @@ class Actor:
         self.store = ScheduledStore(world.inner, self)
         self.last_heads: dict[str, str] = {}
         self.last_append: tuple[Any, Any, str | None] | None = None
+        self.own_s = 0.0  # of its clock, besides what goes by for all
+        self.numbers: collections.Counter[str] = collections.Counter()
+        self.recall: Recall | None = None
+        self.is_recalling = False  # no code of its own runs
 
     def restart(self) -> None:
         """Begin anew as another process, which knows nothing."""
@@ -263,8 +271,11 @@ class Actor:
         self.world.running = self
         self.world.set_clock(self)
         try:
-            for step in self.steps:
-                self.do(step)
+            if self.recall is None or not self.recall.play():
+                for step in self.steps:
+                    self.do(step)
+                if self.recall is not None:
+                    self.recall.stop()
         except BaseException as exc:  # noqa: BLE001 - told by the thread that waits for all
             self.world.trouble = exc
         finally:
@@ -273,16 +284,14 @@ class Actor:
 
     def do(self, step: Step) -> Attempt:
         """Try a verb and note what comes of it."""
-        world = self.world
-        attempt = Attempt(self.name, step.verb, world.step, began_at=world.now + self.skew_s)
-        self.attempt = attempt
-        world.attempts.append(attempt)
-        world.tell(self, "begins", step.verb, "")
+        attempt = None if self.recall is None else self.recall.begun(step)
+        self.attempt = attempt = attempt or self.begins(step)
+        is_killed = False
         try:
-            world.play(self, step, attempt)
+            self.world.play(self, step, attempt)
             attempt.outcome = "done"
         except KilledError:
-            attempt.outcome = "killed"
+            attempt.outcome, is_killed = "killed", True
             self.restart()
         except InterruptError:
             attempt.outcome = "killed"
@@ -292,11 +301,48 @@ class Actor:
         except (AssertionError, *_PROGRAM_ERRORS) as exc:
             attempt.error = exc
             attempt.outcome = "broken"
-        attempt.ended, attempt.ended_at = world.step, world.now + self.skew_s
+        if isinstance(attempt.error, LakebedError):
+            # As if it had been handled: what it holds by its traceback is let go of, and closed.
+            _cut(attempt.error)
+        if self.recall is None or not self.recall.has_ended(attempt, is_killed=is_killed):
+            self.ends(attempt)
+        return attempt
+
+    def begins(self, step: Step) -> Attempt:
+        """Note that a verb begins."""
+        world = self.world
+        now = world.clock_of(self)
+        self.attempt = attempt = Attempt(self.name, step.verb, world.step, began_at=now)
+        world.attempts.append(attempt)
+        world.tell(self, "begins", step.verb, "")
+        return attempt
+
+    def ends(self, attempt: Attempt) -> None:
+        """Note that a verb has ended."""
+        world = self.world
+        attempt.ended, attempt.ended_at = world.step, world.clock_of(self)
         world.verbs_done += 1
         told = f"{type(attempt.error).__name__}: {attempt.error}" if attempt.error else ""
-        world.tell(self, "ends", step.verb, f"{attempt.outcome} {told}".rstrip())
-        return attempt
+        world.tell(self, "ends", attempt.verb, f"{attempt.outcome} {told}".rstrip())
+
+    def opens(self) -> None:
+        """Let others go on between a plan and the read of its data files."""
+        self.world.turn(self)
+        self.world.calls.append(Call(self.name, self.turns - 1, "open", "", "ok"))
+
+    def number(self, of: str) -> int:
+        """Return a number that nobody else has: of rows, or of fields."""
+        world = self.world
+        if self.is_alone or not world.is_systematic:
+            world.notes[of] = world.notes.get(of, 0) + 1
+            return int(world.notes[of])
+        # What an actor gives does not depend on when it does so.
+        self.numbers[of] += 1
+        return 300 * (world.actors.index(self) + 1) + self.numbers[of]
+
+
+def _cut(error: BaseException) -> None:
+    error.__traceback__ = error.__cause__ = error.__context__ = None
 
 
 _PROGRAM_ERRORS = (
@@ -310,6 +356,45 @@ _PROGRAM_ERRORS = (
     TypeError,
     ValueError,
 )
+
+
+class Recall(Protocol):
+    """What an actor has done before after the same answers; see `schedules.replays`."""
+
+    def play(self) -> bool:
+        """Do what is known to come, and return whether that is all."""
+
+    def begun(self, step: Step) -> Attempt | None:
+        """Return the attempt that has begun if the code of an actor is behind it."""
+
+    def has_ended(self, attempt: Attempt, *, is_killed: bool) -> bool:
+        """Return whether the code of an actor is behind the end of an attempt."""
+
+    def stop(self) -> None:
+        """Note that an actor has come to its end."""
+
+    def call(
+        self,
+        store: ScheduledStore,
+        operation: str,
+        key: str,
+        run: Callable[[], _T],
+        *,
+        is_write: bool,
+    ) -> _T:
+        """Carry out a call, or return what was answered to it."""
+
+    def opens(self) -> None:
+        """Let an actor open data files."""
+
+    def open_input(self, inner: Store, key: str, size_bytes: int | None) -> pa.NativeFile:
+        """Return a data file."""
+
+    def sleeps(self, seconds: float) -> None:
+        """Let an actor sleep."""
+
+    def pauses(self) -> None:
+        """Note that an actor waits for another one of its process."""
 
 
 class World:
@@ -346,6 +431,13 @@ class World:
         if schedule.switches is not None:
             self._switches = {(one.actor, one.nth): one.to for one in schedule.switches}
         self._ids: dict[str, random.Random] = {}
+        self.sums: dict[str, int] = {}  # of what heads were, by etag
+        self._sender: Actor | None = None  # of what lands now
+        self._etags: collections.Counter[str] = collections.Counter()
+        if self.is_systematic:
+            for place, actor in enumerate(self.actors):
+                actor.own_s = 0.001 * place
+            object.__setattr__(self.inner._space, "serial", self._serials())  # type: ignore[attr-defined]
 
     def run(self) -> None:
         """Let all actors do what they have to do."""
@@ -361,6 +453,9 @@ class World:
         self.running = None
         if self.trouble is not None:
             raise self.trouble
+        self.now += max((actor.own_s for actor in self.actors), default=0.0)
+        for actor in self.actors:
+            actor.own_s = 0.0
         for due in sorted(self.in_flight, key=lambda one: one[0]):
             # What is still on its way lands now, or never.
             if self.is_systematic or self.rng.random() < 0.5:
@@ -385,6 +480,7 @@ class World:
             _SETUPS[named] = _Kept.of(self)
         else:
             kept.give(self)
+        self.now += 1.0
         self.first_version = max((one.version for one in self.states.values()), default=-1) + 1
 
     def alone(self, name: str, steps: Iterable[Step], *, skew_s: float = 0.0) -> list[Attempt]:
@@ -403,14 +499,40 @@ class World:
     def tell(self, actor: Actor, operation: str, key: str, outcome: str) -> None:
         self.trace.append((self.step, actor.name, operation, key, outcome))
 
+    def clock_of(self, actor: Actor | None) -> float:
+        """Return what time it is for an actor, or for the storage.
+
+        In a systematic schedule the clock of the storage stands still, but for what goes by for
+        all: it has seconds, as that of S3.
+        """
+        return self.now + (0.0 if actor is None else actor.skew_s + actor.own_s)
+
     def set_clock(self, actor: Actor | None) -> None:
         assert _CLOCK.traveller is not None
-        _CLOCK.traveller.move_to(self.now + (actor.skew_s if actor else 0.0))
+        _CLOCK.traveller.move_to(self.clock_of(actor))
+
+    def _serials(self) -> Iterator[str]:
+        """Yield etags: what an actor writes has the same ones whenever it does so."""
+        while True:
+            actor = self._sender or self.running
+            name = "" if actor is None else actor.name
+            self._etags[name] += 1
+            yield f"-{name}-{self._etags[name]}"
 
     def sleep(self, seconds: float) -> None:
-        """Time goes by, and others may go on."""
-        self.now += max(0.0, seconds)
+        """Let time go by, and others go on."""
         actor = self.running
+        if actor is not None and actor.recall is not None:
+            actor.recall.sleeps(seconds)
+        else:
+            self.rest(actor, seconds)
+
+    def rest(self, actor: Actor | None, seconds: float) -> None:
+        """Let an actor sleep."""
+        if actor is not None and self.is_systematic:
+            actor.own_s += max(0.0, seconds)
+        else:
+            self.now += max(0.0, seconds)
         if actor is not None and not actor.is_alone:
             if not self.is_systematic and actor.outage and seconds and self.rng.random() < 0.5:
                 actor.waits_for = self.verbs_done + 1
@@ -420,8 +542,10 @@ class World:
         """Wait until another thread of the process sets an event, or time is over."""
         actor = self.running
         assert actor is not None
-        until = self.now + seconds
-        while not (event.is_set() or self.now >= until or actor.is_alone):
+        if actor.recall is not None:
+            actor.recall.pauses()
+        until = self.now + actor.own_s + seconds
+        while not (event.is_set() or self.now + actor.own_s >= until or actor.is_alone):
             actor.waits_on = (event, until)
             self.turn(actor)
             actor.waits_on = None
@@ -432,6 +556,11 @@ class World:
         if self.schedule.gathers_s and self.running is not None:
             share = 1.0 if self.is_systematic else self.rng.random()
             self.pause(threading.Event(), self.schedule.gathers_s * share)
+
+    def forget_luck(self, actor: Actor) -> None:
+        """Let an actor be given the same ids and random numbers from the start."""
+        self._ids.pop(actor.name, None)
+        self._ids.pop(f"{actor.name} luck", None)
 
     def generation_of(self, actor: Actor) -> object:
         """Return what the actors of one process have in common until it is killed."""
@@ -444,7 +573,13 @@ class World:
     def turn(self, actor: Actor, *, is_resting: bool = False) -> None:
         """Choose who goes on, and wait until it is this actor."""
         self.step += 1
-        self.now += 0.005 if self.is_systematic else 0.001 + 0.01 * self.rng.random()
+        if self.is_systematic:
+            # Its clock goes on with what it does, and with what it waits for.
+            for one in self.actors:
+                if one is actor or one.waits_on is not None:
+                    one.own_s += 0.005
+        else:
+            self.now += 0.001 + 0.01 * self.rng.random()
         for due in [one for one in self.in_flight if one[0] <= self.step]:
             self.in_flight.remove(due)
             self._land(*due[1:])
@@ -453,7 +588,8 @@ class World:
             chosen.go.release()
             actor.go.acquire()
         self.running = actor
-        self.set_clock(actor)
+        if not actor.is_recalling:
+            self.set_clock(actor)
         actor.turns += 1
         if actor.attempt is not None:
             actor.attempt.turns += 1
@@ -477,7 +613,8 @@ class World:
             ready = [one for one in left if self._can_go(one)]
         if not ready:
             # All wait for each other, until the first has waited long enough.
-            self.now = min(one.waits_on[1] for one in left if one.waits_on is not None)
+            waits = [(one, one.waits_on[1]) for one in left if one.waits_on is not None]
+            self.now = min(until - one.own_s for one, until in waits)
             ready = [one for one in left if self._can_go(one)]
         if self._switches is not None:
             return self._choose_by_switches(current, ready, is_resting=is_resting)
@@ -508,7 +645,7 @@ class World:
         if actor.waits_on is None:
             return True
         event, until = actor.waits_on
-        return event.is_set() or self.now >= until
+        return event.is_set() or self.now + actor.own_s >= until
 
     def fault_of(self, actor: Actor, *, is_write: bool) -> Fault | None:
         """Return what becomes of the next call of an actor, and count it."""
@@ -556,7 +693,10 @@ class World:
         self, actor: Actor, attempt: Attempt, operation: str, key: str, run: Callable[[], _T]
     ) -> _T:
         """Carry a call out by the storage's clock, and note what it does to a head."""
-        self.set_clock(None)
+        has_moment = operation in WRITES or not self.is_systematic
+        if has_moment:
+            self.set_clock(None)
+        self._sender = actor
         keys = key.split(" ")
         if self.is_systematic and operation.startswith("delete"):
             for one in keys:
@@ -564,7 +704,9 @@ class World:
         try:
             answer = run()
         finally:
-            self.set_clock(actor)
+            self._sender = None
+            if has_moment and not actor.is_recalling:
+                self.set_clock(actor)
         for one in filter(_is_head, keys):
             self._note(attempt, operation, one, answer)
         return answer
@@ -586,6 +728,7 @@ class World:
             state = _state_of(key, stored.data)
             before = self.states.get(self._heads.get(key, ""))
             self.states[stored.etag] = state
+            self.sums[stored.etag] = hash(stored.data)
             self._heads[key] = stored.etag
             made = [state.commit_id]
             if before is not None and state.version > before.version + 1:
@@ -605,22 +748,34 @@ class World:
     def uuid(self) -> uuid.UUID:
         """Return an id, and note which verb asked for it: it may become that of a commit."""
         actor = self.running
-        rng = self.rng
-        if self.is_systematic and actor is not None:
-            # What an actor calls its objects does not depend on when it does so.
-            seed = f"{self.schedule.seed} {actor.name}"
-            rng = self._ids.setdefault(actor.name, random.Random(seed))
-        found = uuid.UUID(int=rng.getrandbits(128), version=4)
+        found = uuid.UUID(int=self._chance().getrandbits(128), version=4)
         if actor is not None and actor.attempt is not None:
             self.commits[found.hex] = actor.attempt
             actor.attempt.bases[found.hex] = tuple(actor.last_heads.values())
         return found
+
+    def random_bytes(self, size: int) -> bytes:
+        """Return what nobody guesses."""
+        return self._chance().randbytes(size)
+
+    def luck(self) -> Any:
+        """Return what code of Lakebed asks for random numbers."""
+        return self._chance(" luck") if self.is_systematic else _RANDOM
+
+    def _chance(self, of: str = "") -> random.Random:
+        actor = self.running
+        if actor is None or not self.is_systematic:
+            return self.rng
+        # What an actor calls its objects does not depend on when it does so.
+        seed = f"{self.schedule.seed} {actor.name}{of}"
+        return self._ids.setdefault(actor.name + of, random.Random(seed))
 
 
 def _is_head(key: str) -> bool:
     return key.endswith((JSON_SUFFIX, MSGPACK_SUFFIX)) and "/" not in key
 
 
+@functools.lru_cache(maxsize=10_000)
 def _state_of(key: str, data: bytes) -> State:
     head_format = HeadFormat.JSON if key.endswith(JSON_SUFFIX) else HeadFormat.MSGPACK
     return from_document(decode_head(data, head_format, key), head_format, key)
@@ -646,14 +801,21 @@ class ScheduledStore(DelegatingStore):
         return self._generation
 
     @property
-    def _is_dead(self) -> bool:
+    def is_dead(self) -> bool:
         return self._actor.world.generations.get(self._actor.process) is not self._generation
 
     def _call(
         self, operation: str, key: str, run: Callable[[], _T], *, is_write: bool = False
     ) -> _T:
+        recall = self._actor.recall
+        if recall is None:
+            return self.send(operation, key, run, is_write=is_write)
+        return recall.call(self, operation, key, run, is_write=is_write)
+
+    def send(self, operation: str, key: str, run: Callable[[], _T], *, is_write: bool) -> _T:
+        """Carry out a call once it is its turn, unless it fails."""
         actor, world = self._actor, self._actor.world
-        if self._is_dead:
+        if self.is_dead:
             raise KilledError
         attempt = actor.attempt
         assert attempt is not None
@@ -665,7 +827,7 @@ class ScheduledStore(DelegatingStore):
             world.now += stall.seconds
             world.tell(actor, "stalls", operation, f"{stall.verbs} verbs, {stall.seconds:g} s")
         world.turn(actor)
-        if self._is_dead:  # another thread of the process was killed
+        if self.is_dead:  # another thread of the process was killed
             raise KilledError
         fault = world.fault_of(actor, is_write=is_write)
         kind: str | None = None if fault is None else fault.kind
@@ -732,59 +894,68 @@ class ScheduledStore(DelegatingStore):
             self._actor.attempt.seen.append(etag)
 
     def _get(self, key: str) -> StoredObject:
-        found = self._call("get", key, lambda: self.inner.get(key))
+        inner = self.inner
+        found = self._call("get", key, lambda: inner.get(key))
         self._see(key, found.etag)
         return found
 
     def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
-        found = self._call("get", key, lambda: self.inner.get_if_changed(key, etag=etag))
+        inner = self.inner
+        found = self._call("get", key, lambda: inner.get_if_changed(key, etag=etag))
         self._see(key, etag if found is None else found.etag)
         return found
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
-        return self._call("get_range", key, lambda: self.inner.get_range(key, start, length))
+        inner = self.inner
+        return self._call("get_range", key, lambda: inner.get_range(key, start, length))
 
     def _size(self, key: str) -> int:
-        return self._call("size", key, lambda: self.inner.size(key))
+        inner = self.inner
+        return self._call("size", key, lambda: inner.size(key))
 
     def _stat(self, key: str) -> ObjectStat:
-        return self._call("stat", key, lambda: self.inner.stat(key))
+        inner = self.inner
+        return self._call("stat", key, lambda: inner.stat(key))
 
     def _create(self, key: str, data: memoryview) -> str:
+        inner = self.inner
         kept = bytes(data)
-        return self._call("create", key, lambda: self.inner.create(key, kept), is_write=True)
+        return self._call("create", key, lambda: inner.create(key, kept), is_write=True)
 
     def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
+        inner = self.inner
         kept = bytes(data)
         etag = self._call(
             "replace",
             key,
-            lambda: self.inner.replace(key, kept, if_match=if_match),
+            lambda: inner.replace(key, kept, if_match=if_match),
             is_write=True,
         )
         self._see(key, etag)
         return etag
 
     def _put(self, key: str, data: memoryview) -> None:
+        inner = self.inner
         kept = bytes(data)
-        self._call("put", key, lambda: self.inner.put(key, kept), is_write=True)
+        self._call("put", key, lambda: inner.put(key, kept), is_write=True)
 
     def _put_stream(self, key: str, pieces: Iterator[memoryview], **options: Any) -> None:
+        inner = self.inner
         kept = [bytes(piece) for piece in pieces]
-        self._call(
-            "put_stream", key, lambda: self.inner.put_stream(key, kept, **options), is_write=True
-        )
+        self._call("put_stream", key, lambda: inner.put_stream(key, kept, **options), is_write=True)
 
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+        inner = self.inner
         return iter(
             self._call(
                 "list",
                 begins_with,
-                lambda: list(self.inner.list(begins_with, recursive=recursive)),
+                lambda: list(inner.list(begins_with, recursive=recursive)),
             )
         )
 
     def _delete(self, keys: Sequence[str]) -> None:
+        inner = self.inner
         # One request may carry many keys, but each of them is deleted by itself. Of all orders,
         # those are played in which others meet a state before the first, after it, before the last
         # or after it.
@@ -792,27 +963,30 @@ class ScheduledStore(DelegatingStore):
         parts = [keys[:1], keys[1:-1], keys[-1:]] if is_cut else [[key] for key in keys]
         for part in parts:
             self._call(
-                "delete", " ".join(part), lambda part=part: self.inner.delete(part), is_write=True
+                "delete", " ".join(part), lambda part=part: inner.delete(part), is_write=True
             )
 
     def _delete_if_match(self, key: str, etag: str) -> bool:
+        inner = self.inner
         return self._call(
             "delete_if_match",
             key,
-            lambda: self.inner.delete_if_match(key, etag=etag),
+            lambda: inner.delete_if_match(key, etag=etag),
             is_write=True,
         )
 
     def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:
         # Arrow opens data files from threads of its own, whose order nobody decides.
+        if self._actor.recall is not None:
+            return self._actor.recall.open_input(self.inner, key, size_bytes)
         return self.inner.open_input(key, size_bytes=size_bytes)
 
     def _local_path(self, key: str) -> None:
         # Asked before data files are read: others may go on between a plan and its files.
         actor = self._actor
-        if key == "x" and not self._is_dead and not actor.is_alone:
-            actor.world.turn(actor)
-            actor.world.calls.append(Call(actor.name, actor.turns - 1, "open", "", "ok"))
+        if key == "x" and not self.is_dead and not actor.is_alone:
+            opens = actor.opens if actor.recall is None else actor.recall.opens
+            opens()
 
     def _remove_leftovers(
         self, begins_with: str, *, older_than: timedelta, dry_run: bool
@@ -833,6 +1007,7 @@ class _Kept:
     events: list[HeadEvent]
     states: dict[str, State]
     heads: dict[str, str]
+    sums: dict[str, int]
     notes: dict[str, Any]
     trace: list[tuple[int, str, str, str, str]]
 
@@ -849,6 +1024,7 @@ class _Kept:
             events=list(world.events),
             states=dict(world.states),
             heads=dict(world._heads),
+            sums=dict(world.sums),
             notes=copy.deepcopy(world.notes),
             trace=list(world.trace),
         )
@@ -864,6 +1040,7 @@ class _Kept:
         world.events[:] = self.events
         world.states |= self.states
         world._heads |= self.heads
+        world.sums |= self.sums
         world.notes |= copy.deepcopy(self.notes)
         world.trace[:] = self.trace
 
@@ -879,6 +1056,10 @@ def forget_setups() -> None:
     """Let setups be done again, since the code that does them has changed."""
     _SETUPS.clear()
     ANSWERS.clear()
+    _state_of.cache_clear()
+
+
+_RANDOM: Any = random.random.__self__  # type: ignore[attr-defined]  # what the module draws from
 
 
 class _Clock:
@@ -912,6 +1093,7 @@ _CURRENT = _Current()
 def simulated() -> Iterator[None]:
     """Let clocks, sleep, ids and threads of Lakebed be those of the world that runs."""
     real_sleep, real_monotonic, real_uuid4 = time.sleep, time.monotonic, uuid.uuid4
+    real_urandom = os.urandom
     real_pause, real_begin = waiting_line.pause, group_commit.Member.begin
     real_submit, real_map = futures.ThreadPoolExecutor.submit, futures.ThreadPoolExecutor.map
 
@@ -921,7 +1103,9 @@ def simulated() -> Iterator[None]:
 
     def monotonic() -> float:
         world = _CURRENT.world
-        return real_monotonic() if world is None else world.now
+        if world is None:
+            return real_monotonic()
+        return world.now + (world.running.own_s if world.running is not None else 0.0)
 
     def pause(event: threading.Event, seconds: float) -> bool:
         world = _CURRENT.world
@@ -935,6 +1119,21 @@ def simulated() -> Iterator[None]:
     def uuid4() -> uuid.UUID:
         world = _CURRENT.world
         return real_uuid4() if world is None else world.uuid()
+
+    def urandom(size: int) -> bytes:
+        world = _CURRENT.world
+        return real_urandom(size) if world is None else world.random_bytes(size)
+
+    def uniform(first: float, last: float) -> float:
+        world = _CURRENT.world
+        return (_RANDOM if world is None else world.luck()).uniform(first, last)
+
+    def randint(first: int, last: int) -> int:
+        world = _CURRENT.world
+        return (_RANDOM if world is None else world.luck()).randint(first, last)
+
+    def token_hex(size: int = 32) -> str:
+        return urandom(size).hex()
 
     def submit(
         pool: futures.ThreadPoolExecutor, work: Callable[..., _T], /, *arguments: Any, **named: Any
@@ -975,6 +1174,12 @@ def simulated() -> Iterator[None]:
         patch.setattr(time, "sleep", sleep)
         patch.setattr(time, "monotonic", monotonic)
         patch.setattr(uuid, "uuid4", uuid4)
+        patch.setattr(os, "urandom", urandom)
+        patch.setattr(random, "uniform", uniform)
+        patch.setattr(random, "randint", randint)
+        patch.setattr(secrets, "token_hex", token_hex)
+        # The same few thousand keys come again and again.
+        patch.setattr(base, "validate_key", functools.lru_cache(100_000)(base.validate_key))
         patch.setattr(waiting_line, "pause", pause)
         patch.setattr(group_commit.Member, "begin", begin)
         patch.setattr(os, "cpu_count", lambda: 2)
