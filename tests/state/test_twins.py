@@ -556,3 +556,27 @@ def test_drop_leaves_no_head_that_is_confirmed_behind_its_back(form: HeadFormat)
         lakebed.Repository(SteppedStore(late, starts, start)).drop("d")
         assert not is_alive(store)
         assert late.calls >= READS
+
+
+@pytest.mark.parametrize("form", [JSON, MSGPACK], ids=["moved", "created in msgpack"])
+def test_head_that_was_dropped_is_not_beside_that_of_a_later_dataset(form: HeadFormat) -> None:
+    """Between two reads of a hand-over, its dataset is dropped, and another one takes the name."""
+
+    def drop_and_create() -> None:
+        lakebed.Repository(store).drop("d")
+        create(store, form)
+        append(store, "later")
+        if form is JSON:
+            hand_over(store, "d", MSGPACK)
+
+    for at in itertools.count(1):
+        store = new_store()
+        create(store, JSON)
+        append(store, "earlier")
+        stepped = SteppedStore(store, at, drop_and_create)
+        with contextlib.suppress(DatasetNotFoundError, CommitConflictError):
+            hand_over(stepped, "d", MSGPACK)
+        if stepped.calls < at:
+            break
+        assert tags(store) == ["later"]
+    assert at > 8

@@ -106,8 +106,8 @@ def read_head(store: Store, name: str) -> Head:
 
     Cost:
         One GET for a JSON head of ours, or for a tree that this process has read before, else two;
-        one more for a dataset that has no commit yet, and for the schema of a dataset of another
-        tool.
+        one more for a dataset that has no commit yet, for two datasets of the name, and for the
+        schema of a dataset of another tool.
     """
     name, table = split_table(name)
     first = _look(store, name, table)
@@ -166,7 +166,14 @@ def _look_in_turn(store: Store, name: str, table: str) -> Head:
         # first commit to one of two new heads requires a later look for the other one.
         json, requests = _find(store, name, HeadFormat.JSON), 3
     if json is not None and msgpack is not None:
-        return replace(_newer(store, json, msgpack, table), is_alone=False)
+        if _are_of_two_datasets(json, msgpack):
+            now = _find(store, name, HeadFormat.JSON)
+            if now is None or now.etag != json.etag:
+                # It was dropped before the other one was created: they never were side by side.
+                return _look_in_turn(store, name, table)
+            requests += 1
+        newer = _newer(store, json, msgpack, table)
+        return replace(newer, is_alone=False, requests=newer.requests + requests - 2)
     head = json or msgpack
     if head is None:
         raise not_found(store, name)
@@ -187,6 +194,12 @@ def read_tree(store: Store, name: str, table: str = "") -> Head | None:
     if found is None or state is None or not state.is_tree or _is_new(found):
         return None
     return None if state.is_unconfirmed else _head(store, found, table, requests=1)
+
+
+def _are_of_two_datasets(one: _Found, other: _Found) -> bool:
+    if one.state is None or other.state is None:
+        return False
+    return not is_one_dataset(one.state, other.state)
 
 
 def _is_new(head: _Found) -> bool:
