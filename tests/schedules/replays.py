@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import collections
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -41,7 +41,8 @@ class DivergedError(BaseException):
     """A verb does something else after the same answers."""
 
 
-class _Event(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Event:
     kind: str  # begin, inputs, call, open, sleep, end or stop
     name: str = ""
     key: str = ""
@@ -50,6 +51,10 @@ class _Event(NamedTuple):
     seconds: float = 0.0
     notes: str | None = None  # what verbs know of each other, if the actor has changed it
     ended: _Ended | None = None
+
+    @property
+    def what(self) -> tuple[str, str, str]:
+        return self.kind, self.name, self.key
 
 
 class _Ended(NamedTuple):
@@ -341,9 +346,9 @@ class _Recall:
         text = self._memory.notes_of(self._world)
         if node.event is None:
             has_changed = text != self._notes
-            node.event = event._replace(notes=text) if has_changed else event
+            node.event = replace(event, notes=text) if has_changed else event
             self._memory.events += 1
-        elif node.event[:3] != event[:3]:
+        elif node.event.what != event.what:
             self._node = None  # what comes next is not known by the answers
         self._notes = text
 
@@ -362,12 +367,8 @@ class _Recall:
             self._world.notes = copy.deepcopy(self._memory.notes[text])
 
     def _contents(self, keys: list[str]) -> dict[str, bytes | None]:
-        objects = _objects_of(self._world)
+        objects = self._world.objects
         return {key: objects[key].data if key in objects else None for key in keys}
-
-
-def _objects_of(world: World) -> Mapping[str, Any]:
-    return world.inner._space.objects  # type: ignore[attr-defined, no-any-return]
 
 
 def _sum_of(answer: Any) -> object:
@@ -387,8 +388,7 @@ def _sum_of(answer: Any) -> object:
 def seen_by_judge(world: World) -> int:
     """Return a sum of all that a judge can see of what has come to an end, and those who come after it."""
     objects = tuple(
-        (key, held.etag, held.modified_at, hash(held.data))
-        for key, held in _objects_of(world).items()
+        (key, held.etag, held.modified_at, hash(held.data)) for key, held in world.objects.items()
     )
     places = {id(attempt): place for place, attempt in enumerate(world.attempts)}
     attempts = tuple(

@@ -18,7 +18,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -466,6 +466,11 @@ class World:
     def is_systematic(self) -> bool:
         """Whether the schedule says who goes on; else chance does."""
         return self._switches is not None
+
+    @property
+    def objects(self) -> Mapping[str, Any]:
+        """What the store holds, by its keys."""
+        return self.inner._space.objects  # type: ignore[attr-defined, no-any-return]
 
     def _set_up(self) -> None:
         """Do what comes before, or take what it came to in another run."""
