@@ -352,6 +352,11 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reader, "_are_of_two_datasets", lambda *_: False)
 
 
+@bug("a creator leaves what a hand-over may confirm", "document: move_head | drop | create")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(creation, "_is_alone", lambda *_: True)
+
+
 @bug("a drop takes any head", "document: drop | drop+create", "document: drop | append")
 def _(patch: pytest.MonkeyPatch) -> None:
     def remove(store: Any, head: Any) -> bool:
@@ -735,6 +740,7 @@ TEXTS: Mapping[str, str] = {
     "a compaction trusts that its files are still live": "document: compact | overwrite ; ann 8",
     "a creator is told before it has the name": "dropped: create | create#0+append ; ann 1, bob 3",
     "two heads are compared that were not there at once": "document: move_head | drop+create | move_head ; ann 6",
+    "a creator leaves what a hand-over may confirm": "document: move_head | drop | create ; ann 12, bob 6",
     "a drop takes any head": "document: drop | drop+create ; ann 1",
     "a hand-over removes the old head whatever it says": "document: move_head | append",
     "a hand-over leaves the head that it came from": "document: move_head | append",

@@ -49,6 +49,14 @@ KEPT = (
     "tree: append&append | erase ; - ; ann call 7 stands 691200",
     # Two threads committed one staged batch by one put of the head, which made two versions of it.
     "document: commit_staged&commit_staged | read ; ann 1",
+    # An epoch whose rows a promotion had moved was written again.
+    "tree: promote | epoch | epoch ; ann 1, bob, ann",
+    # A hand-over of a dropped dataset read both heads, of which only one was there at any time: it
+    # replaced that of the dataset which had taken the name, and had been moved.
+    "document: move_head | drop+create | move_head ; ann 6",
+    "document: move_head | move_head | drop+create ; ann 14, bob 6, cyn, bob",
+    # A hand-over confirmed the new head of a dropped dataset beside that of one created meanwhile.
+    "document: move_head | drop | create ; ann 12, bob 6",
     # What was created is found again after somebody has moved its head.
     "tree: drop+create | move_head ; - ; ann write 10 landed",
 )

@@ -580,3 +580,30 @@ def test_head_that_was_dropped_is_not_beside_that_of_a_later_dataset(form: HeadF
             break
         assert tags(store) == ["later"]
     assert at > 8
+
+
+def test_new_head_of_a_dropped_dataset_is_not_confirmed_beside_that_of_a_later_one() -> None:
+    """A drop stands still between the two heads of a hand-over, and another takes the name."""
+
+    def drop_by_half_and_create() -> None:
+        for dies_at in itertools.count(1):
+            one = SteppedStore(store, 10**9, lambda: None, dies_at)
+            with contextlib.suppress(Died, DatasetNotFoundError):
+                lakebed.Repository(one).drop("d")
+            if "d.by-dataset-metadata.json" not in heads(store):
+                break
+        with contextlib.suppress(DatasetExistsError):
+            created.append(create(store, JSON))
+
+    for at in itertools.count(1):
+        store, created = new_store(), list[lakebed.Dataset]()
+        create(store, JSON)
+        append(store, "earlier")
+        stepped = SteppedStore(store, at, drop_by_half_and_create)
+        with contextlib.suppress(DatasetNotFoundError, CommitConflictError):
+            hand_over(stepped, "d", MSGPACK)
+        if stepped.calls < at:
+            break
+        if created:
+            assert tags(store) == []
+    assert at > 8

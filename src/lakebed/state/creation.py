@@ -32,7 +32,7 @@ from lakebed.state.codec import to_document
 from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
-from lakebed.state.moving import read_settled_head, remove_leftover
+from lakebed.state.moving import read_settled_head, remove_leftover, remove_unchanged
 from lakebed.state.reader import Head, dataset_hint, read_head
 from lakebed.state.state import CREATION, HeadKind, Listed, State, describe, digest_of
 from lakebed.store.base import Store, delete_or_leave
@@ -321,6 +321,12 @@ def _claim_name(store: Store, state: State, etag: str | None) -> Head:
     for wait_s in _CREATE_WAITS_S:
         time.sleep(wait_s)
         head = _own_first_head(store, state, etag)
+        try:
+            if not _is_alone(store, head):
+                continue
+        except StorageError as exc:
+            trouble = exc
+            continue
         if head.state.moved_from != CREATION:
             # The answer to the last put was lost, or another writer committed to it or moved it.
             return head
@@ -334,6 +340,16 @@ def _claim_name(store: Store, state: State, etag: str | None) -> Head:
             continue
         return head
     raise _unknown_creation(state, trouble) from trouble
+
+
+def _is_alone(store: Store, head: Head) -> bool:
+    """Remove an unconfirmed head beside a new one; return False if it has changed.
+
+    A hand-over of a dropped dataset has left it. Its writer may have looked for the old head before
+    the drop: once it confirms the other one, that is the head of a dataset with commits.
+    """
+    stale = head.stale
+    return stale is None or not stale.state.is_unconfirmed or remove_unchanged(store, stale)
 
 
 def _own_first_head(store: Store, state: State, etag: str | None) -> Head:
