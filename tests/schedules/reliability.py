@@ -154,7 +154,8 @@ def page(results: dict[str, Found], measured: dict[str, Any]) -> str:
         "\n",
         paragraph(
             "A unit is a pair in one order, two threads, or a triple in all orders, on one kind of head. Where not "
-            "all units were played, those that were are chosen by chance; `make proof` plays the others. Schedules are "
+            "all units were played, those that were are chosen by chance, of three verbs mostly among those with a drop and a "
+            "creation, which have most orders; `make proof` plays the others. Schedules are "
             "distinct if requests to one object came in another order, or had another outcome; they are compared "
             f"within their unit. {_of_recalls([*results.values()])}The longest verb took {measured['longest']:,} turns after its last fault."
         ),
@@ -221,8 +222,8 @@ def _of_codes(results: dict[str, Found]) -> str:
     if older:
         which = "All units" if older == len(results) else f"{older:,} units"
         return (
-            f"{which} were played before the last change of the code; units that broke a rule were played "
-            "again after the mend. "
+            f"{which} were played before the last change of the code; a unit that broke a rule counts "
+            "once it was played again after the mend. "
         )
     played = sum(one.code != code_sum() for one in results.values())
     if not played:
