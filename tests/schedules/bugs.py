@@ -354,7 +354,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @bug("a creator leaves what a hand-over may confirm", "document: move_head | drop | create")
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(creation, "_is_alone", lambda *_: True)
+    patch.setattr(creation, "_remove_unconfirmed", lambda *_: True)
 
 
 @bug("a drop takes any head", "document: drop | drop+create", "document: drop | append")

@@ -321,17 +321,13 @@ def _claim_name(store: Store, state: State, etag: str | None) -> Head:
     for wait_s in _CREATE_WAITS_S:
         time.sleep(wait_s)
         head = _own_first_head(store, state, etag)
-        try:
-            if not _is_alone(store, head):
-                continue
-        except StorageError as exc:
-            trouble = exc
-            continue
-        if head.state.moved_from != CREATION:
-            # The answer to the last put was lost, or another writer committed to it or moved it.
-            return head
         data = encode_head(to_document(replace(head.state, moved_from="")), head.state.head_format)
         try:
+            if not _remove_unconfirmed(store, head):
+                continue
+            if head.state.moved_from != CREATION:
+                # The answer to the last put was lost, or another writer committed to it or moved it.
+                return head
             store.replace(head.key, data, if_match=head.etag)
         except (ObjectNotFoundError, PreconditionFailedError):
             continue  # another writer acted on it: the next look shows what it did
@@ -342,8 +338,8 @@ def _claim_name(store: Store, state: State, etag: str | None) -> Head:
     raise _unknown_creation(state, trouble) from trouble
 
 
-def _is_alone(store: Store, head: Head) -> bool:
-    """Remove an unconfirmed head beside a new one; return False if it has changed.
+def _remove_unconfirmed(store: Store, head: Head) -> bool:
+    """Remove the unconfirmed head beside a new one, if any; return False if it has changed.
 
     A hand-over of a dropped dataset has left it. Its writer may have looked for the old head before
     the drop: once it confirms the other one, that is the head of a dataset with commits.
