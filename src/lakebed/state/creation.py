@@ -321,13 +321,14 @@ def _claim_name(store: Store, state: State, etag: str | None) -> Head:
     for wait_s in _CREATE_WAITS_S:
         time.sleep(wait_s)
         head = _own_first_head(store, state, etag)
-        data = encode_head(to_document(replace(head.state, moved_from="")), head.state.head_format)
         try:
             if not _remove_unconfirmed(store, head):
                 continue
             if head.state.moved_from != CREATION:
                 # The answer to the last put was lost, or another writer committed to it or moved it.
                 return head
+            own = to_document(replace(head.state, moved_from=""))
+            data = encode_head(own, head.state.head_format)
             store.replace(head.key, data, if_match=head.etag)
         except (ObjectNotFoundError, PreconditionFailedError):
             continue  # another writer acted on it: the next look shows what it did
