@@ -558,34 +558,41 @@ def test_drop_leaves_no_head_that_is_confirmed_behind_its_back(form: HeadFormat)
         assert late.calls >= READS
 
 
+def hand_overs_beside(act: Callable[[Store], None]) -> Iterator[Store]:
+    """Move a head, while others act right before one of the requests; each in turn."""
+    for at in itertools.count(1):
+        store = new_store()
+        create(store, JSON)
+        append(store, "earlier")
+        stepped = SteppedStore(store, at, lambda store=store: act(store))
+        with contextlib.suppress(DatasetNotFoundError, CommitConflictError):
+            hand_over(stepped, "d", MSGPACK)
+        if stepped.calls < at:
+            break
+        yield store
+    assert at > 8
+
+
 @pytest.mark.parametrize("form", [JSON, MSGPACK], ids=["moved", "created in msgpack"])
 def test_head_that_was_dropped_is_not_beside_that_of_a_later_dataset(form: HeadFormat) -> None:
     """Between two reads of a hand-over, its dataset is dropped, and another one takes the name."""
 
-    def drop_and_create() -> None:
+    def drop_and_create(store: Store) -> None:
         lakebed.Repository(store).drop("d")
         create(store, form)
         append(store, "later")
         if form is JSON:
             hand_over(store, "d", MSGPACK)
 
-    for at in itertools.count(1):
-        store = new_store()
-        create(store, JSON)
-        append(store, "earlier")
-        stepped = SteppedStore(store, at, drop_and_create)
-        with contextlib.suppress(DatasetNotFoundError, CommitConflictError):
-            hand_over(stepped, "d", MSGPACK)
-        if stepped.calls < at:
-            break
+    for store in hand_overs_beside(drop_and_create):
         assert tags(store) == ["later"]
-    assert at > 8
 
 
 def test_new_head_of_a_dropped_dataset_is_not_confirmed_beside_that_of_a_later_one() -> None:
     """A drop stands still between the two heads of a hand-over, and another takes the name."""
+    created: list[Store] = []
 
-    def drop_by_half_and_create() -> None:
+    def drop_by_half_and_create(store: Store) -> None:
         for dies_at in itertools.count(1):
             one = SteppedStore(store, 10**9, lambda: None, dies_at)
             with contextlib.suppress(Died, DatasetNotFoundError):
@@ -593,17 +600,10 @@ def test_new_head_of_a_dropped_dataset_is_not_confirmed_beside_that_of_a_later_o
             if "d.by-dataset-metadata.json" not in heads(store):
                 break
         with contextlib.suppress(DatasetExistsError):
-            created.append(create(store, JSON))
+            create(store, JSON)
+            created.append(store)
 
-    for at in itertools.count(1):
-        store, created = new_store(), list[lakebed.Dataset]()
-        create(store, JSON)
-        append(store, "earlier")
-        stepped = SteppedStore(store, at, drop_by_half_and_create)
-        with contextlib.suppress(DatasetNotFoundError, CommitConflictError):
-            hand_over(stepped, "d", MSGPACK)
-        if stepped.calls < at:
-            break
-        if created:
+    for store in hand_overs_beside(drop_by_half_and_create):
+        if store in created:
             assert tags(store) == []
-    assert at > 8
+    assert created

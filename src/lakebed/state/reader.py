@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.common.html import shortened
@@ -166,14 +166,7 @@ def _look_in_turn(store: Store, name: str, table: str) -> Head:
         # first commit to one of two new heads requires a later look for the other one.
         json, requests = _find(store, name, HeadFormat.JSON), 3
     if json is not None and msgpack is not None:
-        if _are_of_two_datasets(json, msgpack):
-            now = _find(store, name, HeadFormat.JSON)
-            if now is None or now.etag != json.etag:
-                # It was dropped before the other one was created: they never were side by side.
-                return _look_in_turn(store, name, table)
-            requests += 1
-        newer = _newer(store, json, msgpack, table)
-        return replace(newer, is_alone=False, requests=newer.requests + requests - 2)
+        return _newer(store, json, msgpack, table, requests=requests)
     head = json or msgpack
     if head is None:
         raise not_found(store, name)
@@ -194,12 +187,6 @@ def read_tree(store: Store, name: str, table: str = "") -> Head | None:
     if found is None or state is None or not state.is_tree or _is_new(found):
         return None
     return None if state.is_unconfirmed else _head(store, found, table, requests=1)
-
-
-def _are_of_two_datasets(one: _Found, other: _Found) -> bool:
-    if one.state is None or other.state is None:
-        return False
-    return not is_one_dataset(one.state, other.state)
 
 
 def _is_new(head: _Found) -> bool:
@@ -417,7 +404,7 @@ def _head(store: Store, head: _Found, table: str, *, requests: int) -> Head:
     return Head(key=head.key, etag=head.etag, state=state, requests=requests)
 
 
-def _newer(store: Store, json: _Found, msgpack: _Found, table: str) -> Head:
+def _newer(store: Store, json: _Found, msgpack: _Found, table: str, *, requests: int) -> Head:
     """Return the current one of two heads, with the other as stale.
 
     Of two datasets of ours, the one with a commit wins. Of two versions of one dataset, the higher
@@ -426,12 +413,16 @@ def _newer(store: Store, json: _Found, msgpack: _Found, table: str) -> Head:
     moves; otherwise the JSON head, which can only exist because plateau wrote its own metadata into
     it. Without versions, an update by plateau, which keeps the creation time, is in the JSON head.
     """
-    pair = (_head(store, json, table, requests=2), _head(store, msgpack, table, requests=2))
+    found = (_head(store, one, table, requests=requests) for one in (json, msgpack))
+    pair = tuple(replace(head, is_alone=False) for head in found)
     if not all(head.state.is_ours for head in pair):
         msgpack_is_later = creation_time_of(msgpack.document) > creation_time_of(json.document)
         return pair[1] if msgpack_is_later else pair[0]
     if not is_one_dataset(pair[0].state, pair[1].state):
-        return _of_two_datasets(pair)
+        if not _is_unchanged(store, pair[0]):
+            # It was dropped before the other one was created: they never were side by side.
+            return _look_in_turn(store, pair[0].state.name, table)
+        return _of_two_datasets(tuple(replace(one, requests=requests + 1) for one in pair))
     target = next((h.state.moves_to for h in pair if h.state.moves_to), HeadFormat.JSON)
     low, high = sorted(pair, key=lambda head: _age(head, target))
     if _contradict(low.state, high.state):
@@ -443,7 +434,12 @@ def _newer(store: Store, json: _Found, msgpack: _Found, table: str) -> Head:
     return replace(high, stale=low)
 
 
-def _of_two_datasets(pair: tuple[Head, Head]) -> Head:
+def _is_unchanged(store: Store, head: Head) -> bool:
+    now = _find(store, head.state.name, head.state.head_format)
+    return now is not None and now.etag == head.etag
+
+
+def _of_two_datasets(pair: Sequence[Head]) -> Head:
     """Return the head of the dataset that owns the name, with the other as stale.
 
     If neither has a commit, it is the one whose creation has succeeded; otherwise the one that has
