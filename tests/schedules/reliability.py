@@ -15,7 +15,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,7 +157,7 @@ def page(results: dict[str, Found], measured: dict[str, Any]) -> str:
             "all units were played, those that were are chosen by chance, of three verbs mostly among those with a drop and a "
             "creation, which have most orders; `make proof` plays the others. Schedules are "
             "distinct if requests to one object came in another order, or had another outcome; they are compared "
-            f"within their unit. {_of_recalls([*results.values()])}The longest verb took {measured['longest']:,} turns after its last fault."
+            f"within their unit. {_of_recalls(results.values())}The longest verb took {measured['longest']:,} turns after its last fault."
         ),
         "## Faults\n\n",
         table(
@@ -203,7 +203,7 @@ def _sums(way: str, results: Iterable[Found]) -> tuple[str, ...]:
     return (told, *counts)
 
 
-def _of_recalls(results: Iterable[Found]) -> str:
+def _of_recalls(results: Collection[Found]) -> str:
     """Return how much was remembered of verbs, if anything was."""
     recalled, executed, twice = (
         sum(getattr(one, name) for one in results) for name in ("recalled", "executed", "twice")

@@ -112,7 +112,7 @@ class Memory:
             self.verdicts.clear()
         for actor in world.actors:
             root = self._roots.setdefault(_key_of(world.schedule, actor), _Node())
-            actor.recall = _Recall(self, actor, root)
+            actor.recall = Recall(self, actor, root)
 
     def notes_of(self, world: World) -> str:
         """Return what verbs know of each other as a text, and remember it."""
@@ -136,7 +136,7 @@ def _key_of(schedule: Schedule, actor: Actor) -> object:
     return *how, actor.name, actor.skew_s, actor.steps
 
 
-class _Recall:
+class Recall:
     """What an actor of a schedule has done before: it plays that, and adds to it."""
 
     def __init__(self, memory: Memory, actor: Actor, root: _Node) -> None:
@@ -223,31 +223,32 @@ class _Recall:
 
     # --- What the code of an actor does
 
-    @property
     def _is_behind(self) -> bool:
         if len(self._past) == 1 and self._past[0].event.kind == "inputs":
             self._past.popleft()
         return bool(self._past)
 
     def begun(self, step: Step) -> Attempt | None:
-        if self._is_behind:
-            self._recalled("begin", step.verb)
+        event = _Event("begin", step.verb)
+        if self._is_behind():
+            self._recalled(event)
             self._next += 1
             return self._made[self._next - 1]
-        self._reach(_Event("begin", step.verb))
+        self._reach(event)
         self._answered(None)
         return None
 
     def has_ended(self, attempt: Attempt, *, is_killed: bool) -> bool:
-        if self._is_behind:
-            self._recalled("end")
+        event = _Event("end", ended=_Ended(copy.copy(attempt), is_killed))
+        if self._is_behind():
+            self._recalled(event)
             return True
-        self._reach(_Event("end", ended=_Ended(copy.copy(attempt), is_killed)))
+        self._reach(event)
         self._answered(None)
         return False
 
     def stop(self) -> None:
-        if self._is_behind:
+        if self._is_behind():
             raise DivergedError
         self._reach(_Event("stop"))
 
@@ -262,32 +263,28 @@ class _Recall:
     ) -> _T:
         if store.is_dead:
             raise KilledError
-        if self._is_behind:
-            return self._recalled("call", operation, key)  # type: ignore[no-any-return]
-        self._reach(_Event("call", operation, key, run, is_write))
+        event = _Event("call", operation, key, run, is_write)
+        return self._once(event, lambda: store.send(operation, key, run, is_write=is_write))
+
+    def opens(self) -> None:
+        self._once(_Event("open"), self._actor.opens)
+
+    def sleeps(self, seconds: float) -> None:
+        event = _Event("sleep", seconds=seconds)
+        self._once(event, lambda: self._world.rest(self._actor, seconds))
+
+    def _once(self, event: _Event, do: Callable[[], _T]) -> _T:
+        """Do something, and add it to what is known; or return what came of it before."""
+        if self._is_behind():
+            return self._recalled(event)  # type: ignore[no-any-return]
+        self._reach(event)
         try:
-            answer = store.send(operation, key, run, is_write=is_write)
+            answer = do()
         except (LakebedError, KilledError, InterruptError) as exc:
             self._answered(exc)
             raise
         self._answered(answer)
         return answer
-
-    def opens(self) -> None:
-        if self._is_behind:
-            self._recalled("open")
-            return
-        self._reach(_Event("open"))
-        self._actor.opens()
-        self._answered(None)
-
-    def sleeps(self, seconds: float) -> None:
-        if self._is_behind:
-            self._recalled("sleep")
-            return
-        self._reach(_Event("sleep", seconds=seconds))
-        self._world.rest(self._actor, seconds)
-        self._answered(None)
 
     def pauses(self) -> None:
         raise DivergedError
@@ -304,14 +301,14 @@ class _Recall:
             raise ObjectNotFoundError(f"No object {key!r} in {inner.uri}.")
         return pa.BufferReader(data)
 
-    def _recalled(self, kind: str, name: str = "", key: str = "") -> Any:
+    def _recalled(self, event: _Event) -> Any:
         """Return what was answered, at the time at which it was."""
         if self._past[0].event.kind == "inputs":
             self._past.popleft()
         past = self._past.popleft()
-        event, world, actor = past.event, self._world, self._actor
-        if (event.kind, event.key) != (kind, key) or (name and event.name != name):
+        if past.event.what != event.what:
             raise DivergedError
+        world, actor = self._world, self._actor
         world.now, actor.own_s = past.now, past.own_s
         world.set_clock(actor)
         self._set_notes(past.notes)
@@ -353,7 +350,6 @@ class _Recall:
         self._notes = text
 
     def _answered(self, answer: Any) -> None:
-        self._notes = self._memory.notes_of(self._world)
         if self._node is not None:
             self._node = self._node.after.setdefault(self._label(answer), _Node())
 
@@ -394,12 +390,13 @@ def seen_by_judge(world: World) -> int:
     attempts = tuple(
         (
             *(one.actor, one.verb, one.outcome, repr(one.error), repr(one.intent)),
-            *(repr(one.answers), tuple(one.seen), repr(one.bases), one.turns > MOST_TURNS),
+            *(tuple((answer.commit_id, answer.version) for answer in one.answers), tuple(one.seen)),
+            *(repr(one.bases), one.turns > MOST_TURNS),
         )
         for one in world.attempts
     )
     events = tuple(
-        (places[id(one.attempt)], one.is_put, one.key, one.etag, world.sums[one.etag])
+        (places[id(one.attempt)], one.is_put, one.key, world.sums[one.etag], one.commit_ids)
         for one in world.events
     )
     deleted = tuple((places[id(attempt)], key) for attempt, key in world.live_deleted)
@@ -417,8 +414,8 @@ def active() -> Memory | None:
 
 
 @contextmanager
-def recalling(memory: Memory | None) -> Iterator[Memory | None]:
-    """Let schedules recall what verbs did in others; or let them not."""
+def recalling(memory: Memory) -> Iterator[Memory]:
+    """Let schedules recall what verbs did in others."""
     before, _Active.memory = _Active.memory, memory
     try:
         yield memory
@@ -429,6 +426,7 @@ def recalling(memory: Memory | None) -> Iterator[Memory | None]:
 __all__ = [
     "DivergedError",
     "Memory",
+    "Recall",
     "active",
     "can_be_recalled",
     "recalling",

@@ -23,7 +23,7 @@ from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -43,6 +43,9 @@ from lakebed.store import base, open_store
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject
 from lakebed.store.cache import PROCESS_CACHE
 from lakebed.testing import DelegatingStore
+
+if TYPE_CHECKING:
+    from schedules.replays import Recall
 
 _T = TypeVar("_T")
 
@@ -356,45 +359,6 @@ _PROGRAM_ERRORS = (
     TypeError,
     ValueError,
 )
-
-
-class Recall(Protocol):
-    """What an actor has done before after the same answers; see `schedules.replays`."""
-
-    def play(self) -> bool:
-        """Do what is known to come, and return whether that is all."""
-
-    def begun(self, step: Step) -> Attempt | None:
-        """Return the attempt that has begun if the code of an actor is behind it."""
-
-    def has_ended(self, attempt: Attempt, *, is_killed: bool) -> bool:
-        """Return whether the code of an actor is behind the end of an attempt."""
-
-    def stop(self) -> None:
-        """Note that an actor has come to its end."""
-
-    def call(
-        self,
-        store: ScheduledStore,
-        operation: str,
-        key: str,
-        run: Callable[[], _T],
-        *,
-        is_write: bool,
-    ) -> _T:
-        """Carry out a call, or return what was answered to it."""
-
-    def opens(self) -> None:
-        """Let an actor open data files."""
-
-    def open_input(self, inner: Store, key: str, size_bytes: int | None) -> pa.NativeFile:
-        """Return a data file."""
-
-    def sleeps(self, seconds: float) -> None:
-        """Let an actor sleep."""
-
-    def pauses(self) -> None:
-        """Note that an actor waits for another one of its process."""
 
 
 class World:
