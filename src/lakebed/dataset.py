@@ -1028,9 +1028,9 @@ class Dataset(View):
             CommitUnknownError: The store stopped answering; erase again.
 
         Cost:
-            The history, the file table and the indices, as for one query of all versions; of files
-            that may hold such rows, the columns of the condition; those that do, read once, written
-            once and read back. A commit for the current version, and one for each 8 GiB of older
+            The history, the file table and the indices, as for one query of all versions, and the
+            footer of each segment of the indices; of files that may hold such rows, the columns of
+            the condition; those that do, read once, written once and read back. A commit for the current version, and one for each 8 GiB of older
             files; each writes the changed segments of all lists again. Then the inventory of a
             cleanup, and one delete request for each 1,000 objects.
         """

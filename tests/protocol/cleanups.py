@@ -42,6 +42,7 @@ from protocol.commits import (
 KEPT = "a version that is kept can be read"
 LEASE = "no writer is shut out within its lease if clocks are right"
 SPAN = 1  # of a lease
+ROWS = "rows"
 
 
 class Head(NamedTuple):
@@ -70,6 +71,12 @@ class Entry(NamedTuple):
     added: frozenset[str] = frozenset()
     removed: frozenset[str] = frozenset()
     batch: int = 0
+    erased: frozenset[str] = frozenset()
+
+    @property
+    def is_fence(self) -> bool:
+        """True if a commit with a base before it names nothing that was written without a lease."""
+        return self.operation == "cleanup" or bool(self.erased)
 
 
 class Record(NamedTuple):
@@ -131,7 +138,7 @@ class Cleanups(Model):
                 horizon=2 if self.is_clean else 1,
                 last_batch=2,
             ),
-            "data/x/2": "rows",
+            "data/x/2": ROWS,
             "facts/1": "facts",
             "facts/2": "facts",
             "history/1": Entry(1, "first", "append", first, batch=1),
@@ -140,7 +147,7 @@ class Cleanups(Model):
             "batch/2": Record("second", -9, -8, is_complete=True),
         }
         if not self.is_clean:
-            found["data/x/1"] = "rows"
+            found["data/x/1"] = ROWS
         return found
 
     def actors(self) -> Mapping[str, Next]:
@@ -159,16 +166,20 @@ class Cleanups(Model):
     def overwrite(self, me: str) -> Program:
         """Overwrite everything by a batch."""
         base = yield get(HEAD)
-        batch = base.last_batch + 1
-        now = yield clock()
-        while not (yield create(f"batch/{batch}", Record(me, now, now + SPAN))):
-            batch += 1
-        record = Record(me, now, now + SPAN)
-        yield put(f"data/x/{batch}", "rows")
+        batch, record = yield from self._reserve(me, base)
+        yield put(f"data/x/{batch}", ROWS)
         if not (yield replace(f"batch/{batch}", record._replace(is_complete=True), record)):
             return Next("fail", (me, batch, "its id was taken away", record.until))
-        yield put(f"facts/{batch}", "facts")
+        yield put(f"facts/{batch}@{me}", self._facts(f"x/{batch}"))
         return Next("commit_batch", (me, base, batch, record.until))
+
+    def _reserve(self, me: str, base: Head) -> Program:
+        batch = base.last_batch + 1
+        now = yield clock()
+        record = Record(me, now, now + SPAN)
+        while not (yield create(f"batch/{batch}", record)):
+            batch += 1
+        return batch, record
 
     def commit_batch(self, me: str, base: Head, batch: int, until: int) -> Program:
         """Check that the batch was not given up, and swap the head."""
@@ -179,12 +190,14 @@ class Cleanups(Model):
         ):
             return Next("fail", (me, batch, "outlasted its lease", until))
         since = yield get_all(head.history[len(base.history) :])
-        if any(entry.added or entry.removed for entry in since):
+        if None in since:  # an erasure has rewritten them
+            return Next("commit_batch", (me, base, batch, until))
+        if any(entry.added or entry.removed or entry.erased for entry in since):
             return Next("fail", (me, batch, "conflict", until))
         entry = Entry(
             head.version + 1, me, "overwrite", frozenset({f"x/{batch}"}), head.files, batch
         )
-        after = _after(head, entry, facts=(*head.facts, f"facts/{batch}"))
+        after = after_commit(head, entry, facts=(*head.facts, f"facts/{batch}@{me}"))
         done = yield from self._swap(me, head, after, entry)
         return (
             ("acknowledged", entry.version)
@@ -197,27 +210,35 @@ class Cleanups(Model):
         is_early = (
             why in ("outlasted its lease", "its id was taken away") and (yield clock()) < until
         )
-        yield delete(f"data/x/{batch}", f"facts/{batch}")
+        yield delete(f"data/x/{batch}", f"facts/{batch}@{me}")
         yield delete(f"batch/{batch}")
         return ("refused", "within its lease" if is_early else why)
 
     def merge_facts(self, me: str) -> Program:
         """Merge the facts into one segment, which has no reservation."""
         base = yield get(HEAD)
-        yield put(f"facts/{me}", "facts")
+        merged = yield from self._merged(base)
+        yield put(f"facts/{me}", merged)
         return Next("commit_merged", (me, base))
+
+    def _facts(self, _file: str) -> Value:
+        return "facts"
+
+    def _merged(self, _base: Head) -> Program:
+        return "facts"
+        yield
 
     def commit_merged(self, me: str, base: Head) -> Program:
         """Check that no cleanup has come in between, and swap the head."""
-        head, entries = yield do(_read_head)
+        head, entries = yield do(read_head)
         since = [entry for entry, _ in entries[len(base.history) :]]
-        is_cleaned = any(entry.operation == "cleanup" for entry in since)
+        is_cleaned = any(entry.is_fence for entry in since)
         if is_cleaned and self.bug != "a cleanup in between is not noticed":
             yield delete(f"facts/{me}")
             return ("refused", "cleanup")
         entry = Entry(head.version + 1, me, "merge")
         left = tuple(key for key in head.facts if key not in base.facts)
-        after = _after(head, entry, facts=(f"facts/{me}", *left))
+        after = after_commit(head, entry, facts=(f"facts/{me}", *left))
         done = yield from self._swap(me, head, after, entry)
         return ("acknowledged", entry.version) if done else Next("commit_merged", (me, base))
 
@@ -225,7 +246,7 @@ class Cleanups(Model):
         """Restore the first version, if its files are still kept."""
         base = yield get(HEAD)
         first = yield get_all(base.history[:1])
-        if base.horizon > first[0].version:
+        if first[0] is None or base.horizon > first[0].version:
             return ("refused", "gone")
         is_there = yield from self._are_there(first[0].added)
         return Next("restore", (me, base, first[0])) if is_there else ("refused", "gone")
@@ -236,14 +257,17 @@ class Cleanups(Model):
 
     def restore(self, me: str, base: Head, first: Entry) -> Program:
         """Swap the head, unless a cleanup has given the version up, or others have changed it."""
-        head, entries = yield do(_read_head)
+        head, entries = yield do(read_head)
         since = [entry for entry, _ in entries[len(base.history) :]]
         if any(entry.added or entry.removed for entry in since):
             return ("refused", "conflict")
+        erased = frozenset(file for entry in since for file in entry.erased)
+        if erased & first.added and self.bug != "an erasure in between is not noticed":
+            return ("refused", "erased")
         if head.horizon > first.version and self.bug != "a rollback restores files without a look":
             return ("refused", "gone")
         entry = Entry(head.version + 1, me, "rollback", first.added, head.files)
-        done = yield from self._swap(me, head, _after(head, entry), entry)
+        done = yield from self._swap(me, head, after_commit(head, entry), entry)
         return ("acknowledged", entry.version) if done else Next("restore", (me, base, first))
 
     def _swap(self, me: str, head: Head, after: Head, entry: Entry) -> Program:
@@ -257,9 +281,9 @@ class Cleanups(Model):
         """List all objects, and read then what is needed to judge them."""
         now = yield clock()
         objects = yield list_()
-        head, entries = yield do(_read_head)
+        head, entries = yield do(read_head)
         committed = {entry.batch for entry, _ in entries}
-        ids = [_id_of(key) for key, _ in objects if key.startswith("batch/")]
+        ids = [id_of(key) for key, _ in objects if key.startswith("batch/")]
         ids = [one for one in ids if one not in committed]
         records = yield get_timed(tuple(f"batch/{one}" for one in ids))
         reserved = tuple(
@@ -306,7 +330,7 @@ class Cleanups(Model):
                 and head.may_commit(one)
                 and (one >= plan.oldest_batch or one in plan.open_batches)
             }
-            after = _after(head, entry)._replace(
+            after = after_commit(head, entry)._replace(
                 horizon=max(head.horizon, plan.horizon),
                 oldest_batch=oldest,
                 open_batches=frozenset(still),
@@ -315,7 +339,7 @@ class Cleanups(Model):
                 break
         if self.bug == "a cleanup does not read the head again after its commit":
             return Next("remove", (plan.wanted,))
-        now, entries = yield do(_read_head)
+        now, entries = yield do(read_head)
         return Next("remove", (plan.wanted & self._dead(seen, now, entries),))
 
     def remove(self, dead: frozenset[str]) -> Program:
@@ -343,7 +367,7 @@ class Cleanups(Model):
         self, seen: Seen, head: Head, entries: tuple[tuple[Entry, int], ...]
     ) -> frozenset[str]:
         """Return the objects that are dead by a state of the head."""
-        kept = _files_since(head.horizon, [entry for entry, _ in entries])
+        kept = files_since(head.horizon, [entry for entry, _ in entries])
         ever = {file for entry, _ in entries for file in entry.added}
         committed = {entry.batch for entry, _ in entries}
         reserved = {one: found for one, *found in seen.reserved if one not in committed}
@@ -362,14 +386,14 @@ class Cleanups(Model):
         for key, stored in seen.objects:
             folder, _, rest = key.partition("/")
             if folder == "data":
-                batch = _id_of(rest)
+                batch = id_of(rest)
                 is_superseded = rest in ever and rest not in kept
                 is_left = rest not in ever and (
                     batch in given_up or (batch not in reserved and not head.may_commit(batch))
                 )
                 if is_superseded or is_left:
                     dead.add(key)
-            elif folder == "batch" and _id_of(rest) in given_up:
+            elif folder == "batch" and id_of(rest) in given_up:
                 dead.add(key)
             elif folder in ("facts", "history") and key not in (*head.facts, *head.history):
                 age = 0 if "however new" in self.bug else SPAN + self.tolerance
@@ -384,7 +408,7 @@ class Cleanups(Model):
         if self.bug == "a cleanup makes no commit for what a stalled one may name":
             return False
         doomed = [at for key, at in seen.objects if key in wanted and key[0] in "fh"]
-        fences = [at for entry, at in entries if entry.operation == "cleanup"]
+        fences = [at for entry, at in entries if entry.is_fence]
         return bool(doomed) and (not fences or max(doomed) >= fences[-1])
 
     # --- Rules
@@ -429,17 +453,17 @@ class Cleanups(Model):
         }
 
 
-def _read_head(objects: Mapping[str, tuple[Value, int]]) -> Value:
+def read_head(objects: Mapping[str, tuple[Value, int]]) -> Value:
     """Read the head, and the history that it names, which is immutable."""
     head = objects[HEAD][0]
     return head, tuple(objects[key] for key in head.history)
 
 
-def _id_of(key: str) -> int:
+def id_of(key: str) -> int:
     return int(key.rpartition("/")[2])
 
 
-def _after(head: Head, entry: Entry, *, facts: tuple[str, ...] | None = None) -> Head:
+def after_commit(head: Head, entry: Entry, *, facts: tuple[str, ...] | None = None) -> Head:
     return head._replace(
         version=entry.version,
         files=head.files - entry.removed | entry.added,
@@ -450,7 +474,7 @@ def _after(head: Head, entry: Entry, *, facts: tuple[str, ...] | None = None) ->
     )
 
 
-def _files_since(horizon: int, entries: Iterable[Entry]) -> frozenset[str]:
+def files_since(horizon: int, entries: Iterable[Entry]) -> frozenset[str]:
     """Return the files of all versions from the horizon on."""
     files: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
@@ -473,7 +497,7 @@ def kept_readable(view: View) -> str:
     """Check that the files of all versions since the horizon are there."""
     head = view.objects[HEAD]
     entries = [view.objects[key] for key in head.history if key in view.objects]
-    kept = _files_since(head.horizon, entries)
+    kept = files_since(head.horizon, entries)
     gone = [file for file in sorted(kept) if f"data/{file}" not in view.objects]
     return f"{', '.join(gone)} of a version since {head.horizon} is gone" if gone else ""
 

@@ -9,6 +9,7 @@ from typing import Any
 from protocol.checker import Checked, Checker, Model
 from protocol.cleanups import Cleanups
 from protocol.commits import Commits
+from protocol.erasures import Erasures
 from protocol.folds import Folds
 from protocol.groups import Groups
 from protocol.names import Head, Names
@@ -70,6 +71,9 @@ _LOST_RACE = "a publisher that loses a race for the table"
 _CHANGED_NOTE = "a note that has changed meanwhile"
 _LATE_NOTE = "a cleanup that keeps what a publisher has noted since it began"
 _GIVEN_UP = "a publisher whose version was given up"
+_LEAVES = "an erasure that leaves something"
+_TAKES_OTHERS = "an erasure that takes out a file of another writer"
+_REFUSES = "a refusal by an erasure"
 _APPEND, _OVERWRITE = ("append", "a"), ("overwrite", "a")
 
 CASES = (
@@ -132,6 +136,63 @@ CASES = (
         Cleanups,
         {"others": ("rollback",), "cleanups": 2, "crashes": 1, "ticks": 1},
         144_900,
+        is_long=True,
+    ),
+    Case(
+        "erasures: an erasure beside a rollback",
+        Erasures,
+        {"others": ("rollback",)},
+        1_033,
+        frozenset({_LEAVES, _TAKES_OTHERS}),
+    ),
+    Case(
+        "erasures: an erasure beside a merge of metadata",
+        Erasures,
+        {"others": ("merge_facts",)},
+        1_079,
+        frozenset({_LEAVES, _TAKES_OTHERS}),
+    ),
+    Case(
+        "erasures: an erasure beside a compaction, with a crash",
+        Erasures,
+        {"others": ("compact",), "crashes": 1},
+        4_433,
+    ),
+    Case(
+        "erasures: an erasure beside an overwrite",
+        Erasures,
+        {"others": ("overwrite",)},
+        2_484,
+        frozenset({_TAKES_OTHERS}),
+    ),
+    Case(
+        "erasures: an erasure beside a cleanup",
+        Erasures,
+        {"others": (), "cleanups": 1},
+        18_460,
+        frozenset({_LEAVES, _TAKES_OTHERS, _REFUSES}),
+    ),
+    Case(
+        "erasures: two erasures, with a crash",
+        Erasures,
+        {"others": (), "erasures": 2, "crashes": 1},
+        47_607,
+        frozenset({_TAKES_OTHERS, _REFUSES}),
+        is_long=True,
+    ),
+    Case(
+        "erasures: an erasure beside a merge of metadata, both of which may stand still",
+        Erasures,
+        {"others": ("merge_facts",), "ticks": 2},
+        137_027,
+        frozenset({_LEAVES, _TAKES_OTHERS}),
+        is_long=True,
+    ),
+    Case(
+        "erasures: an erasure beside a compaction and an overwrite",
+        Erasures,
+        {"others": ("compact", "overwrite")},
+        413_014,
         is_long=True,
     ),
     Case(
@@ -321,6 +382,15 @@ BUGS = tuple(
             ),
             "a cleanup makes no commit for what a stalled one may name": (
                 "cleanups: a cleanup with nothing else to delete beside a merge of metadata"
+            ),
+        },
+        Erasures: {
+            "": "erasures: an erasure beside a rollback",
+            "an erasure deletes segments of writers at work": (
+                "erasures: an erasure beside a compaction, with a crash"
+            ),
+            "an erasure leaves facts of files that no version has": (
+                "erasures: an erasure beside a cleanup"
             ),
         },
         Stages: {

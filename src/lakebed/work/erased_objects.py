@@ -277,7 +277,7 @@ class _Deletion:
         waiting = [
             one
             for one in judged
-            if one.reason in (Reason.YOUNG, Reason.RETAINED) and modified[one.key] < last
+            if one.reason in (Reason.YOUNG, Reason.RETAINED) and modified[one.key] <= last
         ]
         if waiting and not all(map(self._due, moments)):
             self._wait("statistics, history and indices", counted(len(waiting), "object"), last)

@@ -7,7 +7,7 @@ name that other values had before, files of those schemas are searched with thei
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -27,8 +27,9 @@ from lakebed.arrow.rewrite import (
 from lakebed.arrow.sieve import RowFilter
 from lakebed.arrow.workers import Threads, gather
 from lakebed.errors import CorruptMetadataError, LakebedError, PredicateError, SchemaMismatchError
+from lakebed.index.segment import file_ids_of, open_segment
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.keys import batch_id_of, schema_number_of
+from lakebed.model.keys import batch_id_of, file_ids, schema_number_of
 from lakebed.model.layout import Folder, Layout
 from lakebed.model.lineage import Lineage
 from lakebed.model.predicate import TRUE, Predicate, bind, roots_of
@@ -39,6 +40,7 @@ from lakebed.state.history import Entry
 from lakebed.state.state import State, descriptor_from
 from lakebed.state.written import Written
 from lakebed.store.base import Store
+from lakebed.store.segments import Segment
 from lakebed.work.matched_lines import Lines
 
 _FILES_AT_ONCE = 8  # each holds a few row groups of the columns of the condition
@@ -193,17 +195,10 @@ def search(
         The file table and the indices, as for a query of all these files; of files that may hold
         such rows, the columns of the condition. Memory: a byte for each row of the files that do.
     """
-    groups: dict[tuple[int, Predicate], list[str]] = {}
-    for label in labels:
-        number = schema_number_of(label, newest=schemas.state.lineage.number)
-        chosen = schemas.searching(
-            condition.predicate, schemas.state.lineage.number if number is None else number
-        )
-        groups.setdefault(chosen, []).append(label)
     counts = file_table.read_counts(store, schemas.state.lists.files)
     found: list[HoldingFile] = []
     unreadable: dict[str, str] = {}
-    for (number, bound), of_schema in groups.items():
+    for (number, bound), of_schema in _by_schema(schemas, condition, labels).items():
         state = schemas.under(number, of_schema)
         chosen_files = plan(state, bound, requests=0, store=store).files
         one = _Search(store, state.layout, bound, counts, condition.lines)
@@ -213,6 +208,19 @@ def search(
             elif result.found is not None:
                 found.append(result.found)
     return Searched(found=tuple(found), unreadable=unreadable)
+
+
+def _by_schema(
+    schemas: Schemas, condition: ErasureCondition, labels: Iterable[str]
+) -> Mapping[tuple[int, Predicate], list[str]]:
+    """Return files by the schema that they are searched with, and the condition under it."""
+    newest = schemas.state.lineage.number
+    groups: dict[tuple[int, Predicate], list[str]] = {}
+    for label in labels:
+        number = schema_number_of(label, newest=newest)
+        chosen = schemas.searching(condition.predicate, newest if number is None else number)
+        groups.setdefault(chosen, []).append(label)
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +314,51 @@ def told_by_path(
         if files and not files[0].is_filtered:
             told.update(of_directory)
     return frozenset(told)
+
+
+def told_by_metadata(
+    store: Store, schemas: Schemas, condition: ErasureCondition, labels: Collection[str]
+) -> frozenset[str]:
+    """Return the labels for which the head still names values, perhaps of rows of a condition.
+
+    The values are bounds in the file table, and pairs of the indices. The files themselves are not
+    read: a cleanup has given up the versions that had them, and may have deleted them.
+
+    Cost:
+        The file table and the indices, as for a query of these files; the footer of each segment of
+        the indices, unless the process has read it before.
+    """
+    lists = schemas.state.lists
+    if not labels:
+        return frozenset()
+    known = file_table.with_bounds(store, lists.files, labels) | _indexed_files(
+        store, (one for segments in lists.postings.values() for one in segments), labels
+    )
+    told: set[str] = set()
+    for (number, bound), of_schema in _by_schema(schemas, condition, known).items():
+        try:
+            files = plan(schemas.under(number, of_schema), bound, requests=0, store=store).files
+        except LakebedError:
+            told.update(of_schema)  # some do not fit the schema any more
+            continue
+        told.update(file.label for file in files)
+    return frozenset(told)
+
+
+def _indexed_files(
+    store: Store, segments: Iterable[Segment], labels: Collection[str]
+) -> frozenset[str]:
+    """Return those of some files of which an index has pairs; all if it cannot be read."""
+    ordered = sorted(labels)
+    ids = file_ids(ordered)
+    is_covered = np.zeros(len(ordered), np.bool_)
+    for segment in segments:
+        try:
+            covered, _ = file_ids_of(store, open_segment(store, segment)[0])
+        except CorruptMetadataError:
+            return frozenset(labels)
+        is_covered |= np.isin(ids, covered)
+    return frozenset(label for label, found in zip(ordered, is_covered, strict=True) if found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ from lakebed.work.erased_rows import (
     Schemas,
     Searched,
     search,
+    told_by_metadata,
     told_by_path,
     write_rest,
 )
@@ -160,7 +161,7 @@ class _Job:
             _check_protected(state, entries, searched.found, self.request)
             _check_hive(self.store, self.name, searched.found)
             more = {
-                **dict.fromkeys(self._told(schemas), ()),
+                **dict.fromkeys(self._told(schemas, searched), ()),
                 **self._rewrite_staged(schemas, staged),
             }
             if not searched.found and not more:
@@ -203,10 +204,23 @@ class _Job:
             for key in keys
         ]
 
-    def _told(self, schemas: Schemas) -> frozenset[str]:
-        """Return files of versions that were given up, whose directories alone name the rows."""
-        ever = {label for entry in schemas.entries for label in (*entry.added, *entry.removed)}
-        return told_by_path(schemas, self.condition, ever - self.examined)
+    def _told(self, schemas: Schemas, searched: Searched) -> frozenset[str]:
+        """Return files of versions that were given up, of whose rows the head still names values.
+
+        Their directories, the file table, the indices or samples of a dimension name them.
+        """
+        entries = schemas.entries
+        ever = {label for entry in entries for label in (*entry.added, *entry.removed)}
+        given_up = ever - self.examined - {one.label for one in searched.found}
+        told = told_by_path(schemas, self.condition, given_up)
+        told |= told_by_metadata(self.store, schemas, self.condition, given_up)
+        dimensions = _dimensions(schemas.state, self.condition)
+        return told | given_up.intersection(
+            label
+            for entry in entries
+            if any(one.values and one.dimension in dimensions for one in entry.caught)
+            for label in entry.added
+        )
 
     def _count(self, state: State, found: Sequence[HoldingFile]) -> None:
         live = state.live.holding(frozenset(one.label for one in found))

@@ -60,6 +60,7 @@ _LISTS = (Folder.FILES, Folder.HISTORY, Folder.RUNS, Folder.SOURCES)
 FOLDERS_OF_LISTS = (*_LISTS, Folder.POSTINGS)
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
+_NEVER = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 FindDeadMetadata = Callable[[Store, str, Sequence[ObjectInfo], dt.datetime], OldMetadata]
@@ -581,12 +582,9 @@ class Judge:
         writing = [batch for batch in living if not batch.is_staged]
         starts = (batch.began_at(rules.clock_skew) for batch in writing)
         self._oldest_start = _before(min(starts, default=rules.now), rules.clock_skew)
-        # Segments from before it, and that no head names, are not those of a writer at work.
-        self._settled_at = min(
-            (batch.began_after(rules.clock_skew) for batch in writing),
-            default=rules.settled_at or _EVER,
-        )
-        self._settled_at = min(self._settled_at, rules.settled_at or _EVER)
+        # No writer at work has written a segment that is older.
+        begun = (batch.began_after(rules.clock_skew) for batch in writing)
+        self._first_start = min(begun, default=_NEVER)
 
     @property
     def expired_batches(self) -> frozenset[int]:
@@ -903,7 +901,7 @@ class Judge:
         rules = self._rules
         if info.key in self._staged_segments:
             return _found(info, Reason.RESERVED, note="For a staged batch, whose commit names it.")
-        if info.modified_at < self._settled_at:
+        if self._is_settled(info.modified_at):
             note = "An erasure has written another one in its place."
             return _found(info, Reason.UNREFERENCED, since=info.modified_at, note=note)
         age = max(rules.retention, rules.longest_commit)
@@ -916,6 +914,11 @@ class Judge:
         if successors and min(successors) > rules.cutoff:
             return _found(info, Reason.RETAINED, note="A reader of an older head may need it.")
         return self._replaced(info)
+
+    def _is_settled(self, stored_at: dt.datetime) -> bool:
+        """Return whether a segment that no head names is from before an erasure, or its second."""
+        settled_at = self._rules.settled_at
+        return settled_at is not None and stored_at <= settled_at and stored_at < self._first_start
 
     def _replaced(self, info: ObjectInfo) -> JudgedFile:
         note = "The head does not name it."
