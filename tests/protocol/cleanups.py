@@ -280,6 +280,10 @@ class Cleanups(Model):
     def inspect(self, me: str) -> Program:
         """List all objects, and read then what is needed to judge them."""
         now = yield clock()
+        objects, reserved, head, entries = yield from self._inventory()
+        return Next("plan", (me, Seen(objects, reserved, now), head, entries))
+
+    def _inventory(self) -> Program:
         objects = yield list_()
         head, entries = yield do(read_head)
         committed = {entry.batch for entry, _ in entries}
@@ -289,7 +293,7 @@ class Cleanups(Model):
         reserved = tuple(
             (one, *found) for one, found in zip(ids, records, strict=True) if found is not None
         )
-        return Next("plan", (me, Seen(objects, reserved, now), head, entries))
+        return objects, reserved, head, entries
 
     def plan(
         self, me: str, seen: Seen, head: Head, entries: tuple[tuple[Entry, int], ...]

@@ -21,8 +21,6 @@ from protocol.checker import (
     do,
     get,
     get_all,
-    get_timed,
-    list_,
     put,
     replace,
 )
@@ -36,7 +34,6 @@ from protocol.cleanups import (
     Seen,
     after_commit,
     files_since,
-    id_of,
     read_head,
 )
 from protocol.commits import GROWS, HEAD, LIVE
@@ -225,15 +222,7 @@ class Erasures(Cleanups):
 
     def list_objects(self, me: str, number: int) -> Program:
         """List all objects, and read then what is needed to judge them."""
-        objects = yield list_()
-        head, entries = yield do(read_head)
-        committed = {entry.batch for entry, _ in entries}
-        ids = [id_of(key) for key, _ in objects if key.startswith("batch/")]
-        ids = [one for one in ids if one not in committed]
-        records = yield get_timed(tuple(f"batch/{one}" for one in ids))
-        reserved = tuple(
-            (one, *found) for one, found in zip(ids, records, strict=True) if found is not None
-        )
+        objects, reserved, head, entries = yield from self._inventory()
         now = yield clock()
         seen = Seen(objects, reserved, now)
         return Next("delete_objects", (me, number, seen, head, entries, False))
