@@ -34,6 +34,7 @@ from lakebed.errors import (
 from lakebed.repository import Repository
 from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject
 from lakebed.testing.stores import DelegatingStore
+from lakebed.work.erasure import Erasure
 
 SCHEMA = pa.schema(
     [("day", pa.string()), ("user", pa.string()), ("n", pa.int64()), ("note", pa.string())]
@@ -159,39 +160,133 @@ def test_values_of_files_that_no_version_has_leave_indices_and_statistics(
 ) -> None:
     visits = busy(lake)
     visits.delete("contains(user, 'Zq7x')")
-    with time_machine.travel(dt.datetime.now(dt.UTC) + dt.timedelta(days=30)):
-        visits.cleanup(older_than="0s", dry_run=False)
+    gave_up(visits)
     # No version that can be read has such a row, so a search of data files finds none.
     assert all(MARK not in str(visits.at(version=v).arrow()) for v in versions_of(visits))
     assert {one.split("/")[1] for one in found_in(tmp_path / "lake")} >= {"postings"}
 
-    done = visits.erase({"user": PLANTED}, reason="request 17", grace="0s")
+    erased_without_trace(visits, {"user": PLANTED}, tmp_path / "lake")
 
+
+def erased_without_trace(visits: Dataset, where: dict[str, Any], root: Path) -> Erasure:
+    """Erase, and check that nothing of planted keys is left, and that it takes one call."""
+    done = visits.erase(where, reason="request 17", grace="0s")
     assert done.is_finished, done.left
-    assert found_in(tmp_path / "lake") == []
+    assert found_in(root) == []
     assert visits.check(deep=True).is_ok
-    assert visits.erase({"user": PLANTED}, reason="request 17", grace="0s").versions == ()
+    assert visits.erase(where, reason="request 17", grace="0s").versions == ()
+    return done
 
 
-def test_samples_of_versions_that_were_given_up_are_erased(
-    lake: Repository, tmp_path: Path
-) -> None:
-    capped = DatasetDescriptor(
-        schema=SCHEMA, partition_by=[lakebed.by.dimension("user", "*", cap=1)]
-    )
-    visits = lake.create("visits", capped)
-    visits.append([*rows_of(0, ["bob"]), *rows_of(1, [key(1)])])
-    assert [one.values for one in visits.history()[-1].caught] == [(key(1),)]
-    visits.delete(f"user = '{key(1)}'")
+def gave_up(visits: Dataset) -> None:
+    """Give up all versions but the current one."""
     with time_machine.travel(dt.datetime.now(dt.UTC) + dt.timedelta(days=30)):
         visits.cleanup(older_than="0s", dry_run=False)
-        visits.compact(metadata=True)
 
-    done = visits.erase({"user": key(1)}, reason="request 17", grace="0s")
 
+NUMBERED = pa.schema([("uid", pa.int64()), ("user", pa.string())])
+BOB, PERSON = {"uid": 1, "user": "bob"}, {"uid": 7, "user": key(7)}
+
+
+@pytest.mark.parametrize("where", [{"user": key(7)}, {"uid": 7}], ids=["user", "uid"])
+def test_samples_of_values_beyond_a_cap_are_cleared(
+    lake: Repository, tmp_path: Path, where: dict[str, Any]
+) -> None:
+    capped = [lakebed.by.dimension("user", "*", cap=1)]
+    visits = lake.create("visits", DatasetDescriptor(schema=NUMBERED, partition_by=capped))
+    visits.append([BOB, PERSON])
+    assert [one.values for one in visits.history()[-1].caught] == [(key(7),)]
+
+    erased_without_trace(visits, where, tmp_path / "lake")
+
+    (caught,) = visits.history()[1].caught
+    assert str(caught) == "user_dimension: 1 row beyond 1 value"
+
+
+def test_samples_of_versions_that_were_given_up_are_cleared(
+    lake: Repository, tmp_path: Path
+) -> None:
+    capped = [lakebed.by.dimension("user", "*", cap=1)]
+    visits = lake.create("visits", DatasetDescriptor(schema=NUMBERED, partition_by=capped))
+    visits.append([BOB, PERSON])
+    visits.delete("uid = 7")
+    gave_up(visits)
+    visits.compact(metadata=True)
+
+    done = erased_without_trace(visits, {"uid": 7}, tmp_path / "lake")
+
+    assert done.row_count == 0
+
+
+@pytest.mark.parametrize("action", ["warn", "reject", "quarantine"])
+def test_examples_of_failed_checks_are_cleared(
+    lake: Repository, tmp_path: Path, action: Any
+) -> None:
+    known = lakebed.checks.condition("user = 'bob'", on_failure=action)
+    descriptor = DatasetDescriptor(schema=NUMBERED, checks={"known": known})
+    visits = lake.create("visits", descriptor)
+    visits.append([BOB, PERSON])
+    assert MARK in str(visits.history()[-1].checks[0].examples)
+
+    erased_without_trace(visits, {"user": key(7)}, tmp_path / "lake")
+
+    assert [(one.count, one.examples) for one in visits.history()[1].checks] == [(1, ())]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "later"), [((1, 5), (1, 10)), ((1, 10), (1, 5))], ids=["more", "fewer"]
+)
+def test_rows_leave_versions_from_before_other_values_were_allowed(
+    lake: Repository, tmp_path: Path, allowed: tuple[int, int], later: tuple[int, int]
+) -> None:
+    def of(ends: tuple[int, int]) -> dict[str, Any]:
+        return {"uid": dict(zip(("min", "max"), ends, strict=True))}
+
+    dimension = lakebed.by.dimension("uid", of(allowed)["uid"])
+    visits = lake.create("visits", DatasetDescriptor(schema=NUMBERED, partition_by=[dimension]))
+    visits.append([BOB, PERSON])
+    visits.dimensions.promote(of(later), reroute=later < allowed)
+
+    erased_without_trace(visits, {"uid": 7}, tmp_path / "lake")
+
+    assert {visits.at(version=v).count() for v in range(1, visits.version + 1)} == {1}
+
+
+@pytest.mark.parametrize("where", [{"user": key(7)}, {"uid": 7}], ids=["user", "uid"])
+def test_a_staged_batch_takes_one_commit(
+    lake: Repository, tmp_path: Path, where: dict[str, Any]
+) -> None:
+    visits = lake.create("visits", DatasetDescriptor(schema=NUMBERED, partition_by="user"))
+    visits.append([BOB])
+    visits.staged.add([BOB, PERSON])
+
+    waiting = visits.erase(where, reason="request 17", grace="1h")
+    assert not waiting.is_finished
+    assert len(waiting.versions) == 1
+
+    done = visits.erase(where, reason="request 17", grace="0s")
     assert done.is_finished, done.left
+    assert len(done.versions) <= 1  # for what is deleted
     assert found_in(tmp_path / "lake") == []
-    assert visits.check(deep=True).is_ok
+
+
+@pytest.mark.parametrize("where", [{"user": key(7)}, {"uid": 7}], ids=["user", "uid"])
+@pytest.mark.parametrize("fate", ["committed", "discarded", "given up"])
+def test_names_of_directories_leave_manifests_and_logs(
+    lake: Repository, tmp_path: Path, where: dict[str, Any], fate: str
+) -> None:
+    visits = lake.create("visits", DatasetDescriptor(schema=NUMBERED, partition_by="user"))
+    visits.append([BOB])
+    if fate == "given up":
+        visits.append([PERSON, BOB])
+        visits.delete("uid = 7")
+        gave_up(visits)
+    else:
+        staged = visits.staged.add([BOB, PERSON])
+        opened = visits.staged.open(staged.batch_id)
+        opened.commit() if fate == "committed" else opened.discard()
+
+    erased_without_trace(visits, where, tmp_path / "lake")
 
 
 def test_values_are_gone_where_times_of_objects_are_whole_seconds(
@@ -199,11 +294,7 @@ def test_values_are_gone_where_times_of_objects_are_whole_seconds(
 ) -> None:
     visits = busy(Repository(WholeSeconds(lake.store)))
 
-    done = visits.erase({"user": PLANTED}, reason="request 17", grace="0s")
-
-    assert done.is_finished, done.left
-    assert found_in(tmp_path / "lake") == []
-    assert visits.check(deep=True).is_ok
+    erased_without_trace(visits, {"user": PLANTED}, tmp_path / "lake")
 
 
 def test_second_call_finds_nothing_and_changes_no_version(lake: Repository) -> None:

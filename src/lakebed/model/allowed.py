@@ -82,6 +82,23 @@ class AnyValue(AllowedValues):
 
 
 @dataclass(frozen=True, slots=True)
+class PerhapsAllowed(AllowedValues):
+    """Any value, which may be in its own partition or in `OTHER`: the rule has changed since."""
+
+    def bind(self, kind: Type, place: str) -> AllowedValues:  # noqa: ARG002 - see AllowedValues
+        """Return the rule, which has no values."""
+        return self
+
+    def allows(self, value: Scalar) -> bool:  # noqa: ARG002 - see AllowedValues
+        """Return True."""
+        return True
+
+    def to_document(self) -> Any:
+        """Return the JSON form of every value."""
+        return "*"
+
+
+@dataclass(frozen=True, slots=True)
 class OneOf(AllowedValues):
     """The values of a list, compared exactly; an empty one allows nothing."""
 

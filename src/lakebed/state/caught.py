@@ -27,8 +27,8 @@ class Caught(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        shown = ", ".join(self.values)
-        return f"{self.dimension}: {counted(self.row_count, 'row')} beyond {counted(self.cap, 'value')}, as {shown}"
+        shown = f", as {', '.join(self.values)}" if self.values else ""
+        return f"{self.dimension}: {counted(self.row_count, 'row')} beyond {counted(self.cap, 'value')}{shown}"
 
 
 def total(caught: Iterable[Caught]) -> tuple[Caught, ...]:
@@ -47,3 +47,8 @@ def total(caught: Iterable[Caught]) -> tuple[Caught, ...]:
             values=tuple(values)[:MAX_SAMPLE],
         )
     return tuple(totals.values())
+
+
+def without_values(caught: Iterable[Caught]) -> tuple[Caught, ...]:
+    """Return caught values without their samples."""
+    return tuple(msgspec.structs.replace(one, values=()) for one in caught)

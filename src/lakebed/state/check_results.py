@@ -109,6 +109,11 @@ def total_of_checks(parts: Iterable[CheckOutcome]) -> tuple[CheckOutcome, ...]:
     return tuple(totals.values())
 
 
+def without_examples(results: Iterable[CheckOutcome]) -> tuple[CheckOutcome, ...]:
+    """Return results without the values of rows that failed."""
+    return tuple(msgspec.structs.replace(result, examples=()) for result in results)
+
+
 def require(dataset: str, results: Iterable[CheckOutcome], *, are_existing: bool = False) -> None:
     """Raise an error if a check refuses the write.
 

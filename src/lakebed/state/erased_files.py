@@ -7,11 +7,13 @@ before the erasure, and that would bring such a file back or has read it, is ref
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from lakebed.model.keys import partition_of_label
+from lakebed.state.caught import without_values
+from lakebed.state.check_results import without_examples
 from lakebed.state.history import Entry
 
 OPERATION = "erase"
@@ -42,23 +44,27 @@ def replaced(labels: Iterable[str], erases: Erases) -> tuple[str, ...]:
     return tuple(new for label in labels for new in erases.get(label, (label,)))
 
 
-def entry_without(entry: Entry, erases: Erases, dimensions: Collection[str] = ()) -> Entry:
+def has_samples(entry: Entry) -> bool:
+    """Return whether an entry has values of rows, as samples of dimensions or of failed checks."""
+    return any(one.values for one in entry.caught) or any(one.examples for one in entry.checks)
+
+
+def entry_without(entry: Entry, erases: Erases) -> Entry:
     """Return an entry of the history after an erasure; the same object if nothing changes.
 
-    Its counts stay: they state what the commit did then.
+    Its counts stay: they state what the commit did then. Samples of values do not state which row
+    they are of, so none is kept.
 
     Args:
         entry: The entry.
         erases: Files that are taken out, with those that take their place.
-        dimensions: Dimensions whose sample of values beyond a cap may name erased rows.
     """
+    if has_samples(entry):
+        caught, checks = without_values(entry.caught), without_examples(entry.checks)
+        entry = msgspec.structs.replace(entry, caught=caught, checks=checks)
     named = (*entry.added, *entry.removed, *entry.carried)
-    caught = tuple(
-        msgspec.structs.replace(one, values=()) if one.dimension in dimensions else one
-        for one in entry.caught
-    )
     if erases.keys().isdisjoint(named):
-        return entry if caught == entry.caught else msgspec.structs.replace(entry, caught=caught)
+        return entry
     added, removed = replaced(entry.added, erases), replaced(entry.removed, erases)
     left = {partition_of_label(label) for label in (*added, *removed)}
     lost = {partition_of_label(label) for label in named} - left
@@ -70,5 +76,4 @@ def entry_without(entry: Entry, erases: Erases, dimensions: Collection[str] = ()
         carried={
             new: run for label, run in entry.carried.items() for new in replaced((label,), erases)
         },
-        caught=caught,
     )

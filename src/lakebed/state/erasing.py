@@ -139,7 +139,7 @@ def history_without(
     entries: list[Entry] = []
 
     def without(before: Iterable[Entry]) -> list[Entry]:
-        after = [entry_without(one, change.erases, change.erased_dimensions) for one in before]
+        after = [entry_without(one, change.erases) for one in before]
         entries.extend(after)
         return after
 

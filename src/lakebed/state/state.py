@@ -646,7 +646,6 @@ class Change(Entry, frozen=True, kw_only=True):
         erases: Files that the commit takes out of all versions, each with the files that take its
             place; see `lakebed.state.erasing`.
         rewritten_sources: Fingerprint and size of raw files that were rewritten, by key.
-        erased_dimensions: Dimensions whose sample of values beyond a cap may name erased rows.
         earlier: Changes that make the versions right before it, by the same put.
         made_at: When another tool has made the version that an adoption takes over; None for now.
         leaves_unchecked: Whether checks that the new descriptor adds are not tested on the rows that
@@ -677,7 +676,6 @@ class Change(Entry, frozen=True, kw_only=True):
     moves_to: HeadFormat | None = None
     erases: Mapping[str, tuple[str, ...]] = {}
     rewritten_sources: Mapping[str, tuple[str, int]] = {}
-    erased_dimensions: frozenset[str] = frozenset()
     earlier: tuple[Change, ...] = ()
     made_at: dt.datetime | None = None
     leaves_unchecked: bool = False

@@ -27,6 +27,9 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import batch_id_of, file_ids
 from lakebed.model.layout import TABLE
 from lakebed.state import file_table, reservation
+from lakebed.state.caught import without_values
+from lakebed.state.check_results import without_examples
+from lakebed.state.erased_files import mark_of, marks_in
 from lakebed.state.reservation import BatchRecord, Staging
 from lakebed.state.state import State
 from lakebed.store.base import Store, delete_or_leave
@@ -63,7 +66,7 @@ class StagedFiles:
         searched: Number of their files that were searched.
         batches: Batches with rows to erase.
         orphans: Files in the directories of staged batches that no manifest names any more, since
-            an erasure was killed, and that hold such rows.
+            an erasure was killed before its commit, and that hold such rows.
         unreadable: Keys of files that cannot be searched.
     """
 
@@ -96,7 +99,12 @@ def find_staged(store: Store, schemas: Schemas, condition: ErasureCondition) -> 
         if result.found:
             batches.append(StagedBatch(record=record, found=result.found))
     ids = {record.batch_id for record in records}
-    orphans = [label for label in _listed(store, schemas.state, ids) if label not in named]
+    key, marks = schemas.state.layout.key, marks_in(schemas.entries)
+    orphans = [
+        label
+        for label in _listed(store, schemas.state, ids)
+        if label not in named and mark_of(key(label)) not in marks
+    ]
     return StagedFiles(
         searched=searched,
         batches=tuple(batches),
@@ -199,7 +207,8 @@ def _without(
             row_count=sum(file.row_count for file in files),
             facts=facts,
             postings={column: keys for column, keys in postings.items() if keys},
-            caught=tuple(msgspec.structs.replace(one, values=()) for one in staged.caught),
+            caught=without_values(staged.caught),
+            checks=without_examples(staged.checks),
         ),
     )
 

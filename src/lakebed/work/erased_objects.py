@@ -13,7 +13,7 @@ import datetime as dt
 import hashlib
 import itertools
 import urllib.parse
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -33,10 +33,13 @@ from lakebed.model.keys import batch_id_of
 from lakebed.model.layout import TABLE, Folder
 from lakebed.model.values import format_value
 from lakebed.state import reservation
+from lakebed.state.caught import without_values
+from lakebed.state.check_results import without_examples
 from lakebed.state.committing import CommitOptions
 from lakebed.state.conflicts import check_same_dataset
 from lakebed.state.erased_files import mark_of
 from lakebed.state.history import Entry
+from lakebed.state.reservation import BatchRecord
 from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import ObjectInfo, Store, StoredObject
@@ -105,6 +108,7 @@ def delete_erased(
     store: Store,
     name: str,
     condition: ErasureCondition,
+    taken_out: Collection[str] = (),
     *,
     grace: dt.timedelta,
     is_held: bool = False,
@@ -116,6 +120,7 @@ def delete_erased(
         store: The store that holds the dataset.
         name: Name of the dataset.
         condition: The condition on the rows.
+        taken_out: Labels that were just taken out; their files may be gone already.
         grace: Time for which objects stay after the commit that took them out.
         is_held: Whether published tables still name them.
         options: Retry settings of a commit that comes before.
@@ -130,7 +135,11 @@ def delete_erased(
     """
     inventory = take_inventory(store, name)
     now = dt.datetime.now(dt.UTC)
-    return _Deletion(store, inventory, condition, grace, now, options, is_held=is_held).run()
+    of_batches = {batch_id_of(label) for label in taken_out}
+    deletion = _Deletion(
+        store, inventory, condition, grace, now, options, is_held=is_held, of_batches=of_batches
+    )
+    return deletion.run()
 
 
 @dataclass(slots=True)
@@ -142,6 +151,7 @@ class _Deletion:
     now: dt.datetime
     options: CommitOptions | None = None
     is_held: bool = False
+    of_batches: Collection[int | None] = ()
     left: list[LeftPlace] = field(default_factory=list)
 
     @property
@@ -380,7 +390,7 @@ class _Deletion:
         if names_partitions(self.state, self.condition):
             return set(reservation.listed(self.store, self.state.name))
         ids = (batch_id_of(one.key.rpartition(".")[0]) for one in files)
-        return {one for one in ids if one is not None}
+        return {one for one in (*ids, *self.of_batches) if one is not None}
 
     def _named_signals(self) -> list[str]:
         """Return the ready signals of views that name an erased value."""
@@ -413,14 +423,27 @@ class _Deletion:
                 record = reservation.decode_record(stored.data, key)
             except (ObjectNotFoundError, CorruptMetadataError):
                 continue
-            files = record.files or ()
-            kept = tuple(
-                file for file in files if mark_of(self.state.layout.key(file.label)) not in marks
-            )
-            if len(kept) < len(files) and record.staging is None:
-                after = msgspec.structs.replace(record, files=kept)
+            if record.staging is not None and self._may_be_committed(batch_id):
+                continue
+            after = self._without(record, marks)
+            if after != record:
                 count += self._is_replaced(stored, reservation.encode_record(after))
         return count
+
+    def _may_be_committed(self, batch_id: int) -> bool:
+        return batch_id in self.inventory.reserved and self.state.may_commit(batch_id)
+
+    def _without(self, record: BatchRecord, marks: Collection[str]) -> BatchRecord:
+        """Return a manifest without files that were taken out, and without samples."""
+        files = record.files
+        if files is not None:
+            key = self.state.layout.key
+            files = tuple(file for file in files if mark_of(key(file.label)) not in marks)
+        staged = record.staging
+        if staged is not None:
+            caught, checks = without_values(staged.caught), without_examples(staged.checks)
+            staged = msgspec.structs.replace(staged, caught=caught, checks=checks)
+        return msgspec.structs.replace(record, files=files, staging=staged)
 
     def _scrub_logs(self) -> int:
         """Take keys whose directories name the rows out of the logs of cleanups."""
@@ -428,6 +451,7 @@ class _Deletion:
         folder = f"{Folder.CLEANUPS.of(self.state.name)}/"
         prefix = f"{self.state.name}/{TABLE}/"
         suffix = self.state.descriptor.file_suffix
+        marks = {mark for entry, _ in self._erasures() for mark in entry.erased}
         count = 0
         for info in self.inventory.objects:
             if not info.key.startswith(folder):
@@ -459,6 +483,7 @@ class _Deletion:
                 )
                 continue
             told = told_by_path(schemas, self.condition, labels.values())
+            told |= {label for key, label in labels.items() if mark_of(key) in marks}
             if not told:
                 continue
             document["files"] = [

@@ -28,10 +28,12 @@ from lakebed.arrow.sieve import RowFilter
 from lakebed.arrow.workers import Threads, gather
 from lakebed.errors import CorruptMetadataError, LakebedError, PredicateError, SchemaMismatchError
 from lakebed.index.segment import file_ids_of, open_segment
+from lakebed.model.allowed import PerhapsAllowed
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import batch_id_of, file_ids, schema_number_of
 from lakebed.model.layout import Folder, Layout
 from lakebed.model.lineage import Lineage
+from lakebed.model.partition import Dimension, PartitionStrategy
 from lakebed.model.predicate import TRUE, Predicate, bind, roots_of
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.plan.search import plan
@@ -159,8 +161,12 @@ class Schemas:
         return self.state.layout.as_of(descriptor, lineage)
 
     def under(self, number: int, labels: Iterable[str]) -> State:
-        """Return a state of some files under a schema, to plan reads of them."""
+        """Return a state of some files under a schema, to plan reads of them.
+
+        A dimension may have allowed other values when they were written.
+        """
         layout = self.layout(number)
+        layout = layout.as_of(_with_any_value(layout.descriptor), layout.lineage)
         return replace(self.state.with_labels(labels), layout=layout, indices={})
 
     def searching(self, predicate: Predicate, number: int) -> tuple[int, Predicate]:
@@ -178,6 +184,15 @@ class Schemas:
             except (PredicateError, SchemaMismatchError):
                 pass  # the field did not exist then
         return state.lineage.number, current
+
+
+def _with_any_value(descriptor: DatasetDescriptor) -> DatasetDescriptor:
+    """Return a descriptor whose dimensions send no value to `OTHER` or its own partition for sure."""
+    functions = tuple(
+        replace(one, allowed=PerhapsAllowed(), cap=None) if isinstance(one, Dimension) else one
+        for one in descriptor.partition_by
+    )
+    return replace(descriptor, partition_by=PartitionStrategy(functions))
 
 
 def search(
@@ -306,7 +321,7 @@ def told_by_path(
     for label in labels:
         by_directory.setdefault(label.rpartition("/")[0], []).append(label)
     for of_directory in by_directory.values():
-        one = replace(state.with_labels((of_directory[0],)), indices={})
+        one = schemas.under(state.lineage.number, (of_directory[0],))
         try:
             files = plan(one, bound, requests=0).files
         except LakebedError:

@@ -17,12 +17,11 @@ from lakebed.archive import Archive
 from lakebed.common.grouping import portions
 from lakebed.errors import CommitConflictError, InvalidInputError, noting
 from lakebed.model.key_rows import named_values
-from lakebed.model.partition import Dimension
-from lakebed.model.predicate import TRUE, Predicate, bind, roots_of
+from lakebed.model.predicate import TRUE, Predicate
 from lakebed.state import file_table, history, published
 from lakebed.state import sources as source_list
 from lakebed.state.committing import CommitOptions
-from lakebed.state.erased_files import OPERATION
+from lakebed.state.erased_files import OPERATION, has_samples
 from lakebed.state.history import Entry
 from lakebed.state.lists import FILES, SOURCES, Edit, postings_of
 from lakebed.state.readable import protected_batches, protected_versions
@@ -63,6 +62,8 @@ _log = logging.getLogger(__name__)
 
 _SHORTEST = 3  # characters; shorter values occur within many words
 _ROUNDS = 30  # each is lost to a commit that a cleanup or another erasure made
+# No file has this name. Its mark in the history shows that an erasure was made.
+_SAMPLES = "samples"
 COMMIT_BYTES = 8 * 2**30  # of files that one commit replaces; a kill loses no more work
 
 
@@ -142,6 +143,7 @@ class _Job:
     examined: set[str] = field(default_factory=set)
     # Files of staged batches whose manifests name others now, until a commit marks them.
     unmarked: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    taken_out: set[str] = field(default_factory=set)
     had_index_files: bool = False
 
     def run(self) -> None:
@@ -207,20 +209,15 @@ class _Job:
     def _told(self, schemas: Schemas, searched: Searched) -> frozenset[str]:
         """Return files of versions that were given up, of whose rows the head still names values.
 
-        Their directories, the file table, the indices or samples of a dimension name them.
+        Their directories, the file table or the indices name them. Samples of values may, too: each
+        commit of an erasure clears them.
         """
         entries = schemas.entries
         ever = {label for entry in entries for label in (*entry.added, *entry.removed)}
         given_up = ever - self.examined - {one.label for one in searched.found}
         told = told_by_path(schemas, self.condition, given_up)
         told |= told_by_metadata(self.store, schemas, self.condition, given_up)
-        dimensions = _dimensions(schemas.state, self.condition)
-        return told | given_up.intersection(
-            label
-            for entry in entries
-            if any(one.values and one.dimension in dimensions for one in entry.caught)
-            for label in entry.added
-        )
+        return told | {_SAMPLES} if any(map(has_samples, entries)) else told
 
     def _count(self, state: State, found: Sequence[HoldingFile]) -> None:
         live = state.live.holding(frozenset(one.label for one in found))
@@ -275,12 +272,12 @@ class _Job:
             live = state.live.holding(frozenset(erases))
             change = Change(
                 erases={**more, **erases},
-                erased_dimensions=_dimensions(state, self.condition),
                 edits=_edits(transaction, rest),
                 deleted_row_count=sum(one.row_count for one in found if one.label in live),
             )
             committed = transaction.commit(change)
         self.versions.append(committed.entry.version)
+        self.taken_out.update(change.erases)
         self._count(state, found)
         self.examined.update(label for labels in erases.values() for label in labels)
 
@@ -312,6 +309,7 @@ class _Job:
             self.store,
             self.name,
             self.condition,
+            self.taken_out,
             grace=self.request.grace,
             is_held=bool(held),
             options=self.request.options,
@@ -347,17 +345,6 @@ def _schemas(store: Store, state: State, entries: Sequence[Entry]) -> Schemas:
         files = facts_of_all_versions(store, state)
         state = replace(state, lists=replace(state.lists, files=files))
     return Schemas(state, entries)
-
-
-def _dimensions(state: State, condition: ErasureCondition) -> frozenset[str]:
-    types = state.layout.predicate_types
-    roots = set(roots_of(bind(condition.predicate, types), types))
-    return frozenset(
-        function.name
-        for function in state.descriptor.partition_by
-        if isinstance(function, Dimension)
-        and not roots.isdisjoint((function.name, function.source, function.source.split(".")[0]))
-    )
 
 
 def _edits(transaction: Transaction, rest: Rest) -> tuple[Edit, ...]:

@@ -8,7 +8,7 @@ erased rows.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -80,7 +80,6 @@ def erased(
     kept = kept_files(entries, replace(after.with_labels(labels), version=before.version)).labels
     changes = _Erased(
         erases=erases,
-        dimensions=change.erased_dimensions,
         kept=kept,
         facts=new_facts(store, change),
         leaves=StoredLeaves(store, before.name),
@@ -109,7 +108,6 @@ class _Erased:
     """The files and commits after an erasure; see `lakebed.state.tree.renewal`."""
 
     erases: Mapping[str, tuple[str, ...]]
-    dimensions: Collection[str]
     kept: frozenset[str]
     facts: Sequence[pa.Table]
     leaves: StoredLeaves
@@ -138,7 +136,7 @@ class _Erased:
     def commit(self, one: Buffered) -> Buffered:
         entry = one.entry
         whole = expanded(entry, self.leaves)
-        after = entry_without(whole, self.erases, self.dimensions)
+        after = entry_without(whole, self.erases)
         added = replaced(entry.added, self.erases)
         if after is not whole:
             entry = msgspec.structs.replace(
@@ -148,6 +146,7 @@ class _Erased:
                 partitions=after.partitions if entry.partitions else (),
                 carried=after.carried,
                 caught=after.caught,
+                checks=after.checks,
             )
         is_held = not self.erases.keys().isdisjoint(one.entry.added)
         table = None
