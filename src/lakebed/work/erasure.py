@@ -62,8 +62,8 @@ _log = logging.getLogger(__name__)
 
 _SHORTEST = 3  # characters; shorter values occur within many words
 _ROUNDS = 30  # each is lost to a commit that a cleanup or another erasure made
-# No file has this name. Its mark in the history shows that an erasure was made.
-_SAMPLES = "samples"
+# No file can have this name. Its mark in the history shows that an erasure was made.
+_SAMPLES = "\0samples"
 COMMIT_BYTES = 8 * 2**30  # of files that one commit replaces; a kill loses no more work
 
 
