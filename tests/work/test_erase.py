@@ -270,6 +270,37 @@ def test_a_staged_batch_takes_one_commit(
     assert found_in(tmp_path / "lake") == []
 
 
+def test_a_staged_batch_has_an_index_of_a_field_that_was_dropped(
+    lake: Repository, tmp_path: Path
+) -> None:
+    visits = lake.create("visits", DatasetDescriptor(schema=SCHEMA, index=["note"]))
+    visits.append(rows_of(1, ["bob"]))
+    staged = visits.staged.add(rows_of(2, ["bob", key(1)]))
+    visits.indices.drop("note")
+    visits.evolve(lambda descriptor: descriptor.drop_field("note"))
+
+    erased_without_trace(visits, {"user": key(1)}, tmp_path / "lake")
+
+    visits.staged.open(staged.batch_id).commit()
+    assert visits.count() == 2
+    assert visits.check(deep=True).is_ok
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_that_was_published_in_the_second_of_the_erasure_begins_again(
+    lake: Repository, tmp_path: Path, kind: Any
+) -> None:
+    visits = Repository(WholeSeconds(lake.store)).create("visits", NUMBERED)
+    time.sleep(1.02 - time.time() % 1)  # all in one second
+    visits.append([BOB, PERSON])
+    visits.publish(kind)
+
+    done = visits.erase({"user": key(7)}, reason="request 17", grace="0s")
+
+    assert done.is_finished, done.left
+    assert found_in(tmp_path / "lake") == []
+
+
 @pytest.mark.parametrize("where", [{"user": key(7)}, {"uid": 7}], ids=["user", "uid"])
 @pytest.mark.parametrize("fate", ["committed", "discarded", "given up"])
 def test_names_of_directories_leave_manifests_and_logs(

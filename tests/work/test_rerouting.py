@@ -364,6 +364,29 @@ def test_head_that_is_opened_again_has_the_new_dimensions() -> None:
     assert data_keys(store) >= {file.key for file in again.files()}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda old: old.add_field("extra", "string"),
+        lambda old: old.rename_field("id", "number"),
+        lambda old: old.drop_field("id"),
+    ],
+    ids=["added", "renamed", "dropped"],
+)
+@pytest.mark.parametrize("rule", [schema_of(n="*"), schema_of(n="*", channel=["esr"])])
+def test_dataset_whose_schema_has_changed_gets_other_levels(
+    change: Any, rule: DimensionSchema
+) -> None:
+    dataset = three()
+    dataset.evolve(change)
+
+    dataset.dimensions.promote(rule, reroute=True)
+
+    again = lakebed.Repository(store_of(dataset)).open("d")
+    assert again.count() == 12
+    assert again.check(deep=True).is_ok
+
+
 @pytest.mark.spark
 def test_spark_reroutes_too(spark: Any, tmp_path: Any) -> None:
     dataset = lakebed.open_repository(tmp_path).create("d", three().descriptor)

@@ -210,6 +210,16 @@ class Lineage:
             ids=None if ids is None else ids.after(old, new),
         )
 
+    def with_levels(self, old: DatasetDescriptor, new: DatasetDescriptor) -> Lineage:
+        """Return the lineage after the levels of directories have changed, and no field.
+
+        Columns keep their ids, and new levels get further ones.
+        """
+        ids = self.field_ids(old)
+        if ids is None or old.partition_types.keys() == new.partition_types.keys():
+            return self
+        return replace(self, ids=ids.after(old, new))
+
     def _with_names(self, names: Mapping[str, str], schema: Schema) -> Lineage:
         """Return the same history of fields under new names.
 

@@ -84,7 +84,8 @@ def _has_older(store: Store, dataset: str, kind: _Kind, moment: dt.datetime) -> 
         "iceberg": f"{Folder.ICEBERG.of(dataset)}/",
         "kartothek": f"{kartothek_name(dataset)}.",
     }
-    return any(info.modified_at < moment for info in store.list(prefixes[kind]))
+    # Storage may count in whole seconds: what is of the same second may be older.
+    return any(info.modified_at <= moment for info in store.list(prefixes[kind]))
 
 
 def _renew(store: Store, dataset: str, kind: _Kind, note: published.Shown) -> tuple[LeftPlace, ...]:

@@ -229,8 +229,14 @@ def _pairs(
     gone: set[str],
     written: list[str],
 ) -> Iterator[str]:
-    """Yield the segments of a column without the pairs of some files; a damaged one is left out."""
-    kind = type_to_arrow(state.layout.file_column_types[column])
+    """Yield the segments of a column without the pairs of some files.
+
+    One that is damaged is left out, and so are those of a column that was dropped meanwhile.
+    """
+    types = state.layout.file_column_types
+    if column not in types:
+        return
+    kind = type_to_arrow(types[column])
     for key in keys:
         segment = Segment.parse(key, state.name)
         try:

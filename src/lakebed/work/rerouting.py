@@ -308,7 +308,11 @@ class _Rerouting:
         assert route is not None  # there is at least one round
         taken_out = frozenset(one.label for one in inspected if route.moves(base, one))
         committed = transaction.commit(
-            Change(scope=ReroutedFiles(taken_out, known), new_descriptor=self.new)
+            Change(
+                scope=ReroutedFiles(taken_out, known),
+                new_descriptor=self.new,
+                new_lineage=base.lineage.with_levels(base.descriptor, self.new),
+            )
         )
         return self.report(base, inspected, route, Commit.of(committed, base))
 
