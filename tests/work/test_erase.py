@@ -12,14 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import time_machine
+from erasing import BOB, NUMBERED, PERSON, WholeSeconds, erased_without_trace, gave_up
 from planted import MARK, found_in, key
 from tree_copies import shrink
 
@@ -32,9 +31,8 @@ from lakebed.errors import (
     VersionNotFoundError,
 )
 from lakebed.repository import Repository
-from lakebed.store.base import ObjectInfo, ObjectStat, Store, StoredObject
+from lakebed.store.base import Store
 from lakebed.testing.stores import DelegatingStore
-from lakebed.work.erasure import Erasure
 
 SCHEMA = pa.schema(
     [("day", pa.string()), ("user", pa.string()), ("n", pa.int64()), ("note", pa.string())]
@@ -67,32 +65,6 @@ def versions_of(dataset: Dataset) -> dict[int, collections.Counter[str]]:
             state, [name for name in columns if name in (*state.schema.names, "batch_id")]
         )
     return found
-
-
-class WholeSeconds(DelegatingStore):
-    """A store that gives objects times in whole seconds, as S3 does."""
-
-    def _get(self, key: str) -> StoredObject:
-        return _cut(super()._get(key))
-
-    def _get_if_changed(self, key: str, etag: str) -> StoredObject | None:
-        found = super()._get_if_changed(key, etag)
-        return None if found is None else _cut(found)
-
-    def _stat(self, key: str) -> ObjectStat:
-        return _cut(super()._stat(key))
-
-    def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
-        return map(_cut, super()._list(begins_with, recursive=recursive))
-
-
-_T = TypeVar("_T", StoredObject, ObjectStat, ObjectInfo)
-
-
-def _cut(found: _T) -> _T:
-    if found.modified_at is None:
-        return found
-    return replace(found, modified_at=found.modified_at.replace(microsecond=0))
 
 
 PLANTED = [key(number) for number in range(100)]
@@ -166,26 +138,6 @@ def test_values_of_files_that_no_version_has_leave_indices_and_statistics(
     assert {one.split("/")[1] for one in found_in(tmp_path / "lake")} >= {"postings"}
 
     erased_without_trace(visits, {"user": PLANTED}, tmp_path / "lake")
-
-
-def erased_without_trace(visits: Dataset, where: dict[str, Any], root: Path) -> Erasure:
-    """Erase, and check that nothing of planted keys is left, and that it takes one call."""
-    done = visits.erase(where, reason="request 17", grace="0s")
-    assert done.is_finished, done.left
-    assert found_in(root) == []
-    assert visits.check(deep=True).is_ok
-    assert visits.erase(where, reason="request 17", grace="0s").versions == ()
-    return done
-
-
-def gave_up(visits: Dataset) -> None:
-    """Give up all versions but the current one."""
-    with time_machine.travel(dt.datetime.now(dt.UTC) + dt.timedelta(days=30)):
-        visits.cleanup(older_than="0s", dry_run=False)
-
-
-NUMBERED = pa.schema([("uid", pa.int64()), ("user", pa.string())])
-BOB, PERSON = {"uid": 1, "user": "bob"}, {"uid": 7, "user": key(7)}
 
 
 @pytest.mark.parametrize("where", [{"user": key(7)}, {"uid": 7}], ids=["user", "uid"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -15,8 +16,10 @@ from lakebed.model.keys import partition_of_label
 from lakebed.state.caught import without_values
 from lakebed.state.check_results import without_examples
 from lakebed.state.history import Entry
+from lakebed.state.reservation import Staging
 
 OPERATION = "erase"
+_Sampled = TypeVar("_Sampled", Entry, Staging)
 Erases = Mapping[str, tuple[str, ...]]
 """Labels of the files that hold erased rows; each with the labels that take its place."""
 
@@ -49,6 +52,13 @@ def has_samples(entry: Entry) -> bool:
     return any(one.values for one in entry.caught) or any(one.examples for one in entry.checks)
 
 
+def without_samples(record: _Sampled) -> _Sampled:
+    """Return an entry, or a note of a staged batch, without samples of values of rows."""
+    return msgspec.structs.replace(
+        record, caught=without_values(record.caught), checks=without_examples(record.checks)
+    )
+
+
 def entry_without(entry: Entry, erases: Erases) -> Entry:
     """Return an entry of the history after an erasure; the same object if nothing changes.
 
@@ -60,8 +70,7 @@ def entry_without(entry: Entry, erases: Erases) -> Entry:
         erases: Files that are taken out, with those that take their place.
     """
     if has_samples(entry):
-        caught, checks = without_values(entry.caught), without_examples(entry.checks)
-        entry = msgspec.structs.replace(entry, caught=caught, checks=checks)
+        entry = without_samples(entry)
     named = (*entry.added, *entry.removed, *entry.carried)
     if erases.keys().isdisjoint(named):
         return entry

@@ -27,9 +27,7 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import batch_id_of, file_ids
 from lakebed.model.layout import TABLE
 from lakebed.state import file_table, reservation
-from lakebed.state.caught import without_values
-from lakebed.state.check_results import without_examples
-from lakebed.state.erased_files import mark_of, marks_in
+from lakebed.state.erased_files import mark_of, marks_in, without_samples
 from lakebed.state.reservation import BatchRecord, Staging
 from lakebed.state.state import State
 from lakebed.store.base import Store, delete_or_leave
@@ -39,10 +37,10 @@ from lakebed.work.erased_rows import (
     ErasureCondition,
     HoldingFile,
     Rest,
-    Schemas,
     search,
     write_rest,
 )
+from lakebed.work.former_layouts import FormerLayouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +74,14 @@ class StagedFiles:
     unreadable: tuple[str, ...] = ()
 
 
-def find_staged(store: Store, schemas: Schemas, condition: ErasureCondition) -> StagedFiles:
+def find_staged(store: Store, layouts: FormerLayouts, condition: ErasureCondition) -> StagedFiles:
     """Search the files of staged batches.
 
     Cost:
         A LIST of the manifests, and one GET for each batch that is not committed. If a batch is
         staged, a LIST of the data files, and a search of its files.
     """
-    records = staging.find_all(store, schemas.state, schemas.entries)
+    records = staging.find_all(store, layouts.state, layouts.entries)
     if not records:
         return StagedFiles()
     batches: list[StagedBatch] = []
@@ -93,22 +91,22 @@ def find_staged(store: Store, schemas: Schemas, condition: ErasureCondition) -> 
     for record in records:
         labels = [file.label for file in record.files or ()]
         named.update(labels)
-        result = search(store, schemas, condition, labels)
+        result = search(store, layouts, condition, labels)
         searched += len(labels)
         unreadable += result.unreadable
         if result.found:
             batches.append(StagedBatch(record=record, found=result.found))
     ids = {record.batch_id for record in records}
-    key, marks = schemas.state.layout.key, marks_in(schemas.entries)
+    key, marks = layouts.state.layout.key, marks_in(layouts.entries)
     orphans = [
         label
-        for label in _listed(store, schemas.state, ids)
-        if label not in named and mark_of(key(label)) not in marks
+        for label in _listed(store, layouts.state, ids)
+        if label not in named and mark_of(key(label)) not in marks and layouts.knows(label)
     ]
     return StagedFiles(
         searched=searched,
         batches=tuple(batches),
-        orphans=search(store, schemas, condition, orphans).found if orphans else (),
+        orphans=search(store, layouts, condition, orphans).found if orphans else (),
         unreadable=tuple(unreadable),
     )
 
@@ -123,7 +121,7 @@ def _listed(store: Store, state: State, ids: set[int]) -> Iterator[str]:
 
 
 def rewrite_staged(
-    store: Store, schemas: Schemas, batch: StagedBatch
+    store: Store, layouts: FormerLayouts, batch: StagedBatch
 ) -> dict[str, tuple[str, ...]] | None:
     """Write a staged batch without rows, and replace its manifest.
 
@@ -134,7 +132,7 @@ def rewrite_staged(
     Raises:
         LakebedError: A file cannot be read, or the store failed. The new files are deleted.
     """
-    state, record = schemas.state, batch.record
+    state, record = layouts.state, batch.record
     key = reservation.key_of(state.name, record.batch_id)
     try:
         stored = store.get(key)
@@ -142,7 +140,7 @@ def rewrite_staged(
             return None
     except (ObjectNotFoundError, VersionNotFoundError):
         return None
-    rest = write_rest(store, schemas, batch.found)
+    rest = write_rest(store, layouts, batch.found)
     written = [one for part in rest.by_label.values() for one in part.keys(state.layout)]
     try:
         erases = erases_of(batch.found, rest)
@@ -203,12 +201,10 @@ def _without(
         record,
         files=files,
         staging=msgspec.structs.replace(
-            staged,
+            without_samples(staged),
             row_count=sum(file.row_count for file in files),
             facts=facts,
             postings={column: keys for column, keys in postings.items() if keys},
-            caught=without_values(staged.caught),
-            checks=without_examples(staged.checks),
         ),
     )
 

@@ -10,50 +10,33 @@ stalled commit could name one nevertheless, a commit comes first that refuses it
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import itertools
-import urllib.parse
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-import zstandard
-
-from lakebed.common.decoding import UNREADABLE
 from lakebed.common.shown import counted
 from lakebed.errors import (
     CommitConflictError,
-    CorruptMetadataError,
     LakebedError,
-    ObjectNotFoundError,
-    PreconditionFailedError,
 )
-from lakebed.model.key_rows import named_values
 from lakebed.model.keys import batch_id_of
 from lakebed.model.layout import TABLE, Folder
-from lakebed.model.values import format_value
-from lakebed.state import reservation
-from lakebed.state.caught import without_values
-from lakebed.state.check_results import without_examples
 from lakebed.state.committing import CommitOptions
 from lakebed.state.conflicts import check_same_dataset
-from lakebed.state.erased_files import mark_of
+from lakebed.state.erased_files import mark_of, marks_in
 from lakebed.state.history import Entry
-from lakebed.state.reservation import BatchRecord
 from lakebed.state.state import Change, State
 from lakebed.state.transaction import Transaction
-from lakebed.store.base import ObjectInfo, Store, StoredObject
-from lakebed.store.segments import MAX_DOCUMENT_BYTES, decompress
+from lakebed.store.base import ObjectInfo, Store
 from lakebed.work.certificate import ErasedPlace, LeftPlace
 from lakebed.work.cleanup import KEYS_PER_REQUEST
 from lakebed.work.defaults import CLOCK_SKEW
+from lakebed.work.erased_records import Records
 from lakebed.work.erased_rows import (
     ErasureCondition,
-    Schemas,
-    names_partitions,
     search,
-    told_by_path,
 )
+from lakebed.work.former_layouts import FormerLayouts
 from lakebed.work.inventory import (
     Inventory,
     Judge,
@@ -164,9 +147,15 @@ class _Deletion:
         strays = self._strays()
         segments = self._segments(judged)
         self._note_writes()
-        manifests = self._scrub_manifests(self._batches_of([*files, *strays]))
-        logs = self._scrub_logs()
-        signals = self._named_signals()
+        records = Records(
+            store=self.store, inventory=self.inventory, condition=self.condition, left=self.left
+        )
+        keys = [*(one.key for one in files), *(one.key for one in strays)]
+        ids = (batch_id_of(key.rpartition(".")[0]) for key in keys)
+        batches = {one for one in (*ids, *self.of_batches) if one is not None}
+        manifests = records.scrub_manifests(batches)
+        logs = records.scrub_logs()
+        signals = records.named_signals()
         doomed = [one.key for one in files]
         doomed += [one.key for one in strays]
         doomed += [*(one.key for one in segments), *signals]
@@ -323,7 +312,7 @@ class _Deletion:
     def _strays(self) -> list[JudgedFile]:
         """Return files of no version that hold such rows and are dead; note the others."""
         rules = Rules(now=self.now, retention=self.grace, clock_skew=CLOCK_SKEW)
-        needed, marks = self._needed(), {m for one, _ in self._erasures() for m in one.erased}
+        needed, marks = self._needed(), marks_in(self.inventory.entries)
         folders = tuple(f"{self.state.name}/{one}/" for one in (TABLE, Folder.STAGING))
         known = frozenset(Folder)
         judged = {
@@ -346,11 +335,11 @@ class _Deletion:
             for key in judged
             if key.startswith(prefix) and key.endswith(suffix)
         }
-        schemas = Schemas(self.state, self.inventory.entries)
+        layouts = FormerLayouts(self.state, self.inventory.entries)
         holding, readable = set(), set()
         for key, label in labels.items():
             try:
-                searched = search(self.store, schemas, self.condition, [label])
+                searched = search(self.store, layouts, self.condition, [label])
             except LakebedError:
                 continue  # it does not fit the schema
             if not searched.unreadable:
@@ -380,137 +369,6 @@ class _Deletion:
                     "killed ones after a day.",
                 )
             )
-
-    def _batches_of(self, files: Iterable[ObjectInfo | JudgedFile]) -> set[int]:
-        """Return the batches whose manifests may name files that were taken out.
-
-        Directories of partitions name values, also of files that were deleted long ago. So all
-        manifests count if the condition is one on partitions.
-        """
-        if names_partitions(self.state, self.condition):
-            return set(reservation.listed(self.store, self.state.name))
-        ids = (batch_id_of(one.key.rpartition(".")[0]) for one in files)
-        return {one for one in (*ids, *self.of_batches) if one is not None}
-
-    def _named_signals(self) -> list[str]:
-        """Return the ready signals of views that name an erased value."""
-        folder = f"{Folder.SIGNALS.of(self.state.name)}/"
-        named = {
-            (column, format_value(value))
-            for column, value in named_values(self.condition.predicate)
-        }
-        found = []
-        for info in self.inventory.objects if named else ():
-            if not info.key.startswith(folder):
-                continue
-            try:
-                document = msgspec.json.decode(self.store.get(info.key).data)
-                pairs = urllib.parse.parse_qsl(document["constraints"])
-            except (*UNREADABLE, KeyError, TypeError, AttributeError, ObjectNotFoundError):
-                continue
-            if any((column, one) in named for column, text in pairs for one in text.split(",")):
-                found.append(info.key)
-        return found
-
-    def _scrub_manifests(self, batches: Iterable[int]) -> int:
-        """Take the files that will be deleted out of the manifests of their batches."""
-        marks = {mark for entry, _ in self._erasures() for mark in entry.erased}
-        count = 0
-        for batch_id in batches:
-            key = reservation.key_of(self.state.name, batch_id)
-            try:
-                stored = self.store.get(key)
-                record = reservation.decode_record(stored.data, key)
-            except (ObjectNotFoundError, CorruptMetadataError):
-                continue
-            if record.staging is not None and self._may_be_committed(batch_id):
-                continue
-            after = self._without(record, marks)
-            if after != record:
-                count += self._is_replaced(stored, reservation.encode_record(after))
-        return count
-
-    def _may_be_committed(self, batch_id: int) -> bool:
-        return batch_id in self.inventory.reserved and self.state.may_commit(batch_id)
-
-    def _without(self, record: BatchRecord, marks: Collection[str]) -> BatchRecord:
-        """Return a manifest without files that were taken out, and without samples."""
-        files = record.files
-        if files is not None:
-            key = self.state.layout.key
-            files = tuple(file for file in files if mark_of(key(file.label)) not in marks)
-        staged = record.staging
-        if staged is not None:
-            caught, checks = without_values(staged.caught), without_examples(staged.checks)
-            staged = msgspec.structs.replace(staged, caught=caught, checks=checks)
-        return msgspec.structs.replace(record, files=files, staging=staged)
-
-    def _scrub_logs(self) -> int:
-        """Take keys whose directories name the rows out of the logs of cleanups."""
-        schemas = Schemas(self.state, self.inventory.entries)
-        folder = f"{Folder.CLEANUPS.of(self.state.name)}/"
-        prefix = f"{self.state.name}/{TABLE}/"
-        suffix = self.state.descriptor.file_suffix
-        marks = {mark for entry, _ in self._erasures() for mark in entry.erased}
-        count = 0
-        for info in self.inventory.objects:
-            if not info.key.startswith(folder):
-                continue
-            try:
-                stored = self.store.get(info.key)
-            except ObjectNotFoundError:
-                continue  # a cleanup keeps the newest logs alone
-            try:
-                document = msgspec.json.decode(decompress(stored.data, MAX_DOCUMENT_BYTES))
-                labels = {
-                    one["key"]: one["key"].removeprefix(prefix).removesuffix(suffix)
-                    for one in document["files"]
-                }
-            except (
-                *UNREADABLE,
-                zstandard.ZstdError,
-                MemoryError,
-                KeyError,
-                TypeError,
-                AttributeError,
-            ):
-                self.left.append(
-                    LeftPlace(
-                        place="logs of cleanups",
-                        what=f"{info.key} cannot be read.",
-                        remedy="Delete it: it is a log alone.",
-                    )
-                )
-                continue
-            told = told_by_path(schemas, self.condition, labels.values())
-            told |= {label for key, label in labels.items() if mark_of(key) in marks}
-            if not told:
-                continue
-            document["files"] = [
-                {**one, "key": f"{prefix}…/{_short(one['key'])}"}
-                if labels[one["key"]] in told
-                else one
-                for one in document["files"]
-            ]
-            data = zstandard.ZstdCompressor().compress(msgspec.json.encode(document))
-            count += self._is_replaced(stored, data)
-        return count
-
-    def _is_replaced(self, stored: StoredObject, data: bytes) -> bool:
-        """Replace an object; return False if a cleanup has deleted it."""
-        try:
-            self.store.replace(stored.key, data, if_match=stored.etag)
-        except PreconditionFailedError:
-            try:
-                self.store.get(stored.key)
-            except ObjectNotFoundError:
-                return False
-            raise
-        return True
-
-
-def _short(key: str) -> str:
-    return hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
 
 
 def _stray(one: JudgedFile) -> LeftPlace:

@@ -45,13 +45,13 @@ from lakebed.work.erased_rows import (
     ErasureCondition,
     HoldingFile,
     Rest,
-    Schemas,
     Searched,
     search,
     told_by_metadata,
     told_by_path,
     write_rest,
 )
+from lakebed.work.former_layouts import FormerLayouts
 from lakebed.work.indexing import write_index_files
 from lakebed.work.ingest.quarantine import quarantines_of
 from lakebed.work.inventory import read_history
@@ -151,10 +151,10 @@ class _Job:
         for rounds_left in reversed(range(_ROUNDS)):
             state, known, _ = read_history(self.store, self.name)
             entries = known.entries
-            schemas = _schemas(self.store, state, entries)
+            layouts = _layouts(self.store, state, entries)
             self.had_index_files |= bool(state.indices)
-            searched = self._search(schemas)
-            staged = find_staged(self.store, schemas, self.condition)
+            searched = self._search(layouts)
+            staged = find_staged(self.store, layouts, self.condition)
             if self.request.is_dry_run:
                 self._count(state, searched.found)
                 self._count_staged(staged, staged.batches)
@@ -163,13 +163,13 @@ class _Job:
             _check_protected(state, entries, searched.found, self.request)
             _check_hive(self.store, self.name, searched.found)
             more = {
-                **dict.fromkeys(self._told(schemas, searched), ()),
-                **self._rewrite_staged(schemas, staged),
+                **dict.fromkeys(self._told(layouts, searched), ()),
+                **self._rewrite_staged(layouts, staged),
             }
             if not searched.found and not more:
                 break
             try:
-                self._commit_all(schemas, searched, more)
+                self._commit_all(layouts, searched, more)
             except CommitConflictError:
                 if not rounds_left:
                     raise
@@ -182,13 +182,13 @@ class _Job:
         versions = ", ".join(map(str, self.versions))
         return f"Committed so far: version {versions}. Erase again to continue."
 
-    def _search(self, schemas: Schemas) -> Searched:
-        state = schemas.state
+    def _search(self, layouts: FormerLayouts) -> Searched:
+        state = layouts.state
         notes = published.read(self.store, self.name)
         kept = kept_labels(self.store, state, notes) | frozenset(state.labels)
         new = sorted(kept - self.examined)
         live = frozenset(state.labels)
-        searched = search(self.store, schemas, self.condition, new)
+        searched = search(self.store, layouts, self.condition, new)
         found = {one.label for one in searched.found}
         self.examined.update(label for label in new if label not in found)
         self.current.searched += sum(label in live for label in new)
@@ -206,17 +206,17 @@ class _Job:
             for key in keys
         ]
 
-    def _told(self, schemas: Schemas, searched: Searched) -> frozenset[str]:
+    def _told(self, layouts: FormerLayouts, searched: Searched) -> frozenset[str]:
         """Return files of versions that were given up, of whose rows the head still names values.
 
         Their directories, the file table or the indices name them. Samples of values may, too: each
         commit of an erasure clears them.
         """
-        entries = schemas.entries
+        entries = layouts.entries
         ever = {label for entry in entries for label in (*entry.added, *entry.removed)}
         given_up = ever - self.examined - {one.label for one in searched.found}
-        told = told_by_path(schemas, self.condition, given_up)
-        told |= told_by_metadata(self.store, schemas, self.condition, given_up)
+        told = told_by_path(layouts, self.condition, given_up)
+        told |= told_by_metadata(self.store, layouts, self.condition, given_up)
         return told | {_SAMPLES} if any(map(has_samples, entries)) else told
 
     def _count(self, state: State, found: Sequence[HoldingFile]) -> None:
@@ -229,42 +229,44 @@ class _Job:
         for batch in done:
             self.staged.add(batch.found)
 
-    def _rewrite_staged(self, schemas: Schemas, staged: StagedFiles) -> dict[str, tuple[str, ...]]:
+    def _rewrite_staged(
+        self, layouts: FormerLayouts, staged: StagedFiles
+    ) -> dict[str, tuple[str, ...]]:
         """Rewrite staged batches, and return all files of such batches that no commit marks yet."""
         self._note_unreadable(staged.unreadable)
         self.unmarked.update((one.label, ()) for one in staged.orphans)
         self._count_staged(staged, ())
         for batch in staged.batches:
-            erases = rewrite_staged(self.store, schemas, batch)
+            erases = rewrite_staged(self.store, layouts, batch)
             if erases is not None:
                 self.unmarked.update(erases)
                 self._count_staged(staged, [batch])
         return dict(self.unmarked)
 
     def _commit_all(
-        self, schemas: Schemas, searched: Searched, more: Mapping[str, tuple[str, ...]]
+        self, layouts: FormerLayouts, searched: Searched, more: Mapping[str, tuple[str, ...]]
     ) -> None:
         """Commit the files of the current version at once, then the others, some at a time."""
-        live = schemas.state.live.holding(frozenset(one.label for one in searched.found))
+        live = layouts.state.live.holding(frozenset(one.label for one in searched.found))
         now = [one for one in searched.found if one.label in live]
         before = [one for one in searched.found if one.label not in live]
-        base = schemas
+        base = layouts
         for portion in ([now] if now or not before else []) + list(portions(before, COMMIT_BYTES)):
             self._commit(base, portion, more)
             more = {}
             self.unmarked.clear()
             state, known, _ = read_history(self.store, self.name)
-            base = _schemas(self.store, state, known.entries)
+            base = _layouts(self.store, state, known.entries)
 
     def _commit(
         self,
-        schemas: Schemas,
+        layouts: FormerLayouts,
         found: Sequence[HoldingFile],
         more: Mapping[str, tuple[str, ...]],
     ) -> None:
-        state, request = schemas.state, self.request
+        state, request = layouts.state, self.request
         with Transaction.on(self.store, state, OPERATION, options=request.options) as transaction:
-            rest = write_rest(self.store, schemas, found)
+            rest = write_rest(self.store, layouts, found)
             for written in rest.by_label.values():
                 for key in written.keys(state.layout):
                     transaction.note(key)
@@ -337,14 +339,14 @@ class _Job:
         )
 
 
-def _schemas(store: Store, state: State, entries: Sequence[Entry]) -> Schemas:
-    """Return the schemas of a dataset, with the facts of the files of all readable versions."""
+def _layouts(store: Store, state: State, entries: Sequence[Entry]) -> FormerLayouts:
+    """Return the layouts of a dataset, with the facts of the files of all readable versions."""
     if state.is_tree:
         from lakebed.state.tree.erased_tree import facts_of_all_versions
 
         files = facts_of_all_versions(store, state)
         state = replace(state, lists=replace(state.lists, files=files))
-    return Schemas(state, entries)
+    return FormerLayouts(state, entries)
 
 
 def _edits(transaction: Transaction, rest: Rest) -> tuple[Edit, ...]:
