@@ -9,8 +9,8 @@ ids and reads older versions with datasets that it has opened once, and a third 
 for pages and for the Iceberg catalog. The cache of each is small, so that it is full within minutes.
 A model in memory knows which rows must be there: they are compared after each cleanup. A line of
 JSON a minute has the memory of each process in MiB, and, right after a cleanup, files, objects
-without logs of cleanups, and bytes of the heads. The last lines have the ratios of the last third of the time to the middle one, and
-what was wrong; a ratio above 1.1, or anything that is wrong, fails.
+without logs of cleanups, and bytes of the heads. The last lines have the ratios of the last third of
+the time to the middle one, and what was wrong; a ratio above 1.1, or anything that is wrong, fails.
 """
 
 from __future__ import annotations

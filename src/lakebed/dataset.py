@@ -1023,16 +1023,18 @@ class Dataset(View):
         Raises:
             InvalidInputError: No condition, no key or no reason is given, or the reason names an
                 erased value; a protected version holds such rows; or a Hive table shows them.
-            PredicateError: The condition cannot be read.
+            PredicateError: The condition cannot be read; or it names a partition field that some
+                versions do not have.
             CommitConflictError: Cleanups or other erasures kept committing meanwhile.
             CommitUnknownError: The store stopped answering; erase again.
 
         Cost:
             The history, the file table and the indices, as for one query of all versions, and the
             footer of each segment of the indices; of files that may hold such rows, the columns of
-            the condition; those that do, read once, written once and read back. A commit for the current version, and one for each 8 GiB of older
-            files; each writes the changed segments of all lists again. Then the inventory of a
-            cleanup, and one delete request for each 1,000 objects.
+            the condition; those that do, read once, written once and read back. A commit for the
+            current version, and one for each 8 GiB of older files; each writes the changed segments
+            of all lists again. Then the inventory of a cleanup, and one delete request for each
+            1,000 objects.
         """
         from lakebed.tables import erased_tables
 

@@ -387,6 +387,39 @@ def test_dataset_whose_schema_has_changed_gets_other_levels(
     assert again.check(deep=True).is_ok
 
 
+STAGED: dict[str, dict[str, Any]] = {
+    "append": {},
+    "overwrite": {},
+    "overwrite of a view": {"view": "channel_dimension = 'beta'"},
+    "rerun": {"run": "a", "partitions": True},
+}
+
+
+@pytest.mark.parametrize("operation", STAGED)
+@pytest.mark.parametrize("head", ["document", "tree"])
+def test_batch_that_was_staged_before_can_be_read_and_discarded(operation: str, head: Any) -> None:
+    store = new_store()
+    dataset = lakebed.Repository(store).create("d", three().descriptor, head=head)
+    dataset.append(three().arrow())
+    options = dict(STAGED[operation])
+    if "view" in options:
+        options["view"] = dataset.where(options["view"])
+    rows = [row("beta", 7)]
+    added = dataset.staged.add(rows, operation.partition(" ")[0], **options)
+    dataset.dimensions.promote(schema_of(n="*"), reroute=True)
+    (staged,) = dataset.staged.list()
+
+    assert staged.rows.arrow().to_pylist() == rows
+    with pytest.raises(CommitConflictError, match="other levels than n_dimension"):
+        _ = staged.dataset
+    with pytest.raises(CommitConflictError, match="promote"):
+        staged.commit()
+    staged.discard()
+
+    assert not dataset.staged.list()
+    assert not any(f"batch_id={added.batch_id}/" in key for key in data_keys(store))
+
+
 @pytest.mark.spark
 def test_spark_reroutes_too(spark: Any, tmp_path: Any) -> None:
     dataset = lakebed.open_repository(tmp_path).create("d", three().descriptor)

@@ -140,6 +140,10 @@ class Staged(Generic[_D]):
 
         After the commit of the batch, the dataset at the version of that commit.
 
+        Raises:
+            CommitConflictError: The dataset has other levels of directories since, so that the batch
+                cannot be committed.
+
         Cost:
             A read of the head, and the history since the batch was staged; for a rerun, the
             record of runs, which is few objects.
@@ -159,19 +163,14 @@ class Staged(Generic[_D]):
         entry = staging.find_commit(self._source.store, head.state, self._record)
         if entry is not None:
             return self._build(self._pinned_to(head).at_version(entry.version))
-        return self._build(self._pinned_to(self._as_if_committed(head)))
+        state = staging.as_if_committed(self._source.store, head.state, self._record)
+        return self._build(self._pinned_to(Snapshot(state, head.requests)))
 
     def _rows_on(self, head: Snapshot) -> View:
         if staging.find_commit(self._source.store, head.state, self._record) is not None:
             return View(self._pinned_to(head).at_batch_alone(self.batch_id))
-        applied = self._as_if_committed(head)
-        labels = tuple(file.label for file in self._record.files or ())
-        alone = applied.state.with_labels(labels)
-        return View(self._pinned_to(Snapshot(alone, applied.requests)))
-
-    def _as_if_committed(self, head: Snapshot) -> Snapshot:
-        state = staging.as_if_committed(self._source.store, head.state, self._record)
-        return Snapshot(state, head.requests)
+        alone = staging.alone(self._source.store, head.state, self._record)
+        return View(self._pinned_to(Snapshot(alone, head.requests)))
 
     def _pinned_to(self, snapshot: Snapshot) -> Source:
         return Source(self._source.store, self._source.name, snapshot)

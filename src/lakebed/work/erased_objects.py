@@ -118,7 +118,8 @@ def delete_erased(
     """
     inventory = take_inventory(store, name)
     now = dt.datetime.now(dt.UTC)
-    of_batches = {batch_id_of(label) for label in taken_out}
+    ids = (batch_id_of(label) for label in taken_out)
+    of_batches = frozenset(one for one in ids if one is not None)
     deletion = _Deletion(
         store, inventory, condition, grace, now, options, is_held=is_held, of_batches=of_batches
     )
@@ -134,7 +135,7 @@ class _Deletion:
     now: dt.datetime
     options: CommitOptions | None = None
     is_held: bool = False
-    of_batches: Collection[int | None] = ()
+    of_batches: frozenset[int] = frozenset()
     left: list[LeftPlace] = field(default_factory=list)
 
     @property
@@ -152,7 +153,7 @@ class _Deletion:
         )
         keys = [*(one.key for one in files), *(one.key for one in strays)]
         ids = (batch_id_of(key.rpartition(".")[0]) for key in keys)
-        batches = {one for one in (*ids, *self.of_batches) if one is not None}
+        batches = self.of_batches.union(one for one in ids if one is not None)
         manifests = records.scrub_manifests(batches)
         logs = records.scrub_logs()
         signals = records.named_signals()

@@ -16,6 +16,7 @@ from dataclasses import replace
 import msgspec
 
 from lakebed.errors import (
+    CommitConflictError,
     CorruptMetadataError,
     InvalidInputError,
     ObjectNotFoundError,
@@ -35,6 +36,7 @@ from lakebed.state.state import Change, State, apply
 from lakebed.state.transaction import Transaction
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
+from lakebed.work.former_layouts import levels_of
 from lakebed.work.writer import notes_of_run
 
 _log = logging.getLogger(__name__)
@@ -122,15 +124,7 @@ def change_of(state: State, record: BatchRecord) -> Change:
         state: A state of the dataset, for its name and its partition fields.
         record: Record of the batch.
     """
-    staging = record.staging
-    assert staging is not None  # `read` ensures it
-    brought = Lists(
-        files=() if staging.facts is None else (Segment.parse(staging.facts, state.name),),
-        postings={
-            column: tuple(Segment.parse(key, state.name) for key in keys)
-            for column, keys in staging.postings.items()
-        },
-    )
+    staging = _staging_of(record)
     return Change(
         operation=record.operation,
         commit_id=record.commit_id,
@@ -141,8 +135,24 @@ def change_of(state: State, record: BatchRecord) -> Change:
         row_count=staging.row_count,
         caught=staging.caught,
         checks=staging.checks,
-        edits=brought.additions(),
+        edits=_brought(state, staging).additions(),
         scope=staging.scope.scope(state.layout.partition_level_types),
+    )
+
+
+def _staging_of(record: BatchRecord) -> Staging:
+    assert record.staging is not None  # `read` ensures it
+    return record.staging
+
+
+def _brought(state: State, staging: Staging) -> Lists:
+    """Return the segments that the commit of a staged batch adds to the lists."""
+    return Lists(
+        files=() if staging.facts is None else (Segment.parse(staging.facts, state.name),),
+        postings={
+            column: tuple(Segment.parse(key, state.name) for key in keys)
+            for column, keys in staging.postings.items()
+        },
     )
 
 
@@ -167,10 +177,21 @@ def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
         state: The current state, in which the batch is not committed; see `find_commit`.
         record: Record of the batch.
 
+    Raises:
+        CommitConflictError: The dataset has other levels of directories since.
+
     Cost:
         Nothing; for a rerun, the few objects of the list of runs; of a tree, the facts of the batch
         and the leaves whose range the removed files touch.
     """
+    if not _has_levels_of(state, record):
+        raise CommitConflictError(
+            f"Batch {record.batch_id} of {state.name!r} cannot be committed: its directories have "
+            f"other levels than {', '.join(state.layout.partition_level_types) or 'none'}.",
+            hint="Discard it, and stage it again. Its own rows can still be read.",
+            expected=_staging_of(record).base_version,
+            actual=state.version,
+        )
     change = change_of(state, record)
     if isinstance(change.scope, RunFiles):
         own = runs.read(store, state.lists).live_files_of(change.scope.run, state.live)
@@ -182,6 +203,42 @@ def as_if_committed(store: Store, state: State, record: BatchRecord) -> State:
     from lakebed.state.tree.tree_commit import entered
 
     return entered(store, state, after, change, entry, None, None)[0]
+
+
+def alone(store: Store, state: State, record: BatchRecord) -> State:
+    """Return a state with the files of a staged batch alone, by which they can be read.
+
+    If the dataset has other levels of directories since, they are read as of the base of the batch.
+
+    Args:
+        store: The store that holds the dataset.
+        state: The current state, in which the batch is not committed; see `find_commit`.
+        record: Record of the batch.
+
+    Cost:
+        As `as_if_committed`; the history if the levels have changed.
+    """
+    if not _has_levels_of(state, record):
+        state = _base_of(store, state, record)
+    after = as_if_committed(store, state, record)
+    return after.with_labels(file.label for file in record.files or ())
+
+
+def _has_levels_of(state: State, record: BatchRecord) -> bool:
+    levels = {levels_of(label) for label in _labels(state, record)[:1]}
+    return levels <= {state.layout.partition_keys}
+
+
+def _base_of(store: Store, state: State, record: BatchRecord) -> State:
+    """Return the state that a batch was staged on."""
+    staging = _staging_of(record)
+    return base_as_of(
+        store,
+        state,
+        staging.base_version,
+        foreign_added=staging.foreign_added,
+        foreign_removed=staging.foreign_removed,
+    )
 
 
 def commit(
@@ -217,17 +274,11 @@ def commit(
         The history, and the cost of any commit of a batch.
     """
     state = read_own_head(store, dataset).state
-    record, staging = _read(store, state, batch_id)
+    record, _ = _read(store, state, batch_id)
     entry = find_commit(store, state, record)
     if entry is not None:
         return entry, state
-    base = base_as_of(
-        store,
-        state,
-        staging.base_version,
-        foreign_added=staging.foreign_added,
-        foreign_removed=staging.foreign_removed,
-    )
+    base = _base_of(store, state, record)
     change = change_of(base, record)
     with Transaction.on(store, base, record.operation, options=options) as transaction:
         committed = transaction.commit_staged(change, only_on=only_on, until=record.lease_until)
@@ -264,8 +315,8 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
         The history, a LIST of the manifests, a commit and bulk deletes.
     """
     state = read_own_head(store, dataset).state
-    record, _ = _read(store, state, batch_id)
-    change = change_of(state, record)
+    record, staging = _read(store, state, batch_id)
+    labels, edits = _labels(state, record), _brought(state, staging).additions()
     _check_not_committed(state, record, find_commit(store, state, record))
     if state.may_commit(batch_id):
         _shut_out(store, state, batch_id)
@@ -275,7 +326,8 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
         ):
             committed = find_commit(store, read_own_head(store, dataset).state, record)
         _check_not_committed(state, record, committed)
-    doomed = [*map(state.layout.naming.key, change.added), *change.brought_keys]
+    brought = [segment.key for edit in edits for segment in edit.added]
+    doomed = [*map(state.layout.naming.key, labels), *brought]
     if delete_or_leave(store, doomed):
         delete_or_leave(store, [reservation.key_of(state.name, batch_id)])
 
