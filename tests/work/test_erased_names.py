@@ -248,3 +248,125 @@ def test_log_of_a_cleanup_of_an_abandoned_batch(lake: Repository, tmp_path: Path
     assert f"cleanups/{log.name}" in str(found_in(tmp_path / "lake"))
 
     erased_without_trace(visits, {"uid": 7, "user": key(7)}, tmp_path / "lake")
+
+
+def test_a_partition_field_of_all_versions_that_exist_is_enough(
+    lake: Repository, tmp_path: Path
+) -> None:
+    visits = created(lake, by.dimension("user", "*"))
+    visits.append([ROWS[0]])
+    visits.staged.add([ROWS[0]], lease="1h")
+    gave_up(visits)  # the log names a directory
+    visits.dimensions.promote(dimensions(n="*"), reroute=True)
+    visits.append([ROWS[1]])
+    gave_up(visits)
+
+    erased_without_trace(visits, "n_dimension = '2'", tmp_path / "lake")
+
+    assert visits.count() == 1
+
+
+def test_files_of_an_abandoned_batch_with_other_levels_are_cleaned_up(lake: Repository) -> None:
+    visits = created(lake, by.dimension("user", "*"))
+    visits.append([ROWS[0]])
+    batch = visits.staged.add(ROWS, lease="1h")
+    visits.dimensions.promote(dimensions(n="*"), reroute=True)
+
+    gave_up(visits)
+    gave_up(visits)
+
+    keys = [one.key for one in lake.store.list("visits/data/")]
+    assert not any(f"batch_id={batch.batch_id}/" in one for one in keys)
+
+
+@pytest.mark.parametrize("field", ["uid", "user"])
+def test_a_field_was_renamed_to_a_former_level(
+    lake: Repository, tmp_path: Path, field: str
+) -> None:
+    visits = created(lake, by.dimension("user", "*"))
+    visits.append(ROWS)
+    visits.dimensions.promote(dimensions(n="*"), reroute=True)
+    visits.evolve(lambda old: old.rename_field(field, "user_dimension"))
+
+    erased_without_trace(visits, {"user_dimension": PERSON[field]}, tmp_path / "lake")
+
+    assert counts(visits) == {1}
+
+
+def test_a_field_was_added_with_the_name_of_a_former_level(lake: Repository) -> None:
+    visits = created(lake, by.dimension("user", "*"))
+    visits.append(ROWS)
+    visits.staged.add(ROWS)
+    visits.dimensions.promote(dimensions(n="*"), reroute=True)
+    visits.evolve(lambda old: old.add_field("user_dimension", "string"))
+    visits.append([{"uid": 9, "user": "eve", "n": 3, "user_dimension": "bob"}])
+
+    done = visits.erase({"user_dimension": "bob"}, reason="request 17", grace="0s")
+
+    assert done.row_count == 1
+    assert [visits.at(version=v).count() for v in (1, 2, 4)] == [2, 2, 2]
+    assert visits.staged.list()[0].row_count == 2
+
+
+SIGNALS = {
+    "like": ("user = '{}'", "user LIKE 'Zq7x%'"),
+    "range": ("user >= '{}'", {"user": key(7)}),
+    "between": ("user BETWEEN '{0}' AND '{0}'", {"user": key(7)}),
+    "several": ("user IN ('bob', '{}') OR n = 5", {"user": key(7)}),
+}
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_ready_signals_of_views_that_name_a_value(
+    lake: Repository, tmp_path: Path, signal: str
+) -> None:
+    view, where = SIGNALS[signal]
+    visits = created(lake)
+    visits.append(ROWS)
+    visits.where(view.format(key(7))).kite.signal_ready()
+    visits.where("user = 'bob'").kite.signal_ready()
+
+    erased_without_trace(visits, where, tmp_path / "lake")
+
+    assert visits.where("user = 'bob'").kite.is_ready()
+
+
+def test_ready_signals_of_a_field_with_a_former_name(lake: Repository, tmp_path: Path) -> None:
+    visits = created(lake)
+    visits.append(ROWS)
+    visits.where(f"user = '{key(7)}'").kite.signal_ready()
+    visits.evolve(lambda old: old.rename_field("user", "person"))
+
+    erased_without_trace(visits, {"person": key(7)}, tmp_path / "lake")
+
+
+@pytest.mark.parametrize("is_committed", [False, True], ids=["staged", "committed"])
+def test_examples_of_checks_leave_manifests(
+    lake: Repository, tmp_path: Path, *, is_committed: bool
+) -> None:
+    known = lakebed.checks.condition("user = 'bob'", on_failure="quarantine")
+    descriptor = DatasetDescriptor(schema=SCHEMA, checks={"known": known})
+    visits = lake.create("visits", descriptor)
+    batch = visits.staged.add(ROWS)
+    if is_committed:
+        visits.staged.open(batch.batch_id).commit()
+
+    erased_without_trace(visits, {"user": key(7)}, tmp_path / "lake")
+
+    visits.staged.open(batch.batch_id).commit()
+    assert found_in(tmp_path / "lake") == []
+    assert visits.count() == 1
+
+
+def test_a_staged_batch_loses_a_partition_once_all_its_rows_are_erased(
+    lake: Repository, tmp_path: Path
+) -> None:
+    visits = created(lake, "user")
+    visits.append([{**PERSON, "uid": 8, "n": 3}, ROWS[0]])
+    batch = visits.staged.add(ROWS, "overwrite")
+
+    visits.erase({"uid": 7}, reason="request 17", grace="0s")
+    erased_without_trace(visits, {"uid": 8}, tmp_path / "lake")
+
+    visits.staged.open(batch.batch_id).commit()
+    assert visits.count() == 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from lakebed.common.shown import counted
@@ -19,7 +19,6 @@ from lakebed.errors import (
     CommitConflictError,
     LakebedError,
 )
-from lakebed.model.keys import batch_id_of
 from lakebed.model.layout import TABLE, Folder
 from lakebed.state.committing import CommitOptions
 from lakebed.state.conflicts import check_same_dataset
@@ -91,7 +90,6 @@ def delete_erased(
     store: Store,
     name: str,
     condition: ErasureCondition,
-    taken_out: Collection[str] = (),
     *,
     grace: dt.timedelta,
     is_held: bool = False,
@@ -103,7 +101,6 @@ def delete_erased(
         store: The store that holds the dataset.
         name: Name of the dataset.
         condition: The condition on the rows.
-        taken_out: Labels that were just taken out; their files may be gone already.
         grace: Time for which objects stay after the commit that took them out.
         is_held: Whether published tables still name them.
         options: Retry settings of a commit that comes before.
@@ -118,11 +115,7 @@ def delete_erased(
     """
     inventory = take_inventory(store, name)
     now = dt.datetime.now(dt.UTC)
-    ids = (batch_id_of(label) for label in taken_out)
-    of_batches = frozenset(one for one in ids if one is not None)
-    deletion = _Deletion(
-        store, inventory, condition, grace, now, options, is_held=is_held, of_batches=of_batches
-    )
+    deletion = _Deletion(store, inventory, condition, grace, now, options, is_held=is_held)
     return deletion.run()
 
 
@@ -135,7 +128,6 @@ class _Deletion:
     now: dt.datetime
     options: CommitOptions | None = None
     is_held: bool = False
-    of_batches: frozenset[int] = frozenset()
     left: list[LeftPlace] = field(default_factory=list)
 
     @property
@@ -151,10 +143,7 @@ class _Deletion:
         records = Records(
             store=self.store, inventory=self.inventory, condition=self.condition, left=self.left
         )
-        keys = [*(one.key for one in files), *(one.key for one in strays)]
-        ids = (batch_id_of(key.rpartition(".")[0]) for key in keys)
-        batches = self.of_batches.union(one for one in ids if one is not None)
-        manifests = records.scrub_manifests(batches)
+        manifests = records.scrub_manifests()
         logs = records.scrub_logs()
         signals = records.named_signals()
         doomed = [one.key for one in files]

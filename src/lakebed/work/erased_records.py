@@ -7,8 +7,7 @@ has taken out is known by its mark, others by their directories.
 from __future__ import annotations
 
 import hashlib
-import urllib.parse
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,21 +21,40 @@ from lakebed.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
 )
-from lakebed.model.key_rows import named_values
-from lakebed.model.keys import BATCH_ID, new_file_name, partition_of_label
+from lakebed.model.evaluate import matches
+from lakebed.model.keys import partition_of_label
 from lakebed.model.layout import TABLE, Folder
+from lakebed.model.predicate import (
+    And,
+    Comparison,
+    Leaf,
+    Like,
+    Membership,
+    Op,
+    Or,
+    Predicate,
+    all_of,
+    columns_of,
+    leaves,
+)
+from lakebed.model.refinement import LOWER, UPPER
 from lakebed.model.sql_predicates import parse_sql
-from lakebed.model.values import format_value
+from lakebed.model.uri import parse_constraints, parse_uri
+from lakebed.model.values import Scalar, format_value
 from lakebed.state import reservation
 from lakebed.state.erased_files import mark_of, marks_in, without_samples
 from lakebed.state.reservation import BatchRecord, ScopeNote
+from lakebed.state.signals import UNBOUNDED
 from lakebed.state.state import State
+from lakebed.store.at_once import at_once
 from lakebed.store.base import Store, StoredObject
 from lakebed.store.segments import MAX_DOCUMENT_BYTES, decompress
 from lakebed.work.certificate import LeftPlace
 from lakebed.work.erased_rows import ErasureCondition, told_by_path
 from lakebed.work.former_layouts import FormerLayouts
 from lakebed.work.inventory import Inventory
+
+_AT_ONCE = 8
 
 
 @dataclass(kw_only=True)
@@ -67,137 +85,149 @@ class Records:
     def _marks(self) -> frozenset[str]:
         return marks_in(self.inventory.entries)
 
-    def scrub_manifests(self, batches: Collection[int]) -> int:
-        """Take the files that will be deleted out of the manifests of their batches.
+    def scrub_manifests(self) -> int:
+        """Take files that were taken out, samples and names of partitions out of all manifests.
 
-        Directories of partitions name values, also of files that were deleted long ago. So all
-        manifests count if the condition is one on partitions.
+        Directories of partitions name values, also of files that were deleted long ago.
 
         Returns:
             The number of manifests that were written again.
 
         Cost:
-            One GET for each manifest, and one PUT for each that changes.
+            A LIST; one GET for each manifest, eight at a time; one PUT for each that changes.
         """
-        condition = self.condition
-        if condition.lines is None and self._layouts.names_partitions(condition.predicate):
-            batches = reservation.listed(self.store, self._state.name)
+        batches = list(reservation.listed(self.store, self._state.name))
         count = 0
-        for batch_id in batches:
-            key = reservation.key_of(self._state.name, batch_id)
-            try:
-                stored = self.store.get(key)
-                record = reservation.decode_record(stored.data, key)
-            except (ObjectNotFoundError, CorruptMetadataError):
-                continue
+        for stored, record in filter(None, at_once(self._read, batches, _AT_ONCE)):
             after = self._without(record)
             if after != record:
                 count += self._is_replaced(stored, reservation.encode_record(after))
         return count
 
+    def _read(self, batch_id: int) -> tuple[StoredObject, BatchRecord] | None:
+        key = reservation.key_of(self._state.name, batch_id)
+        try:
+            stored = self.store.get(key)
+            return stored, reservation.decode_record(stored.data, key)
+        except (ObjectNotFoundError, CorruptMetadataError):
+            return None
+
     def _without(self, record: BatchRecord) -> BatchRecord:
         """Return a manifest without files that were taken out, and without samples.
 
         That of a batch that may still be committed has no such file; see
-        `lakebed.work.erased_batches`.
+        `lakebed.work.erased_batches`. No commit needs the scope of another one.
         """
-        files, staged = record.files or (), record.staging
+        staged = record.staging
         is_open = staged is not None and self._may_be_committed(record.batch_id)
-        key = self._state.layout.key
-        kept = [file for file in files if is_open or mark_of(key(file.label)) not in self._marks]
-        if staged is not None:
-            left = {partition_of_label(file.label) for file in kept}
-            lost = {partition_of_label(file.label) for file in files} - left
-            if is_open:
-                scope = self._open_scope(record.batch_id, staged.scope, left)
-            else:
-                scope = self._closed_scope(record.batch_id, staged.scope, lost)
-                staged = without_samples(staged)
-            staged = msgspec.structs.replace(
-                staged,
-                scope=scope,
-                foreign_added=self._unmarked(staged.foreign_added),
-                foreign_removed=self._unmarked(staged.foreign_removed),
-            )
-        return msgspec.structs.replace(
-            record, files=None if record.files is None else tuple(kept), staging=staged
+        if record.files is not None and not is_open:
+            key = self._state.layout.key
+            files = (one for one in record.files if mark_of(key(one.label)) not in self._marks)
+            record = msgspec.structs.replace(record, files=tuple(files))
+        if staged is None:
+            return record
+        staged = msgspec.structs.replace(
+            without_samples(staged),
+            scope=self._open_scope(record, staged.scope) if is_open else ScopeNote(),
+            foreign_added=self._unmarked(staged.foreign_added),
+            foreign_removed=self._unmarked(staged.foreign_removed),
         )
-
-    def _may_be_committed(self, batch_id: int) -> bool:
-        return batch_id in self.inventory.reserved and self._state.may_commit(batch_id)
+        return msgspec.structs.replace(record, staging=staged)
 
     def _unmarked(self, labels: Iterable[str]) -> tuple[str, ...]:
         key = self._state.layout.key
         return tuple(label for label in labels if mark_of(key(label)) not in self._marks)
 
-    def _open_scope(self, batch_id: int, scope: ScopeNote, left: Collection[str]) -> ScopeNote:
+    def _may_be_committed(self, batch_id: int) -> bool:
+        return batch_id in self.inventory.reserved and self._state.may_commit(batch_id)
+
+    def _open_scope(self, record: BatchRecord, scope: ScopeNote) -> ScopeNote:
         """Return the scope of a batch that may still be committed.
 
         It loses partitions of which neither the batch nor the current version has a file. A view
         cannot be changed.
         """
-        if scope.view is not None and self._is_named_in(scope.view):
+        if scope.view is not None and self._names(self._parsed(scope.view)):
             self.left.append(
                 LeftPlace(
                     place="records of batches",
-                    what=f"The staged batch {batch_id} replaces a view that names a value.",
+                    what=f"The staged batch {record.batch_id} replaces a view that names a value.",
                     remedy="Publish or discard the batch, and erase again.",
                 )
             )
-        return _with_partitions(scope, lambda path: path in left or path in self._live)
-
-    def _closed_scope(self, batch_id: int, scope: ScopeNote, lost: Collection[str]) -> ScopeNote:
-        """Return the scope of a batch that is committed, or cannot be: no commit needs it."""
-        if scope.view is not None and (lost or self._is_named_in(scope.view)):
-            return msgspec.structs.replace(scope, view=None)
-        name = new_file_name(self._state.lineage.number)
-        labels = {
-            f"{path}/{BATCH_ID}={batch_id}/{name}": path for path in scope.partitions or () if path
-        }
-        told = {labels[one] for one in told_by_path(self._layouts, self.condition, labels)}
-        return _with_partitions(scope, lambda path: path not in told and path not in lost)
+        if scope.partitions is None:
+            return scope
+        own = {partition_of_label(file.label) for file in record.files or ()}
+        kept = (path for path in scope.partitions if path in own or path in self._live)
+        return msgspec.structs.replace(scope, partitions=tuple(kept))
 
     @cached_property
     def _live(self) -> frozenset[str]:
         return frozenset(map(partition_of_label, self._state.labels))
 
-    def _is_named_in(self, view: str) -> bool:
-        """Return whether a view of whole partitions names a value of the condition, or may do so."""
+    def _parsed(self, view: str) -> Predicate | None:
         try:
-            predicate = parse_sql(view, self._layouts.level_types)
+            return parse_sql(view, self._layouts.column_types)
         except LakebedError:
-            return True
-        return any(self._is_named(column, format_value(v)) for column, v in named_values(predicate))
+            return None
+
+    def _names(self, view: Predicate | None) -> bool:
+        """Return whether a view names a value of the condition; True if it cannot be read."""
+        return view is None or any(
+            self._is_named(leaf.column, format_value(value))
+            for leaf in leaves(view)
+            for value in _values_of(leaf)
+        )
 
     @cached_property
-    def _named(self) -> frozenset[tuple[str, str]]:
-        values = named_values(self.condition.predicate)
-        return frozenset((column, format_value(value)) for column, value in values)
+    def _naming(self) -> Mapping[str, list[Predicate]]:
+        """Parts of the condition that name values, by the columns that views may have them under."""
+        naming: dict[str, list[Predicate]] = {}
+        for part in _parts_that_name(self.condition.predicate):
+            (column,) = columns_of(part)
+            root, dot, inner = column.partition(".")
+            fields = {column, root, *self._layouts.former_names.get(root, ())}
+            levels = (
+                level
+                for level, sources in self._layouts.level_sources.items()
+                if not fields.isdisjoint(sources)
+            )
+            for one in {*levels, *(f"{name}{dot}{inner}" for name in fields), *fields}:
+                naming.setdefault(one, []).append(part)
+        return naming
 
     def _is_named(self, column: str, text: str) -> bool:
-        """Return whether the condition names a value of a column, or of what the column is made of."""
-        return any(
-            (one, text) in self._named
-            for one in (column, *self._layouts.level_sources.get(column, ()))
-        )
+        """Return whether the condition names a value that a view has for a column."""
+        for part in self._naming.get(column, ()):
+            if isinstance(part, Comparison | Membership):
+                if any(format_value(value) == text for value in _values_of(part)):
+                    return True
+            elif matches(part, {columns_of(part)[0]: text}):
+                return True
+        return False
 
     def named_signals(self) -> list[str]:
         """Return the keys of the ready signals of views that name an erased value."""
         folder = f"{Folder.SIGNALS.of(self._state.name)}/"
-        found = []
-        for info in self.inventory.objects if self._named else ():
-            if not info.key.startswith(folder):
-                continue
-            try:
-                document = msgspec.json.decode(self.store.get(info.key).data)
-                pairs = urllib.parse.parse_qsl(document["constraints"])
-            except (*UNREADABLE, KeyError, TypeError, AttributeError, ObjectNotFoundError):
-                continue
-            if any(
-                self._is_named(column, one) for column, text in pairs for one in text.split(",")
-            ):
-                found.append(info.key)
-        return found
+        return [
+            info.key
+            for info in self.inventory.objects
+            if self._naming and info.key.startswith(folder) and self._is_of_named(info.key)
+        ]
+
+    def _is_of_named(self, signal: str) -> bool:
+        """Return whether a ready signal is of a view that names an erased value."""
+        try:
+            text = msgspec.json.decode(self.store.get(signal).data)["constraints"]
+            if text == UNBOUNDED:
+                return False
+            address = parse_uri(f"view:/{self._state.name}?{text}")
+            view = parse_constraints(address.constraints, self._layouts.column_types)
+        except LakebedError as exc:
+            return not isinstance(exc, ObjectNotFoundError)
+        except (*UNREADABLE, KeyError, TypeError):
+            return False
+        return self._names(view)
 
     def scrub_logs(self) -> int:
         """Take keys whose directories name the rows out of the logs of cleanups."""
@@ -261,10 +291,39 @@ class Records:
         return True
 
 
-def _with_partitions(scope: ScopeNote, is_kept: Callable[[str], bool]) -> ScopeNote:
-    if scope.partitions is None:
-        return scope
-    return msgspec.structs.replace(scope, partitions=tuple(filter(is_kept, scope.partitions)))
+def _parts_that_name(condition: Predicate) -> Iterator[Predicate]:
+    """Yield the parts of a condition that name values of one column.
+
+    They are `=`, `IN`, LIKE, and ranges of texts, such as those of a common beginning.
+    """
+    match condition:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _parts_that_name(part)
+        case Comparison(op=Op.EQ) | Membership(negated=False) | Like(negated=False):
+            yield condition
+    if isinstance(condition, And):
+        ends = [
+            part
+            for part in condition.parts
+            if isinstance(part, Comparison) and isinstance(part.value, str)
+        ]
+        for column in dict.fromkeys(part.column for part in ends):
+            of_column = [part for part in ends if part.column == column]
+            if all(any(part.op in side for part in of_column) for side in (LOWER, UPPER)):
+                yield all_of(of_column)
+
+
+def _values_of(leaf: Leaf) -> tuple[Scalar, ...]:
+    """Return the values that a condition is written with."""
+    match leaf:
+        case Comparison(value=value):
+            return (value,)
+        case Membership(values=values):
+            return values
+        case Like(pattern=pattern):
+            return (pattern,)
+    return ()
 
 
 def _short(key: str) -> str:

@@ -82,6 +82,17 @@ class HoldingFile:
         """True if no row of the file remains."""
         return self.mask is None
 
+    def joined(self, other: HoldingFile | None) -> HoldingFile:
+        """Return the same file with the rows of both, which were found by different questions."""
+        if other is None or self.mask is None:
+            return self
+        return other if other.mask is None else _holding(self, self.mask | other.mask)
+
+
+def _holding(file: HoldingFile, mask: np.ndarray) -> HoldingFile:
+    count = int(np.count_nonzero(mask))
+    return replace(file, row_count=count, mask=None if count == len(mask) else mask)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
@@ -115,7 +126,7 @@ def search(
         such rows, the columns of the condition. Memory: a byte for each row of the files that do.
     """
     counts = file_table.read_counts(store, layouts.state.lists.files)
-    found: list[HoldingFile] = []
+    found: dict[str, HoldingFile] = {}
     unreadable: dict[str, str] = {}
     for question, asked in layouts.questions(condition.predicate, labels).items():
         state = layouts.holding(question, asked)
@@ -125,8 +136,9 @@ def search(
             if result.problem:
                 unreadable[result.key] = result.problem
             elif result.found is not None:
-                found.append(result.found)
-    return Searched(found=tuple(found), unreadable=unreadable)
+                label = result.found.label
+                found[label] = result.found.joined(found.get(label))
+    return Searched(found=tuple(found.values()), unreadable=unreadable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +175,12 @@ class _Search:
         with scan.scan(self.store, alone, columns) as batches:
             masks = [mask_of(batch) for batch in batches]
         mask = np.concatenate([np.zeros(0, np.bool_), *masks])
-        count = int(np.count_nonzero(mask))
-        if not count:
+        if not mask.any():
             return None
-        return HoldingFile(
-            label=file.label,
-            key=file.key,
-            row_count=count,
-            size_bytes=size,
-            mask=None if count == len(mask) else mask,
+        whole = HoldingFile(
+            label=file.label, key=file.key, row_count=len(mask), size_bytes=size, mask=None
         )
+        return _holding(whole, mask)
 
     def _chooser(self) -> tuple[tuple[str, ...], Callable[[pa.RecordBatch], np.ndarray]]:
         """Return the columns that the condition needs, and its mask for rows with them."""
@@ -197,7 +205,7 @@ def told_by_path(
         return frozenset()
     known = [label for label in labels if layouts.knows(label)]
     told: set[str] = set()
-    for question, asked in layouts.questions(condition.predicate, known).items():
+    for question, asked in layouts.questions(condition.predicate, known, skips=True).items():
         named = any_of(
             [one for one in leaves(question.predicate) if any(True for _ in named_values(one))]
         )
@@ -245,8 +253,9 @@ def told_by_metadata(
     known = file_table.with_bounds(store, lists.files, labels) | _indexed_files(
         store, (one for segments in lists.postings.values() for one in segments), labels
     )
-    told: set[str] = set()
-    for question, asked in layouts.questions(condition.predicate, known).items():
+    questions = layouts.questions(condition.predicate, known, skips=True)
+    told = set(known.difference(*questions.values()))
+    for question, asked in questions.items():
         state = layouts.holding(question, asked)
         try:
             files = plan(state, question.predicate, requests=0, store=store).files

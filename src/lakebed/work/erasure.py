@@ -143,7 +143,6 @@ class _Job:
     examined: set[str] = field(default_factory=set)
     # Files of staged batches whose manifests name others now, until a commit marks them.
     unmarked: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    taken_out: set[str] = field(default_factory=set)
     had_index_files: bool = False
 
     def run(self) -> None:
@@ -279,7 +278,6 @@ class _Job:
             )
             committed = transaction.commit(change)
         self.versions.append(committed.entry.version)
-        self.taken_out.update(change.erases)
         self._count(state, found)
         self.examined.update(label for labels in erases.values() for label in labels)
 
@@ -311,7 +309,6 @@ class _Job:
             self.store,
             self.name,
             self.condition,
-            self.taken_out,
             grace=self.request.grace,
             is_held=bool(held),
             options=self.request.options,

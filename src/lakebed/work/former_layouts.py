@@ -1,35 +1,46 @@
 """Layouts that the files of a dataset were written under: schemas, and levels of directories.
 
-A file of an older version is searched with the current schema. If that schema has a field under a
-name that other values had before, files of those schemas are searched with their own. The names of
-its directories are read as the partition functions of that time made them: dimensions may allow
-other values since, or be others altogether.
+A file of an older version is searched with the current schema. If a field of the condition is newer
+than the file, it is also searched with its own schema, where other values may have had the name; and
+with that alone if no version with the newer field ever had the file. The names of its directories
+are read as the partition functions of that time made them: dimensions may allow other values since,
+or be others altogether.
 """
 
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from lakebed.errors import (
-    CorruptMetadataError,
-    PartitionSpecError,
-    PredicateError,
-    SchemaMismatchError,
-)
+from lakebed.errors import CorruptMetadataError, PartitionSpecError, PredicateError
 from lakebed.model.allowed import PerhapsAllowed
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.evaluate import matches
 from lakebed.model.keys import schema_number_of, split_label
 from lakebed.model.layout import Folder, Layout
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition import Dimension, PartitionFunction, PartitionStrategy, Provided
-from lakebed.model.predicate import Predicate, bind, columns_of, roots_of
+from lakebed.model.predicate import (
+    FALSE,
+    TRUE,
+    Leaf,
+    Predicate,
+    bind,
+    columns_of,
+    map_leaves,
+    with_lists,
+)
 from lakebed.model.renaming import named_as
-from lakebed.model.schema import Primitive, Schema, Type, dotted_types
+from lakebed.model.schema import Primitive, Schema, Type, dotted_types, path_of
 from lakebed.state.history import Entry
 from lakebed.state.state import State, descriptor_from
+
+
+class _LacksLevelError(PredicateError):
+    """A condition names a partition field that some directories do not have."""
+
 
 Levels = tuple[str, ...]
 """Names of the levels of directories, in order; that of the batch is the last one."""
@@ -95,23 +106,35 @@ class FormerLayouts:
         }
 
     @cached_property
-    def level_types(self) -> Mapping[str, Type]:
-        """All levels of directories that the dataset has or had, with their types."""
+    def column_types(self) -> Mapping[str, Type]:
+        """All columns that the dataset has or had, with their last types."""
         return {
             name: kind
             for _, declared, _ in self._declared
-            for name, kind in declared.partition_types.items()
+            for name, kind in declared.predicate_types.items()
         }
 
     @cached_property
     def level_sources(self) -> Mapping[str, frozenset[str]]:
         """The fields that each level of directories has been made of, by their names now."""
-        schema = self.state.descriptor.schema
+        now = self.state.descriptor.schema
         sources: dict[str, set[str]] = {}
         for _, declared, _ in self._declared:
-            for one in named_as(declared, schema).partition_by:
-                sources.setdefault(one.name, set()).add(one.source)
+            for one in declared.partition_by:
+                root = one.source.partition(".")[0]
+                field = now.find_stored(declared.schema.stored_name(root))
+                sources.setdefault(one.name, set()).add(root if field is None else field.name)
         return {level: frozenset(fields) for level, fields in sources.items()}
+
+    @cached_property
+    def former_names(self) -> Mapping[str, frozenset[str]]:
+        """All names that each field of the current schema has had."""
+        names: dict[str, set[str]] = {}
+        for _, declared, _ in self._declared:
+            for one in declared.schema:
+                names.setdefault(one.stored_name, set()).add(one.name)
+        schema = self.state.descriptor.schema
+        return {one.name: frozenset(names[one.stored_name]) for one in schema}
 
     @cached_property
     def _number_at(self) -> Mapping[str, int]:
@@ -124,6 +147,19 @@ class FormerLayouts:
             for label in entry.added:
                 numbers.setdefault(label, number)
         return numbers
+
+    @cached_property
+    def _last_number_of(self) -> Mapping[str, int]:
+        """The schema of the last version that had a file, for files that are not live."""
+        since = {version: lineage.number for version, _, lineage in self._declared}
+        last: dict[str, int] = {}
+        number = 1
+        for entry in self.entries:
+            last.update(dict.fromkeys(entry.removed, number))
+            number = since.get(entry.version, number)
+            for label in entry.added:
+                last.pop(label, None)
+        return last
 
     def knows(self, label: str) -> bool:
         """Return whether a label is of a schema and of levels that the dataset has or had."""
@@ -156,67 +192,139 @@ class FormerLayouts:
         return replace(self.state.with_labels(labels), layout=layout, indices={})
 
     def questions(
-        self, predicate: Predicate, labels: Iterable[str]
+        self, predicate: Predicate, labels: Iterable[str], *, skips: bool = False
     ) -> Mapping[LayoutQuestion, list[str]]:
-        """Return some files by the question that asks for rows of a condition in them.
+        """Return some files by the questions that ask for rows of a condition in them.
+
+        A row is one of the condition if the answer to one of the questions of its file is yes.
+
+        Args:
+            predicate: The condition.
+            labels: Labels of the files.
+            skips: Whether files are left out, instead of an error, whose directories lack a
+                partition field of the condition.
 
         Raises:
-            PredicateError: The condition does not fit the current schema, or names a partition field
-                that the directories of some files do not have.
+            PredicateError: The condition names a partition field that directories of some files do
+                not have.
             CorruptMetadataError: A file has a schema or levels that the history does not hold.
         """
-        asked: dict[tuple[int, Levels], LayoutQuestion] = {}
+        asked: dict[tuple[int, Levels, bool], tuple[LayoutQuestion, ...]] = {}
+        newer: dict[int, int | None] = {}
         files: dict[LayoutQuestion, list[str]] = {}
         newest = self.state.lineage.number
         for label in labels:
             number = schema_number_of(label, newest=newest)
-            written = (newest if number is None else number, levels_of(label))
+            number = newest if number is None else number
+            if number not in newer:
+                newer[number] = self._first_newer(predicate, number)
+            first = newer[number]
+            is_now = first is None or self._last_number_of.get(label, newest) >= first
+            written = (number, levels_of(label), is_now)
             if written not in asked:
-                asked[written] = self._question(predicate, *written)
-            files.setdefault(asked[written], []).append(label)
+                try:
+                    asked[written] = tuple(self._questions(predicate, *written[:2], is_now=is_now))
+                except _LacksLevelError:
+                    if not skips:
+                        raise
+                    asked[written] = ()
+            for question in asked[written]:
+                files.setdefault(question, []).append(label)
         return files
 
-    def names_partitions(self, predicate: Predicate) -> bool:
-        """Return whether a condition is about a level of directories, or a field that one is of."""
-        layout = self.state.layout
-        roots = set(roots_of(bind(predicate, layout.predicate_types), layout.predicate_types))
-        return any(
-            not roots.isdisjoint({level, *(one.partition(".")[0] for one in fields)})
-            for level, fields in self.level_sources.items()
-        )
+    def _first_newer(self, predicate: Predicate, number: int) -> int | None:
+        """Return the first schema that has a field of a condition which files of a schema lack."""
+        newer = [
+            addition.since
+            for column in columns_of(predicate)
+            for path in self._paths(column)
+            if (addition := self.state.lineage.additions.get(path)) and number < addition.since
+        ]
+        return min(newer, default=None)
 
-    def _question(self, predicate: Predicate, number: int, levels: Levels) -> LayoutQuestion:
-        state = self.state
-        newest = state.lineage.number
+    def _paths(self, column: str) -> Iterator[str]:
+        """Yield the fields that a column is in, and itself; none of a partition field."""
+        schema = self.state.descriptor.schema
+        types = dotted_types(schema)
+        parts = path_of(column, types) if column in types else ()
+        yield from (".".join(parts[: end + 1]) for end in range(len(parts)))
+
+    def _questions(
+        self, predicate: Predicate, number: int, levels: Levels, *, is_now: bool
+    ) -> Iterator[LayoutQuestion]:
+        """Yield the questions for files of a schema and levels.
+
+        Args:
+            predicate: The condition.
+            number: The number of the schema.
+            levels: The levels.
+            is_now: Whether the current schema shows them: they lack no field of the condition, or a
+                version that has one has had them.
+        """
+        if self._first_newer(predicate, number) is not None:
+            yield self._then(predicate, number, levels)
+            if not is_now:
+                return
+        newest = self.state.lineage.number
         try:
             layout = self._layout(newest, levels)
         except PartitionSpecError:  # a field has the name of a level by now
-            return LayoutQuestion(
-                self._bound(predicate, self._layout(number, levels)), number, levels
+            yield self._then(
+                predicate, max(n for n, known in self._known if known == levels), levels
             )
-        current = self._bound(predicate, layout)
-        if any(
-            state.lineage.lacks(root, number) for root in roots_of(current, layout.predicate_types)
-        ):
-            try:
-                layout = self._layout(number, levels)
-                return LayoutQuestion(bind(predicate, layout.predicate_types), number, levels)
-            except (PredicateError, SchemaMismatchError):
-                pass  # the field did not exist then
-        return LayoutQuestion(current, newest, levels)
+            return
+        for column in columns_of(predicate):
+            self._check_level(column, layout)
+        yield LayoutQuestion(bind(predicate, layout.predicate_types), newest, levels)
 
-    def _bound(self, predicate: Predicate, layout: Layout) -> Predicate:
-        types = layout.predicate_types
-        functions = {one.name: one for one in self.state.descriptor.partition_by}
-        for name in columns_of(predicate):
-            if name not in types and name in functions:
-                source = functions[name].source
-                raise PredicateError(
-                    f"The condition names the partition field {name!r}, and directories of older "
+    def _then(self, predicate: Predicate, number: int, levels: Levels) -> LayoutQuestion:
+        """Return the question for files as a former version shows them.
+
+        A field that this version lacks has the value there that it has now in such files.
+        """
+        layout = self._layout(number, levels)
+
+        def then(leaf: Leaf) -> Predicate:
+            column = self._column_then(leaf.column, number, layout)
+            if column is None:
+                initial = self.state.lineage.initial(leaf.column)
+                return TRUE if matches(leaf, {leaf.column: initial}) else FALSE
+            try:
+                return bind(replace(leaf, column=column), layout.predicate_types)
+            except PredicateError:
+                if column != leaf.column:
+                    raise
+                return FALSE  # values of that name were of another type
+
+        return LayoutQuestion(with_lists(map_leaves(predicate, then)), number, levels)
+
+    def _column_then(self, column: str, number: int, layout: Layout) -> str | None:
+        """Return the name of a column in a former layout; None if that has no such column."""
+        paths = list(self._paths(column))
+        if not paths:
+            self._check_level(column, layout)
+            return column
+        schema = layout.descriptor.schema
+        if any(self.state.lineage.lacks(path, number) for path in paths):
+            return column if column in dotted_types(schema) else None
+        root = schema.find_stored(self.state.descriptor.schema.stored_name(paths[0]))
+        return None if root is None else f"{root.name}{column[len(paths[0]) :]}"
+
+    def _check_level(self, column: str, layout: Layout) -> None:
+        """Check that a column is one of a layout, if it is a partition field.
+
+        Raises:
+            PredicateError: It is a partition field that the directories do not have.
+        """
+        if column in layout.predicate_types:
+            return
+        for one in self.state.descriptor.partition_by:
+            if one.name == column:
+                raise _LacksLevelError(
+                    f"The condition names the partition field {column!r}, and directories of older "
                     f"versions have the levels {', '.join(layout.partition_level_types) or 'none'}.",
-                    hint=f"Name the field {source!r}, which it is made of, instead.",
+                    hint=f"Name the field {one.source!r}, which it is made of, instead.",
                 )
-        return bind(predicate, types)
 
     def _layout(self, number: int, levels: Levels) -> Layout:
         """Return the layout of a schema with some levels of directories, to search files.

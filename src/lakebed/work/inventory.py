@@ -35,6 +35,7 @@ from lakebed.model.layout import (
     is_copy_name,
     is_segment_name,
 )
+from lakebed.model.schema import Type
 from lakebed.state import history, published, reservation
 from lakebed.state.handover import OPERATION as HAND_OVER
 from lakebed.state.history import Entry
@@ -42,7 +43,7 @@ from lakebed.state.published import OldMetadata, Shown
 from lakebed.state.readable import kept_files, protected_batches, protected_versions
 from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import LEASE, BatchRecord
-from lakebed.state.state import State
+from lakebed.state.state import State, descriptor_from
 from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.work.cleanup_log import Observation, logs_in, observation_before, surplus
@@ -763,11 +764,21 @@ class Judge:
         return self._taken_out(info, label, Reason.SUPERSEDED)
 
     def _has_levels(self, label: str) -> bool:
-        try:
-            decode_path(split_label(label)[0], self._state.layout.partition_types)
-        except CorruptMetadataError:
-            return False
-        return True
+        """Return whether a file lies in a directory of the dataset as it is, or as it ever was."""
+        directory = split_label(label)[0]
+        if _fits(directory, self._state.layout.partition_types):
+            return True
+        self._require_whole()
+        return any(_fits(directory, types) for types in self._former_levels)
+
+    @cached_property
+    def _former_levels(self) -> list[Mapping[str, Type]]:
+        folder = Folder.HISTORY.of(self._state.name)
+        return [
+            descriptor_from(entry.descriptor, folder)[0].partition_types
+            for entry in self._entries
+            if entry.descriptor is not None
+        ]
 
     def _taken_out(self, info: ObjectInfo, label: str, reason: Reason) -> JudgedFile:
         entry = self._removed.get(label)
@@ -945,6 +956,14 @@ class Judge:
         age = max(rules.retention, rules.longest_commit)
         oldest = min(_before(until[-2], rules.clock_skew), _before(rules.now, age))
         return min(oldest, self._oldest_start)
+
+
+def _fits(directory: str, levels: Mapping[str, Type]) -> bool:
+    try:
+        decode_path(directory, levels)
+    except CorruptMetadataError:
+        return False
+    return True
 
 
 def _found(
