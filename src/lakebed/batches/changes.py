@@ -16,7 +16,6 @@ from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError, MissingDependencyError, VersionNotFoundError
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Decimal, Primitive
-from lakebed.plan.plan import DataFile
 from lakebed.plan.search import plan
 from lakebed.state.history import Entry
 from lakebed.state.readable import check_readable
@@ -242,7 +241,8 @@ def find_changes(
             and (entry.added or entry.removed)
         ]
     labels = dict.fromkeys(label for _, gone, came in exchanged for label in (*gone, *came))
-    files = _files_of(store, after, tuple(labels))
+    chosen = plan(after.with_older_files(labels), TRUE, requests=0, store=store)
+    files = {file.label: file for file in chosen.files}
     steps = tuple(
         ChangeStep(
             version=entry.version,
@@ -273,14 +273,6 @@ def _check_kept(current: State, entries: Sequence[Entry], version: int, first: i
             f"{error.message[:-1]}, and with it the changes of each commit since version {first}.",
             hint=f"{error.hint} Start there, or compare the two versions alone: net=True, or --net.",
         ) from error
-
-
-def _files_of(store: Store, state: State, labels: tuple[str, ...]) -> dict[str, DataFile]:
-    """Return files by label; all are read with the schema of one state."""
-    if not labels:
-        return {}
-    chosen = plan(state.with_labels(labels), TRUE, requests=0, store=store)
-    return {file.label: file for file in chosen.files}
 
 
 def _check_columns(names: Sequence[str], on: Sequence[str], state: State) -> None:

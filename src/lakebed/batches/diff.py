@@ -108,7 +108,8 @@ class Diff:
 
         Args:
             columns: Fields or partition fields, including `batch_id`; None for all fields. Rows
-                are compared by these alone.
+                are compared by these alone. Those of the newer version exist; a partition field is
+                null for a version whose directories lack it.
 
         Raises:
             SchemaMismatchError: A column is unknown or named twice, or there is none.
@@ -263,7 +264,7 @@ def difference(store: Store, one: State, other: State) -> Diff:
     before, after = frozenset(one.labels), frozenset(other.labels)
     added = tuple(label for label in other.labels if label not in before)
     removed = tuple(label for label in one.labels if label not in after)
-    newer = max(one, other, key=lambda state: state.lineage.number)
+    newer = max(one, other, key=lambda state: (state.lineage.number, state.version))
     # A staged batch has a segment that the other state does not name.
     segments = tuple(dict.fromkeys((*one.lists.files, *other.lists.files)))
     counts = file_table.read_counts(store, segments) if added or removed else {}
@@ -285,8 +286,8 @@ def difference(store: Store, one: State, other: State) -> Diff:
             for path in sorted({*rows_added, *rows_removed})
         ),
         # Both sides are read with one schema, that of the newer state.
-        _added=view_of_files(store, newer, added),
-        _removed=view_of_files(store, newer, removed),
+        _added=_view(store, _under(newer, other, added)),
+        _removed=_view(store, _under(newer, one, removed)),
     )
 
 
@@ -302,5 +303,14 @@ def _by_partition(
 
 def view_of_files(store: Store, state: State, labels: tuple[str, ...]) -> View:
     """Return the rows of some data files of a state, as a pinned view."""
-    narrowed = state.with_labels(labels)
-    return View(Source(store, state.name, Snapshot(narrowed, 0)))
+    return _view(store, state.with_labels(labels))
+
+
+def _under(newer: State, own: State, labels: tuple[str, ...]) -> State:
+    """Return some files of a state under the schema of a newer one."""
+    is_alike = own.descriptor.partition_by == newer.descriptor.partition_by
+    return newer.with_labels(labels) if is_alike else newer.with_older_files(labels)
+
+
+def _view(store: Store, state: State) -> View:
+    return View(Source(store, state.name, Snapshot(state, 0)))

@@ -214,13 +214,13 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # its bases 
             LakebedError: The commits cannot be read; the message names the remedy.
         """
         commits = self._commits()
-        between = commits.between(
-            StreamPosition.from_offset(start), StreamPosition.from_offset(end)
+        between = list(
+            commits.between(StreamPosition.from_offset(start), StreamPosition.from_offset(end))
         )
         brought = {label: delivery for delivery in between for label in delivery.labels}
         if not brought:
             return []
-        state, store = commits.state.with_labels(brought), self._opened.store
+        state, store = commits.holding(between), self._opened.store
         constraint = bind(self._opened.view.constraint, state.layout.predicate_types)
         planned = plan(state, constraint, requests=0, store=None if constraint == TRUE else store)
         fields = [field for field in self._schema if field.name not in CHANGE_COLUMNS.names]

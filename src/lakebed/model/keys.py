@@ -104,6 +104,16 @@ def decode_path(path: str, types: Mapping[str, Type]) -> dict[str, Scalar]:
     return values
 
 
+def level_names(path: str) -> tuple[str, ...]:
+    """Return the names of the levels of a path, which may be empty.
+
+    >>> level_names("time%20hour=7/batch_id=1")
+    ('time hour', 'batch_id')
+    """
+    levels = path.split("/") if path else []
+    return tuple(urllib.parse.unquote(level.partition("=")[0]) for level in levels)
+
+
 def _decode_value(raw: str, kind: Type, name: str, path: str) -> Scalar:
     if raw == NULL_VALUE:
         return None

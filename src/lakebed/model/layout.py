@@ -27,11 +27,12 @@ from lakebed.model.keys import (
     check_under,
     decode_path,
     is_own_name,
+    level_names,
     partition_of_label,
     split_label,
 )
 from lakebed.model.lineage import Lineage
-from lakebed.model.partition import PartitionStrategy
+from lakebed.model.partition import Dimension, PartitionStrategy
 from lakebed.model.schema import Field, Schema, Type, dotted_types
 from lakebed.model.values import Scalar
 
@@ -254,6 +255,8 @@ class Layout:
         partition_keys: Directory levels in order, `batch_id` last in datasets of Lakebed.
         lineage: Number of the current schema, and the history needed to read older files.
         is_ours: True if Lakebed created the dataset and can commit to it.
+        has_former_levels: True if directories of former dimensions are read too. A level that such
+            a directory lacks is null.
     """
 
     name: str
@@ -262,6 +265,7 @@ class Layout:
     partition_keys: tuple[str, ...]
     lineage: Lineage = field(default_factory=Lineage)
     is_ours: bool
+    has_former_levels: bool = False
 
     @classmethod
     def of_ours(
@@ -357,12 +361,28 @@ class Layout:
         Raises:
             CorruptMetadataError: The directory does not fit the schema.
         """
-        return decode_path(directory, self.partition_types)
+        types = self.partition_types
+        if not self.has_former_levels:
+            return decode_path(directory, types)
+        found = dict(zip(level_names(directory), directory.split("/"), strict=False))
+        lost = [name for name in types if name not in found]
+        dimensions = {
+            one.name for one in self.descriptor.partition_by if isinstance(one, Dimension)
+        }
+        if not dimensions.issuperset(lost):
+            return decode_path(directory, types)  # raises an error that names it
+        held = {name: kind for name, kind in types.items() if name in found}
+        values = decode_path("/".join(found[name] for name in held), held)
+        return {name: values.get(name) for name in types}
 
     @property
     def sure_strategy(self) -> PartitionStrategy:
         """The partition functions that hold for the rows under every path."""
-        return self.lineage.sure_strategy(self.descriptor.partition_by)
+        strategy = self.lineage.sure_strategy(self.descriptor.partition_by)
+        if not self.has_former_levels:
+            return strategy
+        kept = (one for one in strategy if not isinstance(one, Dimension))
+        return PartitionStrategy(tuple(kept))
 
     @property
     def field_ids(self) -> Mapping[str, int] | None:

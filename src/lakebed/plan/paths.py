@@ -94,8 +94,8 @@ class Paths:
             CorruptMetadataError: The directory does not fit the schema.
         """
         components = directory.split("/") if directory else []
-        if len(components) != len(self._types):
-            return self._state.layout.directory_values(directory)  # raises an error that names it
+        if self._state.layout.has_former_levels or len(components) != len(self._types):
+            return self._state.layout.directory_values(directory)
         pairs = zip(self._types, components, strict=True)
         return {name: self._value(name, component) for name, component in pairs}
 
@@ -108,6 +108,8 @@ class Paths:
     def _level(self, name: str) -> tuple[np.ndarray, list[Scalar]]:
         """Return for each file the number of its value of a partition field, and the values."""
         if name not in self._levels:
+            if self._state.layout.has_former_levels:
+                return self._level_of_any(name)
             position = list(self._types).index(name)
             components, lengths = self._runs
             if components is None:
@@ -119,6 +121,19 @@ class Paths:
                 codes = np.repeat(encoded.indices.to_numpy(), lengths)
             values = [self._value(name, component) for component in encoded.dictionary.to_pylist()]
             self._levels[name] = (codes, values)
+        return self._levels[name]
+
+    def _level_of_any(self, name: str) -> tuple[np.ndarray, list[Scalar]]:
+        """Return the same for files in directories of any levels."""
+        known: dict[str, Scalar] = {}
+        numbers: dict[Scalar, int] = {}
+        codes = []
+        for label in self._state.labels:
+            directory = split_label(label)[0]
+            if directory not in known:
+                known[directory] = self._state.layout.directory_values(directory)[name]
+            codes.append(numbers.setdefault(known[directory], len(numbers)))
+        self._levels[name] = (np.array(codes, dtype=np.int64), list(numbers))
         return self._levels[name]
 
     @cached_property

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakebed.errors import PredicateError
 from lakebed.index.kartothek_file import FILE_REQUESTS, IndexFile
 from lakebed.index.lookup import LiveIds
 from lakebed.index.segment import is_small
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.keys import file_ids, schema_number_of, split_label
+from lakebed.model.keys import file_ids, level_names, schema_number_of, split_label
 from lakebed.model.lineage import simplify
 from lakebed.model.predicate import (
     FALSE,
@@ -25,6 +26,7 @@ from lakebed.model.predicate import (
     Or,
     Predicate,
     all_of,
+    columns_of,
     conjuncts,
     leaves,
 )
@@ -87,6 +89,8 @@ def plan(
 
 
 def _search(state: State, predicate: Predicate, store: Store | None) -> Search:
+    if state.layout.has_former_levels:
+        _check_levels(state, predicate)
     search = Search(state, predicate, store)
     search.ask_partitions()
     if store is not None:
@@ -94,6 +98,27 @@ def _search(state: State, predicate: Predicate, store: Store | None) -> Search:
         search.ask_statistics(store)
         search.ask_indices(store)
     return search
+
+
+def _check_levels(state: State, predicate: Predicate) -> None:
+    """Check that all directories have the levels that a condition names.
+
+    Raises:
+        PredicateError: One lacks a level: the condition would leave out its rows.
+    """
+    functions = {one.name: one for one in state.descriptor.partition_by}
+    named = [name for name in columns_of(predicate) if name in functions]
+    if not named:
+        return
+    for directory in state.directories():
+        levels = level_names(directory)
+        for name in named:
+            if name not in levels:
+                raise PredicateError(
+                    f"The condition names the partition field {name!r}, and directories of older "
+                    f"versions have the levels {', '.join(levels)}.",
+                    hint=f"Name the field {functions[name].source!r}, which it is made of, instead.",
+                )
 
 
 def count_known_rows(state: State, predicate: Predicate, store: Store) -> tuple[int, Scan]:

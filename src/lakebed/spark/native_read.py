@@ -66,6 +66,8 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
     for name in needed_columns(plan, names):
         if name not in partition_types:
             continue
+        if plan.layout.has_former_levels:
+            return f"directories of older versions may lack the partition field {name!r}"
         kind = partition_types[name]
         if not isinstance(kind, Primitive) or kind.kind not in _DISCOVERABLE:
             return (

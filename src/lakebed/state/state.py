@@ -601,6 +601,14 @@ class State:
         """Return the same state with other live files."""
         return replace(self, live=Listed(tuple(labels)))
 
+    def with_older_files(self, labels: Iterable[str]) -> State:
+        """Return the same state with other live files, which may be of former dimensions.
+
+        They are not searched by what the dimensions are made of, since other values were allowed.
+        """
+        layout = replace(self.layout, has_former_levels=True)
+        return replace(self.with_labels(labels), layout=layout)
+
     def directories(self) -> Mapping[str, Sequence[str]]:
         """Return the labels by directory, in order of first appearance.
 

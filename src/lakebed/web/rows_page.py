@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from lakebed.commit import Commit
 from lakebed.common.shown import counted, human_size
+from lakebed.model.keys import level_names
 from lakebed.model.schema import Decimal, Primitive, Type
 from lakebed.state.sources import SourceFile
 from lakebed.web.comparison import ComparedRows, condition_of, shown_columns
@@ -211,8 +212,12 @@ def compared_part(
     """Return the difference of two versions."""
     diff = compared.diff
     ends = {"from_": str(diff.from_version), "to": str(diff.to_version)}
+    # A condition on a level needs it on both sides.
+    is_linked = all(level_names(each.path) == tuple(level_types) for each in diff.partitions)
 
     def narrowed(path: str) -> str:
+        if not is_linked:
+            return path or "(all)"
         condition = condition_of(path, level_types)
         if not condition:
             return "(all)"

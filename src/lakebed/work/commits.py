@@ -239,6 +239,15 @@ class CommitStream:
             return replace(start, version=last + 1, file=0, is_snapshot=False)
         return until
 
+    def holding(self, deliveries: Sequence[Delivery]) -> State:
+        """Return the current state with the files of some deliveries, to plan reads of them."""
+        labels = [label for delivery in deliveries for label in delivery.labels]
+        first = min((delivery.version for delivery in deliveries), default=self.state.version)
+        # Only a promotion gives directories other values or levels.
+        if any(entry.operation == "promote" for entry in self._entries_after(first)):
+            return self.state.with_older_files(labels)
+        return self.state.with_labels(labels)
+
     def sizes(self) -> dict[str, int]:
         """Return the sizes in bytes of the data files in the file table, by label."""
         counts = file_table.read_counts(self._store, self.state.lists.files)
