@@ -21,6 +21,7 @@ from lakebed.model.dimensions import DimensionRule
 from lakebed.model.predicate import Predicate
 from lakebed.model.sql_predicates import parse_sql
 from lakebed.plan.search import plan
+from lakebed.web.comparison import compare
 from lakebed.work.commits import CommitStream
 
 FIELDS = ("channel", "n", "id")
@@ -143,21 +144,18 @@ def test_columns_are_those_of_the_newer_version_and_missing_levels_are_null() ->
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_condition_on_a_side_of_a_difference_loses_no_row(rule: str) -> None:
-    diff = rerouted(rule).diff(3, 4)
+def test_condition_on_a_comparison_loses_no_row_of_a_side(rule: str) -> None:
+    dataset = rerouted(rule)
+    dataset.append([row("esr", 99)])
 
     for channel in ("beta", "esr", "own"):
-        view = diff._removed.where(f"channel = '{channel}'")
-        rows = diff._removed.arrow().to_pylist()
-        assert view.count() == sum(one["channel"] == channel for one in rows)
-        assert view.where("batch_id = 1").count() == 0
+        compared = compare(dataset, 3, 5, f"channel = '{channel}'")
+        assert (compared.added_count, compared.removed_count) == (channel == "esr", 0)
 
 
 def test_condition_on_a_level_that_older_directories_lack_is_refused() -> None:
-    removed = rerouted("replaced").diff(3, 4)._removed
-
     with pytest.raises(PredicateError, match="levels channel_dimension, batch_id") as caught:
-        removed.where("n_dimension = '0'").arrow()
+        compare(rerouted("replaced"), 3, 4, "n_dimension = '0'")
 
     assert caught.value.hint == "Name the field 'n', which it is made of, instead."
 
@@ -183,3 +181,28 @@ def test_stream_from_before_loses_no_row(rule: str) -> None:
     assert read("id >= 0") == [*[1] * 4, *[2] * 4, 99]
     assert read("channel = 'esr'") == [1, 2, 99]
     assert read("channel = 'beta' OR n = 7") == [1, 2, 99]
+
+
+@pytest.mark.spark
+def test_spark_reads_across_levels_too(spark: Any, tmp_path: Any) -> None:
+    dataset = lakebed.open_repository(tmp_path).create("d", descriptor())
+    dataset.append([row("beta", 1), row("own", 2)])
+    dataset.dimensions.promote(RULES["replaced"], reroute=True)
+    dataset.append([row("own", 3, 7)])
+
+    changes = dataset.changes(0).spark(spark).select("id", "_version").collect()
+    shown = dataset.diff(2, 1).spark(spark, ["id", "n_dimension"]).collect()
+    stream = spark.readStream.format("lakebed").option("startingVersion", 1)
+    stream = stream.option("where", "channel = 'own'").option("columns", "id,n_dimension")
+    query = stream.load(dataset.uri).writeStream.format("memory").queryName("across_levels")
+    query.trigger(availableNow=True).start().awaitTermination()
+
+    assert sorted(map(tuple, changes)) == [(1, 1), (2, 1), (3, 3)]
+    assert sorted(map(str, map(tuple, shown))) == [
+        "('added', 1, None)",
+        "('added', 2, None)",
+        "('removed', 1, '0')",
+        "('removed', 2, '0')",
+    ]
+    read = spark.table("across_levels").collect()
+    assert sorted(map(tuple, read)) == [(2, None), (3, "7")]
