@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from asking import Client, shown
 from click.testing import CliRunner
-from inside import state_of
+from dimension_lake import new_store, three
+from inside import state_of, store_of
 
 import lakebed
 from lakebed import by
@@ -276,6 +277,19 @@ def test_comparison_that_cannot_be_made_says_why(client, question, status) -> No
 
     assert "where" in page.inputs
     assert "script" not in page.elements
+
+
+def test_comparison_across_other_levels_of_directories_links_to_no_partition() -> None:
+    dataset = three(new_store())
+    dimensions = '{"version": 1, "dimensions": [{"field_name": "n", "allowed_values": "*"}]}'
+    dataset.dimensions.promote(lakebed.DimensionSchema.from_json(dimensions), reroute=True)
+
+    client = Client(create_app(lakebed.Repository(store_of(dataset))))
+    page = shown(client, "/datasets/d/compare?from=3&to=4")
+
+    assert "Both versions have the same rows" in page.text
+    assert "n_dimension=0" in page.text
+    assert not [link for link in page.links if "compare" in link and "where=" in link]
 
 
 def test_comparison_beyond_the_limit_tells_partitions_and_each_can_be_compared(
