@@ -9,7 +9,6 @@ or be others altogether.
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from lakebed.errors import CorruptMetadataError, PartitionSpecError, PredicateEr
 from lakebed.model.allowed import PerhapsAllowed
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evaluate import matches
-from lakebed.model.keys import schema_number_of, split_label
+from lakebed.model.keys import level_names, schema_number_of, split_label
 from lakebed.model.layout import Folder, Layout
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition import Dimension, PartitionFunction, PartitionStrategy, Provided
@@ -52,8 +51,7 @@ def levels_of(label: str) -> Levels:
     >>> levels_of("dt=2013-01-01/batch_id=1/part-0a")
     ('dt', 'batch_id')
     """
-    directory = split_label(label)[0]
-    return tuple(urllib.parse.unquote(one.partition("=")[0]) for one in directory.split("/"))
+    return level_names(split_label(label)[0])
 
 
 @dataclass(frozen=True, slots=True)
