@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import assign_fresh_schema_ids
 from table_doors import EVERY_TYPE
 
+from lakebed import by
 from lakebed.errors import LakebedError
 from lakebed.model.arrow_types import field_ids_in, schema_to_arrow, with_field_ids
 from lakebed.model.descriptor import DatasetDescriptor
@@ -17,7 +18,7 @@ from lakebed.model.evolution import check_update
 from lakebed.model.field_ids import FieldIds
 from lakebed.model.lineage import Lineage
 from lakebed.model.renaming import with_stored_names
-from lakebed.model.schema import Field, Schema
+from lakebed.model.schema import Field, Kind, Primitive, Schema
 from lakebed.tables.iceberg.iceberg_schema import paths_of, schema_of
 
 LONG, INT, TEXT = pa.int64(), pa.int32(), pa.string()
@@ -189,3 +190,71 @@ def test_a_field_that_takes_the_name_of_a_removed_one_keeps_its_own_id() -> None
         "a.y": before["b.y"],
         "batch_id": before["batch_id"],
     }
+
+
+def levelled(*sources: str) -> DatasetDescriptor:
+    """Return a descriptor with a dimension of each of these fields."""
+    schema = pa.schema([("a", LONG), ("b", LONG), ("t", pa.list_(INT))])
+    return DatasetDescriptor(
+        schema=schema, partition_by=[by.dimension(source, "*") for source in sources]
+    )
+
+
+def ids_with_levels(*steps: str) -> list[dict[str, int]]:
+    lineage, descriptors = Lineage(), [levelled(*step) for step in steps]
+    ids = [FieldIds.first(descriptors[0]).by_path]
+    for old, new in pairwise(descriptors):
+        lineage = lineage.with_levels(old, new)
+        lineage = Lineage.from_document(lineage.to_document(new.schema), new)
+        found = lineage.field_ids(new)
+        assert found is not None
+        ids.append(found.by_path)
+    return [dict(one) for one in ids]
+
+
+FIELDS = {"a": 1, "b": 2, "t": 3}
+
+
+def test_levels_keep_their_ids_in_another_order() -> None:
+    wanted = FIELDS | {"a_dimension": 4, "b_dimension": 5, "batch_id": 6, "t[]": 7}
+
+    assert ids_with_levels("ab", "ba", "ab") == [wanted, wanted, wanted]
+
+
+def test_a_new_level_gets_an_id_that_no_column_ever_had() -> None:
+    first, more, other = ids_with_levels("a", "ba", "b")
+
+    assert first == FIELDS | {"a_dimension": 4, "batch_id": 5, "t[]": 6}
+    assert more == first | {"b_dimension": 7}
+    assert other == {path: number for path, number in more.items() if path != "a_dimension"}
+    assert ids_with_levels("ab", "a", "")[-1] == FIELDS | {"batch_id": 6, "t[]": 7}
+
+
+def test_a_level_that_comes_back_has_its_former_id() -> None:
+    first, without, again, last = ids_with_levels("ab", "b", "ab", "ba")
+
+    assert "a_dimension" not in without
+    assert again == last == first
+
+
+def test_a_field_of_the_name_of_a_former_level_gets_an_id_of_its_own() -> None:
+    first, without = levelled("a"), levelled()
+    fields = (*without.schema, Field(name="a_dimension", type=Primitive(Kind.STRING)))
+    named = replace(without, schema=Schema(fields=fields))
+    ids = Lineage().with_levels(first, without).after(without, named).field_ids(named)
+    assert ids is not None
+    assert (ids.by_path["a_dimension"], ids.last) == (7, 7)
+
+    dropped = ids.after(named, without)
+    read = FieldIds.from_document(dropped.to_document(), without)
+    assert read == dropped
+    assert read.with_levels(first).by_path["a_dimension"] == 4
+
+
+@pytest.mark.parametrize("former", [{"x": 1}, {"x": 8}, {"x": 5, "y": 5}, {"x": "4"}])
+def test_ids_of_former_levels_that_cannot_be_are_refused(former: dict[str, object]) -> None:
+    descriptor = levelled("a")
+    document = FieldIds.first(descriptor).to_document() | {"last": 7, "former_levels": former}
+
+    with pytest.raises((ValueError, TypeError)):
+        FieldIds.from_document(document, descriptor)

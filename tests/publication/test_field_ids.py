@@ -12,8 +12,11 @@ from pyiceberg.table import StaticTable
 from table_doors import DELTA, EVERY_TYPE, EVERY_VALUE, ICEBERG, assert_shows, rows_of
 
 import lakebed
+from lakebed import by
 from lakebed.errors import InvalidInputError
+from lakebed.model.allowed import read_allowed
 from lakebed.model.arrow_types import field_ids_in
+from lakebed.model.dimensions import DimensionRule
 from lakebed.model.field_ids import FieldIds
 from lakebed.model.lineage import Lineage
 from lakebed.store.posix import PosixStore
@@ -464,3 +467,72 @@ def test_a_table_of_an_earlier_release_goes_on_after_a_rename(lake, monkeypatch)
     dataset.publish("iceberg")
 
     assert_shows(ICEBERG, dataset)
+
+
+def rules(*sources):
+    """Return a schema with these dimensions, in this order."""
+    allowed = {"p": ["a"], "n": "*"}
+    rules = [
+        DimensionRule(field_name=name, allowed=read_allowed(allowed[name], name))
+        for name in sources
+    ]
+    return lakebed.DimensionSchema(dimensions=tuple(rules))
+
+
+def assert_finds_rows_by_levels(dataset) -> None:
+    dataset.unpublish("iceberg")
+    dataset.publish("iceberg")
+    assert_ids_are_those_of_the_table(
+        dataset, lambda known: [folder(known).parent / file.key for file in known.files()]
+    )
+    levels = [one.name for one in dataset.descriptor.partition_by]
+    for level in levels:
+        for value in dataset.arrow([level])[level].unique().to_pylist():
+            scan = table(dataset).scan(row_filter=f"{level} = '{value}'", selected_fields=("n",))
+            assert scan.to_arrow().num_rows == dataset.where(f"{level} = '{value}'").count()
+    columns = ["n", *levels]
+    assert rows_of(table(dataset).scan().to_arrow(), columns) == rows_of(
+        dataset.arrow(columns), columns
+    )
+
+
+STEPS = [("pn", "np"), ("p", "pn"), ("p", "np"), ("pn", "n"), ("p", "n"), ("pn", "np", "n", "np")]
+
+
+@pytest.mark.parametrize("head", ["document", "tree"])
+@pytest.mark.parametrize("steps", STEPS, ids="-".join)
+@pytest.mark.parametrize("is_changed", [False, True], ids=["first", "changed"])
+def test_rerouted_files_have_the_ids_of_new_ones(lake, head, steps, is_changed):
+    allowed = {"p": ["a"], "n": "*"}
+    descriptor = lakebed.DatasetDescriptor(
+        schema=SCHEMA,
+        partition_by=[by.dimension(name, allowed[name]) for name in steps[0]],
+        properties=PUBLISHED,
+    )
+    dataset = lake.create("d", descriptor, head=head)
+    dataset.append(ROWS)
+    if is_changed:
+        update(dataset, add={"m": pa.int64()}, drop={"at"})
+    for step in steps[1:]:
+        dataset.dimensions.promote(rules(*step), reroute=True)
+
+        dataset.append([{"p": "a", "n": 5}])
+        assert_finds_rows_by_levels(dataset)
+
+
+@pytest.mark.parametrize("back", ["rollback", "staged"])
+def test_files_from_before_a_level_came_back_have_its_id(lake, back):
+    dataset = create(
+        lake, PUBLISHED, partition_by=[by.dimension("p", ["a"]), by.dimension("n", "*")]
+    )
+    dataset.append(ROWS)
+    staged = dataset.staged.add([{"p": "a", "n": 5}])
+    dataset.dimensions.promote(rules("n"), reroute=True)
+    dataset.dimensions.promote(rules("p", "n"), reroute=True)
+
+    if back == "rollback":
+        dataset.rollback(version=1)
+    else:
+        staged.commit()
+
+    assert_finds_rows_by_levels(dataset)

@@ -3,7 +3,7 @@
 A column keeps its id for as long as it is the same column. A field that is dropped and added again
 gets another id, and so does one whose new type Iceberg cannot read from older files. The first
 schema is numbered as Iceberg numbers the schema of a new table: top-level columns first, then the
-parts of each. So ids are stored only once a schema has changed.
+parts of each. So ids are stored only once a schema or the levels of directories have changed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,13 @@ class FieldIds:
         by_path: Ids by path: `a`, `a.b` in a record, `a[]` for the elements of a list, `a{key}` and
             `a{}` for the keys and values of a map.
         last: The highest id that was ever assigned.
+        former_levels: Ids of levels that directories had before, by name. A level that comes back
+            is the same column, as its values are those of the directories.
     """
 
     by_path: Mapping[str, int] = field(default_factory=dict)
     last: int = 0
+    former_levels: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def first(cls, descriptor: DatasetDescriptor) -> Self:
@@ -81,7 +84,26 @@ class FieldIds:
             else next(numbers)
             for path, kind in _columns(new)
         }
-        return type(self)(by_path=by_path, last=max(self.last, *by_path.values()))
+        return replace(self, by_path=by_path, last=max(self.last, *by_path.values()))
+
+    def with_levels(self, new: DatasetDescriptor) -> Self:
+        """Return the ids after levels have come, gone or changed their order, and no field.
+
+        Args:
+            new: The descriptor with the new levels.
+        """
+        numbers = itertools.count(self.last + 1)
+        known = {**self.former_levels, **self.by_path}
+        by_path = {
+            path: known[path] if path in known else next(numbers) for path, _ in _columns(new)
+        }
+        removed = {path: number for path, number in self.by_path.items() if path not in by_path}
+        return replace(
+            self,
+            by_path=by_path,
+            last=max(self.last, *by_path.values()),
+            former_levels={**self.former_levels, **removed},
+        )
 
     def with_names(self, names: Mapping[str, str], schema: Schema) -> Self:
         """Return the same ids under new names of fields.
@@ -99,7 +121,7 @@ class FieldIds:
         # A field whose name another one takes is removed, so that the other one's ids come last.
         kept = {path: number for path, number in self.by_path.items() if path not in new_paths}
         moved = {new_path: self.by_path[path] for path, new_path in new_paths.items()}
-        return type(self)(by_path=kept | moved, last=self.last)
+        return replace(self, by_path=kept | moved)
 
     @classmethod
     def known(cls, by_path: Mapping[str, int], last: int, descriptor: DatasetDescriptor) -> Self:
@@ -119,7 +141,8 @@ class FieldIds:
 
     def to_document(self) -> dict[str, Any]:
         """Return the form that the head stores."""
-        return {"by_path": dict(self.by_path), "last": self.last}
+        former = {"former_levels": dict(self.former_levels)} if self.former_levels else {}
+        return {"by_path": dict(self.by_path), "last": self.last, **former}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], descriptor: DatasetDescriptor) -> Self:
@@ -131,14 +154,16 @@ class FieldIds:
             TypeError: An entry has a wrong type.
         """
         by_path, last = dict(document["by_path"]), document["last"]
-        given = sorted([0, *by_path.values()])
+        former = dict(document.get("former_levels", {}))
+        removed = [number for name, number in former.items() if by_path.get(name) != number]
+        given = sorted([0, *by_path.values(), *removed])
         is_distinct = all(low < high for low, high in itertools.pairwise(given))
         if by_path.keys() != dict(_columns(descriptor)).keys() or not is_distinct:
             raise ValueError(by_path)
-        for number in (*by_path.values(), last):
+        for number in (*by_path.values(), *removed, last):
             if type(number) is not int or not given[-1] <= last <= MAX_ID:
                 raise ValueError(number)
-        return cls(by_path=by_path, last=last)
+        return cls(by_path=by_path, last=last, former_levels=former)
 
 
 def _columns(descriptor: DatasetDescriptor) -> Iterator[tuple[str, Type | None]]:

@@ -213,12 +213,12 @@ class Lineage:
     def with_levels(self, old: DatasetDescriptor, new: DatasetDescriptor) -> Lineage:
         """Return the lineage after the levels of directories have changed, and no field.
 
-        Columns keep their ids, and new levels get further ones.
+        Columns keep their ids, also in another order, and new levels get further ones; a level that
+        comes back has its former id.
         """
         ids = self.field_ids(old)
-        if ids is None or old.partition_types.keys() == new.partition_types.keys():
-            return self
-        return replace(self, ids=ids.after(old, new))
+        later = None if ids is None else ids.with_levels(new)
+        return self if later == self.field_ids(new) else replace(self, ids=later)
 
     def _with_names(self, names: Mapping[str, str], schema: Schema) -> Lineage:
         """Return the same history of fields under new names.

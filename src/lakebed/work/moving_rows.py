@@ -59,14 +59,16 @@ class Mover:
     def target(self, transaction: Transaction, descriptor: DatasetDescriptor) -> BatchTarget:
         """Return the target of the rows that a transaction moves."""
         memory_bytes = self.workers.share_of(WriteOptions().memory_bytes)
+        base = transaction.base
+        lineage = base.lineage.with_levels(base.descriptor, descriptor)
         return BatchTarget(
-            dataset=transaction.base.name,
+            dataset=base.name,
             batch_id=transaction.batch_id,
             descriptor=descriptor,
             options=WriteOptions(memory_bytes=memory_bytes),
-            schema_number=transaction.base.lineage.number,
-            field_ids=transaction.base.layout.field_ids,
-            is_tree=transaction.base.is_tree,
+            schema_number=lineage.number,
+            field_ids=base.layout.as_of(descriptor, lineage).field_ids,
+            is_tree=base.is_tree,
         )
 
     def inspect(
