@@ -27,8 +27,11 @@ from pyiceberg.exceptions import BadRequestError, NoSuchTableError
 from table_doors import EVERY_TYPE, EVERY_VALUE, rows_of
 
 import lakebed
+from lakebed import by
 from lakebed.cli import main
 from lakebed.errors import InvalidInputError, InvalidNameError, MissingDependencyError
+from lakebed.model.allowed import read_allowed
+from lakebed.model.dimensions import DimensionRule
 from lakebed.model.predicate import FALSE
 from lakebed.model.schema import Kind, Primitive
 from lakebed.tables.iceberg import catalog_plans
@@ -269,6 +272,49 @@ def test_versions_that_were_cleaned_up_are_not_listed(virtual) -> None:
     answer = virtual.post("/v1/lake/namespaces/lake/tables/cleaned/plan", {"snapshot-id": 1})
     assert answer.status == 400
     assert "has no snapshot 1" in answer.text
+
+
+def rerouted(lake, name: str, *steps: str) -> lakebed.Dataset:
+    """Return a dataset whose levels were the dimensions of each of these lists of fields."""
+    allowed = {"kind": ["buy"], "flag": "*"}
+    asked = [step.split(",") for step in steps]
+    descriptor = lakebed.DatasetDescriptor(
+        schema=SCHEMA, partition_by=[by.dimension(one, allowed[one]) for one in asked[0]]
+    )
+    dataset = lake.create(name, descriptor)
+    dataset.append([event(number) for number in range(8)])
+    for step in asked[1:]:
+        rules = [
+            DimensionRule(field_name=one, allowed=read_allowed(allowed[one], one)) for one in step
+        ]
+        dataset.dimensions.promote(lakebed.DimensionSchema(dimensions=tuple(rules)), reroute=True)
+    return dataset
+
+
+@pytest.mark.parametrize(
+    ("steps", "shown"),
+    [
+        (["kind,flag", "flag,kind"], [1, 2]),
+        (["kind", "flag"], [2]),
+        (["kind", "flag,kind"], [2]),
+        (["kind,flag", "flag"], [2]),
+        (["kind,flag", "flag", "kind,flag"], [1, 3]),
+    ],
+    ids=lambda given: "-".join(map(str, given)),
+)
+def test_versions_with_other_levels_are_not_listed(virtual, steps, shown) -> None:
+    name = f"rerouted-{uuid.uuid4().hex}"
+    dataset = rerouted(virtual.lake, name, *steps)
+    table = virtual.table(name)
+
+    assert [one.snapshot_id for one in table.metadata.snapshots] == shown
+    levels = [one.name for one in dataset.descriptor.partition_by]
+    columns = ["id", *levels]
+    for version in shown:
+        found = table.scan(snapshot_id=version).to_arrow()
+        assert rows_of(found, columns) == rows_of(
+            dataset.at(version=version).arrow(columns), columns
+        )
 
 
 def test_a_field_that_was_added_is_read_in_all_versions(door) -> None:

@@ -330,14 +330,23 @@ def _types(state: State, newest: State) -> Mapping[str, Type]:
 
 
 def _levels_of(served: ServedTable, state: State) -> tuple[str, ...]:
-    """Return the levels of a version that are fields of the partition spec, in its order."""
+    """Return the levels of a version that are fields of the partition spec, in its order.
+
+    A level may have had another name, and directories may have had their levels in another order.
+    """
     levels = levels_of(state, hides_batch_id=BATCH_ID not in served.levels)
-    if len(levels) != len(served.levels):
+    ids = state.layout.field_ids
+    if ids is not None:
+        by_id = {ids[level]: level for level in levels}
+        found = tuple(by_id[number] for number in served.level_ids if number in by_id)
+    else:
+        found = served.levels if set(levels) == set(served.levels) else levels
+    if not len(found) == len(levels) == len(served.levels):
         raise InvalidInputError(
             f"Version {state.version} of {state.name!r} has other partitions than the table.",
             hint="Read it with Lakebed.",
         )
-    return levels
+    return found
 
 
 def _page_size(residual: bytes) -> int:

@@ -101,6 +101,14 @@ class ServedTable:
     unwritable: tuple[str, str] | None = None
 
     @property
+    def level_ids(self) -> tuple[int, ...]:
+        """Ids of the columns that the fields of the partition spec are made of, in order."""
+        (spec,) = (
+            one for one in self.metadata["partition-specs"] if one["spec-id"] == self.spec_id
+        )
+        return tuple(one["source-id"] for one in spec["fields"])
+
+    @property
     def current(self) -> int | None:
         """Id of the current snapshot; None for a dataset without commits."""
         current = self.metadata.get("current-snapshot-id")
@@ -447,12 +455,12 @@ def _past_schemas(
 ) -> Iterator[tuple[Entry, dt.datetime, Any]]:
     """Yield the versions that can be listed, oldest first, with their times and schemas.
 
-    A version is left out if its files have other ids than the present schema, or if Iceberg could
-    not express its schema.
+    A version is left out if its files have other ids than the present schema, if its directories
+    have other levels, or if Iceberg could not express its schema.
     """
     first = max(1, state.version - MOST_VIRTUAL + 1)
     # Descriptors are in the entries of the commits that changed them.
-    after = -1 if state.lineage.number > 1 else first - 1
+    after = first - 1 if state.lineage.is_first else -1
     entries = history.read(store, state.lists.history, after=after, labels_after=state.version)
     moments = history.landing_times(entries)
     schema: Any = now if after >= 0 else None
@@ -470,13 +478,14 @@ def _schema_at(
     """Return the columns under an older descriptor; None if it cannot be shown beside the new one."""
     descriptor, lineage = descriptor_from(document, Folder.HISTORY.of(state.name))
     older = state.as_of(descriptor, lineage)
-    is_same = lineage.number == state.lineage.number
+    own = levels_of(older, hides_batch_id=BATCH_ID not in levels)
+    is_same = lineage.number == state.lineage.number and set(own) == set(levels)
     if is_same and descriptor.schema == state.descriptor.schema:
         return now
-    ids = older.layout.field_ids
-    hides = BATCH_ID not in levels
-    own = levels_of(older, hides_batch_id=hides)
-    if ids is None or state.layout.field_ids is None or len(own) != len(levels):
+    ids, new_ids = older.layout.field_ids, state.layout.field_ids
+    if ids is None or new_ids is None:
+        return None
+    if {ids[name] for name in own} != {new_ids[name] for name in levels}:
         return None
     try:
         columns = columns_of(older, own)
