@@ -22,19 +22,23 @@ from dimension_lake import (
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from inside import store_of
+from inside import state_of, store_of
 from upkeep_lake import DyingStore, Interfering, Killed, data_keys
 
 import lakebed
 from lakebed import DimensionSchema, by
 from lakebed.errors import (
     CommitConflictError,
+    CorruptMetadataError,
     InvalidInputError,
     LakebedError,
     PartitionSpecError,
 )
 from lakebed.model.allowed import read_allowed
 from lakebed.model.dimensions import DimensionRule
+from lakebed.model.predicate import TRUE
+from lakebed.state.scope import WholeView
+from lakebed.work.rollback import find_restoration
 
 NARROW = {"channel": ["nightly"]}
 
@@ -418,6 +422,167 @@ def test_batch_that_was_staged_before_can_be_read_and_discarded(operation: str, 
 
     assert not dataset.staged.list()
     assert not any(f"batch_id={added.batch_id}/" in key for key in data_keys(store))
+
+
+PROMOTIONS: dict[str, Any] = {
+    "grow": lambda dataset: dataset.dimensions.promote({"channel": ["beta", "own"]}),
+    "narrow": lambda dataset: dataset.dimensions.promote({"channel": []}, reroute=True),
+    "other": lambda dataset: dataset.dimensions.promote(schema_of(n="*"), reroute=True),
+    "there and back": lambda dataset: there_and_back(dataset),
+}
+
+
+def there_and_back(dataset: lakebed.Dataset) -> None:
+    before = dataset.descriptor
+    dataset.dimensions.promote(schema_of(n="*"), reroute=True)
+    dataset.dimensions.promote(schema_of(channel=["beta"]), reroute=True)
+    assert dataset.descriptor == before
+
+
+@pytest.mark.parametrize("head", ["document", "tree"])
+@pytest.mark.parametrize("channel", ["beta", "own"])
+@pytest.mark.parametrize("promotion", PROMOTIONS)
+@pytest.mark.parametrize("verb", ["append", "overwrite"])
+def test_rows_that_were_deleted_before_a_promotion_do_not_come_back_by_a_base(
+    verb: str, promotion: str, channel: str, head: Any
+) -> None:
+    dataset = lakebed.Repository(new_store()).create("d", three().descriptor, head=head)
+    dataset.append([row("beta", n=1), row("own", n=2), row("esr", n=3)])
+    base = dataset.snapshot()
+    rows = base.where("channel = ?", [channel]).arrow()
+    dataset.where("channel = ?", [channel]).delete()
+    PROMOTIONS[promotion](dataset)
+
+    with pytest.raises(CommitConflictError, match=r"the (delete|promote) that made version"):
+        getattr(dataset, verb)(rows, base=base)
+
+    assert dataset.where("channel = ?", [channel]).count() == 0
+
+
+def test_rows_that_came_and_went_under_other_dimensions_do_conflict() -> None:
+    dataset = make()
+    base = dataset.snapshot()
+    dataset.dimensions.promote(schema_of(n="*"), reroute=True)
+    dataset.append([row("beta", 1)])
+    dataset.where("id = 1").delete()
+    dataset.dimensions.promote(schema_of(channel=["beta"]), reroute=True)
+    assert dataset.descriptor == base.descriptor
+
+    with pytest.raises(CommitConflictError, match="the delete that made version 3"):
+        dataset.overwrite([row("beta", 2)], base=base)
+
+
+def test_promotion_alone_conflicts_with_no_base_of_other_partitions() -> None:
+    dataset = three()
+    base = dataset.snapshot()
+    dataset.dimensions.promote({"channel": ["beta", "own"]})
+
+    dataset.overwrite([row("beta", 7)], base=base)
+
+    assert dataset.where("channel = 'beta'").count() == 1
+    dataset.append([row("esr", 8)])
+    with pytest.raises(CommitConflictError, match="rows have other partitions since"):
+        dataset.overwrite([row("own", 9)], base=base)
+
+
+def test_renamed_field_leaves_the_partitions_that_a_base_is_compared_by() -> None:
+    dataset = three()
+    base = dataset.snapshot()
+    dataset.evolve(lambda one: one.rename_field("channel", "source"))
+    dataset.append([{"source": "esr", "n": 0, "id": 8}])
+
+    dataset.overwrite([{"source": "beta", "n": 0, "id": 7}], base=base)
+
+    with pytest.raises(CommitConflictError, match="channel_dimension=OTHER since"):
+        dataset.overwrite([{"source": "own", "n": 0, "id": 9}], base=base)
+
+
+BASED: dict[str, Any] = {
+    "overwrite of a view": lambda dataset, base: dataset.overwrite(
+        [row("esr")], dataset, base=base
+    ),
+    "delete": lambda dataset, base: dataset.where("n = 0").delete(base=base),
+    "merge": lambda dataset, base: dataset.merge([row("esr", 4)], on="id", base=base),
+    "upsert": lambda dataset, base: dataset.upsert([row("esr", 4)], on="id", base=base),
+    "update_rows": lambda dataset, base: dataset.update_rows({"n": "n + 1"}, base=base),
+    "rerun": lambda dataset, base: dataset.rerun([row("esr")], "a", partitions=True, base=base),
+}
+
+
+@pytest.mark.parametrize("verb", BASED)
+@pytest.mark.parametrize("promotion", ["other", "there and back"])
+def test_write_based_on_former_levels_is_a_conflict(promotion: str, verb: str) -> None:
+    dataset = three()
+    dataset.append([row("esr", 4)], run="a")
+    base = dataset.snapshot()
+    PROMOTIONS[promotion](dataset)
+
+    with pytest.raises(CommitConflictError, match="promote"):
+        BASED[verb](dataset, base)
+
+    assert dataset.count() == 13
+
+
+def test_transaction_and_staged_overwrite_of_a_view_conflict_with_levels_that_came_back() -> None:
+    dataset = three()
+    staged = dataset.staged.add(
+        [row("beta", 7)], "overwrite", view=dataset.where("channel = 'beta'")
+    )
+
+    def in_a_transaction() -> None:
+        with dataset.transaction() as transaction:
+            transaction.append([row("beta", transaction.where("channel = 'beta'").count())])
+            there_and_back(dataset)
+
+    with pytest.raises(CommitConflictError, match="promote"):
+        in_a_transaction()
+    with pytest.raises(CommitConflictError, match="promote"):
+        staged.commit()
+
+
+def test_batch_is_not_staged_on_a_base_of_other_partitions() -> None:
+    dataset = three()
+    base = dataset.snapshot()
+    dataset.dimensions.promote(schema_of(n="*"), reroute=True)
+
+    with pytest.raises(CommitConflictError, match="rows have other partitions since"):
+        dataset.staged.add([row("beta", 7, n=9)], "overwrite", base=base)
+
+    assert not dataset.staged.list()
+
+
+def test_batch_that_was_staged_before_conflicts_with_an_erasure_after() -> None:
+    dataset = three()
+    staged = dataset.staged.add(
+        [row("beta", 7)], "overwrite", view=dataset.where("channel = 'beta'")
+    )
+    dataset.dimensions.promote(schema_of(n="*"), reroute=True)
+    dataset.erase("id = 1", reason="asked", grace="0s")
+
+    with pytest.raises(CommitConflictError, match="erase"):
+        staged.commit()
+
+
+def test_rollback_of_a_view_behind_other_levels_is_refused_by_name() -> None:
+    dataset = three()
+    view = dataset.where("channel_dimension = 'beta'")
+    dataset.dimensions.promote(schema_of(n="*", channel=["beta"]), reroute=True)
+
+    with pytest.raises(InvalidInputError, match="since moved to other partitions"):
+        dataset.rollback(version=2, view=view)
+
+
+def test_live_file_of_other_levels_is_damage() -> None:
+    dataset = three()
+    state = state_of(dataset)
+    label = "n_dimension=0/batch_id=1/part-0123456789abcdef0123456789abcdef"
+    damaged = state.with_labels((*state.labels, label))
+    view = WholeView(TRUE, state.layout.partition_level_types)
+
+    with pytest.raises(CorruptMetadataError, match="does not have the form channel_dimension"):
+        damaged.live.removed_by(view)
+    with pytest.raises(CorruptMetadataError, match="does not have the form channel_dimension"):
+        find_restoration(store_of(dataset), damaged, 1, view)
 
 
 @pytest.mark.spark

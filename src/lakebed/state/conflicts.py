@@ -26,6 +26,7 @@ from lakebed.errors import (
 from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import check_partitioning, check_schema, grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
+from lakebed.model.layout import Folder
 from lakebed.model.renaming import named_as
 from lakebed.state import history, runs
 from lakebed.state import runs as run_list
@@ -49,6 +50,7 @@ from lakebed.state.state import (
     FOREIGN,
     Change,
     State,
+    descriptor_from,
     find_progress,
     have_same_files,
     is_one_dataset,
@@ -59,6 +61,9 @@ from lakebed.store.base import Store
 LONGER_LEASE = "Write the data again, with a longer lease."
 _BOTH = "Both change the descriptor."
 _AGAIN = "Read the new version, and write again if it is still right."
+# Operations that write rows again, unchanged; a promotion may write them into other partitions.
+_COMPACTING = frozenset({"compact"})
+_MOVING = frozenset({"compact", "promote"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,12 +245,25 @@ class _Since:
 
         None stands for another tool, whose change has no entry yet.
         """
-        return self._touched(minds_compactions=True)
+        return self._touched()
 
     @cached_property
     def other_rows(self) -> dict[str, Entry | None]:
         """Return those partitions whose rows may differ: a compaction leaves rows unchanged."""
-        return self._touched(minds_compactions=False)
+        return self._touched(without=_COMPACTING)
+
+    @cached_property
+    def changed_rows(self) -> dict[str, Entry | None]:
+        """Return those partitions where rows came or went, wherever promotions have moved them."""
+        return self._touched(without=_MOVING)
+
+    @cached_property
+    def is_repartitioned(self) -> bool:
+        """Return whether partition functions were others at any time since the state.
+
+        Then the same rows may have had another partition, even if the functions are equal again.
+        """
+        return _are_repartitioned(self.state, self.now, self.entries)
 
     @cached_property
     def is_recorded(self) -> bool:
@@ -256,15 +274,16 @@ class _Since:
         by_others = any(entry.operation == FOREIGN for entry in self.entries)
         return not (by_others or self.state.is_changed_by_others or self.now.is_changed_by_others)
 
-    def _touched(self, *, minds_compactions: bool) -> dict[str, Entry | None]:
+    def _touched(self, without: frozenset[str] = frozenset()) -> dict[str, Entry | None]:
+        """Return the partitions that operations touched, without some that only move rows."""
         if not self.entries and have_same_files(self.state, self.now):
             return {}
         if self.is_recorded:
-            # A compaction only moves rows that the state had, or that an entry before it added.
+            # Those only move rows that the state had, or that an entry before them added.
             return {
                 partition_of_label(label): entry
                 for entry in self.entries
-                if minds_compactions or entry.operation != "compact"
+                if entry.operation not in without
                 for label in (*entry.removed, *entry.added)
             }
         touched: dict[str, Entry | None] = {}
@@ -274,7 +293,7 @@ class _Since:
             if entry.operation == FOREIGN:
                 # The state may have shown some of it, before it got its entry.
                 labels = [*live.intersection(entry.removed), *set(entry.added).difference(live)]
-            elif entry.operation == "compact" and not minds_compactions:
+            elif entry.operation in without:
                 # The rows of files that the state did not have are among the new ones.
                 strange = {
                     partition_of_label(label) for label in entry.removed if label not in live
@@ -290,6 +309,34 @@ class _Since:
 
 def _parts(scope: Scope) -> tuple[Scope, ...]:
     return scope.parts if isinstance(scope, Several) else (scope,)
+
+
+def _are_repartitioned(state: State, now: State, since: Iterable[Entry]) -> bool:
+    """Return whether partition functions differ between two states, or have meanwhile."""
+    folder = Folder.HISTORY.of(now.name)
+    declared = [now.descriptor]
+    declared += (
+        descriptor_from(entry.descriptor, folder)[0]
+        for entry in since
+        if entry.descriptor is not None
+    )
+    # A field that was renamed since has the partitions that it had.
+    schema = now.descriptor.schema
+    mine = named_as(state.descriptor, schema).partition_by
+    return any(named_as(one, schema).partition_by != mine for one in declared)
+
+
+def check_same_partitions(base: State, now: State, operation: str) -> None:
+    """Check that rows have the partitions that they had at a base, before a batch is staged.
+
+    A later change of the dimensions, back to those of the base, would go unnoticed at the commit.
+
+    Raises:
+        CommitConflictError: Partition functions have changed since.
+    """
+    if _are_repartitioned(base, now, ()):
+        what = "a change of the partition functions: rows have other partitions since."
+        raise _conflict(base, now, operation, what, _AGAIN)
 
 
 def after(since: Iterable[Entry], state: State) -> list[Entry]:
@@ -468,6 +515,7 @@ def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -
     """Check that the files in a scope are those of the state, and were so throughout."""
     if isinstance(scope, RunFiles) and not scope.partitions:
         return
+    elsewhere: dict[str, Entry | None] = {}
     if isinstance(scope, RewrittenFiles):
         touched = _lost_or_missed(scope, since)
     else:
@@ -475,6 +523,12 @@ def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -
             since.other_rows if isinstance(scope, WholePartitions | RunFiles) else since.changed
         )
         touched = {name: entry for name, entry in changed.items() if scope.covers(name)}
+        if since.is_repartitioned:
+            # The scope is of one time, and paths of another say nothing about its rows.
+            elsewhere = {
+                name: entry for name, entry in since.changed_rows.items() if name not in touched
+            }
+            touched |= elsewhere
     if not touched:
         return
     # The newest first; a change without an entry is newer than all.
@@ -483,6 +537,8 @@ def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -
     shown = ", ".join(name or "the whole dataset" for name in partitions[:5])
     what = "a change by another tool" if last is None else named(last)
     reason = f"both touch {shown}." if is_own else f"it touched {shown} since."
+    if elsewhere:
+        reason = f"it touched {shown}, and rows have other partitions since."
     raise _conflict(
         since.state, since.now, change.operation, f"{what}: {reason}", _AGAIN, partitions
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
+from lakebed.errors import CorruptMetadataError
 from lakebed.model.evaluate import matches
 from lakebed.model.keys import decode_path, partition_of_label
 from lakebed.model.predicate import Predicate
@@ -226,11 +227,33 @@ class WholeView(WholePartitions):
     _known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     def covers(self, partition: str) -> bool:
-        """Return whether the view holds the partition."""
+        """Return whether the view holds the partition, or may hold rows that it had.
+
+        Partitions of a time when directories had other levels may have held any rows.
+        """
+        try:
+            return self.holds(partition)
+        except CorruptMetadataError:
+            return True
+
+    def holds(self, partition: str) -> bool:
+        """Return whether the view holds a live partition.
+
+        Raises:
+            CorruptMetadataError: The partition has other levels than the view.
+        """
         if partition not in self._known:
             values = decode_path(partition, self.types)
             self._known[partition] = matches(self.predicate, values)
         return self._known[partition]
+
+    def removes(self, label: str) -> bool:
+        """Return whether the file is in one of the partitions.
+
+        Raises:
+            CorruptMetadataError: Its partition has other levels than the view.
+        """
+        return self.holds(partition_of_label(label))
 
 
 @dataclass(frozen=True, slots=True)

@@ -680,6 +680,7 @@ class Transaction:
         self._keep()
         try:
             conflicts.check_same_dataset(base, self._base)
+            conflicts.check_same_partitions(base, self._base, self._operation)
             # An append conflicts with no change, not even by another tool.
             foreign = None if isinstance(scope, Nothing) else foreign_entry(self._store, base)
             staging = Staging(

@@ -23,7 +23,7 @@ from lakebed.state.history import Entry, PastState
 from lakebed.state.lists import Segments
 from lakebed.state.readable import check_readable
 from lakebed.state.runs import Runs
-from lakebed.state.scope import Scope, TheseFiles, ThesePartitions
+from lakebed.state.scope import TheseFiles, ThesePartitions, WholeView
 from lakebed.state.sources import Restored, SourceFile, Sources
 from lakebed.state.state import Change, State, descriptor_from
 from lakebed.state.transaction import Transaction
@@ -96,7 +96,7 @@ class Restoration:
 
 
 def find_restoration(
-    store: Store, base: State, version: int, scope: Scope | None = None
+    store: Store, base: State, version: int, scope: WholeView | None = None
 ) -> Restoration:
     """Find the changes that a rollback would make; see `Dataset.rollback`.
 
@@ -104,7 +104,7 @@ def find_restoration(
         store: The store that holds the dataset.
         base: The current state of the dataset.
         version: The version to restore.
-        scope: Limits the rollback to the partitions that it covers; None for all.
+        scope: Limits the rollback to the partitions of a view; None for all.
 
     Raises:
         VersionNotFoundError: There is no such version, or a cleanup has given it up.
@@ -126,9 +126,6 @@ def find_restoration(
     promoted = {encode_level(name, OTHER) for name in grown}
     is_rerouted = _is_rerouted(older, base.descriptor, grown)
 
-    def is_meant(label: str) -> bool:
-        return scope is None or scope.covers(partition_of_label(label))
-
     if is_short:
         newer = [entry for entry in entries if entry.version > version]
         came, went = history.net_labels(newer)
@@ -136,7 +133,10 @@ def find_restoration(
         now, then = frozenset(base.labels), frozenset(past.labels)
         came = tuple(label for label in base.labels if label not in then)
         went = tuple(label for label in past.labels if label not in now)
-    added = tuple(filter(is_meant, went))
+    # Rows of a time when directories had other levels may be in the view.
+    added = tuple(
+        label for label in went if scope is None or scope.covers(partition_of_label(label))
+    )
     for label in added:
         if is_rerouted or not promoted.isdisjoint(label.split("/")):
             raise InvalidInputError(
@@ -145,7 +145,7 @@ def find_restoration(
                 f"{'other partitions' if is_rerouted else 'partitions of their own'}.",
                 hint="Read that version, and overwrite the partitions with its rows.",
             )
-    removed = tuple(filter(is_meant, came))
+    removed = came if scope is None else tuple(filter(scope.removes, came))
     counts = (
         file_table.read_counts(store, _facts_then(store, base, version, added)) if added else {}
     )

@@ -270,7 +270,7 @@ def settled_scope(dataset: str, touched: frozenset[str], scope: Scope | None) ->
     if isinstance(scope, RunFiles) and scope.partitions is None:
         return replace(scope, partitions=frozenset(touched))
     if isinstance(scope, WholeView):
-        outside = sorted(partition for partition in touched if not scope.covers(partition))
+        outside = sorted(partition for partition in touched if not scope.holds(partition))
         if outside:
             raise InvalidInputError(
                 f"Data of partition {outside[0]!r} lies outside the view {scope.predicate}.",

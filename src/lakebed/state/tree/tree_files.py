@@ -156,7 +156,7 @@ class TreeFiles:
                 return ()
             case WholeView():
                 refs = self.ranges.may([scope.predicate])
-                return self.within(refs, lambda directory: scope.covers(partition_of(directory)))
+                return self.within(refs, lambda directory: scope.holds(partition_of(directory)))
         return tuple(label for piece in self.pieces() for label in piece if scope.removes(label))
 
     def of_leaf(self, ref: Ref) -> Files:
