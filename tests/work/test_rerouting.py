@@ -485,6 +485,81 @@ def test_promotion_alone_conflicts_with_no_base_of_other_partitions() -> None:
         dataset.overwrite([row("own", 9)], base=base)
 
 
+BASED_ON_CAPPED: dict[str, Any] = {
+    "append": lambda dataset, rows, base: dataset.append(rows, base=base),
+    "overwrite": lambda dataset, rows, base: dataset.overwrite(rows, base=base),
+    "overwrite of a view": lambda dataset, rows, base: dataset.overwrite(
+        rows, dataset.where("channel_dimension = 'own'"), base=base
+    ),
+    "staged": lambda dataset, rows, base: dataset.staged.add(rows, "overwrite", base=base).commit(),
+}
+
+
+@pytest.mark.parametrize("verb", BASED_ON_CAPPED)
+def test_deleted_rows_do_not_come_back_into_a_partition_that_a_cap_has_left_them(verb: str) -> None:
+    dataset = lakebed.Repository(new_store()).create("d", capped(2))
+    dataset.append([row("beta"), row("esr")])
+    dataset.append([row("own", 3)])
+    base = dataset.snapshot()
+    rows = base.where("channel = 'own'").arrow()
+    assert base.where("channel_dimension = 'OTHER'").count() == 1
+    dataset.where("channel = 'own'").delete()
+    dataset.where("channel = 'beta'").delete()
+
+    with pytest.raises(CommitConflictError, match="rows have other partitions since"):
+        BASED_ON_CAPPED[verb](dataset, rows, base)
+
+    dataset.overwrite(rows)
+    assert dataset.where("channel_dimension = 'own'").count() == 1
+
+
+def test_deleted_rows_do_not_come_back_into_other_when_a_cap_is_reached() -> None:
+    dataset = lakebed.Repository(new_store()).create("d", capped(2))
+    dataset.append([row("beta"), row("own", 3)])
+    base = dataset.snapshot()
+    rows = base.where("channel = 'own'").arrow()
+    dataset.where("channel = 'own'").delete()
+    dataset.append([row("esr")])
+
+    with pytest.raises(CommitConflictError, match="rows have other partitions since"):
+        dataset.overwrite(rows, base=base)
+
+
+def test_values_below_a_cap_conflict_by_their_partitions_alone() -> None:
+    dataset = lakebed.Repository(new_store()).create("d", capped(9))
+    dataset.append([row("beta"), row("own")])
+    base = dataset.snapshot()
+    dataset.append([row("beta"), row("esr")])
+
+    dataset.overwrite([row("own", 7)], base=base)
+    dataset.staged.add([row("new", 7)], "overwrite", base=base).commit()
+
+    with pytest.raises(CommitConflictError, match="touched channel_dimension=beta since"):
+        dataset.overwrite([row("beta", 7)], base=base)
+
+
+def test_view_of_no_capped_dimension_does_not_conflict_with_others_outside() -> None:
+    functions = [by.identity("id"), by.dimension("channel", "*", cap=1)]
+    dataset = lakebed.Repository(new_store()).create(
+        "d", lakebed.DatasetDescriptor(schema=SCHEMA, partition_by=functions)
+    )
+    dataset.append([row("beta", 1), row("own", 2)])
+    base = dataset.snapshot()
+    dataset.append([row("esr", 2)])
+    assert dataset.where("channel_dimension = 'OTHER'").count() == 2
+
+    dataset.overwrite([row("new", 1)], dataset.where("id = 1"), base=base)
+
+    with pytest.raises(CommitConflictError, match="append"):
+        dataset.overwrite([row("new", 2)], dataset.where("id = 2"), base=base)
+
+
+def capped(cap: int) -> lakebed.DatasetDescriptor:
+    return lakebed.DatasetDescriptor(
+        schema=SCHEMA, partition_by=[by.dimension("channel", "*", cap=cap)]
+    )
+
+
 def test_renamed_field_leaves_the_partitions_that_a_base_is_compared_by() -> None:
     dataset = three()
     base = dataset.snapshot()

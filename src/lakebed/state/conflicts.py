@@ -27,6 +27,7 @@ from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import check_partitioning, check_schema, grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.model.layout import Folder
+from lakebed.model.predicate import columns_of
 from lakebed.model.renaming import named_as
 from lakebed.state import history, runs
 from lakebed.state import runs as run_list
@@ -42,6 +43,8 @@ from lakebed.state.scope import (
     Scope,
     Several,
     TheseFiles,
+    ThesePartitions,
+    Unchanged,
     WholePartitions,
     WholeView,
 )
@@ -64,6 +67,9 @@ _AGAIN = "Read the new version, and write again if it is still right."
 # Operations that write rows again, unchanged; a promotion may write them into other partitions.
 _COMPACTING = frozenset({"compact"})
 _MOVING = frozenset({"compact", "promote"})
+
+_Changed = dict[str, Entry | None]
+"""Changed partitions, each with the last entry that changed it; None for a change by another tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +246,7 @@ class _Since:
     entries: tuple[Entry, ...]
 
     @cached_property
-    def changed(self) -> dict[str, Entry | None]:
+    def changed(self) -> _Changed:
         """Return the changed partitions, each with the last entry that changed it.
 
         None stands for another tool, whose change has no entry yet.
@@ -248,12 +254,12 @@ class _Since:
         return self._touched()
 
     @cached_property
-    def other_rows(self) -> dict[str, Entry | None]:
+    def other_rows(self) -> _Changed:
         """Return those partitions whose rows may differ: a compaction leaves rows unchanged."""
         return self._touched(without=_COMPACTING)
 
     @cached_property
-    def changed_rows(self) -> dict[str, Entry | None]:
+    def changed_rows(self) -> _Changed:
         """Return those partitions where rows came or went, wherever promotions have moved them."""
         return self._touched(without=_MOVING)
 
@@ -274,7 +280,7 @@ class _Since:
         by_others = any(entry.operation == FOREIGN for entry in self.entries)
         return not (by_others or self.state.is_changed_by_others or self.now.is_changed_by_others)
 
-    def _touched(self, without: frozenset[str] = frozenset()) -> dict[str, Entry | None]:
+    def _touched(self, without: frozenset[str] = frozenset()) -> _Changed:
         """Return the partitions that operations touched, without some that only move rows."""
         if not self.entries and have_same_files(self.state, self.now):
             return {}
@@ -286,7 +292,7 @@ class _Since:
                 if entry.operation not in without
                 for label in (*entry.removed, *entry.added)
             }
-        touched: dict[str, Entry | None] = {}
+        touched: _Changed = {}
         live = set(self.state.labels)
         for entry in self.entries:
             labels: Collection[str] = (*entry.removed, *entry.added)
@@ -326,17 +332,31 @@ def _are_repartitioned(state: State, now: State, since: Iterable[Entry]) -> bool
     return any(named_as(one, schema).partition_by != mine for one in declared)
 
 
-def check_same_partitions(base: State, now: State, operation: str) -> None:
+def check_base_of_batch(
+    base: State, now: State, operation: str, scope: Scope, since: Sequence[Entry]
+) -> None:
     """Check that rows have the partitions that they had at a base, before a batch is staged.
 
-    A later change of the dimensions, back to those of the base, would go unnoticed at the commit.
+    The commit of the batch does not know the state that it was staged on. So it would not notice
+    that dimensions have changed and are those of the base again, or that values beyond a cap have a
+    partition of their own since.
+
+    Args:
+        base: The base.
+        now: The state on which the batch is staged.
+        operation: Operation of the batch.
+        scope: The scope of the batch.
+        since: The entries of the history since the base.
 
     Raises:
-        CommitConflictError: Partition functions have changed since.
+        CommitConflictError: Rows may have other partitions since.
     """
     if _are_repartitioned(base, now, ()):
         what = "a change of the partition functions: rows have other partitions since."
         raise _conflict(base, now, operation, what, _AGAIN)
+    beyond = _beyond_caps(scope, _Since(base, now, tuple(since)))
+    if beyond:
+        raise _changed_elsewhere(base, now, operation, beyond)
 
 
 def after(since: Iterable[Entry], state: State) -> list[Entry]:
@@ -515,7 +535,6 @@ def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -
     """Check that the files in a scope are those of the state, and were so throughout."""
     if isinstance(scope, RunFiles) and not scope.partitions:
         return
-    elsewhere: dict[str, Entry | None] = {}
     if isinstance(scope, RewrittenFiles):
         touched = _lost_or_missed(scope, since)
     else:
@@ -523,28 +542,78 @@ def _check_files(scope: Scope, since: _Since, change: Change, *, is_own: bool) -
             since.other_rows if isinstance(scope, WholePartitions | RunFiles) else since.changed
         )
         touched = {name: entry for name, entry in changed.items() if scope.covers(name)}
+        elsewhere: _Changed = {}
         if since.is_repartitioned:
             # The scope is of one time, and paths of another say nothing about its rows.
-            elsewhere = {
-                name: entry for name, entry in since.changed_rows.items() if name not in touched
-            }
-            touched |= elsewhere
-    if not touched:
-        return
+            elsewhere = since.changed_rows
+        elif since.state.version < change.base_version:
+            elsewhere = _beyond_caps(scope, since)
+        if elsewhere.keys() - touched.keys():
+            raise _changed_elsewhere(since.state, since.now, change.operation, elsewhere | touched)
+    if touched:
+        reason = "both touch {}." if is_own else "it touched {} since."
+        raise _touch_conflict(since.state, since.now, change.operation, touched, reason)
+
+
+def _changed_elsewhere(
+    base: State, now: State, operation: str, touched: _Changed
+) -> CommitConflictError:
+    reason = "it touched {}, and rows have other partitions since."
+    return _touch_conflict(base, now, operation, touched, reason)
+
+
+def _touch_conflict(
+    base: State, now: State, operation: str, touched: _Changed, reason: str
+) -> CommitConflictError:
     # The newest first; a change without an entry is newer than all.
     last = max(touched.values(), key=lambda entry: float("inf") if entry is None else entry.version)
     partitions = tuple(sorted(touched))
     shown = ", ".join(name or "the whole dataset" for name in partitions[:5])
     what = "a change by another tool" if last is None else named(last)
-    reason = f"both touch {shown}." if is_own else f"it touched {shown} since."
-    if elsewhere:
-        reason = f"it touched {shown}, and rows have other partitions since."
-    raise _conflict(
-        since.state, since.now, change.operation, f"{what}: {reason}", _AGAIN, partitions
-    )
+    return _conflict(base, now, operation, f"{what}: {reason.format(shown)}", _AGAIN, partitions)
 
 
-def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | None]:
+def _beyond_caps(scope: Scope, since: _Since) -> _Changed:
+    """Return changed partitions whose rows a later state may have in partitions of a scope.
+
+    The cap of a dimension sends values to `OTHER` that may get a partition later, when others have
+    lost theirs, and the reverse.
+    """
+    descriptor = since.now.descriptor
+    caps = descriptor.partition_by.caps(descriptor.schema)
+    # Partitions that may hold rows of a condition include `OTHER` and those of the values.
+    if not caps or isinstance(scope, Nothing | Unchanged):
+        return {}
+    if isinstance(scope, WholeView) and caps.keys().isdisjoint(columns_of(scope.predicate)):
+        return {}
+    tokens = frozenset(encode_level(name, OTHER) for name in caps)
+    others = {level.partition("=")[0]: level for level in tokens}
+
+    def merged(partition: str) -> str:
+        return "/".join(others.get(one.partition("=")[0], one) for one in partition.split("/"))
+
+    def has_others(partition: str) -> bool:
+        return not tokens.isdisjoint(partition.split("/"))
+
+    changed = since.changed_rows
+    if isinstance(scope, WholeView):
+        return {
+            name: entry
+            for name, entry in changed.items()
+            if has_others(name) or scope.covers(merged(name))
+        }
+    assert isinstance(scope, ThesePartitions | TheseFiles | RunFiles)
+    own = frozenset(scope.partitions or ())
+    all_merged = {merged(name) for name in own}
+    merged_others = {merged(name) for name in own if has_others(name)}
+    return {
+        name: entry
+        for name, entry in changed.items()
+        if merged(name) in (all_merged if has_others(name) else merged_others)
+    }
+
+
+def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> _Changed:
     """Return the partitions where files to rewrite are gone, or where new files must be read.
 
     A file that went and came back holds the same rows, because files are immutable.
@@ -552,7 +621,7 @@ def _lost_or_missed(scope: RewrittenFiles, since: _Since) -> dict[str, Entry | N
     # Another tool may have added a needed file and removed it again, without an entry.
     lost = scope.needed - since.now.live.holding(scope.needed)
     wrong = {*lost, *filter(scope.misses, _new_since(since))}
-    touched: dict[str, Entry | None] = {partition_of_label(label): None for label in wrong}
+    touched: _Changed = {partition_of_label(label): None for label in wrong}
     for entry in since.entries:
         for label in wrong.intersection((*entry.added, *entry.removed)):
             touched[partition_of_label(label)] = entry

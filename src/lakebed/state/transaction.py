@@ -22,7 +22,7 @@ from lakebed.errors import (
     PreconditionFailedError,
 )
 from lakebed.model.keys import BatchIds, schema_number_of
-from lakebed.state import conflicts, file_table
+from lakebed.state import conflicts, file_table, history
 from lakebed.state import sources as source_list
 from lakebed.state.after import Gathered, Pending, after_commit, before_commit, quarantine
 from lakebed.state.check_results import require, total_of_checks
@@ -664,12 +664,13 @@ class Transaction:
                 of the transaction.
 
         Raises:
-            CommitConflictError: A cleanup has treated the writer as dead.
+            CommitConflictError: A cleanup has treated the writer as dead; or rows may have other
+                partitions than at the base.
             StorageError: The store failed. The batch may be staged nevertheless if only an answer
                 was lost.
 
         Cost:
-            Two PUTs; the history if another tool has changed the base.
+            Two PUTs; the history if another tool has changed the base, and that since an older base.
         """
         self._settle_checks()
         written = self.written
@@ -680,7 +681,14 @@ class Transaction:
         self._keep()
         try:
             conflicts.check_same_dataset(base, self._base)
-            conflicts.check_same_partitions(base, self._base, self._operation)
+            if base.version < self._base.version:
+                since = history.read(
+                    self._store,
+                    self._base.lists.history,
+                    after=base.version,
+                    until=self._base.version,
+                )
+                conflicts.check_base_of_batch(base, self._base, self._operation, scope, since)
             # An append conflicts with no change, not even by another tool.
             foreign = None if isinstance(scope, Nothing) else foreign_entry(self._store, base)
             staging = Staging(
