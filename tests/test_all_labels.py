@@ -22,7 +22,7 @@ ALL_LABELS = {
     "dataset.py": 1,
     "pipeline/ingest.py": 1,
     "plan/partition_totals.py": 2,
-    "plan/paths.py": 9,
+    "plan/paths.py": 10,
     "plan/search.py": 2,
     "state/codec.py": 1,
     "state/committing.py": 1,
@@ -46,6 +46,7 @@ ALL_LABELS = {
     "work/check.py": 8,
     "work/commits.py": 1,
     "work/erased_objects.py": 1,
+    "work/erased_records.py": 1,  # if a staged batch replaces partitions
     "work/erasure.py": 2,
     "work/indexing.py": 8,
     "work/ingest/replacement.py": 1,

@@ -96,7 +96,7 @@ def test_changes_and_differences_reach_behind_other_levels(rule: str, change: st
 
 def test_changes_and_differences_add_up_to_the_versions() -> None:
     numbers = random.Random(1)
-    for _ in range(cases(6)):
+    for _ in range(cases(2)):
         dataset = three()
         for step in range(3):
             dataset.append([row("esr", 100 + step, step)])
