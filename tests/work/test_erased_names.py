@@ -17,6 +17,7 @@ from lakebed.errors import PredicateError
 from lakebed.model.allowed import read_allowed
 from lakebed.model.dimensions import DimensionRule
 from lakebed.repository import Repository
+from lakebed.work.erased_records import Records
 
 SCHEMA = pa.schema([("uid", pa.int64()), ("user", pa.string()), ("n", pa.int64())])
 ROWS = [{**BOB, "n": 1}, {**PERSON, "n": 2}]
@@ -370,3 +371,21 @@ def test_a_staged_batch_loses_a_partition_once_all_its_rows_are_erased(
 
     visits.staged.open(batch.batch_id).commit()
     assert visits.count() == 1
+
+
+def test_a_batch_that_is_staged_during_an_erasure_replaces_its_partitions(
+    lake: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visits = created(lake, "user")
+    visits.append(ROWS)
+    scrub, batches = Records.scrub_manifests, []
+
+    def after_staging(records: Records) -> int:
+        batches.append(visits.staged.add([{**BOB, "n": 4}], "overwrite"))
+        return scrub(records)
+
+    monkeypatch.setattr(Records, "scrub_manifests", after_staging)
+    visits.erase({"uid": 7}, reason="request 17", grace="0s")
+    visits.staged.open(batches[0].batch_id).commit()
+
+    assert [row["n"] for row in visits.arrow().to_pylist()] == [4]

@@ -139,7 +139,12 @@ class Records:
         return tuple(label for label in labels if mark_of(key(label)) not in self._marks)
 
     def _may_be_committed(self, batch_id: int) -> bool:
-        return batch_id in self.inventory.reserved and self._state.may_commit(batch_id)
+        """Return whether a batch may be committed; it may have been staged after the inventory."""
+        return batch_id not in self._committed and self._state.may_commit(batch_id)
+
+    @cached_property
+    def _committed(self) -> frozenset[int | None]:
+        return frozenset(entry.batch_id for entry in self.inventory.entries)
 
     def _open_scope(self, record: BatchRecord, scope: ScopeNote) -> ScopeNote:
         """Return the scope of a batch that may still be committed.
