@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import PredicateError
 from lakebed.index.kartothek_file import FILE_REQUESTS, IndexFile
 from lakebed.index.lookup import LiveIds
 from lakebed.index.segment import is_small
@@ -114,11 +113,7 @@ def _check_levels(state: State, predicate: Predicate) -> None:
         levels = level_names(directory)
         for name in named:
             if name not in levels:
-                raise PredicateError(
-                    f"The condition names the partition field {name!r}, and directories of older "
-                    f"versions have the levels {', '.join(levels)}.",
-                    hint=f"Name the field {functions[name].source!r}, which it is made of, instead.",
-                )
+                raise functions[name].missing_in(levels)
 
 
 def count_known_rows(state: State, predicate: Predicate, store: Store) -> tuple[int, Scan]:

@@ -15,10 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from lakebed.common.shown import counted
-from lakebed.errors import (
-    CommitConflictError,
-    LakebedError,
-)
+from lakebed.errors import CommitConflictError, LakebedError
 from lakebed.model.layout import TABLE, Folder
 from lakebed.state.committing import CommitOptions
 from lakebed.state.conflicts import check_same_dataset
@@ -31,10 +28,7 @@ from lakebed.work.certificate import ErasedPlace, LeftPlace
 from lakebed.work.cleanup import KEYS_PER_REQUEST
 from lakebed.work.defaults import CLOCK_SKEW
 from lakebed.work.erased_records import Records
-from lakebed.work.erased_rows import (
-    ErasureCondition,
-    search,
-)
+from lakebed.work.erased_rows import ErasureCondition, search
 from lakebed.work.former_layouts import FormerLayouts
 from lakebed.work.inventory import (
     Inventory,
@@ -136,12 +130,17 @@ class _Deletion:
 
     def run(self) -> Deleted:
         judged, version = self._refuse_stalled()
+        layouts = FormerLayouts(self.state, self.inventory.entries)
         files = self._marked_files()
-        strays = self._strays()
+        strays = self._strays(layouts)
         segments = self._segments(judged)
         self._note_writes()
         records = Records(
-            store=self.store, inventory=self.inventory, condition=self.condition, left=self.left
+            store=self.store,
+            inventory=self.inventory,
+            layouts=layouts,
+            condition=self.condition,
+            left=self.left,
         )
         manifests = records.scrub_manifests()
         logs = records.scrub_logs()
@@ -299,7 +298,7 @@ class _Deletion:
     def _judge(self, rules: Rules) -> Judge:
         return self.inventory.judge_by(self.state, rules)
 
-    def _strays(self) -> list[JudgedFile]:
+    def _strays(self, layouts: FormerLayouts) -> list[JudgedFile]:
         """Return files of no version that hold such rows and are dead; note the others."""
         rules = Rules(now=self.now, retention=self.grace, clock_skew=CLOCK_SKEW)
         needed, marks = self._needed(), marks_in(self.inventory.entries)
@@ -325,7 +324,6 @@ class _Deletion:
             for key in judged
             if key.startswith(prefix) and key.endswith(suffix)
         }
-        layouts = FormerLayouts(self.state, self.inventory.entries)
         holding, readable = set(), set()
         for key, label in labels.items():
             try:

@@ -7,7 +7,7 @@ has taken out is known by its mark, others by their directories.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,7 +30,6 @@ from lakebed.model.predicate import (
     Leaf,
     Like,
     Membership,
-    Op,
     Or,
     Predicate,
     all_of,
@@ -41,6 +40,7 @@ from lakebed.model.refinement import LOWER, UPPER
 from lakebed.model.sql_predicates import parse_sql
 from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.model.values import Scalar, format_value
+from lakebed.plan.indices import names_values
 from lakebed.state import reservation
 from lakebed.state.erased_files import mark_of, marks_in, without_samples
 from lakebed.state.reservation import BatchRecord, ScopeNote
@@ -64,22 +64,20 @@ class Records:
     Attributes:
         store: The store that holds the dataset.
         inventory: All objects of the dataset.
+        layouts: The layouts that its files were written under.
         condition: The condition on the rows.
         left: Receives what could not be changed.
     """
 
     store: Store
     inventory: Inventory
+    layouts: FormerLayouts
     condition: ErasureCondition
     left: list[LeftPlace] = field(default_factory=list)
 
     @property
     def _state(self) -> State:
         return self.inventory.state
-
-    @cached_property
-    def _layouts(self) -> FormerLayouts:
-        return FormerLayouts(self._state, self.inventory.entries)
 
     @cached_property
     def _marks(self) -> frozenset[str]:
@@ -121,22 +119,21 @@ class Records:
         staged = record.staging
         is_open = staged is not None and self._may_be_committed(record.batch_id)
         if record.files is not None and not is_open:
-            key = self._state.layout.key
-            files = (one for one in record.files if mark_of(key(one.label)) not in self._marks)
-            record = msgspec.structs.replace(record, files=tuple(files))
+            files = tuple(one for one in record.files if self._is_kept(one.label))
+            record = msgspec.structs.replace(record, files=files)
         if staged is None:
             return record
         staged = msgspec.structs.replace(
             without_samples(staged),
             scope=self._open_scope(record, staged.scope) if is_open else ScopeNote(),
-            foreign_added=self._unmarked(staged.foreign_added),
-            foreign_removed=self._unmarked(staged.foreign_removed),
+            foreign_added=tuple(filter(self._is_kept, staged.foreign_added)),
+            foreign_removed=tuple(filter(self._is_kept, staged.foreign_removed)),
         )
         return msgspec.structs.replace(record, staging=staged)
 
-    def _unmarked(self, labels: Iterable[str]) -> tuple[str, ...]:
-        key = self._state.layout.key
-        return tuple(label for label in labels if mark_of(key(label)) not in self._marks)
+    def _is_kept(self, label: str) -> bool:
+        """Return whether no erasure has taken a file out."""
+        return mark_of(self._state.layout.key(label)) not in self._marks
 
     def _may_be_committed(self, batch_id: int) -> bool:
         """Return whether a batch may be committed; it may have been staged after the inventory."""
@@ -172,7 +169,7 @@ class Records:
 
     def _parsed(self, view: str) -> Predicate | None:
         try:
-            return parse_sql(view, self._layouts.column_types)
+            return parse_sql(view, self.layouts.column_types)
         except LakebedError:
             return None
 
@@ -191,10 +188,10 @@ class Records:
         for part in _parts_that_name(self.condition.predicate):
             (column,) = columns_of(part)
             root, dot, inner = column.partition(".")
-            fields = {column, root, *self._layouts.former_names.get(root, ())}
+            fields = {column, root, *self.layouts.former_names.get(root, ())}
             levels = (
                 level
-                for level, sources in self._layouts.level_sources.items()
+                for level, sources in self.layouts.level_sources.items()
                 if not fields.isdisjoint(sources)
             )
             for one in {*levels, *(f"{name}{dot}{inner}" for name in fields), *fields}:
@@ -227,7 +224,7 @@ class Records:
             if text == UNBOUNDED:
                 return False
             address = parse_uri(f"view:/{self._state.name}?{text}")
-            view = parse_constraints(address.constraints, self._layouts.column_types)
+            view = parse_constraints(address.constraints, self.layouts.column_types)
         except LakebedError as exc:
             return not isinstance(exc, ObjectNotFoundError)
         except (*UNREADABLE, KeyError, TypeError):
@@ -269,7 +266,7 @@ class Records:
                     )
                 )
                 continue
-            told = told_by_path(self._layouts, self.condition, labels.values())
+            told = told_by_path(self.layouts, self.condition, labels.values())
             told |= {label for key, label in labels.items() if mark_of(key) in self._marks}
             if not told:
                 continue
@@ -305,7 +302,9 @@ def _parts_that_name(condition: Predicate) -> Iterator[Predicate]:
         case And(parts) | Or(parts):
             for part in parts:
                 yield from _parts_that_name(part)
-        case Comparison(op=Op.EQ) | Membership(negated=False) | Like(negated=False):
+        case Like(negated=False):
+            yield condition
+        case Comparison() | Membership() if names_values(condition):
             yield condition
     if isinstance(condition, And):
         ends = [

@@ -24,10 +24,10 @@ from lakebed.arrow.workers import Threads, gather
 from lakebed.errors import CorruptMetadataError, LakebedError
 from lakebed.index.segment import file_ids_of, open_segment
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.key_rows import named_values
 from lakebed.model.keys import batch_id_of, file_ids
 from lakebed.model.layout import Layout
 from lakebed.model.predicate import TRUE, Predicate, any_of, leaves, roots_of
+from lakebed.plan.indices import names_values
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.plan.search import plan
 from lakebed.state import file_table, runs, sources
@@ -206,9 +206,7 @@ def told_by_path(
     known = [label for label in labels if layouts.knows(label)]
     told: set[str] = set()
     for question, asked in layouts.questions(condition.predicate, known, skips=True).items():
-        named = any_of(
-            [one for one in leaves(question.predicate) if any(True for _ in named_values(one))]
-        )
+        named = any_of([one for one in leaves(question.predicate) if names_values(one)])
         shown = _by_path(layouts, replace(question, predicate=named), asked)
         told.update(
             file.label

@@ -20,7 +20,13 @@ from lakebed.model.evaluate import matches
 from lakebed.model.keys import level_names, schema_number_of, split_label
 from lakebed.model.layout import Folder, Layout
 from lakebed.model.lineage import Lineage
-from lakebed.model.partition import Dimension, PartitionFunction, PartitionStrategy, Provided
+from lakebed.model.partition import (
+    Dimension,
+    MissingLevelError,
+    PartitionFunction,
+    PartitionStrategy,
+    Provided,
+)
 from lakebed.model.predicate import (
     FALSE,
     TRUE,
@@ -35,11 +41,6 @@ from lakebed.model.renaming import named_as
 from lakebed.model.schema import Primitive, Schema, Type, dotted_types, path_of
 from lakebed.state.history import Entry
 from lakebed.state.state import State, descriptor_from
-
-
-class _LacksLevelError(PredicateError):
-    """A condition names a partition field that some directories do not have."""
-
 
 Levels = tuple[str, ...]
 """Names of the levels of directories, in order; that of the batch is the last one."""
@@ -120,8 +121,8 @@ class FormerLayouts:
         for _, declared, _ in self._declared:
             for one in declared.partition_by:
                 root = one.source.partition(".")[0]
-                field = now.find_stored(declared.schema.stored_name(root))
-                sources.setdefault(one.name, set()).add(root if field is None else field.name)
+                kept = now.find_stored(declared.schema.stored_name(root))
+                sources.setdefault(one.name, set()).add(root if kept is None else kept.name)
         return {level: frozenset(fields) for level, fields in sources.items()}
 
     @cached_property
@@ -137,11 +138,8 @@ class FormerLayouts:
     @cached_property
     def _number_at(self) -> Mapping[str, int]:
         """The schema when a file was first added, for files whose names hold none."""
-        since = {version: lineage.number for version, _, lineage in self._declared}
         numbers: dict[str, int] = {}
-        number = 1
-        for entry in self.entries:
-            number = since.get(entry.version, number)
+        for entry, _, number in self._numbered_entries():
             for label in entry.added:
                 numbers.setdefault(label, number)
         return numbers
@@ -149,15 +147,20 @@ class FormerLayouts:
     @cached_property
     def _last_number_of(self) -> Mapping[str, int]:
         """The schema of the last version that had a file, for files that are not live."""
-        since = {version: lineage.number for version, _, lineage in self._declared}
         last: dict[str, int] = {}
-        number = 1
-        for entry in self.entries:
-            last.update(dict.fromkeys(entry.removed, number))
-            number = since.get(entry.version, number)
+        for entry, before, _ in self._numbered_entries():
+            last.update(dict.fromkeys(entry.removed, before))
             for label in entry.added:
                 last.pop(label, None)
         return last
+
+    def _numbered_entries(self) -> Iterator[tuple[Entry, int, int]]:
+        """Yield the entries, each with the numbers of the schema before it and after it."""
+        since = {version: lineage.number for version, _, lineage in self._declared}
+        number = 1
+        for entry in self.entries:
+            before, number = number, since.get(entry.version, number)
+            yield entry, before, number
 
     def knows(self, label: str) -> bool:
         """Return whether a label is of a schema and of levels that the dataset has or had."""
@@ -218,11 +221,16 @@ class FormerLayouts:
                 newer[number] = self._first_newer(predicate, number)
             first = newer[number]
             is_now = first is None or self._last_number_of.get(label, newest) >= first
-            written = (number, levels_of(label), is_now)
+            levels = levels_of(label)
+            written = number, levels, is_now
             if written not in asked:
                 try:
-                    asked[written] = tuple(self._questions(predicate, *written[:2], is_now=is_now))
-                except _LacksLevelError:
+                    asked[written] = tuple(
+                        self._questions(
+                            predicate, number, levels, is_then=first is not None, is_now=is_now
+                        )
+                    )
+                except MissingLevelError:
                     if not skips:
                         raise
                     asked[written] = ()
@@ -248,7 +256,7 @@ class FormerLayouts:
         yield from (".".join(parts[: end + 1]) for end in range(len(parts)))
 
     def _questions(
-        self, predicate: Predicate, number: int, levels: Levels, *, is_now: bool
+        self, predicate: Predicate, number: int, levels: Levels, *, is_then: bool, is_now: bool
     ) -> Iterator[LayoutQuestion]:
         """Yield the questions for files of a schema and levels.
 
@@ -256,13 +264,14 @@ class FormerLayouts:
             predicate: The condition.
             number: The number of the schema.
             levels: The levels.
-            is_now: Whether the current schema shows them: they lack no field of the condition, or a
-                version that has one has had them.
+            is_then: Whether their own schema is asked: they lack a field of the condition.
+            is_now: Whether the current schema is asked: they lack no such field, or a version that
+                has one has had them.
         """
-        if self._first_newer(predicate, number) is not None:
+        if is_then:
             yield self._then(predicate, number, levels)
-            if not is_now:
-                return
+        if not is_now:
+            return
         newest = self.state.lineage.number
         try:
             layout = self._layout(newest, levels)
@@ -318,11 +327,7 @@ class FormerLayouts:
             return
         for one in self.state.descriptor.partition_by:
             if one.name == column:
-                raise _LacksLevelError(
-                    f"The condition names the partition field {column!r}, and directories of older "
-                    f"versions have the levels {', '.join(layout.partition_level_types) or 'none'}.",
-                    hint=f"Name the field {one.source!r}, which it is made of, instead.",
-                )
+                raise one.missing_in(layout.partition_level_types)
 
     def _layout(self, number: int, levels: Levels) -> Layout:
         """Return the layout of a schema with some levels of directories, to search files.

@@ -316,7 +316,7 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
     """
     state = read_own_head(store, dataset).state
     record, staging = _read(store, state, batch_id)
-    labels, edits = _labels(state, record), _brought(state, staging).additions()
+    labels, brought = _labels(state, record), _brought(state, staging)
     _check_not_committed(state, record, find_commit(store, state, record))
     if state.may_commit(batch_id):
         _shut_out(store, state, batch_id)
@@ -326,8 +326,7 @@ def discard(store: Store, dataset: str, batch_id: int) -> None:
         ):
             committed = find_commit(store, read_own_head(store, dataset).state, record)
         _check_not_committed(state, record, committed)
-    brought = [segment.key for edit in edits for segment in edit.added]
-    doomed = [*map(state.layout.naming.key, labels), *brought]
+    doomed = [*map(state.layout.naming.key, labels), *brought.keys]
     if delete_or_leave(store, doomed):
         delete_or_leave(store, [reservation.key_of(state.name, batch_id)])
 

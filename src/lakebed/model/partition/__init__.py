@@ -3,7 +3,7 @@
 from lakebed.model.partition.calendar import CALENDAR_UNITS, CalendarPart, Date
 from lakebed.model.partition.date_format import DateFormat
 from lakebed.model.partition.dimension import Dimension
-from lakebed.model.partition.function import Identity, PartitionFunction
+from lakebed.model.partition.function import Identity, MissingLevelError, PartitionFunction
 from lakebed.model.partition.hash import Hash
 from lakebed.model.partition.provided import Provided
 from lakebed.model.partition.ranges import FixedRange, Range
@@ -20,6 +20,7 @@ __all__ = [
     "FixedRange",
     "Hash",
     "Identity",
+    "MissingLevelError",
     "PartitionFunction",
     "PartitionStrategy",
     "Provided",

@@ -14,13 +14,13 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from lakebed.errors import PartitionSpecError
+from lakebed.errors import PartitionSpecError, PredicateError
 from lakebed.model.names import check_partition_name, nearest
 from lakebed.model.predicate import (
     FALSE,
@@ -37,6 +37,10 @@ from lakebed.model.schema import Kind, Primitive, Schema, Struct, Type
 from lakebed.model.values import Scalar
 
 Limits = tuple[Scalar, Scalar]
+
+
+class MissingLevelError(PredicateError):
+    """A condition names a partition field that some directories do not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,14 @@ class PartitionFunction(ABC):
             if getattr(self, key) != fields[key].default:
                 parameters[key] = getattr(self, key)
         return parameters
+
+    def missing_in(self, levels: Iterable[str]) -> MissingLevelError:
+        """Return the error of a condition that names the partition field where it is no level."""
+        return MissingLevelError(
+            f"The condition names the partition field {self.name!r}, and directories of older "
+            f"versions have the levels {', '.join(levels) or 'none'}.",
+            hint=f"Name the field {self.source!r}, which it is made of, instead.",
+        )
 
     @abstractmethod
     def result_type(self, source: Type) -> Type:
