@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from lakebed.model.sql_dialect import PIECES
+
 _SPACE = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*\*/)"
 _NAME = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\W\d]\w*)"
-_TEXT = re.compile(
-    r"(`[^`]*`)|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|--[^\n]*|/\*.*?\*/", re.S
-)
 # First words, and what may stand between them and the name; None for a statement without a name.
 _VERBS: tuple[tuple[str, str | None], ...] = (
     ("MERGE", "(?:WITH +SCHEMA +EVOLUTION +)?INTO "),
@@ -91,7 +90,7 @@ def without_texts(text: str) -> str:
     >>> without_texts("SELECT 'VERSION AS OF', `it's` FROM flights -- VERSION AS OF 3")
     "SELECT  , `it's` FROM flights  "
     """
-    return _TEXT.sub(lambda found: found[1] or " ", text)
+    return PIECES.sub(lambda found: found["name"] or " ", text)
 
 
 def without_comments(text: str) -> str:
@@ -100,7 +99,7 @@ def without_comments(text: str) -> str:
     >>> without_comments("OPTIMIZE flights WHERE x = '--' -- nightly")
     "OPTIMIZE flights WHERE x = '--'  "
     """
-    return _TEXT.sub(lambda found: " " if found[0][0] in "-/" else found[0], text)
+    return PIECES.sub(lambda found: " " if found["comment"] else found[0], text)
 
 
 def changes(text: str) -> str | None:

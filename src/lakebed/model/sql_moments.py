@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lakebed.common.shown import shown
 from lakebed.errors import PredicateError
 from lakebed.model.schema import Kind, Primitive
+from lakebed.model.sql_dialect import to_text
 from lakebed.model.values import parse_value
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class SqlMoments:
         days = _whole(amount)
         if days is None or isinstance(moment, dt.datetime):
             raise PredicateError(
-                f"Cannot compute {shown(node.sql(dialect='spark'))}.",
+                f"Cannot compute {shown(to_text(node))}.",
                 hint="Add or take an interval, such as INTERVAL '7' DAY; of a date also whole days.",
             )
         return _moved(moment, sign * days, "DAY", node)
@@ -131,7 +132,7 @@ class SqlMoments:
             position = found.end()
         if not amounts or text[position:].strip():
             raise PredicateError(
-                f"Cannot read the interval {shown(interval.sql(dialect='spark'))}.",
+                f"Cannot read the interval {shown(to_text(interval))}.",
                 hint="Write a whole number and a unit, such as INTERVAL '7' DAY; units are "
                 f"{', '.join(map(str.lower, (*_FIXED, *_MONTHS)))}.",
             )
@@ -154,7 +155,7 @@ def _moved(moment: Moment, count: int, unit: str, node: exp.Expr) -> Moment:
         return moment + count * _FIXED[unit]
     except (OverflowError, ValueError) as exc:
         raise PredicateError(
-            f"{shown(node.sql(dialect='spark'))} lies outside the years 1 to 9999.",
+            f"{shown(to_text(node))} lies outside the years 1 to 9999.",
             hint="Give a smaller interval.",
         ) from exc
 

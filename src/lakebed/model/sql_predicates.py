@@ -31,6 +31,7 @@ from lakebed.model.predicate import (
     pieces_of,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
+from lakebed.model.sql_dialect import parse_condition, quoted_words, to_text
 from lakebed.model.sql_moments import SqlMoments
 from lakebed.model.values import (
     FLOATS,
@@ -82,6 +83,7 @@ def parse_sql(
     """
     given = _Given(text, parameters)
     tree = _tree_of(text)
+    check_quotes(text, types)
     try:
         predicate = _Reader(text, types, compared, given).read(tree)
         given.check_all_used()
@@ -90,13 +92,26 @@ def parse_sql(
         raise _unreadable(text, why_unreadable(exc)) from exc
 
 
+def check_quotes(text: str, columns: Collection[str]) -> None:
+    """Check that no text in double quotes, which Spark reads as a text, is the name of a column.
+
+    Raises:
+        PredicateError: One is, so that other systems would read the column.
+    """
+    folded = {column.casefold() for column in columns}
+    for word in quoted_words(text):
+        if word.casefold() in folded:
+            raise PredicateError(
+                f'"{word}" in {shown(text)} may be a text, as in Spark, or the column {word!r}.',
+                hint=f"Write '{word}' for the text, and `{word}` for the column.",
+            )
+
+
 def _tree_of(text: str) -> exp.Expr:
-    # Imported on first use: it takes a quarter of a second, which only SQL predicates should cost.
-    import sqlglot
     from sqlglot.errors import SqlglotError
 
     try:
-        return sqlglot.parse_one(text, into=sqlglot.expressions.Condition, dialect="spark")
+        return parse_condition(text)
     except (SqlglotError, RecursionError) as exc:
         raise _unreadable(text, why_unreadable(exc)) from exc
 
@@ -368,7 +383,7 @@ class _Reader:
         ):
             name = "upper" if case is str.upper else "lower"
             raise PredicateError(
-                f"{shown(whole.sql(dialect='spark'))} is never true: {name} has no such letters.",
+                f"{shown(to_text(whole))} is never true: {name} has no such letters.",
                 hint=f"Write {shown(case(pattern))}, or use ILIKE.",
             )
         return self._fits(self._column(node.this), pattern, whole, ignores_case=True)
@@ -380,7 +395,7 @@ class _Reader:
         if kind != Primitive(Kind.STRING):
             raise PredicateError(
                 f"Column {column!r} of type {kind} is compared with text in "
-                f"{shown(whole.sql(dialect='spark'))}.",
+                f"{shown(to_text(whole))}.",
                 hint="Only text has patterns and letters; compare it with a value.",
             )
         pieces_of(pattern)
@@ -397,7 +412,7 @@ class _Reader:
             node = node.name
         if not isinstance(node, str):
             raise PredicateError(
-                f"{shown(whole.sql(dialect='spark'))} needs a text in {shown(self._text)}.",
+                f"{shown(to_text(whole))} needs a text in {shown(self._text)}.",
                 hint="Give a literal in single quotes, such as 'UA%', or a parameter.",
             )
         return node
@@ -530,7 +545,7 @@ class _Reader:
 
     def _unquoted_date(self, node: exp.Sub, column: str) -> PredicateError:
         """Return the error for a subtraction, which SQL reads in a date without quotes."""
-        text = node.sql(dialect="spark").replace(" ", "")
+        text = to_text(node).replace(" ", "")
         if not re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text):
             return self._refused(node)
         return PredicateError(
@@ -545,7 +560,7 @@ class _Reader:
     def _refused(self, node: exp.Expr) -> PredicateError:
         hint = "Compare columns with literals; AND, OR, NOT, IN, BETWEEN and IS NULL are supported."
         return PredicateError(
-            f"Cannot use {shown(node.sql(dialect='spark'))} in the predicate {shown(self._text)}.",
+            f"Cannot use {shown(to_text(node))} in the predicate {shown(self._text)}.",
             hint="Match regular expressions after reading, for example with Spark, DuckDB or pandas."
             if isinstance(node, self._exp.RegexpLike | self._exp.RegexpILike)
             else hint,
@@ -582,7 +597,7 @@ def with_columns_renamed(text: str, names: Mapping[str, str]) -> str | None:
         if isinstance(root, exp.Identifier) and root.name in names:
             root.replace(exp.to_identifier(names[root.name], quoted=root.args.get("quoted")))
             is_renamed = True
-    return tree.sql(dialect="spark") if is_renamed else None
+    return to_text(tree) if is_renamed else None
 
 
 def read_predicate(

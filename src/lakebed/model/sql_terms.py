@@ -21,8 +21,10 @@ from lakebed.model.assignments import (
 )
 from lakebed.model.predicate import Leaf, Predicate, bind, columns_of, leaves, map_leaves
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Struct, Type
+from lakebed.model.sql_dialect import to_text
 from lakebed.model.sql_predicates import (
     Compared,
+    check_quotes,
     read_column,
     read_literal,
     read_predicate,
@@ -87,6 +89,7 @@ def parse_term(
         message = exc.message.replace("the predicate", f"the value of column {column!r},", 1)
         hint = 'Write what would stand behind SET x =, such as "delay + 1" or "\'UA\'".'
         raise PredicateError(message, hint=hint) from exc
+    check_quotes(text, types)
     try:
         return _TermReader(text, types, column, prefix).read(tree, kind)
     except RecursionError as exc:
@@ -105,7 +108,7 @@ def decimal_of(node: exp.DataType) -> Decimal:
     given = [part.name for part in node.expressions]
     if len(given) > 2 or not all(text.isdecimal() and len(text) < 4 for text in given):
         raise InvalidInputError(
-            f"Illegal {shown(node.sql(dialect='spark'))}.",
+            f"Illegal {shown(to_text(node))}.",
             hint="Write DECIMAL(p, s), such as DECIMAL(10, 2).",
         )
     return Decimal(*[int(text) for text in given], *[10, 0][len(given) :])
@@ -194,7 +197,7 @@ class _TermReader:
         if function in _OF_TEXTS and kind != _TEXT:
             raise PredicateError(
                 f"{self._shown(node)} is text, but column {self._column!r} is computed as {kind}.",
-                hint=f"Convert it: CAST({node.sql(dialect='spark')} AS {_sql_type(kind)})."
+                hint=f"Convert it: CAST({to_text(node)} AS {_sql_type(kind)})."
                 if isinstance(kind, Primitive | Decimal)
                 else "Give a value of this type.",
             )
@@ -289,7 +292,7 @@ class _TermReader:
             case None:
                 return 0
             case exp.Literal(is_string=False) | exp.Neg(this=exp.Literal(is_string=False)):
-                text = given.sql(dialect="spark")
+                text = to_text(given)
                 if text.lstrip("-").isdigit() and abs(int(text)) <= _MOST_PLACES:
                     return int(text)
         raise PredicateError(
@@ -311,7 +314,7 @@ class _TermReader:
             raise PredicateError(
                 f"{self._shown(node)} is of type {wanted}, but is needed as {kind} for column "
                 f"{self._column!r}.",
-                hint=f"Write CAST({node.this.sql(dialect='spark')} AS {_sql_type(kind)})."
+                hint=f"Write CAST({to_text(node.this)} AS {_sql_type(kind)})."
                 if isinstance(kind, Primitive | Decimal)
                 else "Give a value of this type.",
             )
@@ -340,8 +343,7 @@ class _TermReader:
             if node.to.this in names:
                 return Primitive(kind)
         raise PredicateError(
-            f"{self._shown(node)} names the type {node.to.sql(dialect='spark')}, which no field "
-            "has.",
+            f"{self._shown(node)} names the type {to_text(node.to)}, which no field has.",
             hint="Types are boolean, int, bigint, float, double, decimal(p, s), string, binary, "
             "date, timestamp and timestamp_ntz.",
         )
@@ -425,7 +427,7 @@ class _TermReader:
         )
 
     def _shown(self, node: exp.Expr) -> str:
-        return shown(node.sql(dialect="spark"))
+        return shown(to_text(node))
 
 
 def _sql_kinds(expressions: object) -> Mapping[Kind, tuple[object, ...]]:

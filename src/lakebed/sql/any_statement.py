@@ -8,11 +8,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from sqlglot.dialects.databricks import Databricks
 
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
+from lakebed.model.sql_dialect import parse, quoted_words
 from lakebed.model.sql_heads import FirstWords, head_of, without_texts
-from lakebed.model.sql_predicates import why_unreadable
+from lakebed.model.sql_predicates import check_quotes, why_unreadable
 from lakebed.sql import (
     asking,
     merge_statement,
@@ -20,9 +21,9 @@ from lakebed.sql import (
     table_statements,
     upkeep_statements,
 )
-from lakebed.sql.lake_access import StatementOrder, open_table
+from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.refusals import KNOWN, refused, unknown_statement, unreadable
-from lakebed.sql.statement_source import QuerySource
+from lakebed.sql.statement_source import QuerySource, rows_by_name
 
 if TYPE_CHECKING:
     from sqlglot import expressions as exp
@@ -62,7 +63,10 @@ def _run(order: StatementOrder, text: str) -> Any:
         if head.name == "?":
             raise unknown_statement("SHOW")
         return upkeep_statements.run(order, head, text)
-    return _changed(order, _tree_of(text), head)
+    tree = _tree_of(text)
+    if any(quoted_words(text)) and order.lake.exists(head.name):
+        check_quotes(text, order.lake.open(head.name).descriptor.column_types)
+    return _changed(order, tree, head)
 
 
 def _not_ours(head: FirstWords) -> InvalidInputError:
@@ -99,9 +103,19 @@ def _changed(order: StatementOrder, tree: exp.Expr, head: FirstWords) -> Any:
 
 
 def _answer(order: StatementOrder, text: str) -> pa.Table:
-    """Return the result of a query: by DuckDB in its dialect, or of Spark's tables by Spark."""
-    if order.spark is None and not order.tables and not _OF_A_MOMENT.search(without_texts(text)):
-        return asking.ask(text, lambda name: asking.rows_of(open_table(order.lake, name)))
+    """Return the result of a query: by DuckDB in its dialect, or of Spark's tables by Spark.
+
+    DuckDB cannot read a dataset at a moment, so that a query with one is of Spark's dialect.
+    """
+    if order.spark is None:
+        if not _OF_A_MOMENT.search(without_texts(text)):
+            return asking.ask(text, lambda name: rows_by_name(order, name))
+        word = next(quoted_words(text), None)
+        if word is not None:
+            raise refused(
+                f"text in double quotes, as in {shown(word)}, beside VERSION AS OF and TIMESTAMP AS OF",
+                f"Write '{word}' for a text, and `{word}` for a name.",
+            )
     from sqlglot import exp
 
     tree = _tree_of(text)
@@ -113,15 +127,6 @@ def _answer(order: StatementOrder, text: str) -> pa.Table:
         return source.arrow(tree)
     finally:
         source.close()
-
-
-class _Spark(Databricks):
-    """The dialect of statements: in texts, a doubled quote is a quote, as in Spark 4."""
-
-    class Tokenizer(Databricks.Tokenizer):
-        """Reads texts."""
-
-        STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - the type of the base class
 
 
 class _Quiet(logging.Filter):
@@ -155,7 +160,6 @@ _quiet = _Quiet()
 
 
 def _tree_of(text: str) -> Any:
-    import sqlglot
     from sqlglot.errors import SqlglotError
 
     bare = without_texts(text)
@@ -170,8 +174,7 @@ def _tree_of(text: str) -> Any:
         )
     try:
         with _quiet:
-            parsed = sqlglot.parse(text, dialect=_Spark)
-        trees = [tree for tree in parsed if tree is not None]
+            trees = parse(text)
     except SqlglotError as exc:
         raise unreadable(text, why_unreadable(exc)) from exc
     if len(trees) != 1:

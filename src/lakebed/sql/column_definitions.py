@@ -16,6 +16,7 @@ from lakebed.model.schema import (
     Struct,
     Type,
 )
+from lakebed.model.sql_dialect import to_text
 from lakebed.model.sql_terms import decimal_of
 from lakebed.sql.refusals import refused, shown_sql
 
@@ -66,7 +67,7 @@ def _default(node: exp.Expr, kind: Type, name: str) -> object:
 
     if isinstance(node, exp.Null):
         return None
-    return read_literal(node, node.sql(dialect="spark"), {name: kind}, name)
+    return read_literal(node, to_text(node), {name: kind}, name)
 
 
 def type_of(node: exp.DataType) -> Type:
@@ -91,7 +92,7 @@ def type_of(node: exp.DataType) -> Type:
     kind = _KINDS.get(node.this.name)
     if kind is None or parts:
         raise refused(
-            f"type {node.sql(dialect='spark')}",
+            f"type {to_text(node)}",
             "Types are BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, "
             "TIMESTAMP, TIMESTAMP_NTZ, ARRAY<…>, MAP<STRING, …> and STRUCT<…>.",
         )
@@ -151,7 +152,7 @@ def _partition_of(node: Any) -> str:
             return f"hash({_path_of(column)}, {buckets.name})"
         case exp.ColumnDef():
             raise refused(
-                f"PARTITIONED BY ({node.sql(dialect='spark')}), which declares a column",
+                f"PARTITIONED BY ({to_text(node)}), which declares a column",
                 "Declare the column among the others, and name it here.",
             )
     name = type(node).__name__.lower() if not isinstance(node, exp.Anonymous) else node.name.lower()
@@ -159,7 +160,7 @@ def _partition_of(node: Any) -> str:
     form = _TIMES.get(name)
     if form is None or len(columns) != 1:
         raise InvalidInputError(
-            f"Cannot partition by {shown(node.sql(dialect='spark'))}.",
+            f"Cannot partition by {shown(to_text(node))}.",
             hint="Write a column, years(ts), months(ts), days(ts), hours(ts) or bucket(8, id); for other "
             "functions create the dataset in Python, with partition_by.",
         )

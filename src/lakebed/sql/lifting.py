@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from lakebed.model.merging import Side
 from lakebed.model.schema import Type
+from lakebed.model.sql_dialect import to_text
 from lakebed.sql.refusals import refused
 from lakebed.sql.statement_columns import (
     Sides,
@@ -61,7 +62,7 @@ class Lifted:
 
     def column(self, value: exp.Expr, kind: Type | None = None) -> str:
         """Return the name of the column that holds a value, in the type of a field."""
-        key = (value.sql(dialect="databricks"), "" if kind is None else str(kind))
+        key = (to_text(value), "" if kind is None else str(kind))
         if key in self._known:
             return self._known[key]
         found = self._sides.find(value)
@@ -79,14 +80,14 @@ class Lifted:
     def condition(self, node: exp.Expr) -> str:
         """Return a condition on both rows as text for a merge."""
         check_no_query(node)
-        return self._condition(node).sql(dialect="spark")
+        return to_text(self._condition(node))
 
     def value(self, node: exp.Expr, kind: Type) -> str:
         """Return the value of a field as text for a merge."""
         check_no_query(node)
         if self._sides.of(node) <= {Side.SOURCE} and not isinstance(node, exp.Null):
-            return column_of(Side.SOURCE, self.column(node, kind)).sql(dialect="spark")
-        return self._value(node, kind).sql(dialect="spark")
+            return to_text(column_of(Side.SOURCE, self.column(node, kind)))
+        return to_text(self._value(node, kind))
 
     def _of_source(self, node: exp.Expr, kind: Type | None = None) -> exp.Expr:
         return column_of(Side.SOURCE, self.column(node, kind))
@@ -124,7 +125,7 @@ class Lifted:
                 raise refused("<=> of two tables", "Write =; a null key matches nothing.")
         if not isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
             raise refused(
-                f"condition on both tables such as {node.sql(dialect='spark')}",
+                f"condition on both tables such as {to_text(node)}",
                 "Compare a column of the dataset with a value of the source, by =, !=, <, <=, > "
                 "or >=.",
             )

@@ -12,6 +12,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.merging import OrderedClauses, RowClause, Side
 from lakebed.model.names import nearest
 from lakebed.model.schema import MISSING, Field, Schema
+from lakebed.model.sql_dialect import to_text
 from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.lifting import Lifted
 from lakebed.sql.refusals import check_parts, refused, shown_sql
@@ -167,14 +168,12 @@ class _Merge:
         if _is_delete(then):
             return RowClause(where=where)
         if not isinstance(then, exp.Update):
-            raise refused(
-                f"WHEN MATCHED THEN {then.sql(dialect='spark')}", "Write UPDATE SET … or DELETE."
-            )
+            raise refused(f"WHEN MATCHED THEN {to_text(then)}", "Write UPDATE SET … or DELETE.")
         values: dict[str, object] = {}
         if _is_star(then):
             for field in self._schema:
                 column = self.lifted.column(self._own(field), field.type)
-                values[field.name] = column_of(Side.SOURCE, column).sql(dialect="spark")
+                values[field.name] = to_text(column_of(Side.SOURCE, column))
             return RowClause(where=where, values=values)
         for field, value in assignments(then.expressions, self._sides, self._schema):
             values[field.name] = self.lifted.value(value, field.type)
@@ -184,17 +183,17 @@ class _Merge:
         condition = when.args.get("condition")
         where = None
         if condition is not None:
-            where = in_terms_of_target(condition, self._sides).sql(dialect="spark")
+            where = to_text(in_terms_of_target(condition, self._sides))
         then = when.args["then"]
         if _is_delete(then):
             return RowClause(where=where)
         if not isinstance(then, exp.Update) or _is_star(then):
             raise refused(
-                f"WHEN NOT MATCHED BY SOURCE THEN {then.sql(dialect='spark')}",
+                f"WHEN NOT MATCHED BY SOURCE THEN {to_text(then)}",
                 "Write UPDATE SET x = value, or DELETE.",
             )
         values = {
-            field.name: in_terms_of_target(value, self._sides).sql(dialect="spark")
+            field.name: to_text(in_terms_of_target(value, self._sides))
             for field, value in assignments(then.expressions, self._sides, self._schema)
         }
         return RowClause(where=where, values=values)
@@ -221,7 +220,7 @@ class _Merge:
             return inserted, None
         is_any = _first_of(conditions, [exp.true() for _ in conditions])
         column = column_of(Side.SOURCE, self.lifted.column(is_any))
-        return inserted, column.sql(dialect="spark")
+        return inserted, to_text(column)
 
     def _check_given(self, field: Field, values: list[Any]) -> None:
         if None in values and field.default is not MISSING:
@@ -246,7 +245,7 @@ class _Merge:
         """Return the values of the fields of a new row."""
         if not isinstance(then, exp.Insert):
             raise refused(
-                f"WHEN NOT MATCHED THEN {then.sql(dialect='spark')}",
+                f"WHEN NOT MATCHED THEN {to_text(then)}",
                 "Write INSERT * or INSERT (…) VALUES (…).",
             )
         if _is_star(then):
@@ -293,7 +292,7 @@ def assignments(nodes: list[Any], sides: Sides, schema: Schema) -> list[tuple[Fi
     pairs: list[tuple[Field, Any]] = []
     for node in nodes:
         if not isinstance(node, exp.EQ):
-            raise refused(f"SET {node.sql(dialect='spark')}", "Write SET x = value, y = value.")
+            raise refused(f"SET {to_text(node)}", "Write SET x = value, y = value.")
         value = node.args["expression"]
         if is_default(value):
             raise refused("SET x = DEFAULT", "Write the value.")

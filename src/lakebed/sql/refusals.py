@@ -7,6 +7,7 @@ from typing import Any
 
 from lakebed.common.shown import cut, shown
 from lakebed.errors import InvalidInputError
+from lakebed.model.sql_dialect import to_text
 
 KNOWN = (
     "MERGE, UPDATE, DELETE, INSERT, CREATE TABLE, ALTER TABLE, DROP TABLE, TRUNCATE TABLE, SHOW "
@@ -88,4 +89,4 @@ def unreadable(text: str, reason: str) -> InvalidInputError:
 
 def shown_sql(node: object) -> str:
     """Return a part of a tree as text for a message."""
-    return shown(node.sql(dialect="spark"))  # type: ignore[attr-defined]  # a node of sqlglot
+    return shown(to_text(node))

@@ -11,6 +11,7 @@ from lakebed.dataset import Dataset
 from lakebed.errors import PredicateError, SchemaMismatchError
 from lakebed.model.merging import OrderedClauses, RowClause
 from lakebed.model.schema import Field
+from lakebed.model.sql_dialect import to_text
 from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.merge_statement import (
     assignments,
@@ -45,7 +46,7 @@ def update(order: StatementOrder, tree: exp.Update) -> Commit | None:
     dataset = order.lake.open(name)
     sides = _sides_of(dataset, alias)
     values: dict[str, object] = {
-        field.name: in_terms_of_target(value, sides).sql(dialect="spark")
+        field.name: to_text(in_terms_of_target(value, sides))
         for field, value in assignments(tree.expressions, sides, dataset.descriptor.schema)
     }
     clause = RowClause(where=_where(tree, sides), values=values)
@@ -231,9 +232,9 @@ def _sides_of(dataset: Dataset, alias: str) -> Sides:
 
 def _where(tree: exp.Expr, sides: Sides) -> str | None:
     where = tree.args.get("where")
-    return None if where is None else in_terms_of_target(where.this, sides).sql(dialect="spark")
+    return None if where is None else to_text(in_terms_of_target(where.this, sides))
 
 
 def _alone(condition: exp.Expr, sides: Sides) -> str:
     """Return a condition with its columns as a view names them."""
-    return in_terms_of_target(condition, sides, in_view=True).sql(dialect="spark")
+    return to_text(in_terms_of_target(condition, sides, in_view=True))

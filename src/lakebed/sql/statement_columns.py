@@ -10,6 +10,7 @@ from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, PredicateError
 from lakebed.model.merging import Side
 from lakebed.model.names import nearest
+from lakebed.model.sql_dialect import to_text
 from lakebed.sql.refusals import refused, shown_sql
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def target_name(table: object, what: str) -> tuple[str, str]:
         or any(part and name not in ("this", "alias") for name, part in table.args.items())
         or table.alias_column_names
     ):
-        text = table.sql(dialect="spark") if isinstance(table, exp.Expression) else str(table)
+        text = to_text(table) if isinstance(table, exp.Expression) else str(table)
         raise InvalidInputError(
             f"{what} names {shown(text)}.",
             hint="Name a dataset of the repository alone, at its current version: t, or `my-t`; join "

@@ -19,6 +19,7 @@ from lakebed.errors import (
 from lakebed.model.names import find_alike
 from lakebed.model.predicate import quoted_name
 from lakebed.model.schema import Type
+from lakebed.model.sql_dialect import to_text
 from lakebed.sql.asking import ask, check_tables, rows_of
 from lakebed.sql.lake_access import StatementOrder, open_table
 from lakebed.sql.store_assignment import converted, converted_frame
@@ -124,12 +125,8 @@ class QuerySource:
         return ask(own.sql(dialect="duckdb"), self._open, tuple(names))
 
     def _open(self, key: str) -> object:
-        given = self._order.tables.get(key)
-        if given is not None:
-            table = _as_table(key, given)
-            check_distinguished(f"table {key!r}", table.column_names)
-            return table
-        return rows_of(self._snapshot(key))
+        given = _given_table(self._order, key)
+        return rows_of(self._snapshot(key)) if given is None else given
 
     def _key_of(self, table: exp.Table) -> str:
         """Return the name by which a table is registered: with its version, if it names one."""
@@ -154,7 +151,7 @@ class QuerySource:
     def _frame(self, query: exp.Expr) -> Any:
         spark = self._order.spark
         assert spark is not None  # asked by the callers
-        return spark.sql(_renamed(query, self._in_spark).sql(dialect="databricks"))
+        return spark.sql(to_text(_renamed(query, self._in_spark)))
 
     def _in_spark(self, table: exp.Table) -> str | None:
         """Return the view of a table, which is made if Spark has none; None to leave it to Spark."""
@@ -187,6 +184,25 @@ class QuerySource:
             return False
 
 
+def rows_by_name(order: StatementOrder, name: str) -> object:
+    """Return the rows of a given table or of a dataset, in a form that DuckDB reads.
+
+    Raises:
+        DatasetNotFoundError: Neither has the name.
+    """
+    given = _given_table(order, name)
+    return rows_of(open_table(order.lake, name)) if given is None else given
+
+
+def _given_table(order: StatementOrder, name: str) -> pa.Table | None:
+    given = order.tables.get(name)
+    if given is None:
+        return None
+    table = _as_table(name, given)
+    check_distinguished(f"table {name!r}", table.column_names)
+    return table
+
+
 def moment_of(version: exp.Expr) -> str:
     """Return the literal of VERSION AS OF or TIMESTAMP AS OF.
 
@@ -200,7 +216,7 @@ def moment_of(version: exp.Expr) -> str:
         given = given.this
     if not isinstance(given, exp.Literal):
         raise InvalidInputError(
-            f"The version of a table is {shown(given.sql(dialect='spark'))}.",
+            f"The version of a table is {shown(to_text(given))}.",
             hint="Write a literal: VERSION AS OF 3, or TIMESTAMP AS OF '2026-01-31 12:00:00'.",
         )
     return str(given.name)
@@ -245,7 +261,7 @@ def _renamed(
         if table.args.get("db") is not None:
             if not takes_qualified:
                 raise InvalidInputError(
-                    f"A table is named {shown(table.sql(dialect='spark'))}.",
+                    f"A table is named {shown(to_text(table))}.",
                     hint="Name a dataset or a given table alone; files cannot be queried.",
                 )
             continue  # of Spark's catalogs

@@ -16,6 +16,7 @@ from lakebed.dataset import Dataset
 from lakebed.errors import DatasetExistsError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Field, Schema
+from lakebed.model.sql_dialect import to_text
 from lakebed.sql.column_definitions import field_of, partitions_of, type_of
 from lakebed.sql.lake_access import SqlLake, StatementOrder
 from lakebed.sql.refusals import check_parts, refused, shown_sql
@@ -189,7 +190,7 @@ def _edits(action: Any) -> list[_Edit]:
         case exp.AddConstraint():
             return [_checking(constraint) for constraint in action.expressions]
     raise refused(
-        f"ALTER TABLE … {action.sql(dialect='spark') if hasattr(action, 'sql') else action}",
+        f"ALTER TABLE … {to_text(action) if hasattr(action, 'sql') else action}",
         "Write ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN x TYPE …, SET TBLPROPERTIES or "
         "ADD CONSTRAINT name CHECK (condition); a dataset keeps its name and its partitions.",
     )
@@ -254,9 +255,7 @@ def _setting(nodes: list[Any]) -> _Edit:
         parts = node.expressions if isinstance(node, exp.Properties) else [node]
         for part in parts:
             if type(part) is not exp.Property:
-                raise refused(
-                    f"SET {part.sql(dialect='spark')}", "Write SET TBLPROPERTIES ('a' = 'b')."
-                )
+                raise refused(f"SET {to_text(part)}", "Write SET TBLPROPERTIES ('a' = 'b').")
             pairs[part.name] = part.args["value"].name
     return lambda old: dataclasses.replace(old, properties={**old.properties, **pairs})
 
@@ -269,7 +268,7 @@ def _checking(constraint: Any) -> _Edit:
     ]
     if len(checks) != 1 or len(constraint.expressions) != 1:
         raise refused(constraint, "Write ADD CONSTRAINT name CHECK (condition).")
-    text = checks[0].this.sql(dialect="spark")
+    text = to_text(checks[0].this)
     return lambda old: old.with_check(constraint.name, condition(text))
 
 

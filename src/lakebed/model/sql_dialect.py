@@ -1,0 +1,146 @@
+"""The dialect of SQL texts that Lakebed reads itself: conditions, values and statements.
+
+It is Spark's. sqlglot parses and prints; how texts in quotes are written is settled here, before it
+sees them: two literals side by side are one text, a doubled quote is a quote, and `r'…'` is raw.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from lakebed.errors import PredicateError
+
+if TYPE_CHECKING:
+    from sqlglot import expressions as exp
+
+# Possessive, so that no text or comment ends early to make more of a statement fit.
+_LITERAL = r"""(?<!\w)[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+\""""
+_COMMENT = r"--[^\n]*+|(?>/\*.*?\*/)"
+# Names in backticks, texts, and comments: what may hold the quotes and words of the others.
+PIECES = re.compile(rf"(?P<name>`[^`]*`)|(?P<text>{_LITERAL})|(?P<comment>{_COMMENT})", re.S)
+_TEXTS = re.compile(
+    rf"(?P<skipped>`[^`]*`|{_COMMENT}|(?<!\w)[xX]'[^']*')"
+    rf"|(?P<foreign>(?<!\w)(?:[bBeEnN]|[uU]&)(?=['\"]))|(?P<texts>(?:{_LITERAL})(?:(?:\s|{_COMMENT})*(?:{_LITERAL}))*)",
+    re.S,
+)
+_ONE_TEXT = re.compile(rf"(?P<text>{_LITERAL})|{_COMMENT}", re.S)
+# A backslash whose sequence the next literal would continue, such as '\1' before '01'.
+_OPEN_SEQUENCE = re.compile(r"(?<!\\)(?:\\\\)*\\[0-9uU][0-9a-fA-F]*$")
+
+
+def parse(text: str) -> list[exp.Expr]:
+    """Return the trees of the statements in a text; an error of sqlglot says that it does not parse.
+
+    Raises:
+        PredicateError: A text in it is of another dialect.
+    """
+    trees = _dialect().parse(_with_plain_texts(text))
+    return [tree for tree in trees if tree is not None]
+
+
+def parse_condition(text: str) -> exp.Expr:
+    """Return the tree of a text that stands behind WHERE, or behind `SET x =`.
+
+    An error of sqlglot says that the text does not parse, or that it is more than one.
+
+    Raises:
+        PredicateError: A text in it is of another dialect.
+    """
+    from sqlglot import expressions as exp
+    from sqlglot.errors import ParseError
+
+    parsed = _dialect().parse_into(exp.Condition, _with_plain_texts(text))
+    trees: list[exp.Expr] = [tree for tree in parsed if tree is not None]
+    if len(trees) != 1:
+        raise ParseError(f"{len(trees)} texts")
+    return trees[0]
+
+
+def to_text(node: Any) -> str:
+    """Return a part of a tree as text, which is read back as the same."""
+    text: str = node.sql(dialect=_dialect())
+    return text
+
+
+def quoted_words(text: str) -> Iterator[str]:
+    """Yield the texts in double quotes, which other systems read as names.
+
+    >>> list(quoted_words('carrier = "UA" -- not "AA"'))
+    ['UA']
+    """
+    for piece in PIECES.finditer(text):
+        if (piece["text"] or "").startswith('"'):
+            yield piece["text"][1:-1]
+
+
+@cache
+def _dialect() -> Any:
+    # Imported on first use: it takes a quarter of a second, which only SQL texts should cost.
+    from sqlglot.dialects.databricks import Databricks
+
+    class LakebedSql(Databricks):
+        """Spark's dialect with the statements of Delta."""
+
+        class Tokenizer(Databricks.Tokenizer):
+            """Reads words."""
+
+            # Spark has no such word, which may be the name of a column.
+            KEYWORDS: ClassVar = {
+                word: token
+                for word, token in Databricks.Tokenizer.KEYWORDS.items()
+                if word != "MATCH_RECOGNIZE"
+            }
+
+    return LakebedSql()
+
+
+def _with_plain_texts(text: str) -> str:
+    r"""Return a text whose literals are each one pair of quotes, with backslashes before quotes.
+
+    >>> _with_plain_texts("a = 'it''s' AND b = 'x' 'y' -- don't")
+    "a = 'it\\'s' AND b = 'xy' -- don't"
+    """
+
+    def plain(found: re.Match[str]) -> str:
+        if found["foreign"]:
+            raise PredicateError(
+                f"{found['foreign']}'…' is not a text of Spark's SQL.",
+                hint="Write 'it''s', 'a\\nb' or, without sequences behind backslashes, r'a\\nb'; bytes "
+                "are X'0aff'.",
+            )
+        return found["skipped"] or _plain_text(found["texts"])
+
+    return _TEXTS.sub(plain, text)
+
+
+def _plain_text(literals: str) -> str:
+    contents: list[str] = []
+    for found in _ONE_TEXT.finditer(literals):
+        if found["text"] is None:
+            continue
+        content = _content_of(found["text"])
+        if contents and not _OPEN_SEQUENCE.search(contents[-1]):
+            contents[-1] += content
+        else:
+            contents.append(content)
+    return " ".join(f"'{content}'" for content in contents)
+
+
+def _content_of(literal: str) -> str:
+    """Return what stands between single quotes to mean the same text."""
+    if literal[0] in "rR":
+        return literal[2:-1].replace("\\", "\\\\").replace("'", "\\'")
+    quote, inner = literal[0], literal[1:-1]
+    if quote == "'" and "'" not in inner:
+        return inner
+    parts = re.findall(r"\\.|''|\"\"|.", inner, re.S)
+    return "".join(_within_single_quotes(part, quote) for part in parts)
+
+
+def _within_single_quotes(part: str, quote: str) -> str:
+    if part in ("''", '""'):
+        part = quote if part[0] == quote else part
+    return part if part[0] == "\\" else part.replace("'", "\\'")
