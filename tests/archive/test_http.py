@@ -35,6 +35,7 @@ from lakebed.archive import Archive, to_epoch_ms
 from lakebed.archive.http import create_app, serve
 from lakebed.archive.http.answers import Refusal
 from lakebed.archive.http.content_answers import byte_range, content_type
+from lakebed.archive.http.server import own_hosts
 from lakebed.errors import InvalidInputError, MissingDependencyError
 
 T0 = 1426809600000  # 2015-03-20
@@ -671,6 +672,45 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Process]]:
             return Process(Server(json.loads(process.stdout.readline())["url"]), process)
 
         yield start
+
+
+@on_a_directory
+def test_server_of_this_machine_answers_for_its_own_names_only(
+    archive, push, run, tmp_path
+) -> None:
+    path = f"{FILES}{push().id}/data"
+    server = run("--storage", str(tmp_path / "raw")).server
+
+    for name, status in {
+        urlsplit(server.url).netloc: 200,
+        "localhost": 200,
+        "[::1]:80": 200,
+        "evil.example:8080": 421,
+        "127.0.0.1.evil.example": 421,
+        "[": 421,
+    }.items():
+        assert server.ask(path, host=name).status == status, name
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "refused"),
+    [
+        ("127.0.0.1", None, True),
+        ("127.8.0.1", None, True),
+        ("::1", None, True),
+        ("localhost", None, True),
+        ("127.0.0.1", "secret", False),
+        ("0.0.0.0", None, False),
+    ],
+)
+def test_other_names_are_refused_where_only_this_machine_reaches_a_server_without_a_token(
+    host: str, token: str | None, refused: bool
+) -> None:
+    hosts = own_hosts(host, token, "https://archive.example.org/x")
+
+    assert (hosts is not None) == refused
+    if hosts is not None:
+        assert {host, "localhost", "archive.example.org"} <= hosts
 
 
 @pytest.mark.thorough

@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import http.client
 import json
+import logging
 import random
 import socket
 import time
@@ -382,6 +383,22 @@ def test_bodies_that_never_end_are_cut_off(client) -> None:
     assert found.startswith(b"HTTP/1.1 413 ")
     # If there is more to read, the connection ends before the answer can be read.
     assert exchange(client, begin + piece * 2000, seconds=10)[:13] in (b"", b"HTTP/1.1 413 ")
+    assert is_well(client)
+
+
+def test_clients_that_go_away_within_a_body_leave_a_line_in_the_log(client, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    host, port = client.place.split(":")
+
+    for _ in range(5):
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(head(PLAN, "POST", **{"content-length": "1000"}) + b"{")
+    deadline = time.monotonic() + 10
+    while caplog.text.count("status=400") < 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    assert caplog.text.count("status=400") == 5
+    assert "Traceback" not in caplog.text
     assert is_well(client)
 
 

@@ -27,7 +27,7 @@ from lakebed.archive import (
 from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS, times_of
 from lakebed.archive.file_keys import KeyForm
 from lakebed.archive.http import serve as serve_archive
-from lakebed.archive.http.server import OWN_ADDRESSES
+from lakebed.archive.http.server import is_own_address
 from lakebed.archive.target import DEFAULT_TEMPLATE
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.listening import listens
@@ -740,7 +740,7 @@ def serve(
 
     The URL of the server is printed as soon as it listens. -v logs each request.
     """
-    if token is None and host not in OWN_ADDRESSES:
+    if token is None and not is_own_address(host):
         output.note(f"Anyone who can reach {host} can read the archive; --token restricts access.")
 
     def show_url(url: str) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from lakebed.archive import open_archive
-from lakebed.archive.http.server import OWN_ADDRESSES
+from lakebed.archive.http.server import is_own_address
 from lakebed.cli.lakes import find_lake
 from lakebed.cli.listening import listens
 from lakebed.cli.output import Output
@@ -115,7 +115,7 @@ def serve(
         if storage is None
         else open_archive(storage, index=index, storage_options=storage_options)
     )
-    if token is None and host not in OWN_ADDRESSES:
+    if token is None and not is_own_address(host):
         output.note(f"Anyone who can reach {host} can read all of it; --token restricts access.")
 
     def show_url(url: str) -> None:

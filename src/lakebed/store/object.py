@@ -607,7 +607,7 @@ def _no_bucket(where: str, exc: Exception) -> LakebedError:
 def _exists(where: str, exc: Exception) -> LakebedError:
     if "ConditionalRequestConflict" in str(exc):
         # S3 refuses to decide while another request for the key is in progress.
-        msg = f"Another write to {where!r} was in progress, and nothing was written."
+        msg = f"Another write to {where!r} was in progress, and this object was not written."
         return StorageError(msg, retryable=True)
     return ObjectExistsError(f"Object {where!r} exists.")
 
@@ -619,7 +619,7 @@ def _precondition(where: str, exc: Exception) -> LakebedError:
 
 
 def _full(where: str, exc: Exception) -> LakebedError:
-    hint = "Nothing was written. Free some space, or raise the quota, and try again."
+    hint = "This object was not written. Free some space, or raise the quota, and try again."
     return StorageFullError(f"No space to write {where!r}: {_reason(exc)}", hint=hint)
 
 

@@ -82,7 +82,7 @@ def _translated(path: Path, exc: OSError, *, writing: bool) -> LakebedError:
         hint = "On a file system a name is either an object or a directory, not both."
         return InvalidNameError(f"Path {str(path)!r} cannot be written: {reason}.", hint=hint)
     if exc.errno in _FULL:
-        hint = "Nothing was written. Free some space and try again."
+        hint = "This object was not written. Free some space and try again."
         return StorageFullError(f"No space to write {str(path)!r}: {reason}.", hint=hint)
     return StorageError(f"The file system failed on {str(path)!r}: {reason}.", retryable=True)
 

@@ -15,7 +15,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -411,15 +411,19 @@ def _with_snapshots(metadata: Mapping[str, Any], shown: str) -> Mapping[str, Any
 
 async def _body_of(request: Request, max_bytes: int) -> bytes:
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > max_bytes:
-            raise _Refused(
-                413,
-                "BadRequestException",
-                f"The request is longer than {max_bytes:,} bytes.",
-                headers={"connection": "close"},
-            )
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > max_bytes:
+                raise _Refused(
+                    413,
+                    "BadRequestException",
+                    f"The request is longer than {max_bytes:,} bytes.",
+                    headers={"connection": "close"},
+                )
+    except ClientDisconnect as exc:
+        # Nobody receives this answer. The log has its status, and no traceback for each client.
+        raise _Refused(400, "BadRequestException", "The client closed the connection.") from exc
     return bytes(body)
 
 

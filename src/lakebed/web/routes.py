@@ -14,7 +14,6 @@ from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -136,8 +135,9 @@ def build(
         None if iceberg is None or repository is None else build_catalog(repository, name, iceberg)
     )
     return Gate(
-        _Door(shown, api, catalog, hosts),
+        _Door(shown, api, catalog),
         token,
+        hosts=hosts,
         asks_people=True,
         refusals={} if catalog is None else {CATALOG_ROOT: UNAUTHORIZED},
         other_tokens=()
@@ -154,33 +154,20 @@ class _Door:
         shown: ASGIApp,
         api: ASGIApp | None,
         catalog: ASGIApp | None,
-        hosts: frozenset[str] | None,
     ) -> None:
         self._shown = shown
         self._api = api
         self._catalog = catalog
-        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._shown
         if scope["type"] == "http":
-            if not self._is_meant(scope):
-                app = _MISDIRECTED.answer()
-            else:
-                first = scope["path"].lstrip("/").partition("/")[0]
-                if self._api is not None and first in _API:
-                    app = self._api
-                elif self._catalog is not None and first == CATALOG_ROOT:
-                    app = self._catalog
+            first = scope["path"].lstrip("/").partition("/")[0]
+            if self._api is not None and first in _API:
+                app = self._api
+            elif self._catalog is not None and first == CATALOG_ROOT:
+                app = self._catalog
         await app(scope, receive, send)
-
-    def _is_meant(self, scope: Scope) -> bool:
-        if self._hosts is None:
-            return True
-        try:
-            return urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname in self._hosts
-        except ValueError:
-            return False
 
 
 class _Pages:
@@ -883,9 +870,4 @@ _TOO_MANY = Refusal(
     "TooManyReads",
     "The server is reading as many rows as it may at once. Try again in a moment.",
     headers={"retry-after": "5"},
-)
-_MISDIRECTED = Refusal(
-    421,
-    "MisdirectedRequest",
-    "This server answers only under its own machine's names: open it as 127.0.0.1 or localhost.",
 )

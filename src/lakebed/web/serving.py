@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from lakebed.archive import Archive
 from lakebed.archive.http.server import (
     DEFAULT_HOST,
     DEFAULT_PORT,
-    OWN_ADDRESSES,
     checked_token,
     checked_url,
+    own_hosts,
     require,
     run,
 )
@@ -117,15 +116,13 @@ def serve(
         Traceback (most recent call last):
         lakebed.errors.InvalidInputError: Port 8080 of 'no address' cannot be used: ...
     """
-    is_own = token is None and host in OWN_ADDRESSES
-    public = {urlsplit(public_url).hostname or ""} if public_url else set()
     app = create_app(
         repository,
         name=name,
         archive=archive,
         token=token,
         public_url=public_url,
-        hosts=OWN_ADDRESSES | public if is_own else None,
+        hosts=own_hosts(host, token, public_url),
         iceberg=iceberg,
     )
 

@@ -87,10 +87,12 @@ _BAD_QUERY = {
 _BAD_LOOKBACK = {400: ("InvalidLookback",)}
 
 
-def build(archive: Archive, *, token: str | None, public_url: str | None) -> Starlette:
+def build(
+    archive: Archive, *, token: str | None, public_url: str | None, hosts: frozenset[str] | None
+) -> Starlette:
     """Return the application; the arguments are checked by `create_app`."""
     app = build_open(archive, public_url=public_url, needs_token=token is not None)
-    app.add_middleware(Gate, token=token)
+    app.add_middleware(Gate, token=token, hosts=hosts)
     return app
 
 

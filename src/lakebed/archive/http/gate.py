@@ -1,4 +1,4 @@
-"""The gate that every request passes: a check of the token, and a line in the log."""
+"""The gate that every request passes: checks of host and token, and a line in the log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hmac
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,13 +20,17 @@ OPEN_PATHS = frozenset({"/health", "/health/"})  # health checks are not authent
 
 
 class Gate:
-    """Refuses requests without the token, and logs each request without query and headers."""
+    """Refuses requests for other hosts or without the token, and logs each request.
+
+    The log has neither query nor headers.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         token: str | None,
         *,
+        hosts: frozenset[str] | None = None,
         asks_people: bool = False,
         refusals: Mapping[str, Refusal] | None = None,
         other_tokens: Sequence[str] = (),
@@ -35,6 +40,8 @@ class Gate:
         Args:
             app: The application to guard.
             token: The token that requests must send.
+            hosts: Host names that requests may use; None for any. A web page whose name leads to
+                this server (DNS rebinding) is refused by its name.
             asks_people: Make browsers ask for the token, and accept it as a password.
             refusals: Answers to requests without the token, by the first part of the path, where
                 clients expect another form.
@@ -42,6 +49,7 @@ class Gate:
         """
         self._app = app
         self._tokens = () if token is None else tuple(map(str.encode, (token, *other_tokens)))
+        self._hosts = hosts
         self._asks_people = asks_people
         self._refusal = _ASK_PEOPLE if asks_people else _UNAUTHORIZED
         self._refusals = refusals or {}
@@ -59,9 +67,8 @@ class Gate:
                 status = message["status"]
             await send(message)
 
-        app = self._app if self._may_pass(scope) else self._refusal_for(scope["path"]).answer()
         try:
-            await app(scope, receive, send_and_note)
+            await self._choose_app(scope)(scope, receive, send_and_note)
         finally:
             _log.info(
                 "request method=%s path=%r status=%d duration_ms=%.0f",
@@ -70,6 +77,20 @@ class Gate:
                 status,
                 1000 * (time.monotonic() - start),
             )
+
+    def _choose_app(self, scope: Scope) -> ASGIApp:
+        # The token first: without it, nothing is said about the names of the server.
+        if not self._may_pass(scope):
+            return self._refusal_for(scope["path"]).answer()
+        return self._app if self._is_own_host(scope) else _MISDIRECTED.answer()
+
+    def _is_own_host(self, scope: Scope) -> bool:
+        if self._hosts is None:
+            return True
+        try:
+            return urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname in self._hosts
+        except ValueError:
+            return False
 
     def _refusal_for(self, path: str) -> Refusal:
         return self._refusals.get(path.lstrip("/").partition("/")[0], self._refusal)
@@ -119,4 +140,10 @@ _ASK_PEOPLE = Refusal(
     "A token is required: give it as the password of any user, or send it as Authorization: Bearer "
     "TOKEN.",
     headers={"www-authenticate": 'Basic realm="lakebed", charset="UTF-8"'},
+)
+
+_MISDIRECTED = Refusal(
+    421,
+    "MisdirectedRequest",
+    "This server answers only under its own machine's names: open it as 127.0.0.1 or localhost.",
 )

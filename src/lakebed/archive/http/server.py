@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import ipaddress
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -19,14 +20,17 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8080
-OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "localhost"})  # not reachable by other machines
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 _SHUTDOWN_S = 30  # time for downloads to finish
 
 
 def create_app(
-    archive: Archive, *, token: str | None = None, public_url: str | None = None
+    archive: Archive,
+    *,
+    token: str | None = None,
+    public_url: str | None = None,
+    hosts: frozenset[str] | None = None,
 ) -> ASGIApp:
     """Return the ASGI application that serves an archive.
 
@@ -36,6 +40,7 @@ def create_app(
             request.
         public_url: URL of the server for clients, if a proxy changes it; default: that of the
             request.
+        hosts: Host names that requests may use; None for any.
 
     Raises:
         InvalidInputError: The token or the URL is not valid.
@@ -48,7 +53,9 @@ def create_app(
     require("starlette")
     from lakebed.archive.http.application import build
 
-    return build(archive, token=checked_token(token), public_url=checked_url(public_url))
+    return build(
+        archive, token=checked_token(token), public_url=checked_url(public_url), hosts=hosts
+    )
 
 
 def serve(
@@ -61,6 +68,9 @@ def serve(
     on_start: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve an archive until the process is interrupted.
+
+    Without a token, a server at a local address answers only requests that name a local address. So
+    a foreign web page in a local browser cannot read it under a name of its own (DNS rebinding).
 
     Args:
         archive: As in `create_app`.
@@ -81,8 +91,31 @@ def serve(
         Traceback (most recent call last):
         lakebed.errors.InvalidInputError: Port 8080 of 'no address' cannot be used: ...
     """
-    app = create_app(archive, token=token, public_url=public_url)
+    hosts = own_hosts(host, token, public_url)
+    app = create_app(archive, token=token, public_url=public_url, hosts=hosts)
     run(app, host=host, port=port, on_start=on_start, check=lambda: archive.index.find(""))
+
+
+def own_hosts(host: str, token: str | None, public_url: str | None) -> frozenset[str] | None:
+    """Return the host names that requests to a server may use; None for any.
+
+    Args:
+        host: The address at which the server listens.
+        token: The token that requests must send; a foreign page does not have it.
+        public_url: URL of the server for its users.
+    """
+    if token is not None or not is_own_address(host):
+        return None
+    public = {urlsplit(public_url).hostname or ""} if public_url else set()
+    return frozenset({"127.0.0.1", "::1", "localhost", host, *public})
+
+
+def is_own_address(host: str) -> bool:
+    """Return whether only this machine can reach a server that listens at an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def run(
