@@ -105,11 +105,11 @@ def _hint_for(name: str, schema: Schema) -> str:
     return f"{known} {adding(name)}"
 
 
-def adding(name: str) -> str:
+def adding(name: str, kind: Kind = Kind.STRING) -> str:
     """Return the call that adds a column to a dataset, as a part of a hint."""
     return (
-        f"To add the column, with its type: evolve(lambda d: d.add_field({name!r}, 'string')); on "
-        f"the command line: lakebed schema add DATASET {name} string."
+        f"To add the column, with its type: evolve(lambda d: d.add_field({name!r}, '{kind}')); on "
+        f"the command line: lakebed schema add DATASET {name} {kind}."
     )
 
 

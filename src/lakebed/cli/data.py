@@ -50,6 +50,15 @@ _REPLACED_COLUMNS = (
 TABLE_LIMIT = 20  # rows of a table; more are for programs
 
 
+levels_option = click.option(
+    "--levels/--no-levels",
+    default=True,
+    show_default=True,
+    help="Whether folders name=value above files are columns of their rows. Of folders batch_id=… "
+    "only the newest then counts.",
+)
+
+
 def takes_files(*, required: bool) -> Callable[[Verb], Verb]:
     """Give the function `inputs`: the files that are named, or None."""
     options = (
@@ -79,6 +88,7 @@ def takes_files(*, required: bool) -> Callable[[Verb], Verb]:
             default="",
             help="CSV text for null, such as NA, besides the empty cell.",
         ),
+        levels_option,
     )
 
     def decorate(function: Verb) -> Verb:
@@ -90,10 +100,11 @@ def takes_files(*, required: bool) -> Callable[[Verb], Verb]:
             has_header: bool,
             delimiter: str,
             null_text: str,
+            levels: bool,
             **others: Any,
         ) -> None:
             csv = CsvOptions(has_header=has_header, delimiter=delimiter, null_text=null_text)
-            inputs = find_inputs(files, file_format, csv) if files else None
+            inputs = find_inputs(files, file_format, csv, levels=levels) if files else None
             function(*arguments, inputs=inputs, **others)
 
         for option in reversed(options):

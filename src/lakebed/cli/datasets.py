@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -36,10 +34,9 @@ from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
-from lakebed.model.keys import BATCH_ID, BATCH_IDS, BatchIds
+from lakebed.model.keys import BATCH_IDS, BatchIds
 from lakebed.model.locations import shell_address
 from lakebed.model.partition import PartitionStrategy
-from lakebed.model.partition.function import field_text
 from lakebed.model.schema import Schema
 from lakebed.model.totals import known_total
 from lakebed.repository import Repository, open_repository
@@ -127,29 +124,12 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
         )
     csv = CsvOptions(delimiter=delimiter.replace("\\t", "\t"), null_text=null_text)
     inputs = find_inputs([str(path)], None, csv)
-    schema = infer_schema(inputs.locations, inputs.format, csv=csv)
+    schema = infer_schema(inputs.files, inputs.format, csv=csv)
     width = max((len(field.name) for field in schema), default=0)
     output.note(f"Fields inferred from the first rows of {path}; give --schema to choose others:")
     for field in schema:
         output.note(f"  {visible(field.name):{width}}  {field.type}")
-    if levels := _levels(inputs.locations, path):
-        output.note(
-            f"Directory names ({', '.join(levels)}) do not become fields. To keep the files in place, "
-            f"with these partitions: lakebed adopt {path} --partition-by "
-            f"{shlex.quote(','.join(map(field_text, levels)))}"
-        )
     return schema
-
-
-def _levels(locations: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """Return the names of Hive-style directory levels (`name=value`), without batches."""
-    names: dict[str, None] = {}
-    for location in locations:
-        for level in Path(location).parts[len(folder.parts) : -1]:
-            name, sign, _ = level.partition("=")
-            if sign and name and name != BATCH_ID:
-                names[visible(urllib.parse.unquote(name))] = None
-    return tuple(names)
 
 
 @verb(

@@ -16,6 +16,7 @@ import click
 from lakebed.arrow.reading.binary import avro_file_schema
 from lakebed.arrow.reading.files import reading
 from lakebed.arrow.reading.inference import infer_schema
+from lakebed.arrow.reading.level_columns import with_level_fields
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.cli.data import begun_option, commit_options, run_option, takes_files
 from lakebed.cli.datasets import read_partitions
@@ -186,7 +187,7 @@ def import_(
         report = load(
             DryRunStore(repository.store) if is_dry_run else repository.store,
             name,
-            inputs.locations,
+            inputs.files,
             inputs.format,
             run=run,
             spark=session,
@@ -323,10 +324,10 @@ def _descriptor(
         )
     if inputs.format == "avro":
         with reading(inputs.locations[0]):
-            schema = avro_file_schema(inputs.files[0])
+            schema = with_level_fields(avro_file_schema(inputs.files[0]), inputs.files)
     else:
         schema = infer_schema(
-            inputs.locations,
+            inputs.files,
             inputs.format,
             rows=0,
             csv=inputs.csv,

@@ -13,7 +13,7 @@ import click
 from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.cli.archive_verbs import INDEX_VARIABLE, STORAGE_VARIABLE
-from lakebed.cli.data import begun_option, show_commit
+from lakebed.cli.data import begun_option, levels_option, show_commit
 from lakebed.cli.datasets import read_schema_file, read_strategy
 from lakebed.cli.follow import follow_ingest
 from lakebed.cli.import_verb import (
@@ -111,6 +111,7 @@ _MAX_NAMED = 5  # held or kept-back files in notes
     "--no-header", is_flag=True, help="CSV has no header; its columns are the fields in order."
 )
 @click.option("--null-text", "null_text", default="", help="CSV text for null.")
+@levels_option
 @click.option(
     "--quarantine",
     is_flag=False,
@@ -357,6 +358,7 @@ def _from_options(
     delimiter: str,
     no_header: bool,
     null_text: str,
+    levels: bool,
     quarantine: str | None,
     max_rejects: float | None,
     allow_truncated: bool,
@@ -392,7 +394,7 @@ def _from_options(
     elif supersede is not None:
         raise click.UsageError(f"{_OF_ARCHIVES}: give --from-archive.", context)
     else:
-        source = FromFiles(paths=arguments, storage_options=storage_options)
+        source = FromFiles(paths=arguments, storage_options=storage_options, levels=levels)
     return Ingest(
         name=run or name,
         into=f"{location}/{name}",

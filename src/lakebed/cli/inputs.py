@@ -57,7 +57,13 @@ class Inputs:
         return self.locations == [STDIN]
 
 
-def find_inputs(given: Sequence[str], format: FileFormat | None, csv: CsvOptions) -> Inputs:  # noqa: A002 - the word of the option
+def find_inputs(
+    given: Sequence[str],
+    format: FileFormat | None,  # noqa: A002 - the word of the option
+    csv: CsvOptions,
+    *,
+    levels: bool = True,
+) -> Inputs:
     """Find the files that arguments name.
 
     Args:
@@ -65,6 +71,7 @@ def find_inputs(given: Sequence[str], format: FileFormat | None, csv: CsvOptions
             lines on stdin.
         format: The format; None to find it by the suffix.
         csv: Options of CSV files.
+        levels: False to read folders `name=value` as plain folders.
 
     Raises:
         InvalidInputError: A file is missing, or the format is unknown.
@@ -74,5 +81,5 @@ def find_inputs(given: Sequence[str], format: FileFormat | None, csv: CsvOptions
             "Standard input cannot be combined with files, and takes only JSON lines.",
             hint="Give '-' alone, or files.",
         )
-    found, files = find_files(given, format)
+    found, files = find_files(given, format, levels=levels)
     return Inputs(format=found, files=files, csv=csv)

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import click
 import pyarrow as pa
@@ -161,7 +160,7 @@ def _rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
     """Read the rows of files with all their columns; known fields get the dataset's types."""
     known = dataset.schema
     given = infer_schema(
-        [Path(location) for location in inputs.locations],
+        inputs.files,
         inputs.format,
         rows=0,
         csv=inputs.csv,

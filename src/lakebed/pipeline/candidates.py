@@ -88,6 +88,7 @@ class FromFiles:
         paths: Paths, patterns, directories or URLs.
         storage_options: Settings of the object store of a URL; secrets are never displayed.
         may_be_empty: Allow that there are no files yet, such as for `Ingest.follow`.
+        levels: Whether folders `name=value` hold values of the rows, or are plain folders.
 
     >>> FromFiles(paths=["in/*.jsonl.gz"]).paths
     ('in/*.jsonl.gz',)
@@ -96,6 +97,7 @@ class FromFiles:
     paths: tuple[str, ...]
     storage_options: Mapping[str, str] = field(default_factory=dict)
     may_be_empty: bool = False
+    levels: bool = True
 
     def __init__(
         self,
@@ -103,6 +105,7 @@ class FromFiles:
         paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         storage_options: Mapping[str, str] | None = None,
         may_be_empty: bool = False,
+        levels: bool = True,
     ) -> None:
         """Name the files.
 
@@ -120,6 +123,7 @@ class FromFiles:
         object.__setattr__(self, "paths", texts)
         object.__setattr__(self, "storage_options", StorageOptions(storage_options or {}))
         object.__setattr__(self, "may_be_empty", may_be_empty)
+        object.__setattr__(self, "levels", levels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +181,8 @@ def find_candidates(
             format,
             storage_options=source.storage_options,
             may_be_empty=source.may_be_empty,
+            levels=source.levels,
+            is_continued=True,
         )
         by_slot = {candidate.slot: candidate for candidate in map(Candidate.of_file, files)}
         first: dict[str, Candidate] = {}
@@ -207,7 +213,7 @@ def find_candidates_of(
     if isinstance(source, FromArchive):
         archive = source.open()
         return (_of_record(archive, archive.record(text)),)
-    _, files = find_files([text], format, storage_options=source.storage_options)
+    _, files = find_files([text], format, storage_options=source.storage_options, levels=False)
     return tuple(map(Candidate.of_file, files))
 
 

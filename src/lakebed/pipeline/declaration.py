@@ -130,6 +130,10 @@ class _Source(_Table):
         ),
     ] = False
     csv: Annotated[_Csv | None, _about("Settings of CSV.")] = None
+    levels: Annotated[
+        bool | None,
+        _about("Whether folders `name=value` of `paths` hold values of the rows; by default true."),
+    ] = None
     storage_options: _StorageOptions = {}
 
 
@@ -318,7 +322,7 @@ _FORMER: Mapping[str, str] = {
 }
 _OF_ARCHIVES = ("storage", "what", "where", "work_id", "index")
 _OF_TABLES = ("table", "query", "time", "every")
-_OF_FILES = ("format", "csv", "storage_options")
+_OF_FILES = ("format", "csv", "levels", "storage_options")
 _RULES_OF_FILES = ("supersede", "max_rejects", "allow_truncated", "quarantine", "provided")
 _SOURCES = "Give paths of folders, storage and what of an archive, or a table of Spark."
 _OF_NEW = ("partition_by", "dimensions", "format", "compression", "index", "properties")
@@ -640,7 +644,7 @@ class _Builder:
                 _SOURCES,
             )
         for name in _OF_FILES:
-            if getattr(table, name):
+            if getattr(table, name) not in (None, {}):
                 self.mistakes.add(("source", name), "it is for raw files.", "Leave it out.")
         for name in _RULES_OF_FILES:
             if getattr(rules, name) not in (None, False, {}):
@@ -673,6 +677,7 @@ class _Builder:
                 paths=[self._resolved(path) for path in paths],
                 storage_options=table.storage_options,
                 may_be_empty=table.may_be_empty,
+                levels=table.levels is not False,
             )
         return None
 
@@ -685,6 +690,10 @@ class _Builder:
         if table.may_be_empty:
             self.mistakes.add(
                 ("source", "may_be_empty"), "it is for paths.", "Leave it out: an archive may be."
+            )
+        if table.levels is not None:
+            self.mistakes.add(
+                ("source", "levels"), "it is for paths.", "Leave it out: an archive has no levels."
             )
         if table.format is None:
             self.mistakes.add(

@@ -85,12 +85,10 @@ def draft_of_files(
     Cost:
         One stat of each file, or a LIST for each URL; the first rows of up to 20 files.
     """
-    found, files = find_files(paths, format, storage_options=storage_options)
-    chosen = [files[len(files) * n // _MOST_FILES] for n in range(_MOST_FILES)]
-    locations = list(dict.fromkeys(one.location for one in chosen))
-    schema = infer_schema(
-        locations, found, csv=csv, unfit="skip", name="row", storage_options=storage_options
-    )
+    found, files = find_files(paths, format, storage_options=storage_options, is_continued=True)
+    numbers = dict.fromkeys(len(files) * n // _MOST_FILES for n in range(_MOST_FILES))
+    chosen = [files[number] for number in numbers]
+    schema = infer_schema(chosen, found, csv=csv, unfit="skip", name="row")
     options = csv or CsvOptions()
     source = [
         f"paths = {_text(paths[0])}" if len(paths) == 1 else f"paths = {_texts(paths)}",
@@ -99,7 +97,7 @@ def draft_of_files(
     if options.delimiter != ",":
         source.append(f"csv.delimiter = {_text(options.delimiter)}")
     size = human_size(sum(one.size_bytes for one in files))
-    looked_at = f"{counted(len(locations), 'file')} of {len(files):,}, {size}"
+    looked_at = f"{counted(len(chosen), 'file')} of {len(files):,}, {size}"
     return _drafted(
         _Found(source=source, window=(), schema=schema, described=_of_files(found, looked_at)),
         into or f"lake/{_name_of(paths[0])}",

@@ -218,6 +218,10 @@ class Ingest(DeclaredDataset):
             unknown=self.unknown,
         )
 
+    @property
+    def _reads_levels(self) -> bool:
+        return isinstance(self.source, FromFiles) and self.source.levels
+
     def check(self, *, again: FilesAgain | None = None) -> IngestCheck:
         """Check everything that is possible before files are read; nothing is written.
 
@@ -337,6 +341,7 @@ class Ingest(DeclaredDataset):
                 max_rejects=self.max_rejects,
                 allow_truncated=self.allow_truncated,
                 unknown=self.unknown,
+                levels=self._reads_levels,
             ),
             replaces_rewritten=replace_rewritten,
         )
@@ -396,7 +401,7 @@ class Ingest(DeclaredDataset):
         """
         attempts = Attempts(
             schema=state.lineage.number,
-            rule=rule_of(candidates.format, self.csv, self._rules()),
+            rule=rule_of(candidates.format, self.csv, self._rules(), levels=self._reads_levels),
             unknown=self.unknown,
             set_aside=self._quarantine().notes(store) if candidates.files else {},
             again=again,

@@ -512,7 +512,7 @@ class TestFiles:
 
         assert pings.load(raw).file_count == 2
         assert pings.load(raw, "submissions").file_count == 4
-        assert pings.load(str(raw / "**" / "*.tsv"), run="pattern").file_count == 2
+        assert pings.load(str(raw / "**" / "*.tsv"), run="pattern").file_count == 1
 
     def test_of_a_url_are_read_through_its_store(self, pings) -> None:
         store = open_store("memory://load-url")

@@ -8,6 +8,7 @@ import fnmatch
 import glob
 import lzma
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,12 +22,14 @@ import pyarrow as pa
 
 from lakebed.arrow.many_streams import MANY_STREAM_CODECS, open_streams
 from lakebed.arrow.reading.hashes import check_hash, content_hash
+from lakebed.arrow.reading.levels import AS_FOLDERS, batch_home, is_hidden, levels_of
+from lakebed.arrow.reading.owners import check_no_owner, keys_above, keys_near
 from lakebed.arrow.reasons import reason_of
+from lakebed.common import advice
 from lakebed.common.redaction import StorageOptions
-from lakebed.common.shown import shown
+from lakebed.common.shown import counted, shown
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
-from lakebed.model.layout import DELTA_LOG
-from lakebed.model.table_signs import HUDI_FOLDER, ICEBERG_FOLDER, table_of
+from lakebed.model.keys import BATCH_ID, is_own_name
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.locate import effective_options, open_store
 
@@ -119,6 +122,7 @@ class RawFile:
         size_bytes: Size in storage, where it may be compressed.
         storage_options: Options for the store of a URL.
         modified_at: Time of the last change; aware, UTC. None if unknown.
+        levels: Texts of the folders `name=value` above it, which belong to its rows; None for null.
         watch: Follows how much of it is read; None if nothing does.
     """
 
@@ -126,6 +130,7 @@ class RawFile:
     size_bytes: int
     storage_options: Mapping[str, str] = field(default_factory=dict)
     modified_at: dt.datetime | None = None
+    levels: Mapping[str, str | None] = field(default_factory=dict)
     watch: Watch | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -279,34 +284,43 @@ def find_files(
     *,
     storage_options: Mapping[str, str] | None = None,
     may_be_empty: bool = False,
+    levels: bool = True,
+    is_continued: bool = False,
 ) -> tuple[FileFormat, tuple[RawFile, ...]]:
     """Find the requested files, and their format.
 
     Args:
         given: A path, a pattern such as `in/*.tsv.gz` (`**` for any depth), a directory, which is
-            searched at any depth, a URL of a file, or of a folder if it ends with `/`; or several
-            of them. A directory yields the files whose suffix names the format, except names that
-            begin with `.` or `_`; with a format also those that have only the suffix of a
-            compression, such as `part-r-00000.gz`, and `part-…` without any; for submissions also
-            `.log`.
+            searched at any depth, a URL of a file, or of a folder if it ends with `/`, or a file
+            that was found before; or several of them. A directory yields the files whose suffix
+            names the format, except names that begin with `.` or `_`; with a format also those that
+            have only the suffix of a compression, such as `part-r-00000.gz`, and `part-…` without
+            any; for submissions also `.log`. Only regular files are read.
         format: None to derive it from the suffixes.
         storage_options: Options for the store of a URL.
         may_be_empty: True if some paths, or all of them, may lead to no file.
+        levels: True if folders `name=value` below a path, and directly above it, hold values of the
+            rows. Of folders `batch_id=…` only the newest of each partition is read. False to read
+            them as plain folders.
+        is_continued: True if later searches find further files for the same rows. Folders
+            `batch_id=…` are then an error, since rows of older batches would stay.
 
     Returns:
         The format, and the files in the order given; those of a directory by name.
 
     Raises:
-        InvalidInputError: A file is missing, or the format is unknown.
+        InvalidInputError: A file is missing, or no regular file, or belongs to a dataset or table;
+            or the format is unknown.
 
     Cost:
-        One file status for each file; a LIST for each URL of a folder or pattern.
+        One file status for each file; a LIST for each URL of a folder or pattern, and two HEADs and
+        two LISTs for each folder above it.
     """
     if format is not None and format not in FILE_FORMATS:
         raise InvalidInputError(
             f"Unknown file format {format!r}.", hint=f"Known formats: {', '.join(FILE_FORMATS)}."
         )
-    if isinstance(given, str | os.PathLike):
+    if isinstance(given, str | os.PathLike | RawFile):
         given = [given]
     if not isinstance(given, Iterable):
         raise InvalidInputError(
@@ -315,43 +329,133 @@ def find_files(
     options = StorageOptions(storage_options or {})
     by_location: dict[str, RawFile] = {}
     for path in given:
+        if isinstance(path, RawFile):
+            by_location.setdefault(path.location, path)
+            continue
+        text = os.fspath(path)
         try:
-            found = _expand(os.fspath(path), format, options)
+            found = _expand(text, format, options)
         except _NothingThere as nothing:
             if not may_be_empty:
                 raise nothing.error from nothing.__cause__
             continue
+        base = _base_of(text)
         for file in found:
-            by_location.setdefault(file.location, file)
+            above = levels_of(file.location, base) if levels and file.location != STDIN else {}
+            by_location.setdefault(file.location, replace(file, levels=above))
     if may_be_empty and not by_location:
         return format or "json", ()
     if not by_location:
         raise InvalidInputError("No file is given.", hint="Give paths or a pattern.")
-    files = tuple(by_location.values())
+    files = _newest_batches(tuple(by_location.values()), is_continued=is_continued)
     return format or _common_format(files), files
+
+
+def _base_of(text: str) -> str:
+    """Return the folder at which a search begins; for a file, the folder that holds it."""
+    if _is_url(text) and not text.startswith("file:"):
+        root = text.rpartition("/")[0]
+    else:
+        path = Path(_plain_path(text))
+        root = str((path if path.is_dir() else path.parent).absolute())
+    while _PATTERN.intersection(root) and not Path(root).exists():
+        root = root.rpartition("/")[0]
+    return root if _is_url(root) else without_parents(root)
+
+
+def _newest_batches(files: tuple[RawFile, ...], *, is_continued: bool) -> tuple[RawFile, ...]:
+    """Return files without those of older batches, and without the level of the batch.
+
+    Raises:
+        InvalidInputError: The newest batches are unknown, or may change with the next search.
+    """
+    batched = [file for file in files if BATCH_ID in file.levels]
+    if not batched:
+        return files
+    whole = f"{batched[0].location!r} lies in a batch, one state of its partition"
+    if is_continued:
+        raise InvalidInputError(
+            f"{whole}; an ingest would keep the rows of older batches.",
+            hint="Adopt the directory of the table (`lakebed adopt`), which knows batches; or load "
+            f"it with `lakebed import`, which reads the newest ones. {AS_FOLDERS}",
+        )
+    if any(is_own_name(PurePosixPath(file.location).name.partition(".")[0]) for file in batched):
+        raise InvalidInputError(
+            f"{whole} of a dataset of Lakebed, whose head says which batches count.",
+            hint=f"Restore the head, and read the dataset. {AS_FOLDERS}",
+        )
+    newest: dict[str, int] = {}
+    for file in batched:
+        number = _batch_number(file)
+        home = batch_home(file.location)
+        newest[home] = max(number, newest.get(home, number))
+    current = tuple(
+        replace(file, levels={name: file.levels[name] for name in file.levels if name != BATCH_ID})
+        for file in files
+        if BATCH_ID not in file.levels or _batch_number(file) == newest[batch_home(file.location)]
+    )
+    if len(current) < len(files):
+        kept = {file.location for file in current}
+        first = next(file.location for file in files if file.location not in kept)
+        advice.warn(
+            f"{counted(len(files) - len(current), 'file')} of older batches did not count, such as "
+            f"{first}: only the newest {BATCH_ID}=… of each partition does. To keep the history, "
+            f"adopt the directory instead. {AS_FOLDERS}"
+        )
+    return current
+
+
+def _batch_number(file: RawFile) -> int:
+    text = file.levels[BATCH_ID]
+    if text is None or not (text.isascii() and text.isdecimal()):
+        raise InvalidInputError(
+            f"{file.location!r} lies in a batch whose id is no number, so that the newest batch of "
+            "its partition is unknown.",
+            hint=f"Rename the folder, or give the files of the current batches. {AS_FOLDERS}",
+        )
+    return int(text)
 
 
 def _expand(text: str, wanted: FileFormat | None, options: Mapping[str, str]) -> Iterable[RawFile]:
     if text == STDIN:
         return [RawFile(location=STDIN, size_bytes=0)]
-    if text.startswith("file:"):
-        text = unquote(urlsplit(text).path)
+    text = _plain_path(text)
     if _is_url(text):
         return _expand_url(text, wanted, options)
     path = Path(text)
     if path.is_dir():
         inside = sorted(_walk(path))
         fitting = _fitting(text, list(_still_there(inside)), wanted)
-        check_no_table(text, fitting, _keys_near(fitting))
+        _check_no_owner(text, fitting, keys_near(file.location for file in fitting))
         return fitting
-    if path.exists():
+    if path.is_file():
         return [_local(path)]
-    matches = [Path(entry) for entry in sorted(_glob(text))]
-    files = list(_still_there(entry for entry in matches if entry.is_file()))
+    if path.exists():
+        raise InvalidInputError(
+            f"{text!r} is no regular file: a pipe, a socket or a device can be read only once.",
+            hint="Write its content to a file; or give JSON lines on standard input to `lakebed "
+            "append`, as the file '-'.",
+        )
+    matches = (Path(entry) for entry in sorted(_glob(text)))
+    files = list(_still_there(entry for entry in matches if not _is_hidden_match(entry, text)))
     if not files:
         raise _NothingThere(_no_file(text))
-    check_no_table(text, files, _keys_near(files))
+    _check_no_owner(text, files, keys_near(file.location for file in files))
     return files
+
+
+def _plain_path(text: str) -> str:
+    return unquote(urlsplit(text).path) if text.startswith("file:") else text
+
+
+def _is_hidden_match(path: Path, pattern: str) -> bool:
+    """Return whether a pattern reached a hidden file or folder that it does not name."""
+    named = re.split(r"[/\\]", pattern)
+    return any(is_hidden(part) and part not in named for part in path.parts if part.strip("./\\"))
+
+
+def _check_no_owner(given: str, files: Iterable[RawFile], keys: Iterable[str]) -> None:
+    check_no_owner(given, [file.location for file in files], keys)
 
 
 def _glob(pattern: str) -> list[str]:
@@ -366,10 +470,11 @@ def _local(path: Path) -> RawFile:
 
 
 def _still_there(paths: Iterable[Path]) -> Iterator[RawFile]:
-    """Yield the files that still exist since they were listed."""
+    """Yield the regular files that still exist since they were listed."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
-            yield _local(path)
+            if path.is_file():  # a pipe or socket would be waited for
+                yield _local(path)
 
 
 def without_parents(path: str) -> str:
@@ -386,8 +491,8 @@ def without_parents(path: str) -> str:
 
 def _walk(directory: Path) -> Iterator[Path]:
     for root, folders, names in os.walk(directory):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        yield from (Path(root) / name for name in names if not name.startswith((".", "_")))
+        folders[:] = [name for name in folders if not is_hidden(name)]
+        yield from (Path(root) / name for name in names if not is_hidden(name))
 
 
 def _expand_url(
@@ -407,52 +512,22 @@ def _expand_url(
         root = root.rpartition("/")[0]
     listed = list(open_store(root, storage_options=options).list())
     keys = [f"{root}/{info.key}" for info in listed]
+    named = url.split("/")
     files = [
         _remote(key, info, options)
         for key, info in zip(keys, listed, strict=True)
-        if not any(part.startswith("_") for part in info.key.split("/"))
+        if not any(is_hidden(part) and part not in named for part in info.key.split("/"))
     ]
     if not pattern:
         fitting = _fitting(url, files, wanted)
-        check_no_table(url, fitting, keys)
+        _check_no_owner(url, fitting, chain(keys, keys_above(root, options)))
         return fitting
     parts = url.split("/")
     matching = [file for file in files if _matches(file.location.split("/"), parts)]
     if not matching:
         raise _NothingThere(_no_file(url))
-    check_no_table(url, matching, keys)
+    _check_no_owner(url, matching, chain(keys, keys_above(root, options)))
     return matching
-
-
-def _keys_near(files: Iterable[RawFile]) -> Iterator[str]:
-    """Yield the table logs beside and above local files."""
-    homes = {home for file in files for home in Path(file.location).parents}
-    for home in sorted(homes):
-        for pattern in (f"{DELTA_LOG}/*", f"{HUDI_FOLDER}/*", f"{ICEBERG_FOLDER}/*"):
-            yield from (path.as_posix() for path in home.glob(pattern))
-
-
-def check_no_table(given: str, files: Iterable[RawFile], keys: Iterable[str]) -> None:
-    """Check that files found by a search do not belong to a table, where some may be dead.
-
-    Args:
-        given: Location of the search.
-        files: Files that were found.
-        keys: Keys beside and above the files.
-
-    Raises:
-        InvalidInputError: A Parquet file lies in a table of Delta, Iceberg or Hudi.
-    """
-    parquet = [file.location for file in files if format_of(file.location) == "parquet"]
-    for key in keys if parquet else ():
-        table = table_of(key)
-        if table is not None and any(path.startswith(f"{table[1]}/") for path in parquet):
-            raise InvalidInputError(
-                f"Cannot read the files in {given!r}: {key!r} shows that {table[1]!r} is a table of "
-                f"{table[0]}, so that files in it may hold rows which were deleted or replaced.",
-                hint="Read its rows by a library of the format, and append them; or adopt the table "
-                "with delta or iceberg. Files that are named one by one are read.",
-            )
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:

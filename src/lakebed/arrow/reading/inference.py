@@ -28,6 +28,7 @@ from lakebed.arrow.reading.files import (
     naming,
     reading,
 )
+from lakebed.arrow.reading.level_columns import with_level_fields
 from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
 from lakebed.common import advice
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
@@ -53,6 +54,7 @@ def infer_schema(
     name: str = "entity",
     storage_options: Mapping[str, str] | None = None,
     unfit: Literal["report", "error", "skip"] = "report",
+    levels: bool = True,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> Schema:
     r"""Infer a schema that every inspected row fits, without loss.
@@ -62,7 +64,7 @@ def infer_schema(
     with leading zeros is text, and so is a column of mixed types. JSON: objects are structs,
     integers and other numbers in one field are double, text stays text, and types that do not go
     together are an error. A field without values is text. Avro and Parquet files have a schema,
-    which is used.
+    which is used. Folders `name=value` are fields too: whole numbers, dates, or text.
 
     Args:
         paths: As for `Dataset.load`.
@@ -76,6 +78,7 @@ def infer_schema(
             of such lines; `error` refuses it; `skip` leaves it out, as an ingest does that sets such
             lines aside. With `skip` a field has the type of most of its values, and the others are
             left out too; otherwise it has one that holds all of them.
+        levels: False to read folders `name=value` as plain folders.
         on_progress: Receives the progress of the inspection.
 
     Warns:
@@ -104,7 +107,7 @@ def infer_schema(
         raise InvalidInputError(
             f"unfit is {shown(unfit)}.", hint="Give 'report', 'error' or 'skip'."
         )
-    found, files = find_files(paths, format, storage_options=storage_options)
+    found, files = find_files(paths, format, storage_options=storage_options, levels=levels)
     tally = Tally(on_progress, "look at files", {file.location: file.size_bytes for file in files})
     misfits = _Misfits(is_error=unfit == "error")
     look = _Look(
@@ -118,6 +121,16 @@ def infer_schema(
     tally.finish()
     if unfit == "report":
         misfits.report()
+    schema = with_level_fields(schema, files)
+    nulls = {
+        **nulls,
+        **{
+            name: f"the folder of {file.location}"
+            for file in files
+            for name, text in file.levels.items()
+            if text is None
+        },
+    }
     for required in require:
         if required not in schema:
             raise SchemaMismatchError(

@@ -11,6 +11,7 @@ from lakebed.arrow.reading.binary import AvroRowsReader, ParquetReader
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.csv import CsvReader
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
+from lakebed.arrow.reading.level_columns import LevelReader
 from lakebed.arrow.reading.lines import JsonReader, SubmissionLinesReader
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import InvalidInputError, SchemaMismatchError
@@ -24,11 +25,25 @@ def open_reader(
     csv: CsvOptions,
     unknown: Unknown = "reject",
 ) -> FormatReader:
-    """Return the reader of a format.
+    """Return the reader of a format, which fills in the levels above files.
 
     Raises:
         SchemaMismatchError: The format cannot hold the dataset's rows.
     """
+    return LevelReader(
+        lambda rows: _open_plain(format, rows, csv, unknown),
+        descriptor,
+        unknown,
+        is_by_position=format == "csv" and not csv.has_header,
+    )
+
+
+def _open_plain(
+    format: FileFormat,  # noqa: A002 - the word of the option
+    descriptor: DatasetDescriptor,
+    csv: CsvOptions,
+    unknown: Unknown,
+) -> FormatReader:
     match format:
         case "csv":
             return CsvReader(descriptor, csv, unknown)

@@ -344,7 +344,8 @@ class _Reading:
         slots = {candidate.slot for candidate in due.files}
         earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
         superseded = [one for slot in slots for one in due.supersedes.get(slot, ())]
-        rule = rule_of(self.intake.format, self.intake.options.csv, self.intake.options.rules)
+        options = self.intake.options
+        rule = rule_of(self.intake.format, options.csv, options.rules, levels=options.levels)
         refusals = {
             left_out.location: self._refusal(left_out.why, rule, left_out.detail)
             for left_out in due.left_out

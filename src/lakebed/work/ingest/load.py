@@ -143,7 +143,9 @@ def load(
     check_given("options", options, LoadOptions, "Give LoadOptions, or leave it out.")
     if isinstance(store, DryRunStore):
         spark = None  # tasks have stores of their own, in which this process sees no writes
-    found_format, files = find_files(paths, format, storage_options=options.storage_options)
+    found_format, files = find_files(
+        paths, format, storage_options=options.storage_options, levels=options.levels
+    )
     candidates = tuple(map(Candidate.of_file, files))
     first = None
     if create is not None:

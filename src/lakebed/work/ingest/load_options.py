@@ -80,9 +80,15 @@ def check_unknown(unknown: Unknown) -> None:
         )
 
 
-def rule_of(format: FileFormat, csv: CsvOptions, rules: IngestRules) -> str:  # noqa: A002 - the word of the option
+def rule_of(
+    format: FileFormat,  # noqa: A002 - the word of the option
+    csv: CsvOptions,
+    rules: IngestRules,
+    *,
+    levels: bool,
+) -> str:
     """Return the rules for reading a file, as text: with other rules it may be accepted."""
-    return " ".join(map(str, (format, *astuple(csv), *astuple(rules))))
+    return " ".join(map(str, (format, *astuple(csv), *astuple(rules), levels)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +109,7 @@ class LoadOptions:
             damaged; else nothing is committed.
         unknown: Treatment of a field that the dataset lacks: `reject` the line, `ignore` the field,
             which leaves it out of the rows, or `keep` it, which adds it to the schema, nullable.
+        levels: Whether folders `name=value` hold values of the rows, or are plain folders.
 
     >>> LoadOptions(csv=CsvOptions(delimiter=";")).storage_options
     {}
@@ -117,6 +124,7 @@ class LoadOptions:
     max_rejects: float | None = 1
     allow_truncated: bool = True
     unknown: Unknown = "reject"
+    levels: bool = True
 
     @property
     def rules(self) -> IngestRules:
