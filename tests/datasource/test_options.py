@@ -106,6 +106,9 @@ def test_path_is_asked_for() -> None:
     ("given", "message"),
     [
         ({"overwriteMode": "partition"}, "Did you mean 'partitions'?"),
+        ({"overwriteMode": "all", "partitionOverwriteMode": "static"}, "Both overwriteMode and"),
+        ({"partitionOverwriteMode": "dynamic", "replaceWhere": "a = 1"}, "Both replaceWhere and"),
+        ({"partitionOverwriteMode": "on"}, "Give one of static, dynamic."),
         ({"overwriteMode": "dynamic"}, "Give one of all, partitions, run, run-partitions."),
         ({"overwriteMode": "run"}, "no run is named"),
         ({"overwriteMode": "run-partitions"}, "no run is named"),
@@ -131,6 +134,7 @@ def test_write_that_cannot_be_meant_is_refused(given: dict[str, str], message: s
         ({"create": "true"}, CreationOptions()),
         ({"partitionBy": "date(at) as dt"}, CreationOptions(partition_by="date(at) as dt")),
         ({"index": "a, b"}, CreationOptions(index=("a", "b"))),
+        ({"partitionBy": ""}, CreationOptions(partition_by="")),
         ({"partitionBy": "a", "create": "false"}, None),
     ],
 )

@@ -168,7 +168,7 @@ def test_output_mode_complete_replaces_all_at_once(spark, lake, incoming, checkp
     push(incoming, "0", 0, 1, 2)
     push(incoming, "1", 4, 3)
     counts = frames(spark, incoming).groupBy("p").count()
-    writer = counts.writeStream.format("lakebed").outputMode("complete").option("create", "true")
+    writer = counts.writeStream.format("lakebed").outputMode("complete").option("partitionBy", "")
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query.start(f"{lake.store.uri}/counts").awaitTermination()
 

@@ -177,6 +177,14 @@ class CheckedRows:
     entities: pa.RecordBatch | None = None
 
 
+def zones_of(schema: pa.Schema, descriptor: DatasetDescriptor) -> frozenset[str]:
+    """Return the time zones, other than UTC, in which rows hold the times that partitions divide."""
+    sources = {function.source for function in descriptor.partition_by}
+    types = (column.type for column in schema if column.name in sources)
+    zones = (getattr(type_, "tz", None) for type_ in types)
+    return frozenset(zone for zone in zones if zone and zone != "UTC")
+
+
 class KernelWriter:
     """Writes one task's share of a batch.
 
@@ -191,6 +199,7 @@ class KernelWriter:
         self._stored = schema_to_arrow(target.descriptor.stored_schema)
         self._levels, self._file_schema = target.stored_levels(), target.file_schema()
         self._conformer: tuple[pa.Schema, Conformer] | None = None
+        self._zones: set[str] = set()
         is_narrow = target.constraint != TRUE
         self._view = ViewCheck(target.constraint, target.descriptor) if is_narrow else None
         self._caps = CapKeeper(target.descriptor, target.admitted, writers=target.admitting_writers)
@@ -360,6 +369,7 @@ class KernelWriter:
             batch = with_document_fields(batch, self._descriptor)
         if self._conformer is None or self._conformer[0] != batch.schema:
             self._conformer = (batch.schema, Conformer(batch.schema, self._descriptor))
+            self._zones |= zones_of(batch.schema, self._descriptor)
         return self._conformer[1].conform(batch)
 
     def _split(
@@ -534,6 +544,7 @@ class KernelWriter:
             },
             checks=() if self._checks is None else self._checks.statuses(),
             set_aside=() if self._aside is None else tuple(self._aside.keys),
+            zones=frozenset(self._zones),
         )
 
     def abort(self) -> None:

@@ -65,8 +65,8 @@ def open_to_write(options: SaveOptions, given: Schema) -> Opened:
 
     Raises:
         DatasetNotFoundError: The dataset does not exist, and no option allows its creation.
-        InvalidInputError: The dataset has other partitions than the option names; or Spark tasks
-            could not access it.
+        InvalidInputError: The dataset has other partitions than the option names; the partitions of
+            a new dataset are not named; or Spark tasks could not access it.
         PredicateError: The condition of replaceWhere does not fit the columns.
         LakebedError: The dataset cannot be created; see `Repository.create`.
 
@@ -81,8 +81,16 @@ def open_to_write(options: SaveOptions, given: Schema) -> Opened:
         if wanted is None:
             raise DatasetNotFoundError(
                 exc.message,
-                hint=f"{exc.hint} To create it by this write, give the option create=true, or "
-                "partitionBy.".strip(),
+                hint=f"{exc.hint} To create it by this write, give the option partitionBy: partition "
+                "functions such as 'date(ts) as dt', or '' for a dataset without partitions.".strip(),
+            ) from None
+        if wanted.partition_by is None:
+            raise InvalidInputError(
+                f"Cannot create {address.name!r}: its partitions are not named.",
+                # Spark drops the latter for streams and for tables of its catalog.
+                hint="Give the option partitionBy: partition functions such as 'date(ts) as dt', or "
+                "'' for a dataset without partitions. Spark does not pass .partitionBy(…), "
+                ".partitionedBy(…) and .clusterBy(…) to a data source in Python.",
             ) from None
         descriptor = DatasetDescriptor(
             schema=given,
@@ -93,7 +101,7 @@ def open_to_write(options: SaveOptions, given: Schema) -> Opened:
         )
         dataset = repository.create(address.name, descriptor, "open")
     else:
-        if wanted is not None and wanted.partition_by:
+        if wanted is not None and wanted.partition_by is not None:
             _check_partitioning(dataset.descriptor, wanted.partition_by)
     where = options.replace_where
     view = dataset if where is None else dataset.where(where)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -40,6 +41,18 @@ from lakebed.work.writer import commit_staged, keep_staged
 _log = logging.getLogger(__name__)
 
 _STAGED_FOR = "7d"  # the default, as for `Dataset.staged.add`
+_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+
+
+@dataclass
+class BatchMessage(TaskMessage):
+    """Files that a task of a batch has written, and a setting of the session that only tasks see.
+
+    Attributes:
+        is_dynamic: Whether the session overwrites dynamically: only the partitions of the rows.
+    """
+
+    is_dynamic: bool = False
 
 
 @dataclass
@@ -51,6 +64,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
         target: Directory and format of the files of the batch.
         begun: The suspended transaction, which has reserved the batch.
         scope: The rows that the batch replaces; None for the partitions that it touches.
+        asks_session: Whether the session decides between the scope and the partitions of the rows.
         base: Version that the data was made from, if the caller named one.
         commit_options: Retry and lease settings of the commit.
         kept_for: Time for which a staged batch waits for its commit; None to commit it at once.
@@ -60,6 +74,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
     target: BatchTarget
     begun: Suspended
     scope: Scope | None
+    asks_session: bool
     base: int | None
     commit_options: CommitOptions
     kept_for: dt.timedelta | None
@@ -90,6 +105,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
         if options.base is not None:
             Source(opened.store, opened.layout.name).past_state(options.base)  # raises if unknown
         operation, scope = _what_to_do(options, opened, is_overwrite=is_overwrite)
+        is_plain = options.overwrite_mode is None and options.replace_where is None
         commit_options, kept_for = _leases(options)
         view = opened.view.with_options(write=options.files, commit=commit_options)
         transaction = view._begin(operation, options.run)
@@ -100,14 +116,19 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
             target=target,
             begun=begun,
             scope=scope,
+            asks_session=is_overwrite and is_plain and bool(len(descriptor.partition_by)),
             base=options.base,
             commit_options=commit_options,
             kept_for=kept_for,
         )
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchMessage:
         """Write the rows of a task."""
-        return write_in_task(self.store, self.target, iterator)
+        message = write_in_task(self.store, self.target, iterator)
+        # The processes of the driver have no session. Spark gives its settings to tasks.
+        context = TaskContext.get()
+        mode = None if context is None else context.getLocalProperty(_OVERWRITE_MODE)
+        return BatchMessage(message.answer, message.error, (mode or "").lower() == "dynamic")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the batch visible, or keep it for a later commit.
@@ -120,13 +141,19 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
             for written in written_by(messages):
                 transaction.add(written)
             self._check_caps(transaction)
+            scope = self.scope
+            if self.asks_session and _is_dynamic(messages):
+                if not transaction.written.partitions:
+                    transaction.require_checks()
+                    return  # as in Spark: no partition has rows, so none is replaced
+                scope = None
             base = None
             if self.base is not None:
                 base = Source(self.store, self.begun.dataset).past_state(self.base)
             if self.kept_for is None:
-                commit_staged(transaction, self.scope, base)
+                commit_staged(transaction, scope, base)
             else:
-                keep_staged(transaction, self.scope, self.kept_for, base)
+                keep_staged(transaction, scope, self.kept_for, base)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete the files of tasks, unless a commit may have made them visible."""
@@ -160,6 +187,10 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
                     hint="Write by Dataset.append(frame), which chooses values before its tasks "
                     "begin, or coalesce the frame to one partition.",
                 )
+
+
+def _is_dynamic(messages: Sequence[WriterCommitMessage | None]) -> bool:
+    return any(isinstance(message, BatchMessage) and message.is_dynamic for message in messages)
 
 
 def _check_mode(options: SaveOptions, *, is_overwrite: bool) -> None:

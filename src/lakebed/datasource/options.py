@@ -25,6 +25,10 @@ STORAGE_PREFIX = "storage."
 MIB = 2**20
 
 OverwriteMode = Literal["all", "partitions", "run", "run-partitions"]
+_OVERWRITE_MODES_OF_SPARK: Mapping[str, OverwriteMode] = {
+    "static": "all",
+    "dynamic": "partitions",
+}
 
 # Options that Spark's catalogs add to those of a table.
 _OF_CATALOGS = (
@@ -79,8 +83,8 @@ BATCH_WRITES = Elsewhere(
     "batch writes",
     "frame.write",
     (
-        *("overwriteMode", "replaceWhere", "run", "base", "expectedVersion", "staged"),
-        "begunAt",
+        *("overwriteMode", "partitionOverwriteMode", "replaceWhere", "run", "base"),
+        *("expectedVersion", "staged", "begunAt"),
     ),
 )
 
@@ -328,13 +332,14 @@ class CreationOptions:
     """Descriptor of a dataset that a write may create.
 
     Attributes:
-        partition_by: Partition functions, as text.
+        partition_by: Partition functions, as text; empty for none. None if the caller has named
+            none, which creates nothing.
         index: Columns with an inverted index.
         format: Format of the data files.
         compression: Compression of the data files; None for the default of the format.
     """
 
-    partition_by: str = ""
+    partition_by: str | None = None
     index: tuple[str, ...] = ()
     format: str = "parquet"
     compression: str | None = None
@@ -345,7 +350,8 @@ class SaveOptions:
     """Options of a batch write.
 
     Attributes:
-        overwrite_mode: Scope of `mode("overwrite")`; None by default, which is everything.
+        overwrite_mode: Scope of `mode("overwrite")`. By default None: everything, or the partitions
+            of the rows if the session overwrites dynamically.
         replace_where: Condition of the rows to replace, as SQL.
         run: Name of the run.
         base: Version that the data was made from.
@@ -411,7 +417,15 @@ class SaveOptions:
 
 def _overwrite_mode(texts: OptionTexts) -> OverwriteMode | None:
     chosen = texts.choice("overwriteMode", get_args(OverwriteMode))
-    return next((mode for mode in get_args(OverwriteMode) if mode == chosen), None)
+    of_spark = texts.choice("partitionOverwriteMode", _OVERWRITE_MODES_OF_SPARK)
+    if of_spark is None:
+        return next((mode for mode in get_args(OverwriteMode) if mode == chosen), None)
+    if chosen is not None:
+        raise InvalidInputError(
+            "Both overwriteMode and partitionOverwriteMode select the rows to replace.",
+            hint="Give overwriteMode alone.",
+        )
+    return _OVERWRITE_MODES_OF_SPARK[of_spark]
 
 
 def creation_options(texts: OptionTexts) -> CreationOptions | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -41,6 +42,7 @@ _ROWS_A_MESSAGE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES_A_MESSAGE = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNMEASURED = str(2**31 - 1)  # the only value for which Spark does not measure
 _MEASURED = str(2**26)  # Spark's own default
+_ZONE = "spark.sql.session.timeZone"
 
 
 def is_spark_frame(data: object) -> bool:
@@ -76,7 +78,9 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
         # Tasks cannot access a store in the memory of this process.
         return write_batches(store, target, frame.toArrow().to_batches())
     with described(frame.sparkSession, f"write batch {target.batch_id} of {target.dataset}"):
-        return _write_shared(frame, store, target, given)
+        written = _write_shared(frame, store, target, given)
+    # Rows that tasks have gathered do not have the zone of the session any more.
+    return replace(written, zones=_zones_of(frame, given, target))
 
 
 def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> Written:
@@ -105,6 +109,15 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
     with settings_for(spark, _message_settings(spark, given)):
         answers = answer.collect()
     return _joined(store, target, balanced(results(answers, TaskAnswer)))
+
+
+def _zones_of(frame: DataFrame, given: Schema, target: BatchTarget) -> frozenset[str]:
+    """Return the zone of the session if it has one of its own for times that partitions divide."""
+    fields = (given.find(function.source) for function in target.descriptor.partition_by)
+    if not any(field is not None and field.type == Primitive(Kind.TIMESTAMP) for field in fields):
+        return frozenset()
+    zone = frame.sparkSession.conf.get(_ZONE)
+    return frozenset() if zone in (None, "UTC") else frozenset({zone})
 
 
 def _is_for_many(rows: pa.Table, store: Store, target: BatchTarget) -> bool:

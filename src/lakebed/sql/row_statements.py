@@ -26,6 +26,9 @@ from lakebed.sql.statement_source import QuerySource
 from lakebed.state.history import UPDATE_ROWS
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakebed.view import View
     from lakebed.work.overwriting import Replacement
 
 
@@ -112,12 +115,15 @@ def insert(order: StatementOrder, tree: exp.Insert) -> Commit | Replacement:
         names = [field.name for field in fields]
         rows = source.rows(query, {field.name: field.type for field in fields}, names)
         run, base, is_dry = order.run, source.base, order.is_dry_run
+        whole: View = dataset
         condition = tree.args.get("where")
         if condition is not None:
             sides = _sides_of(dataset, name)
             whole = dataset.where(_alone(condition, sides))
         elif tree.args.get("overwrite"):
-            whole = dataset.where(dataset.constraint)
+            # Of the dataset itself an overwrite replaces the partitions of the rows.
+            if not (len(dataset.descriptor.partition_by) and _is_dynamic(order.spark)):
+                whole = dataset.where(dataset.constraint)
         else:
             return dataset.append(rows, run=run, base=base, dry_run=is_dry)
         if is_dry:
@@ -125,6 +131,13 @@ def insert(order: StatementOrder, tree: exp.Insert) -> Commit | Replacement:
         return whole.overwrite(rows, run=run, base=base)
     finally:
         source.close()
+
+
+def _is_dynamic(spark: SparkSession | None) -> bool:
+    """Return whether an overwrite in a session replaces only the partitions of the rows."""
+    if spark is None:
+        return False
+    return (spark.conf.get("spark.sql.sources.partitionOverwriteMode") or "").lower() == "dynamic"
 
 
 def _check_insert(tree: exp.Insert) -> None:

@@ -39,6 +39,7 @@ class Written:
             rows of several runs.
         checks: Results of the declared checks of rows.
         set_aside: Keys of temporary files with rows for the quarantine.
+        zones: Time zones, other than UTC, of the times that partition functions divide.
     """
 
     facts: pa.Table
@@ -48,6 +49,7 @@ class Written:
     carried: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[CheckOutcome, ...] = ()
     set_aside: tuple[str, ...] = ()
+    zones: frozenset[str] = frozenset()
 
     @classmethod
     def nothing(cls, stored: Schema) -> Self:
@@ -118,4 +120,5 @@ def joined(parts: Sequence[Written]) -> Written:
         carried={label: run for part in parts for label, run in part.carried.items()},
         checks=total_of_checks(results) if results else (),
         set_aside=tuple(key for part in parts for key in part.set_aside),
+        zones=frozenset(zone for part in parts for zone in part.zones),
     )

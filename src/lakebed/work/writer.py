@@ -35,6 +35,7 @@ from lakebed.state.state import Change, State, epoch_of
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
+from lakebed.work.local_days import check_local_days
 
 _log = logging.getLogger(__name__)
 
@@ -86,12 +87,14 @@ def commit_staged(
 
     Raises:
         ChecksFailedError: A declared check refuses the rows.
-        InvalidInputError: The files lie outside the scope, or there is neither a scope nor a file.
+        InvalidInputError: The files lie outside the scope, there is neither a scope nor a file, or
+            rows of another time zone would remove others; see `check_local_days`.
         LakebedError: See `Transaction.commit`.
     """
     transaction.require_checks()
     written = transaction.written
     settled = settled_scope(transaction.base.name, written.partitions, scope)
+    check_local_days(transaction.store, transaction.base, written, settled)
     reads = []
     if base is not None:
         is_append = isinstance(settled, Nothing)
@@ -250,7 +253,9 @@ def keep_staged(
         LakebedError: See `Transaction.stage`.
     """
     transaction.require_checks()
-    settled = settled_scope(transaction.base.name, transaction.written.partitions, scope)
+    written = transaction.written
+    settled = settled_scope(transaction.base.name, written.partitions, scope)
+    check_local_days(transaction.store, transaction.base, written, settled)
     transaction.stage(settled, lease, base)
 
 
@@ -264,7 +269,8 @@ def settled_scope(dataset: str, touched: frozenset[str], scope: Scope | None) ->
         if not touched:
             raise InvalidInputError(
                 f"Cannot overwrite {dataset!r} with no rows: the partitions to replace are unknown.",
-                hint="Overwrite a view, or give --where on the command line.",
+                hint="Overwrite a view; or name them by --where, by REPLACE WHERE in SQL, or by the "
+                "option replaceWhere of the data source.",
             )
         return ThesePartitions(touched)
     if isinstance(scope, RunFiles) and scope.partitions is None:
