@@ -355,6 +355,7 @@ def _own_first_head(store: Store, state: State, etag: str | None) -> Head:
         head = read_settled_head(store, state.name)
         if any(copy is not None and not copy.state.is_ours for copy in (head, head.stale)):
             raise _taken(state)  # by another tool, which does not follow these rules
+        store.make_durable(head.key)
         if head.state.commit_id == state.commit_id:
             return head
         entries = history.read(store, head.state.lists.history)

@@ -163,12 +163,14 @@ class Member(Seat):
         )
         time.sleep(wait_s)
 
-    def look(self, head: Head, since: Sequence[Entry]) -> bool:
+    def look(self, store: Store, head: Head, since: Sequence[Entry]) -> bool:
         """Look for the commit itself in the history; return whether it is there.
 
-        The look comes after the last put, so a commit that it does not find has not landed.
+        The look comes after the last put, so a commit that it does not find has not landed. The
+        head that shows it is made durable: its put may have failed right after it was visible.
 
         Args:
+            store: The store that holds the dataset.
             head: The current head.
             since: The entries since the base.
 
@@ -178,6 +180,11 @@ class Member(Seat):
         commit_id = self.terms.change.commit_id
         own = next((entry for entry in since if entry.commit_id == commit_id), None)
         if own is not None:
+            try:
+                store.make_durable(head.key)
+            except StorageError as exc:
+                self._give_up(self._unknown(exc), exc)
+                return True
             self.succeed(own, head.state if head.state.version == own.version else None)
             return True
         self.swaps.settle(head)
@@ -207,10 +214,13 @@ class Member(Seat):
             return
         # A conditional put cannot land on a missing head.
         if self.swaps.may_land and not isinstance(exc, DatasetNotFoundError):
-            self._error = self._unknown(exc)
-            self._error.__cause__ = exc
+            self._give_up(self._unknown(exc), exc)
         else:
-            self._error = exc
+            self._give_up(exc)
+
+    def _give_up(self, error: Exception, cause: Exception | None = None) -> None:
+        error.__cause__ = cause or error.__cause__
+        self._error = error
         self.is_done = True
 
     def _unknown(self, cause: Exception) -> CommitUnknownError:
@@ -467,7 +477,7 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
         if not is_prepared:
             _do_all([following.finish, since.read_later], store)
         state = following.state
-        if [member for member in since.later if member.look(head, since.of(member))]:
+        if [member for member in since.later if member.look(store, head, since.of(member))]:
             return  # they have landed before, and must not again
         every = [member.swaps for member, _ in joined]
         has_won = put_head(store, head, state, every, is_remembered=_may_remember(leader.terms))
@@ -528,7 +538,7 @@ def _joined(
             since: tuple[Entry, ...] = ()
             if not history_since.can_wait(member):
                 since = history_since.of(member)
-                if member.look(head, since):
+                if member.look(store, head, since):
                     continue
             current = head.state if member is leader else following.state
             so_far = () if is_prepared else following.entries
@@ -608,7 +618,7 @@ class _HistorySince:
         if member not in self.later:
             return False
         self.later.remove(member)
-        return member.look(head, self.of(member))
+        return member.look(self._store, head, self.of(member))
 
     def read_later(self) -> None:
         """Read what the commits in `later` need."""

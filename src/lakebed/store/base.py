@@ -477,6 +477,21 @@ class Store(ABC):
         self._begin_write("delete_if_match", key)
         return self._delete_if_match(key, etag)
 
+    def make_durable(self, key: str) -> None:
+        """Make sure that an object that exists survives a loss of power, whoever wrote it.
+
+        A caller that acknowledges what it has only read calls it: the writer may have been killed
+        between making the name and syncing it, or the sync may have failed.
+
+        Raises:
+            StorageError: It may not survive.
+
+        Cost:
+            Nothing on object stores, which acknowledge durable objects only; a sync of the
+            directory of a file.
+        """
+        self._make_durable(validate_key(key))
+
     def remove_leftovers(
         self, prefix: str = "", *, older_than: timedelta, dry_run: bool = False
     ) -> tuple[str, ...]:
@@ -603,6 +618,9 @@ class Store(ABC):
             return False
         self._delete((key,))
         return True
+
+    def _make_durable(self, key: str) -> None:  # noqa: B027 - most stores show durable objects only
+        pass
 
     def _remove_leftovers(
         self,

@@ -343,6 +343,8 @@ class PosixStore(Store):
                     emptied.add(directory)
         for directory in emptied:
             self._remove_if_empty(directory)
+        # Of missing files, too: whoever removed them may not have synced the directory.
+        self._make_removal_durable(path for path, link in links.items() if link is None)
         for link in filter(None, links.values()):
             raise _behind(link)
 
@@ -350,14 +352,17 @@ class PosixStore(Store):
         target = self._root / key
         with translating_os_errors(target, writing=True):
             self._check_not_linked(target.parent)
-            if self._current_etag(target) != etag:
-                return False
-            with self._locked(key):
-                if self._current_etag(target) != etag:
-                    return False
-                target.unlink()
-            self._remove_if_empty(target.parent)
-        return True
+            is_removed = False
+            if self._current_etag(target) == etag:
+                with self._locked(key):
+                    is_removed = self._current_etag(target) == etag
+                    if is_removed:
+                        target.unlink()
+            if is_removed:
+                self._remove_if_empty(target.parent)
+        if is_removed:
+            self._make_removal_durable([target.parent])
+        return is_removed
 
     def _remove_leftovers(
         self, begins_with: str, *, older_than: timedelta, dry_run: bool
@@ -419,27 +424,54 @@ class PosixStore(Store):
                     raise
             except FileNotFoundError:  # an empty parent was removed meanwhile; the caller retries
                 return
-            with contextlib.suppress(FileNotFoundError):
-                self._sync_directory(path.parent)
 
     def _make_name_durable(self, target: Path) -> None:
+        """Sync the directory of a new name, and the names of the directories above it."""
+        if not self._durable:
+            return
         try:
-            self._sync_directory(target.parent)
+            _sync_names_above(target.parent)
+            _sync_directory(target.parent)
         except FileNotFoundError:  # deleted since, together with its directory
             return
         except OSError as exc:
             # The new name is already visible, so the outcome is unknown.
+            _NAMES_NOT_SYNCED.add(target)
             msg = f"{target} was written, but may not survive a loss of power: {exc}."
             raise StorageError(msg, retryable=True) from exc
+        _NAMES_NOT_SYNCED.discard(target)
 
-    def _sync_directory(self, directory: Path) -> None:
+    def _make_durable(self, key: str) -> None:
+        target = self._root / key
+        if target not in _NAMES_NOT_SYNCED:
+            self._make_name_durable(target)
+            return
+        # After a sync that failed, the next one may report success without having written the
+        # name. So the name is made again, with the same content, and then synced.
+        with translating_os_errors(target, writing=True):
+            data = target.read_bytes()
+        try:
+            self._replace(key, memoryview(data), if_match=content_etag(data))
+        except PreconditionFailedError:  # somebody has made the name again meanwhile
+            self._make_name_durable(target)
+
+    def _make_removal_durable(self, directories: Iterable[Path]) -> None:
+        """Sync what remains of directories from which files were removed."""
         if not self._durable:
             return
-        descriptor = os.open(directory, os.O_RDONLY | _O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        for directory in {self._nearest_directory(directory) for directory in directories}:
+            try:
+                _sync_directory(directory)
+            except FileNotFoundError:  # removed since by a caller that syncs its parent
+                continue
+            except OSError as exc:
+                msg = f"Files of {directory} were deleted, but a loss of power may restore them: {exc}."
+                raise StorageError(msg, retryable=True) from exc
+
+    def _nearest_directory(self, directory: Path) -> Path:
+        while directory != self._root and not directory.exists():
+            directory = directory.parent
+        return directory
 
     @contextlib.contextmanager
     def _locked(self, key: str) -> Iterator[None]:
@@ -474,6 +506,41 @@ class PosixStore(Store):
 
 
 _O_CLOEXEC = getattr(os, "O_CLOEXEC", 0)  # Windows has none and needs none
+
+# Directories whose names this process has synced, all the way up, with what they were then: one
+# that was removed and made again is another one. Of all stores of this process.
+_SYNCED_DIRECTORIES: dict[Path, tuple[int, int]] = {}
+_MOST_SYNCED_DIRECTORIES = 100_000
+# Names that this process has made, and whose sync failed.
+_NAMES_NOT_SYNCED: set[Path] = set()
+
+
+def _sync_names_above(directory: Path) -> None:
+    """Sync the names of a directory and of all above it, up to the root of the file system.
+
+    Another writer may have made one of them without having synced it yet, or was killed before.
+    """
+    status = directory.stat()
+    known = (status.st_dev, status.st_ino)
+    if _SYNCED_DIRECTORIES.get(directory) == known:
+        return
+    parent = directory.parent
+    if parent != directory and parent.stat().st_dev == status.st_dev:
+        _sync_names_above(parent)
+        # Others' directories far above cannot always be opened, and are older than any dataset.
+        with contextlib.suppress(PermissionError):
+            _sync_directory(parent)
+    if len(_SYNCED_DIRECTORIES) >= _MOST_SYNCED_DIRECTORIES:
+        _SYNCED_DIRECTORIES.clear()
+    _SYNCED_DIRECTORIES[directory] = known
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | _O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _reopen(root: str, durable: bool) -> PosixStore:  # noqa: FBT001 - the form that pickle calls

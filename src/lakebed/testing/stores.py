@@ -92,6 +92,9 @@ class DelegatingStore(Store):
     def _delete_if_match(self, key: str, etag: str) -> bool:
         return self.inner.delete_if_match(key, etag=etag)
 
+    def _make_durable(self, key: str) -> None:
+        self.inner.make_durable(key)
+
     def _local_path(self, key: str) -> Path | None:
         return self.inner.local_path(key)
 

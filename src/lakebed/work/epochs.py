@@ -231,6 +231,8 @@ def commit_epoch(
         and _is_same(store, base, standing.before, transaction.written)
     ):
         _log.info("epoch is there dataset=%s run=%s", base.name, epoch.run)
+        # Spark forgets the epoch now; its writer may have been killed before the head was synced.
+        store.make_durable(base.head_format.key(base.name))
     elif replaces_all:
         operation = "rerun" if standing.before else "overwrite"
         commit = _commit(transaction, epoch, standing, operation, _whole(base))

@@ -105,6 +105,8 @@ def find_all(store: Store, state: State, entries: Sequence[Entry]) -> tuple[Batc
 def find_commit(store: Store, state: State, record: BatchRecord) -> Entry | None:
     """Return the entry of a staged batch in the history; None if it is not committed.
 
+    The head that shows it survives a loss of power, as after the commit.
+
     Cost:
         The history since the batch was staged.
     """
@@ -113,6 +115,7 @@ def find_commit(store: Store, state: State, record: BatchRecord) -> Entry | None
     after = record.staging.base_version if record.staging else -1
     for entry in history.read(store, state.lists.history, after=after, until=state.version):
         if entry.commit_id == record.commit_id:
+            store.make_durable(state.head_format.key(state.name))
             return entry
     return None
 

@@ -374,6 +374,7 @@ def _rename(source: Store, target: Store, directory: str) -> bool:
         begin.rename(end)
     except OSError:
         return False  # then the files are moved one by one
+    target.make_durable(directory)
     return True
 
 
