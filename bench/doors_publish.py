@@ -97,7 +97,7 @@ def append(dataset: Dataset, number: int) -> None:
 
 def overwrite(dataset: Dataset, number: int) -> None:
     """Replace the one file that the last run of this name has written."""
-    dataset.rerun(new_rows(number), run="again")
+    dataset.rerun(new_rows(number), run="again", replace_all=True)
 
 
 def timed(store: CountingStore, publish: Callable[..., Any]) -> Measured:

@@ -121,7 +121,7 @@ class Job:
 
     def _rerun(self, day: dt.date, run: str) -> None:
         rows = self._new(day)
-        self.dataset.rerun(rows, run=run)
+        self.dataset.rerun(rows, run=run, replace_all=True)
         for old in self._runs[run]:
             self._rows.pop(old, None)
         self._know(rows, run)

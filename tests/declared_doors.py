@@ -60,7 +60,7 @@ def _overwrite(dataset: Dataset, rows: Rows, _: Path) -> object:
 
 
 def _rerun(dataset: Dataset, rows: Rows, _: Path) -> object:
-    return dataset.rerun(_table(rows), run="monday")
+    return dataset.rerun(_table(rows), run="monday", replace_all=True)
 
 
 def _upsert(dataset: Dataset, rows: Rows, _: Path) -> object:

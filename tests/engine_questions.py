@@ -93,7 +93,9 @@ COMMITS: tuple[Callable[[lakebed.Dataset], object], ...] = (
     lambda dataset: dataset.append([event(200), event(201), event(202)]),
     lambda dataset: dataset.where("kind = 'buy' AND n < -20").delete(),
     lambda dataset: dataset.overwrite([event(203), event(204)]),
-    lambda dataset: dataset.rerun([event(number) for number in range(30, 80)], run="r40"),
+    lambda dataset: dataset.rerun(
+        [event(number) for number in range(30, 80)], run="r40", replace_all=True
+    ),
     lambda dataset: dataset.merge([event(30, n=7), event(999)], ["id"]),
     lambda dataset: dataset.compact(gather=True),
     _remember,

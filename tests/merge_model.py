@@ -207,7 +207,7 @@ class Model:
     def rerun(self) -> None:
         rows, run = self.new_rows(self.rng.randint(0, 4)), self.rng.choice(RUNS[1:])
         self.told.append(f"rerun {len(rows)} of {run}")
-        self.dataset.rerun(rows, run)
+        self.dataset.rerun(rows, run, replace_all=True)
         self.rows = [row for row in self.rows if row["run"] != run]
         self.rows += [{**row, "run": run} for row in rows]
 

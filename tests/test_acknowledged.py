@@ -119,9 +119,9 @@ def by_writer(dataset: lakebed.Dataset) -> None:
 ONE_COMMIT: dict[str, Callable[[lakebed.Dataset], object]] = {
     "append": lambda d: d.append(ROWS),
     "overwrite": lambda d: d.overwrite(ROWS),
-    "rerun": lambda d: d.rerun(ROWS, "monday"),
-    "rerun of a new run": lambda d: d.rerun(ROWS, "tuesday"),
-    "rerun of partitions": lambda d: d.rerun(ROWS, "tuesday", partitions=True),
+    "rerun": lambda d: d.rerun(ROWS, "monday", replace_all=True),
+    "rerun of a new run": lambda d: d.rerun(ROWS, "tuesday", replace_all=True),
+    "rerun of partitions": lambda d: d.rerun(ROWS, "tuesday", partitions=True, replace_all=True),
     "delete": lambda d: d.where("n = 1").delete(),
     "merge": lambda d: d.merge([{**ROWS[0], "n": 77}], on=["n"]),
     "rollback": lambda d: d.rollback(version=1),

@@ -30,7 +30,7 @@ def dataset(tmp_path: Path) -> Dataset:
     """150 partitions of three rows, all of generation 0."""
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("dt")])
     dataset = lakebed.open_repository(tmp_path).create("flights", descriptor)
-    dataset.rerun(generation(0), "daily")
+    dataset.rerun(generation(0), "daily", replace_all=True)
     return dataset
 
 
@@ -102,7 +102,7 @@ def test_e02_frame_that_was_planned_before_keeps_reading_the_old_batch(
     before = dataset.spark(spark)
     before.count()
 
-    dataset.rerun(generation(1), "daily")
+    dataset.rerun(generation(1), "daily", replace_all=True)
 
     assert {row.n for row in before.select("n").collect()} == {0}
     assert {row.n for row in dataset.spark(spark).select("n").collect()} == {1}
@@ -112,7 +112,7 @@ def test_e02_frame_that_was_planned_before_keeps_reading_the_old_batch(
 def test_e03_old_batches_in_the_same_directories_are_never_counted(
     dataset: Dataset, spark: Any
 ) -> None:
-    dataset.rerun(generation(1), "daily")
+    dataset.rerun(generation(1), "daily", replace_all=True)
 
     root = dataset.uri.removeprefix("file://") + "/data"
     assert pq.read_table(root, partitioning="hive").num_rows == 2 * 3 * COUNT  # what a listing sees
@@ -149,7 +149,7 @@ def test_e07_dynamic_overwrite_touches_no_file_that_is_there(dataset: Dataset) -
 def test_e08_run_without_rows_empties(dataset: Dataset) -> None:
     dataset.append([{"dt": "day-007", "n": 7}], run="other")
 
-    dataset.rerun([], "daily")
+    dataset.rerun([], "daily", replace_all=True)
 
     assert dataset.arrow().to_pylist() == [{"dt": "day-007", "n": 7}]
     dataset.overwrite([], dataset.where("dt = 'day-007'"))
@@ -163,7 +163,7 @@ def test_e09_no_sample_is_mixed_or_lacks_a_partition(dataset: Dataset, verb: str
     def write() -> None:
         for number in range(1, 6):
             if verb == "rerun":
-                dataset.rerun(generation(number), "daily")
+                dataset.rerun(generation(number), "daily", replace_all=True)
             elif verb == "overwrite":
                 dataset.overwrite(generation(number))
             else:
@@ -181,7 +181,9 @@ def test_e09_no_sample_is_mixed_or_lacks_a_partition(dataset: Dataset, verb: str
 def test_e09_no_sample_is_mixed_while_spark_writes(dataset: Dataset, spark: Any) -> None:
     def write() -> None:
         for number in range(1, 4):
-            dataset.rerun(spark.createDataFrame(generation(number).to_pandas()), "daily")
+            dataset.rerun(
+                spark.createDataFrame(generation(number).to_pandas()), "daily", replace_all=True
+            )
 
     seen = sample_while(dataset, write)
 
@@ -199,7 +201,7 @@ def test_e10_run_that_fails_half_way_leaves_everything(dataset: Dataset) -> None
 
     def write() -> None:
         for act in (
-            lambda rows: dataset.rerun(rows, "daily"),
+            lambda rows: dataset.rerun(rows, "daily", replace_all=True),
             dataset.overwrite,
             lambda rows: dataset.overwrite(rows, dataset.where("dt >= ''")),
             lambda rows: dataset.staged.add(rows, "overwrite"),
@@ -223,7 +225,7 @@ def test_e10_spark_job_that_fails_half_way_leaves_everything(dataset: Dataset, s
     )
 
     with pytest.raises(Exception, match="broken") as caught:
-        dataset.rerun(bad, "daily")
+        dataset.rerun(bad, "daily", replace_all=True)
 
     assert not isinstance(caught.value, LakebedError)
     assert dataset.version == 1
@@ -245,7 +247,7 @@ def test_p01_layout_is_keys_then_batch(dataset: Dataset) -> None:
 
 def test_p02_batch_id_is_when_the_run_began_and_the_footprint_of_its_rows(dataset: Dataset) -> None:
     began = dt.datetime.now(dt.UTC)
-    staged = dataset.staged.add(generation(1), "rerun", run="daily")
+    staged = dataset.staged.add(generation(1), "rerun", run="daily", replace_all=True)
     ended = dt.datetime.now(dt.UTC)
 
     commit = staged.commit()
@@ -260,7 +262,7 @@ def test_p02_batch_id_is_when_the_run_began_and_the_footprint_of_its_rows(datase
 def test_p03_rerun_writes_new_directories_and_touches_no_file(dataset: Dataset) -> None:
     before = data_files(dataset)
 
-    commit = dataset.rerun(generation(1), "daily")
+    commit = dataset.rerun(generation(1), "daily", replace_all=True)
 
     after = data_files(dataset)
     assert before.items() <= after.items()
@@ -269,7 +271,7 @@ def test_p03_rerun_writes_new_directories_and_touches_no_file(dataset: Dataset) 
 
 def test_p06_largest_batch_id_is_the_latest(dataset: Dataset) -> None:
     for number in range(1, 4):
-        dataset.rerun(generation(number), "daily")
+        dataset.rerun(generation(number), "daily", replace_all=True)
 
     ids = [batch.batch_id for batch in dataset.batches()]
     assert ids == sorted(set(ids))
@@ -279,7 +281,7 @@ def test_p06_largest_batch_id_is_the_latest(dataset: Dataset) -> None:
 def test_p07_half_written_batch_is_never_taken_for_the_latest(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    staged = dataset.staged.add(generation(1), "rerun", run="daily")
+    staged = dataset.staged.add(generation(1), "rerun", run="daily", replace_all=True)
     folder = Path(dataset.uri.removeprefix("file://")) / "batches"
     manifest = json.loads((folder / f"{staged.batch_id}.json").read_bytes())
     assert len(manifest["files"]) == COUNT  # with rows, bytes and checksum of each
@@ -299,7 +301,7 @@ def test_p07_half_written_batch_is_never_taken_for_the_latest(
 
 def test_p08_old_batch_can_be_read(dataset: Dataset) -> None:
     old = dataset.batches()[0].batch_id
-    dataset.rerun(generation(1), "daily")
+    dataset.rerun(generation(1), "daily", replace_all=True)
 
     assert check_whole(dataset.at(batch_id=old).arrow()) == 0
     root = Path(dataset.uri.removeprefix("file://")) / "data"
@@ -308,7 +310,7 @@ def test_p08_old_batch_can_be_read(dataset: Dataset) -> None:
 
 
 def test_p12_update_of_many_partitions_is_one_commit(dataset: Dataset) -> None:
-    commit = dataset.rerun(generation(1), "daily")
+    commit = dataset.rerun(generation(1), "daily", replace_all=True)
 
     assert commit.version == 2
     assert len(commit.partitions) == COUNT
@@ -316,7 +318,7 @@ def test_p12_update_of_many_partitions_is_one_commit(dataset: Dataset) -> None:
 
 def test_p13_rerun_is_one_call(dataset: Dataset) -> None:
     for number in (1, 2):
-        dataset.rerun(generation(number), "daily")
+        dataset.rerun(generation(number), "daily", replace_all=True)
 
     assert check_whole(dataset.arrow()) == 2
 
@@ -337,7 +339,7 @@ def test_p15_other_storage_does_the_same(scheme: str, request: pytest.FixtureReq
 
     for number in range(3):
         rows = [{"dt": f"day-{day}", "n": number} for day in range(3)]
-        dataset.rerun(rows, "daily")
+        dataset.rerun(rows, "daily", replace_all=True)
     dataset.staged.add([{"dt": "day-1", "n": 9}], "overwrite").commit()
     dataset.rollback(version=2)
 

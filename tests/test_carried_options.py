@@ -43,7 +43,7 @@ def test_options_are_those_of_every_verb_and_of_views_transactions_and_staged_ba
     begun.overwrite(rows(), dataset.kite.with_("p", "a"))
     begun.merge([{"p": "b", "n": 100}], "n")
     begun.where("n = 3").delete()
-    begun.rerun(rows("c"), "run")
+    begun.rerun(rows("c"), "run", replace_all=True)
     begun.staged.add(rows()).commit()
     with begun.transaction() as transaction:
         transaction.append(rows())

@@ -90,7 +90,12 @@ def test_overwrite_tells_what_it_took_out(numbers: Dataset) -> None:
 
 
 def test_rerun_tells_what_its_run_lost(numbers: Dataset) -> None:
-    assert counts(numbers.rerun(rows("c", range(8)), run="first")) == (8, 0, 100, 0)
+    assert counts(numbers.rerun(rows("c", range(8)), run="first", replace_all=True)) == (
+        8,
+        0,
+        100,
+        0,
+    )
 
 
 def test_overwrite_of_a_view_by_nothing_deletes_its_rows(numbers: Dataset) -> None:
@@ -246,7 +251,7 @@ def test_counts_are_those_of_the_rows_before_and_after(steps) -> None:
                 if given_rows:
                     getattr(dataset, verb)(given_rows)
             case "rerun":
-                dataset.rerun(given_rows, run="r")
+                dataset.rerun(given_rows, run="r", replace_all=True)
             case "delete":
                 dataset.where(f"p = '{part}' AND id <= {n}").delete()
             case "compact":

@@ -459,7 +459,7 @@ def test_what_was_recorded_of_a_file_is_compared_piece_by_piece_where_it_is_larg
     [
         ("history", lambda dataset: dataset.history()),
         ("history", lambda dataset: dataset.at(version=1 if ON_TREES else 0)),
-        ("runs", lambda dataset: dataset.rerun([{"n": 2}], run="first")),
+        ("runs", lambda dataset: dataset.rerun([{"n": 2}], run="first", replace_all=True)),
         ("sources", lambda dataset: dataset.sources.list()),
     ],
 )

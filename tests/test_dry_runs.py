@@ -65,8 +65,8 @@ VERBS: dict[str, Callable[..., Commit | None]] = {
     "append to an empty view": lambda d, **dry: d.where("p = 'c'").append(
         [{"p": "c", "n": 1}], if_not_empty="error", **dry
     ),
-    "rerun": lambda d, **dry: d.rerun(ROWS[:3], "first", **dry),
-    "rerun without rows": lambda d, **dry: d.rerun([], "first", **dry),
+    "rerun": lambda d, **dry: d.rerun(ROWS[:3], "first", replace_all=True, **dry),
+    "rerun without rows": lambda d, **dry: d.rerun([], "first", replace_all=True, **dry),
     "update_rows": lambda d, **dry: d.where("n < 3").update_rows({"n": "n + 1"}, **dry),
     "update_rows to other partitions": lambda d, **dry: d.where("n < 3").update_rows(
         {"p": "'c'"}, **dry

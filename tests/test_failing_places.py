@@ -126,7 +126,7 @@ def assert_right(dataset: lakebed.Dataset, writers: Writers) -> None:
         assert error.hint, repr(error)
 
     for run in writers.failed:
-        dataset.rerun(rows(run), run=run)
+        dataset.rerun(rows(run), run=run, replace_all=True)
     dataset.append(rows("last"), run="last")
 
     runs = (*writers.acknowledged, *writers.failed, "last")

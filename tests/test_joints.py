@@ -80,7 +80,7 @@ def test_rerun_writes_a_batch_in_derived_partitions_that_are_found_by_their_sour
     first = dataset.append([{"n": 1234, "channel": "a"}, {"n": 1, "channel": "a"}], run="load")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
 
-    second = dataset.rerun([{"n": 1234, "channel": "b"}], run="load")
+    second = dataset.rerun([{"n": 1234, "channel": "b"}], run="load", replace_all=True)
 
     assert {path: path.read_bytes() for path in before} == before
     folder = tmp_path / "users/data/n_hash=15"

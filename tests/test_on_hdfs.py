@@ -75,7 +75,7 @@ def test_batches_are_written_read_back_cleaned_up_and_dropped(
 
     dataset.append(rows(9), run="first")
     dataset.overwrite(rows(3))
-    dataset.rerun(rows(12), run="first")
+    dataset.rerun(rows(12), run="first", replace_all=True)
     dataset.compact()
     dataset.indices.build("n")
 

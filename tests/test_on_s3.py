@@ -130,7 +130,7 @@ def test_tables_of_other_formats_are_published_and_read_back(dataset, s3_options
     dataset.append(rows(4), run="first")
     dataset.publish("delta")
     dataset.publish("iceberg")
-    dataset.rerun(rows(6), run="first")
+    dataset.rerun(rows(6), run="first", replace_all=True)
     assert dataset.publish("delta").removed_count == dataset.publish("iceberg").removed_count > 0
 
     wanted = sorted(dataset.arrow()["n"].to_pylist())

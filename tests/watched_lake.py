@@ -89,7 +89,9 @@ class Lake:
         sales = self.repository.open("sales")
         verbs: dict[str, Callable[[], object]] = {
             "append": lambda: sales.append([{"id": 4, "shop": "west", "amount": 1}], run="by hand"),
-            "rerun": lambda: sales.rerun([{"id": 4, "shop": "west", "amount": 2}], run="by hand"),
+            "rerun": lambda: sales.rerun(
+                [{"id": 4, "shop": "west", "amount": 2}], run="by hand", replace_all=True
+            ),
             "upsert": lambda: sales.upsert([{"id": 4, "shop": "west", "amount": 3}], on="id"),
             "delete": lambda: sales.delete("id = 1"),
             "rollback": lambda: sales.rollback(version=3),

@@ -232,7 +232,7 @@ def _delete(dataset: Dataset, count: int, number: int) -> int:
 
 def _rerun(dataset: Dataset, count: int, number: int) -> int:
     rows = layout.rows_of_new_file(count + number)
-    return dataset.rerun(pa.table(rows, schema=SCHEMA), run="nightly").version
+    return dataset.rerun(pa.table(rows, schema=SCHEMA), run="nightly", replace_all=True).version
 
 
 def _rollback(dataset: Dataset, _count: int, _number: int) -> int:

@@ -36,7 +36,7 @@ from lakebed.state import history
 from lakebed.state.history import Entry
 from lakebed.state.metadata_provider import reporting_provider_errors
 from lakebed.state.reader import read_own_head
-from lakebed.state.scope import Nothing, RunFiles
+from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
 from lakebed.state.state import Epoch, HeadKind, State
 from lakebed.tables import hive, iceberg
@@ -810,10 +810,11 @@ class Dataset(View):
         run: str,
         *,
         partitions: bool = False,
+        replace_all: bool = False,
         base: Base | None = None,
         dry_run: bool = False,
     ) -> Commit:
-        """Replace the rows that a run wrote before, in all partitions, in one commit.
+        """Replace all rows that a run wrote before, in all partitions, in one commit.
 
         Rows of other runs stay, even in the same partitions, unless `partitions` is given. The
         replaced files stay readable by version. The rows of the run include those of its `append`
@@ -821,12 +822,18 @@ class Dataset(View):
         first rerun of a run adds a batch; if its partitions hold rows of other runs, `notes` of
         the commit and a warning in the log name these partitions.
 
+        A name that is used for another period, such as `daily` each day, would delete the period
+        before. So a rerun is refused if the run has rows in partitions that the new rows do not
+        touch, or if all of its dates and times are of other days (UTC) than those of the new rows.
+
         Args:
-            data: As for `append`. Without rows, the earlier rows of the run are removed.
-            run: Name of the run, the same each time it is repeated, such as the month that it
-                covers.
+            data: As for `append`. Without rows, and with `replace_all`, the earlier rows of the run
+                are removed.
+            run: Name of the run: the period that it covers, such as `2026-11-01`, so that it is
+                the same each time the run is repeated, and never the same for another period.
             partitions: Also replace the partitions that the data touches as a whole, including rows
                 of other runs. A second rerun of the run then replaces all of that.
+            replace_all: Allow rows of the run to be removed that the new rows do not stand for.
             base: The version that the data was made from, as for `append`: a later commit that has
                 touched rows of the run, or one of these partitions, is a conflict.
             dry_run: As for `append`.
@@ -835,7 +842,8 @@ class Dataset(View):
             StaleRerunError: A later rerun of the run was faster; nothing became visible.
             CommitConflictError: The run has written meanwhile, or since the base another writer
                 has touched its rows or a partition that is replaced; nothing became visible.
-            InvalidInputError: The run has no name.
+            InvalidInputError: The run has no name; or its rows in some partitions, or of some days,
+                would be removed without new ones, and `replace_all` is not given.
             SchemaMismatchError: The data does not fit; nothing became visible.
             PartitionSpecError: The source of a partition function is missing.
             CommitUnknownError: The store stopped answering; see the error.
@@ -843,19 +851,23 @@ class Dataset(View):
         Cost:
             As `append`, and the records of runs and of files, which are few objects.
         """
-        scope = scope_of_run(run, partitions=partitions)
+        scope = scope_of_run(run, partitions=partitions, replace_all=replace_all)
         if dry_run:
             return self._dry_run(lambda dry: dry._write("rerun", data, run, scope, base))
         return self._write("rerun", data, run, scope, base)
 
-    def _write_first(self, first: State, data: object, run: str | None) -> Commit:
+    def _write_first(
+        self, first: State, data: object, run: str | None, *, replace_all: bool
+    ) -> Commit:
         """Write the rows of a dataset that does not exist yet, create it, and commit them.
 
         Raises:
             DatasetExistsError: Another writer has created it meanwhile with another descriptor.
             LakebedError: As for `append` and `Repository.create`.
         """
-        scope = Nothing() if run is None else scope_of_run(run, partitions=False)
+        scope: Scope = Nothing()
+        if run is not None:
+            scope = scope_of_run(run, partitions=False, replace_all=replace_all)
         stage = functools.partial(self._stage, data)
         return work.writer.write_first(self._source.store, first, stage, scope, run)
 
@@ -1688,7 +1700,7 @@ def _check_moment(verb: str, version: int | None, time: object, batch_id: int | 
     check_number("batch_id", batch_id)
 
 
-def scope_of_run(run: str | None, *, partitions: bool) -> RunFiles:
+def scope_of_run(run: str | None, *, partitions: bool, replace_all: bool) -> RunFiles:
     """Return the scope of a rerun.
 
     Raises:
@@ -1699,7 +1711,7 @@ def scope_of_run(run: str | None, *, partitions: bool) -> RunFiles:
             f"Cannot rerun: {run!r} is not a valid name of a run.",
             hint="Name the run with a text, such as '2013-01'.",
         )
-    return RunFiles(run, partitions=None if partitions else frozenset())
+    return RunFiles(run, partitions=None if partitions else frozenset(), replaces_all=replace_all)
 
 
 def session_of(spark: SparkSession | Literal[True] | None) -> SparkSession | None:

@@ -255,11 +255,12 @@ class Repository(RefusesFormerNames):
         | None = None,
         index: Iterable[str] | str | None = None,
         run: str | None = None,
+        replace_all: bool = False,
     ) -> Commit:
-        """Add rows to a dataset, which is created if it does not exist.
+        """Add rows to a dataset, or with `run` replace all rows that this run wrote before.
 
-        With `run`, rows that this run wrote before are replaced, so that a job can write again.
-        The dataset is created with its first rows: if the write fails, there is none.
+        So a job can write again: name the run by the period that it covers, such as
+        `run="2026-11-01"`. The dataset is created if it does not exist. The dataset is created with its first rows: if the write fails, there is none.
 
         Args:
             name: Name of the dataset.
@@ -270,9 +271,10 @@ class Repository(RefusesFormerNames):
                 there must have the same. None for none, or for those that are there.
             index: Columns with an inverted index; a dataset that is there must have them.
             run: Name of the run, as for `Dataset.rerun`. Without it each call adds the rows.
+            replace_all: As for `Dataset.rerun`.
 
         Raises:
-            InvalidInputError: The dataset has other partitions, or lacks an index; or the schema
+            InvalidInputError: As for `Dataset.rerun`; or `replace_all` without `run`; or the dataset has other partitions, or lacks an index; or the schema
                 cannot be inferred, as there are no rows; or the directory of this name is a table of
                 Delta, Iceberg or Hudi.
             InvalidNameError: The name, or that of a column, is not legal.
@@ -284,25 +286,39 @@ class Repository(RefusesFormerNames):
             As for `Dataset.append`; of a new dataset also as for `create`.
 
         >>> repository = open_repository("memory://doctest-write")
-        >>> repository.write("flights", [{"flight": 1, "carrier": "UA"}], run="monday").row_count
+        >>> repository.write("flights", [{"flight": 1, "carrier": "UA"}], run="2026-11-01").row_count
         1
-        >>> repository.write("flights", [{"flight": 2, "carrier": "B6"}], run="monday").row_count
+        >>> repository.write("flights", [{"flight": 2, "carrier": "B6"}], run="2026-11-01").row_count
         1
         >>> repository.open("flights").arrow().to_pylist()
         [{'flight': 2, 'carrier': 'B6'}]
         """
         check_dataset_name(name)
+        if replace_all and run is None:
+            raise InvalidInputError(
+                "replace_all is given, but no run: nothing is replaced without one.",
+                hint="Name the run, or replace rows with `overwrite`.",
+            )
         try:
             existing = self.open(name)
         except DatasetNotFoundError as missing:
             check_place(self._store, name, missing)  # before any row is read
         else:
             _check_layout(existing, partition_by, index)
-            return existing.append(data) if run is None else existing.rerun(data, run)
-        return self._write_new(name, data, {"partition_by": partition_by, "index": index}, run)
+            if run is None:
+                return existing.append(data)
+            return existing.rerun(data, run, replace_all=replace_all)
+        options = {"partition_by": partition_by, "index": index}
+        return self._write_new(name, data, options, run, replace_all=replace_all)
 
     def _write_new(
-        self, name: str, data: object, options: Mapping[str, Any], run: str | None
+        self,
+        name: str,
+        data: object,
+        options: Mapping[str, Any],
+        run: str | None,
+        *,
+        replace_all: bool = False,
     ) -> Commit:
         """Create a dataset with its first rows; the options are those of `create`."""
         from lakebed.arrow.entities import described
@@ -310,7 +326,7 @@ class Repository(RefusesFormerNames):
         schema, rows = described(data)
         descriptor = self._described(name, schema, options)
         first = first_state(name, descriptor, HeadFormat.JSON)
-        commit = self._dataset(first)._write_first(first, rows, run)
+        commit = self._dataset(first)._write_first(first, rows, run, replace_all=replace_all)
         self._save_created(name, descriptor)
         return commit
 

@@ -117,7 +117,7 @@ def test_every_call_that_writes_takes_a_frame(dataset: lakebed.Dataset) -> None:
 
     dataset.append(frame)
     dataset.overwrite(frame)
-    dataset.rerun(frame, run="daily")
+    dataset.rerun(frame, run="daily", replace_all=True)
     dataset.staged.add(frame).commit()
     with dataset.transaction() as transaction:
         transaction.append(frame)

@@ -42,7 +42,9 @@ def content(dataset: Dataset) -> list[tuple[str, int]]:
 def made_once() -> MemoryStore:
     """A lake to be copied."""
     store = MemoryStore(uuid.uuid4().hex)
-    Repository(store).create("d", DESCRIPTOR).rerun(rows(("a", 1), ("b", 1)), "daily")
+    Repository(store).create("d", DESCRIPTOR).rerun(
+        rows(("a", 1), ("b", 1)), "daily", replace_all=True
+    )
     return store
 
 
@@ -67,7 +69,7 @@ WRITES: dict[str, Callable[[Dataset, Any], Any]] = {
     "overwrite of a view": lambda one, base: one.overwrite(
         rows(("a", 9)), one.where("p = 'a'"), base=base
     ),
-    "rerun": lambda one, base: one.rerun(rows(("a", 9)), "daily", base=base),
+    "rerun": lambda one, base: one.rerun(rows(("a", 9)), "daily", base=base, replace_all=True),
     "delete": lambda one, base: one.delete(one.where("p = 'a'"), base=base),
     "writer": write_with_writer,
     "rollback": lambda one, base: one.rollback(version=0, view=one.where("p = 'a'"), base=base),
@@ -290,7 +292,7 @@ def test_staged_batch_that_was_never_committed_is_no_base(dataset: Dataset) -> N
 
 @pytest.mark.parametrize("touch", ["delete of its rows", "rollback of its rows"])
 def test_rerun_with_a_base_keeps_what_others_did_to_its_run(dataset: Dataset, touch: str) -> None:
-    dataset.rerun(rows(("a", 2), ("b", 2)), "daily")
+    dataset.rerun(rows(("a", 2), ("b", 2)), "daily", replace_all=True)
     base = dataset.version
     if touch == "delete of its rows":
         dataset.where("p = 'a' AND n = 2").delete()
@@ -299,10 +301,12 @@ def test_rerun_with_a_base_keeps_what_others_did_to_its_run(dataset: Dataset, to
     before = content(dataset)
 
     with pytest.raises(CommitConflictError, match="touched what the run has written"):
-        dataset.rerun(rows(("a", 3)), "daily", base=base)
+        dataset.rerun(rows(("a", 3)), "daily", base=base, replace_all=True)
 
     assert content(dataset) == before
-    dataset.rerun(rows(("a", 3)), "daily")  # knows what it wants, whatever was there
+    dataset.rerun(
+        rows(("a", 3)), "daily", replace_all=True
+    )  # knows what it wants, whatever was there
     assert content(dataset) == [("a", 3)]
 
 
@@ -311,7 +315,7 @@ def test_rerun_with_a_base_does_not_mind_other_runs_in_its_partitions(dataset: D
     dataset.append(rows(("a", 2)), run="other")
     dataset.where("n = 2").delete()
 
-    dataset.rerun(rows(("a", 3)), "daily", base=base)
+    dataset.rerun(rows(("a", 3)), "daily", base=base, replace_all=True)
 
     assert content(dataset) == [("a", 3)]
 

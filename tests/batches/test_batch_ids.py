@@ -41,7 +41,9 @@ def test_id_is_of_the_process_start_and_a_second_of_the_same_is_the_next(
     customers = make(form)
 
     one = customers.with_options(commit=OPTIONS).append([{"dt": "20151210", "n": 1}], run="a")
-    two = customers.with_options(commit=OPTIONS).rerun([{"dt": "20151210", "n": 2}], run="a")
+    two = customers.with_options(commit=OPTIONS).rerun(
+        [{"dt": "20151210", "n": 2}], run="a", replace_all=True
+    )
 
     assert (one.batch_id, two.batch_id) == (first, second)
     assert [file.key.split("/")[-2] for file in customers.files()] == [f"batch_id={second}"]
@@ -168,14 +170,16 @@ def test_form_may_grow_and_not_shrink() -> None:
 @pytest.mark.parametrize("form", ["seconds", "yyyyMMddHHmm"])
 def test_cleanup_and_check_know_ids_of_every_form(form: str) -> None:
     customers = make(form)
-    customers.with_options(commit=OPTIONS).rerun([{"dt": "1", "n": 1}], run="a")
-    customers.with_options(commit=OPTIONS).rerun([{"dt": "1", "n": 2}], run="a")
+    customers.with_options(commit=OPTIONS).rerun([{"dt": "1", "n": 1}], run="a", replace_all=True)
+    customers.with_options(commit=OPTIONS).rerun([{"dt": "1", "n": 2}], run="a", replace_all=True)
 
     report = customers.cleanup(older_than="0s", dry_run=False)
 
     assert len([one for one in report.files if "/data/" in one.key]) == 1
     assert [one for one in customers.check().findings if one.severity != "note"] == []
     assert customers.arrow()["n"].to_pylist() == [2]
-    third = customers.with_options(commit=OPTIONS).rerun([{"dt": "1", "n": 3}], run="a")
+    third = customers.with_options(commit=OPTIONS).rerun(
+        [{"dt": "1", "n": 3}], run="a", replace_all=True
+    )
     assert third.batch_id is not None
     assert [batch.is_live for batch in customers.batches()][-1]

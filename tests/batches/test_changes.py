@@ -93,8 +93,8 @@ def test_rows_that_only_moved_are_no_changes(dataset: Dataset) -> None:
     dataset.compact()
     assert dataset.version == version + 1
     dataset.overwrite(dataset.arrow())
-    dataset.rerun([row(9)], run="nine")
-    dataset.rerun([row(9)], run="nine")
+    dataset.rerun([row(9)], run="nine", replace_all=True)
+    dataset.rerun([row(9)], run="nine", replace_all=True)
 
     assert short(dataset.changes(version)) == [(version + 3, "insert", 9, 0.0)]
     assert dataset.changes(version).commit_count == 3  # a compaction is not even read
@@ -294,7 +294,7 @@ def play(seed: int, dataset: Dataset) -> None:
             case 5:
                 dataset.compact()
             case 6:
-                dataset.rerun(some(4), run="r")
+                dataset.rerun(some(4), run="r", replace_all=True)
             case 7 if dataset.version:
                 dataset.rollback(version=rng.randrange(dataset.version))
 

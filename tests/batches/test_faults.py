@@ -45,9 +45,9 @@ def two_versions() -> Store:
     store = MemoryStore(uuid.uuid4().hex)
     descriptor = DatasetDescriptor(schema=SCHEMA, partition_by=[by.identity("p")], index=["n"])
     dataset = Repository(store).create("d", descriptor)
-    dataset.rerun(rows(*NEW), "daily")
-    dataset.rerun(rows(*OLD), "daily")
-    dataset.staged.add(rows(*NEW), "rerun", run="daily")
+    dataset.rerun(rows(*NEW), "daily", replace_all=True)
+    dataset.rerun(rows(*OLD), "daily", replace_all=True)
+    dataset.staged.add(rows(*NEW), "rerun", run="daily", replace_all=True)
     return store
 
 
@@ -56,7 +56,9 @@ def commit_staged(dataset: Dataset) -> None:
 
 
 ACTS: dict[str, Callable[[Dataset], object]] = {
-    "rerun": lambda dataset: dataset.with_options(commit=QUICK).rerun(rows(*NEW), "daily"),
+    "rerun": lambda dataset: dataset.with_options(commit=QUICK).rerun(
+        rows(*NEW), "daily", replace_all=True
+    ),
     "rollback": lambda dataset: dataset.with_options(commit=QUICK).rollback(version=1),
     "commit": commit_staged,
 }

@@ -80,7 +80,7 @@ class Lake:
         return {
             "append": lambda one: one.open("d").append(rows(20)),
             "overwrite": lambda one: one.open("d").overwrite(rows(20)),
-            "rerun": lambda one: one.open("d").rerun(rows(20), "daily"),
+            "rerun": lambda one: one.open("d").rerun(rows(20), "daily", replace_all=True),
             "delete": lambda one: one.open("d").where("n < 5").delete(),
             "merge": lambda one: one.open("d").merge(rows(2, 4, 20), on=["n"], missing="delete"),
             "compact": lambda one: one.open("d").compact(),

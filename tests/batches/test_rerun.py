@@ -78,11 +78,11 @@ class _Interfering(DelegatingStore):
 def test_rerun_replaces_what_the_run_wrote_in_every_partition_in_one_commit(
     dataset: Dataset,
 ) -> None:
-    dataset.rerun(rows(("a", 1), ("b", 1), ("c", 1)), run="daily")
+    dataset.rerun(rows(("a", 1), ("b", 1), ("c", 1)), run="daily", replace_all=True)
     dataset.append(rows(("a", 7), ("d", 7)), run="other")
     dataset.append(rows(("b", 8)))
 
-    commit = dataset.rerun(rows(("a", 2), ("d", 2)), run="daily")
+    commit = dataset.rerun(rows(("a", 2), ("d", 2)), run="daily", replace_all=True)
 
     assert content(dataset) == [("a", 2), ("a", 7), ("b", 8), ("d", 2), ("d", 7)]
     assert (commit.version, commit.operation, commit.run) == (4, "rerun", "daily")
@@ -96,7 +96,7 @@ def test_rerun_replaces_what_the_run_wrote_in_every_partition_in_one_commit(
 def test_first_rerun_of_a_run_is_an_append(dataset: Dataset) -> None:
     dataset.append(rows(("a", 1)))
 
-    commit = dataset.rerun(rows(("a", 2)), "daily")
+    commit = dataset.rerun(rows(("a", 2)), "daily", replace_all=True)
 
     assert commit.files_removed == ()
     assert content(dataset) == [("a", 1), ("a", 2)]
@@ -104,13 +104,13 @@ def test_first_rerun_of_a_run_is_an_append(dataset: Dataset) -> None:
 
 def test_rerun_without_rows_empties(dataset: Dataset) -> None:
     dataset.append(rows(("a", 1)), run="other")
-    dataset.rerun(rows(("a", 2), ("b", 2)), "daily")
+    dataset.rerun(rows(("a", 2), ("b", 2)), "daily", replace_all=True)
 
-    commit = dataset.rerun([], "daily")
+    commit = dataset.rerun([], "daily", replace_all=True)
 
     assert content(dataset) == [("a", 1)]
     assert (commit.row_count, len(commit.files_removed)) == (0, 2)
-    assert dataset.rerun(rows(("b", 3)), "daily").files_removed == ()
+    assert dataset.rerun(rows(("b", 3)), "daily", replace_all=True).files_removed == ()
 
 
 @pytest.mark.parametrize("operation", ["append", "overwrite"])
@@ -120,7 +120,7 @@ def test_appends_and_overwrites_of_the_run_count_as_its_writing(
     dataset.append(rows(("a", 1)))
     getattr(dataset, operation)(rows(("a", 2), ("b", 2)), run="daily")
 
-    dataset.rerun(rows(("c", 3)), "daily")
+    dataset.rerun(rows(("c", 3)), "daily", replace_all=True)
 
     assert content(dataset) == ([("a", 1), ("c", 3)] if operation == "append" else [("c", 3)])
 
@@ -134,31 +134,33 @@ def test_rows_that_a_delete_wrote_anew_are_still_of_their_run(
     dataset.where("n = 1").delete(run="tidy")
     assert content(dataset) == [("a", 2), ("a", 3), ("a", 4)]
 
-    dataset.rerun(rows(("c", 9)), "daily")
+    dataset.rerun(rows(("c", 9)), "daily", replace_all=True)
 
     assert content(dataset) == [("a", 3), ("a", 4), ("c", 9)]
-    dataset.rerun([], "tidy")  # which has written nothing of its own
+    dataset.rerun([], "tidy", replace_all=True)  # which has written nothing of its own
     assert content(dataset) == [("a", 3), ("a", 4), ("c", 9)]
     check_index(store)
 
 
 def test_what_a_rollback_brings_back_is_still_of_its_run(dataset: Dataset) -> None:
-    dataset.rerun(rows(("a", 1)), "daily")
-    dataset.rerun(rows(("a", 2)), "daily")
+    dataset.rerun(rows(("a", 1)), "daily", replace_all=True)
+    dataset.rerun(rows(("a", 2)), "daily", replace_all=True)
     dataset.rollback(version=1)
 
-    dataset.rerun(rows(("a", 3)), "daily")
+    dataset.rerun(rows(("a", 3)), "daily", replace_all=True)
 
     assert content(dataset) == [("a", 3)]
 
 
 def test_older_rerun_is_stale_once_a_newer_one_is_committed(dataset: Dataset, store: Store) -> None:
-    dataset.rerun(rows(("a", 1)), "daily")
+    dataset.rerun(rows(("a", 1)), "daily", replace_all=True)
     newer = []
-    late = _Interfering(store, lambda: newer.append(dataset.rerun(rows(("b", 2)), "daily")))
+    late = _Interfering(
+        store, lambda: newer.append(dataset.rerun(rows(("b", 2)), "daily", replace_all=True))
+    )
 
     with pytest.raises(StaleRerunError) as caught:
-        Repository(late).open("d").rerun(rows(("a", 3)), "daily")
+        Repository(late).open("d").rerun(rows(("a", 3)), "daily", replace_all=True)
 
     assert content(dataset) == [("b", 2)]
     assert caught.value.batch_id == newer[0].batch_id
@@ -172,11 +174,11 @@ def test_older_rerun_is_stale_once_a_newer_one_is_committed(dataset: Dataset, st
 def test_rerun_that_began_before_another_one_was_visible_conflicts(
     dataset: Dataset, store: Store
 ) -> None:
-    staged = dataset.staged.add(rows(("a", 1)), "rerun", run="daily")
+    staged = dataset.staged.add(rows(("a", 1)), "rerun", run="daily", replace_all=True)
     late = _Interfering(store, staged.commit)
 
     with pytest.raises(CommitConflictError, match="belongs to the same run") as caught:
-        Repository(late).open("d").rerun(rows(("a", 2)), "daily")
+        Repository(late).open("d").rerun(rows(("a", 2)), "daily", replace_all=True)
 
     assert not isinstance(caught.value, StaleRerunError)
     assert content(dataset) == [("a", 1)]
@@ -190,7 +192,7 @@ def test_of_racing_reruns_of_a_run_one_wins_at_a_time(dataset: Dataset, store: S
         mine = Repository(store).open("d")
         start.wait()
         try:
-            mine.rerun(rows(("a", number), ("b", number)), "daily")
+            mine.rerun(rows(("a", number), ("b", number)), "daily", replace_all=True)
         except CommitConflictError:
             outcomes.append("lost")
         else:
@@ -212,16 +214,16 @@ def test_of_racing_reruns_of_a_run_one_wins_at_a_time(dataset: Dataset, store: S
 def test_writing_of_others_meanwhile_is_no_conflict(
     dataset: Dataset, store: Store, what: str
 ) -> None:
-    dataset.rerun(rows(("a", 1), ("a", 2), ("b", 1)), "daily")
+    dataset.rerun(rows(("a", 1), ("a", 2), ("b", 1)), "daily", replace_all=True)
     others = {
         "append": lambda: dataset.append(rows(("a", 7))),
         "overwrite": lambda: dataset.overwrite(rows(("a", 7))),
         "delete": lambda: dataset.where("n = 1").delete(),
-        "other rerun": lambda: dataset.rerun(rows(("a", 7)), "other"),
+        "other rerun": lambda: dataset.rerun(rows(("a", 7)), "other", replace_all=True),
     }
     late = _Interfering(store, others[what])
 
-    Repository(late).open("d").rerun(rows(("c", 3)), "daily")
+    Repository(late).open("d").rerun(rows(("c", 3)), "daily", replace_all=True)
 
     seven = [] if what == "delete" else [("a", 7)]
     assert content(dataset) == [*seven, ("c", 3)]
@@ -231,10 +233,10 @@ def test_older_state_and_nameless_run_are_refused(dataset: Dataset) -> None:
     dataset.append(rows(("a", 1)))
 
     with pytest.raises(ReadOnlyError):
-        dataset.at(version=1).rerun([], "daily")
+        dataset.at(version=1).rerun([], "daily", replace_all=True)
     for run in ("", None, 7):
         with pytest.raises(InvalidInputError, match="not a valid name of a run"):
-            dataset.rerun([], run)  # type: ignore[arg-type]
+            dataset.rerun([], run, replace_all=True)  # type: ignore[arg-type]
     assert dataset.version == 1
 
 
@@ -278,7 +280,7 @@ def test_runs_are_as_a_model_has_them(steps: list[Any]) -> None:
                 dataset.append(rows(*pairs), run)
                 model = [*model, *new]
             case "rerun":
-                dataset.rerun(rows(*pairs), run or "r1")
+                dataset.rerun(rows(*pairs), run or "r1", replace_all=True)
                 new = [(run or "r1", p, n) for p, n in pairs]
                 model = [one for one in model if one[0] != (run or "r1")] + new
             case "overwrite" if pairs:
@@ -306,7 +308,7 @@ def test_older_release_that_forgot_the_index_does_no_harm(dataset: Dataset, stor
     store.put("d.by-dataset-metadata.json", text[:begin] + text[end:])
     assert read_head(store, "d").state.lists.runs == ()
 
-    dataset.rerun(rows(("b", 2)), "daily")
+    dataset.rerun(rows(("b", 2)), "daily", replace_all=True)
 
     assert content(dataset) == [("b", 2)]
     check_index(store)
@@ -322,19 +324,19 @@ def test_runs_without_names_need_no_index(dataset: Dataset, store: Store) -> Non
 
 def test_index_stays_a_short_list(dataset: Dataset, store: Store) -> None:
     for n in range(3 * FANOUT):
-        dataset.rerun(rows(("a", n)), f"run {n % 5}")
+        dataset.rerun(rows(("a", n)), f"run {n % 5}", replace_all=True)
 
     assert len(read_head(store, "d").state.lists.runs) < 2 * FANOUT
     check_index(store)
 
 
 def test_damaged_index_is_named_and_nothing_is_replaced(dataset: Dataset, store: Store) -> None:
-    dataset.rerun(rows(("a", 1)), "daily")
+    dataset.rerun(rows(("a", 1)), "daily", replace_all=True)
     (segment,) = read_head(store, "d").state.lists.runs
     store.put(segment.key, b"no segment")
 
     with pytest.raises(CorruptMetadataError, match="d/runs/"):
-        Repository(store).open("d").rerun(rows(("a", 2)), "daily")
+        Repository(store).open("d").rerun(rows(("a", 2)), "daily", replace_all=True)
 
     assert content(dataset) == [("a", 1)]
 
@@ -353,9 +355,9 @@ def test_rerun_reads_as_much_however_many_files_there_are() -> None:
         counting = CountingStore(MemoryStore(uuid.uuid4().hex))
         dataset = make(counting)
         dataset.append(rows(*((f"p{number}", 0) for number in range(partitions))), run="first")
-        dataset.rerun(rows(("p1", 1)), "daily")
+        dataset.rerun(rows(("p1", 1)), "daily", replace_all=True)
         counting.reset()
-        dataset.rerun(rows(("p1", 2)), "daily")
+        dataset.rerun(rows(("p1", 2)), "daily", replace_all=True)
         return counting.counts.total
 
     assert cost(10) == cost(1000)
@@ -425,14 +427,14 @@ def test_rerun_of_one_partition_takes_as_long_among_ten_thousand(tmp_path: Any, 
     for count in (10, 10_000):
         dataset = open_repository(tmp_path / str(count)).create("d", descriptor)
         dataset.append(rows(*((f"p{number}", 0) for number in range(count))), run="first")
-        dataset.rerun(frame, "daily")
+        dataset.rerun(frame, "daily", replace_all=True)
         datasets[count] = dataset
     times: dict[int, list[float]] = {10: [], 10_000: []}
 
     for _ in range(9):  # in turn, so that a slow moment of the machine meets both
         for count, dataset in datasets.items():
             began = time.perf_counter()
-            dataset.rerun(frame, "daily")
+            dataset.rerun(frame, "daily", replace_all=True)
             times[count].append(time.perf_counter() - began)
 
     few, many = (statistics.median(times[count]) for count in (10, 10_000))
@@ -445,9 +447,9 @@ def test_the_first_rerun_of_a_name_says_beside_which_runs_it_adds_rows(
     dataset.append(rows(("a", 1), ("b", 1)), run="daily")
     dataset.append(rows(("a", 2)))
 
-    elsewhere = dataset.rerun(rows(("c", 3)), run="fine")
-    first = dataset.rerun(rows(("a", 4), ("b", 4)), run="fix")
-    again = dataset.rerun(rows(("a", 5)), run="fix")
+    elsewhere = dataset.rerun(rows(("c", 3)), run="fine", replace_all=True)
+    first = dataset.rerun(rows(("a", 4), ("b", 4)), run="fix", replace_all=True)
+    again = dataset.rerun(rows(("a", 5)), run="fix", replace_all=True)
 
     assert (elsewhere.notes, again.notes) == ((), ())
     assert first.notes[0].startswith(
@@ -458,7 +460,7 @@ def test_the_first_rerun_of_a_name_says_beside_which_runs_it_adds_rows(
 
 def test_the_first_staged_rerun_of_a_name_says_it_too(dataset: Dataset) -> None:
     dataset.append(rows(("a", 1)), run="daily")
-    staged = dataset.staged.add(rows(("a", 2)), "rerun", run="fix")
+    staged = dataset.staged.add(rows(("a", 2)), "rerun", run="fix", replace_all=True)
 
     first, again = staged.commit(), staged.commit()
 
@@ -468,7 +470,9 @@ def test_the_first_staged_rerun_of_a_name_says_it_too(dataset: Dataset) -> None:
 
 def test_a_staged_rerun_of_partitions_replaces_what_others_wrote_there(dataset: Dataset) -> None:
     dataset.append(rows(("a", 1), ("b", 1)), run="daily")
-    staged = dataset.staged.add(rows(("a", 3)), "rerun", run="fix", partitions=True)
+    staged = dataset.staged.add(
+        rows(("a", 3)), "rerun", run="fix", partitions=True, replace_all=True
+    )
     before = content(dataset)
 
     foreseen = content(staged.dataset)
@@ -480,7 +484,9 @@ def test_a_staged_rerun_of_partitions_replaces_what_others_wrote_there(dataset: 
 
 
 def test_a_staged_rerun_of_partitions_conflicts_with_what_came_since(dataset: Dataset) -> None:
-    staged = dataset.staged.add(rows(("a", 3)), "rerun", run="fix", partitions=True)
+    staged = dataset.staged.add(
+        rows(("a", 3)), "rerun", run="fix", partitions=True, replace_all=True
+    )
     dataset.append(rows(("a", 2)))
 
     with pytest.raises(CommitConflictError, match="p=a"):
@@ -501,12 +507,12 @@ def test_a_rerun_of_partitions_replaces_what_others_wrote_there(dataset: Dataset
     dataset.append(rows(("a", 1), ("b", 1)), run="daily")
     dataset.append(rows(("a", 2)))
 
-    commit = dataset.rerun(rows(("a", 3)), run="fix", partitions=True)
+    commit = dataset.rerun(rows(("a", 3)), run="fix", partitions=True, replace_all=True)
     after_first = content(dataset)
     dataset.append(rows(("a", 9)))
-    dataset.rerun(rows(("a", 4)), run="fix")
+    dataset.rerun(rows(("a", 4)), run="fix", replace_all=True)
     by_run = content(dataset)
-    dataset.rerun(rows(("b", 5)), run="fix", partitions=True)
+    dataset.rerun(rows(("b", 5)), run="fix", partitions=True, replace_all=True)
 
     assert commit.notes == ()
     assert after_first == [("a", 3), ("b", 1)]
@@ -516,9 +522,9 @@ def test_a_rerun_of_partitions_replaces_what_others_wrote_there(dataset: Dataset
 
 def test_a_rerun_of_partitions_without_rows_takes_out_what_the_run_wrote(dataset: Dataset) -> None:
     dataset.append(rows(("a", 1)))
-    dataset.rerun(rows(("a", 2)), run="fix")
+    dataset.rerun(rows(("a", 2)), run="fix", replace_all=True)
 
-    dataset.rerun([], run="fix", partitions=True)
+    dataset.rerun([], run="fix", partitions=True, replace_all=True)
 
     assert content(dataset) == [("a", 1)]
 
@@ -531,8 +537,8 @@ def test_a_rerun_of_partitions_conflicts_with_whoever_touches_one(dataset: Datas
         yield from rows(("a", 2))
 
     with pytest.raises(CommitConflictError, match="both touch p=a"):
-        dataset.rerun(late("a"), run="fix", partitions=True)
-    dataset.rerun(late("b"), run="fix", partitions=True)
+        dataset.rerun(late("a"), run="fix", partitions=True, replace_all=True)
+    dataset.rerun(late("b"), run="fix", partitions=True, replace_all=True)
 
     assert content(dataset) == [("a", 2), ("b", 1), ("b", 7)]
 
@@ -542,8 +548,8 @@ def test_a_rerun_of_partitions_conflicts_with_what_came_since_its_base(dataset: 
     dataset.append(rows(("a", 2)))
 
     with pytest.raises(CommitConflictError, match="p=a"):
-        dataset.rerun(rows(("a", 3)), run="fix", partitions=True, base=base)
-    dataset.rerun(rows(("b", 3)), run="fix", partitions=True, base=base)
+        dataset.rerun(rows(("a", 3)), run="fix", partitions=True, base=base, replace_all=True)
+    dataset.rerun(rows(("b", 3)), run="fix", partitions=True, base=base, replace_all=True)
 
 
 def test_a_scope_of_a_run_and_partitions_is_read_back_as_it_was_noted() -> None:

@@ -102,7 +102,9 @@ def test_commit_makes_it_visible_once(dataset: Dataset) -> None:
 
 @pytest.mark.parametrize("operation", ["append", "overwrite", "rerun"])
 def test_staged_batch_looks_as_its_commit_will(dataset: Dataset, operation: Any) -> None:
-    staged = dataset.staged.add(rows(("a", 2)), operation, run="first")
+    staged = dataset.staged.add(
+        rows(("a", 2)), operation, run="first", replace_all=operation == "rerun"
+    )
     seen = content(staged.dataset)
 
     commit = staged.commit()
@@ -119,7 +121,7 @@ def test_staged_batch_looks_as_its_commit_will(dataset: Dataset, operation: Any)
     assert commit.operation == operation
     assert [one.row_count for one in dataset.files()] == [1] * len(seen)  # facts came along
     if operation == "rerun":
-        assert dataset.rerun([], "first").files_removed == commit.files_added
+        assert dataset.rerun([], "first", replace_all=True).files_removed == commit.files_added
 
 
 def test_view_is_overwritten_also_by_nothing(dataset: Dataset) -> None:
@@ -143,9 +145,11 @@ def test_what_cannot_be_staged_is_refused_and_leaves_nothing(
     with pytest.raises(PredicateError, match="not aligned"):
         dataset.staged.add([], "overwrite", view=dataset.where("n = 1"))
     with pytest.raises(InvalidInputError, match="Name the run"):
-        dataset.staged.add([], "rerun")
+        dataset.staged.add([], "rerun", replace_all=True)
     with pytest.raises(InvalidInputError, match=r"Cannot stage .* for a view"):
-        dataset.staged.add([], "rerun", run="first", view=dataset.where("p = 'a'"))
+        dataset.staged.add(
+            [], "rerun", run="first", view=dataset.where("p = 'a'"), replace_all=True
+        )
     with pytest.raises(InvalidInputError, match="Cannot stage"):
         dataset.staged.add([], "delete")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="a positive duration"):
@@ -261,8 +265,8 @@ def test_conflicts_are_judged_from_when_it_was_staged(dataset: Dataset) -> None:
 
 
 def test_staged_rerun_is_stale_after_a_newer_one(dataset: Dataset) -> None:
-    staged = dataset.staged.add(rows(("a", 2)), "rerun", run="first")
-    newer = dataset.rerun(rows(("c", 3)), "first")
+    staged = dataset.staged.add(rows(("a", 2)), "rerun", run="first", replace_all=True)
+    newer = dataset.rerun(rows(("c", 3)), "first", replace_all=True)
 
     with pytest.raises(StaleRerunError) as caught:
         staged.commit()
@@ -890,7 +894,7 @@ def test_spark_stages_and_checks(tmp_path: Path, spark: Any) -> None:
         [("a", 1, 0.5), ("b", 1, None), ("b", 2, 1.0)], "p string, n bigint, x double"
     )
 
-    staged = dataset.staged.add(frame, "rerun", run="daily")
+    staged = dataset.staged.add(frame, "rerun", run="daily", replace_all=True)
 
     assert dataset.spark(spark).count() == 0
     assert staged.dataset.spark(spark).count() == 3
@@ -908,5 +912,5 @@ def test_spark_stages_and_checks(tmp_path: Path, spark: Any) -> None:
     zeros.discard()
     staged.commit(checks=[checks.condition("n > 0")], spark=spark)
     assert dataset.spark(spark).count() == 3
-    dataset.rerun(frame.where("n = 2"), "daily")
+    dataset.rerun(frame.where("n = 2"), "daily", replace_all=True)
     assert content(dataset) == [("b", 2)]

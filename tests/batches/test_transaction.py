@@ -387,7 +387,7 @@ def test_rows_of_runs_stay_of_their_runs(dataset: Dataset) -> None:
         t.delete(t.where("n = 2"))
         t.append(rows(("a", 3)))
 
-    dataset.rerun(rows(("a", 4)), "first")
+    dataset.rerun(rows(("a", 4)), "first", replace_all=True)
 
     assert content(dataset) == [("a", 3), ("a", 4)]
 

@@ -96,7 +96,7 @@ def lake(archive: lakebed.Archive) -> lakebed.Repository:
         for day in _days(24):
             clock.move_to(dt.datetime.combine(day, dt.time(23, 15), dt.UTC))
             flights.append(_rows_of(day), run=f"load-{day}")
-        flights.rerun(_rows_of(dt.date(2013, 6, 4)), run="load-2013-06-04")
+        flights.rerun(_rows_of(dt.date(2013, 6, 4)), run="load-2013-06-04", replace_all=True)
         flights.delete(flights.where("carrier = 'WN' and day = '2013-06-09'"))
         flights.protections.add(version=20, reason="the figures of June")
         repository.create("airports", lakebed.DatasetDescriptor(schema=_FLIGHTS))

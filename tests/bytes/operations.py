@@ -404,17 +404,17 @@ def overwrite_a_view_with_nothing(lake):
 
 @operation
 def rerun_of_what_a_run_wrote(lake):
-    return lake["flights"].rerun(flights(40, 52), run="monday")
+    return lake["flights"].rerun(flights(40, 52), run="monday", replace_all=True)
 
 
 @operation
 def rerun_of_a_new_run(lake):
-    return lake["flights"].rerun(flights(400, 410), run="tuesday")
+    return lake["flights"].rerun(flights(400, 410), run="tuesday", replace_all=True)
 
 
 @operation
 def rerun_without_rows(lake):
-    return lake["flights"].rerun([], run="tuesday")
+    return lake["flights"].rerun([], run="tuesday", replace_all=True)
 
 
 @operation
@@ -459,7 +459,7 @@ def stage_an_overwrite_of_a_view(lake):
 
 @operation
 def stage_a_rerun(lake):
-    staged = lake["flights"].staged.add(flights(46, 49), "rerun", run="monday")
+    staged = lake["flights"].staged.add(flights(46, 49), "rerun", run="monday", replace_all=True)
     lake.staged["rerun"] = staged.batch_id
     return staged
 
@@ -817,7 +817,7 @@ def load_that_is_refused(lake):
 
 @operation
 def load_after_an_empty_rerun(lake):
-    lake["readings"].rerun([], run="2026-03")
+    lake["readings"].rerun([], run="2026-03", replace_all=True)
     return lake["readings"].load(f"{RAW}/csv/", run="2026-03")
 
 
@@ -1100,7 +1100,7 @@ def rerun_that_loses_a_race_to_an_update(lake):
     lake.store.first = lambda: lake["trips"].evolve(
         described(TRIP, properties=properties), base=lake["trips"].version
     )
-    return lake["trips"].rerun(trips(7_060, 7_070), run="faster")
+    return lake["trips"].rerun(trips(7_060, 7_070), run="faster", replace_all=True)
 
 
 @operation
@@ -1172,7 +1172,7 @@ def merge_that_only_tells(lake):
 
 @operation
 def rerun_of_a_merge(lake):
-    return lake["flights"].rerun([], "changes")
+    return lake["flights"].rerun([], "changes", replace_all=True)
 
 
 def archived(lake: Lake, supersede: str | None, contents: dict[str, list[Any]]) -> object:
@@ -1245,7 +1245,7 @@ def publish_what_a_merge_has_changed(lake):
 @operation
 def publish_what_a_rerun_has_replaced(lake):
     names = lake["shown"].arrow().schema.names
-    lake["shown"].rerun([{name: flight(99)[name] for name in names}], run="a")
+    lake["shown"].rerun([{name: flight(99)[name] for name in names}], run="a", replace_all=True)
     return shown(lake).publish("delta"), shown(lake).publish("iceberg")
 
 

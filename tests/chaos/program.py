@@ -59,13 +59,15 @@ class Functions(driver.Functions):
         return self._append(self.dataset(dataset), frame, again)
 
     def _append(self, into, frame, again):
-        return _told(into.rerun(frame, RUN) if again else into.append(frame, RUN))
+        return _told(into.rerun(frame, RUN, replace_all=True) if again else into.append(frame, RUN))
 
     def overwrite(self, dataset, rows, op, part, again=False):
         return _told(self.into(dataset).overwrite(self.frame(rows, op, part), run=RUN))
 
     def rerun(self, dataset, rows, op, part, again=False):
-        return _told(self.into(dataset).rerun(self.frame(rows, op, part), "target"))
+        return _told(
+            self.into(dataset).rerun(self.frame(rows, op, part), "target", replace_all=True)
+        )
 
     def merge(self, dataset, rows, op, part, again=False):
         frame = self.frame(rows, op, part)

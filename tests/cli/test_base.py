@@ -15,7 +15,7 @@ ROW = "time_hour,carrier,flight\n2013-01-01 10:00,AA,1\n"
 VERBS = {
     "append": (),
     "overwrite": (),
-    "rerun": ("--run", "first"),
+    "rerun": ("--run", "first", "--replace-all"),
     "staged add": ("--operation", "overwrite"),
 }
 

@@ -22,7 +22,7 @@ def flights_of(cli, address) -> list[int | None]:
 
 
 def test_rerun_replaces_what_the_run_wrote(cli, address, rows) -> None:
-    told = cli.json("rerun", address, rows, "--run", "first")
+    told = cli.json("rerun", address, rows, "--run", "first", "--replace-all")
 
     assert (told["operation"], told["run"], told["removed_file_count"]) == ("rerun", "first", 2)
     assert flights_of(cli, address) == [9]
@@ -39,7 +39,7 @@ def test_no_rows_must_be_meant(cli, address, rows, verb: str) -> None:
 
 
 def test_batches_tell_when_they_came_and_went(cli, address, rows) -> None:
-    cli("rerun", address, rows, "--run", "first")
+    cli("rerun", address, rows, "--run", "first", "--replace-all")
 
     first, second = cli.json("batches", address)
 
@@ -127,7 +127,7 @@ def test_commit_may_be_repeated_with_its_checks(cli, address, rows) -> None:
 
 
 def test_staged_rerun_may_replace_whole_partitions(cli, address, rows) -> None:
-    how = ("--operation", "rerun", "--run", "fix", "--partitions")
+    how = ("--operation", "rerun", "--run", "fix", "--partitions", "--replace-all")
     staged = cli.json("staged", "add", address, rows, *how)
     cli("staged", "commit", address, staged["batch_id"])
 
@@ -163,8 +163,8 @@ def test_nothing_staged_is_told(cli, address) -> None:
 
 
 def test_a_first_rerun_names_what_it_adds_to_or_replaces_it(cli, address, rows) -> None:
-    added = cli.json("rerun", address, rows, "--run", "new")
-    replaced = cli.json("rerun", address, rows, "--run", "newer", "--partitions")
+    added = cli.json("rerun", address, rows, "--run", "new", "--replace-all")
+    replaced = cli.json("rerun", address, rows, "--run", "newer", "--partitions", "--replace-all")
 
     assert "The run 'new' is new" in added["notes"][0]
     assert "notes" not in replaced

@@ -190,7 +190,7 @@ CASES: Mapping[str, Case] = {
     ),
     "drop": Case("{lake}/flights", "Would delete", of_rows, real="--yes"),
     "rerun": Case(
-        "{lake}/flights {rows} --run first",
+        "{lake}/flights {rows} --run first --replace-all",
         "rerun of run 'first': 2 rows inserted, 4 deleted in 2 partitions; 2 files of",
     ),
     "rollback": Case("{lake}/flights --version 0", "Would add 0 files", of_files_to_remove),

@@ -98,7 +98,7 @@ def test_a_healthy_pipeline_needs_no_attention(tmp_path: Path, found) -> None:
 
 def test_a_dataset_without_a_pipeline_needs_none(dataset: lakebed.Dataset, found) -> None:
     dataset.append(rows(3))
-    dataset.rerun(rows(2), run="daily")
+    dataset.rerun(rows(2), run="daily", replace_all=True)
 
     assert found() == []
 
@@ -378,7 +378,7 @@ def test_a_protection_that_has_expired(cli, dataset: lakebed.Dataset, found) -> 
 
 def test_a_staged_batch_that_waits_too_long(cli, dataset: lakebed.Dataset, found) -> None:
     with time_machine.travel(NOW, tick=True):
-        batch = dataset.staged.add(rows(3), run="daily", operation="rerun")
+        batch = dataset.staged.add(rows(3), run="daily", operation="rerun", replace_all=True)
         other = dataset.staged.add(rows(1, "b"))
     with time_machine.travel(NOW + dt.timedelta(hours=20), tick=True):
         assert found() == []

@@ -46,7 +46,7 @@ CALLS = {
     "list": "{lake}",
     "drop": "{lake}/flights --yes",
     "batches": "{lake}/flights",
-    "rerun": "{lake}/flights {rows} --run first",
+    "rerun": "{lake}/flights {rows} --run first --replace-all",
     "diff": "{lake}/flights 0 1",
     "changes": "{lake}/flights 0 1",
     "rollback": "{lake}/flights --version 0",

@@ -29,7 +29,9 @@ def repository(tmp_path_factory):
         days = [dt.date(2013, 1, 1 + place % 5) for place in range(30)]
         rows = [{"day": day, "name": "x", "n": place} for place, day in enumerate(days)]
         dataset.append(rows, run=f"month-{month}")
-    dataset.rerun([{"day": dt.date(2013, 1, 1), "name": HOSTILE, "n": 1}], run="month-0")
+    dataset.rerun(
+        [{"day": dt.date(2013, 1, 1), "name": HOSTILE, "n": 1}], run="month-0", replace_all=True
+    )
     dataset.delete(dataset.where("n = 7"))
     dataset.protections.add(version=2, reason=HOSTILE)
     repository.create("empty", lakebed.DatasetDescriptor(schema=SCHEMA))

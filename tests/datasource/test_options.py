@@ -111,6 +111,7 @@ def test_path_is_asked_for() -> None:
         ({"partitionOverwriteMode": "on"}, "Give one of static, dynamic."),
         ({"overwriteMode": "dynamic"}, "Give one of all, partitions, run, run-partitions."),
         ({"overwriteMode": "run"}, "no run is named"),
+        ({"run": "2026-11-01", "replaceAll": "true"}, "replaceAll is given"),
         ({"overwriteMode": "run-partitions"}, "no run is named"),
         ({"overwriteMode": "all", "replaceWhere": "a = 1"}, "Both replaceWhere and overwriteMode"),
         ({"staged": "maybe"}, "Option staged is 'maybe'. Give true or false."),

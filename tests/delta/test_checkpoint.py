@@ -51,7 +51,7 @@ def test_checkpoint_made_of_the_one_before_says_what_one_made_anew_does(days):
     verbs = {
         "append": lambda: days.append(rows(0, "a", None), run="first"),
         "another append": lambda: days.append(rows(9, "a", "b b")),
-        "rerun": lambda: days.rerun(rows(3, "a", "c"), run="first"),
+        "rerun": lambda: days.rerun(rows(3, "a", "c"), run="first", replace_all=True),
         "merge": lambda: days.merge(rows(5, "a", "d"), ["p", "n"], matched="delete"),
         "delete": lambda: days.delete(days.where("p = 'c'")),
         "compact": lambda: days.compact(gather=True),

@@ -419,7 +419,9 @@ def test_batches_of_the_documents_appendix_are_adopted_by_the_name_of_their_leve
         one for one in sales.publish("hive", table="lake.sales", print_sql=True) if "ADD" in one
     ]
     assert shown.endswith("/sales/dt=2015-12-10/batchid=1449847129'")
-    sales.rerun([{"dt": dt.date(2015, 12, 10), "n": 3, "at": MOMENT}], run="again")
+    sales.rerun(
+        [{"dt": dt.date(2015, 12, 10), "n": 3, "at": MOMENT}], run="again", replace_all=True
+    )
     sales.overwrite([{"dt": dt.date(2015, 12, 10), "n": 4, "at": MOMENT}])
     (file,) = sales.files()
     assert file.key.startswith("sales/data/dt=2015-12-10/batch_id=")
@@ -618,7 +620,7 @@ def test_every_folder_of_a_dataset_is_its_own(lake):
     schema = pa.schema([("n", pa.int64())])
     numbers = lake.create("numbers", lakebed.DatasetDescriptor(schema=schema, index=["n"]))
     numbers.append([{"n": 1}], run="one")
-    numbers.rerun([{"n": 2}], run="one")
+    numbers.rerun([{"n": 2}], run="one", replace_all=True)
     numbers.staged.add([{"n": 3}])
     numbers.compact(metadata=True)
     numbers.kite.signal_ready()

@@ -52,7 +52,7 @@ def test_table_delta_and_iceberg_show_each_commit(spark, lake, days, table):
     for do in (
         lambda: auto.append(rows(1, "a", "b"), run="first"),
         lambda: auto.append(rows(2, "a")),
-        lambda: auto.rerun(rows(3, "b", "c"), run="first"),
+        lambda: auto.rerun(rows(3, "b", "c"), run="first", replace_all=True),
         lambda: auto.merge(rows(4, "c", "d"), ["dt", "n"]),
         lambda: auto.delete(auto.where("dt = 'a'")),
         lambda: auto.rollback(version=2),
@@ -225,8 +225,8 @@ def test_each_verb_leaves_a_table_that_shows_it(spark, lake, days, table, tmp_pa
     for do in (
         lambda: auto.append(rows(1, "a", "b"), run="first"),
         lambda: auto.append(rows(2, "a")),
-        lambda: auto.rerun(rows(3, "a", "c"), run="second"),
-        lambda: auto.rerun(rows(4, "b", "c"), run="first"),
+        lambda: auto.rerun(rows(3, "a", "c"), run="second", replace_all=True),
+        lambda: auto.rerun(rows(4, "b", "c"), run="first", replace_all=True),
         lambda: auto.merge(rows(5, "c", "d"), ["dt", "n"]),
         lambda: auto.delete(auto.where("dt = 'a' AND n = 0")),
         lambda: auto.append(auto.where("dt = 'a'").spark(spark)),
@@ -251,9 +251,9 @@ def test_gathered_rows_stay_with_the_run_that_wrote_them(spark, lake, days, tabl
     auto.append(rows(2, "a"))
     auto.append(rows(3, "a"), run="third")
 
-    auto.rerun(rows(4, "a"), run="third")
+    auto.rerun(rows(4, "a"), run="third", replace_all=True)
     assert {row[1] for row in rows_of(spark.table(table))} == {1, 2, 4}
-    auto.rerun(rows(5, "a"), run="first")
+    auto.rerun(rows(5, "a"), run="first", replace_all=True)
 
     assert {row[1] for row in rows_of(spark.table(table))} == {2, 4, 5}
     assert_in_step(spark, auto, table)

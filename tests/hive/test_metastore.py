@@ -192,7 +192,9 @@ def test_readers_see_whole_batches_for_a_minute_of_reruns(lake, days, hive, star
     while batch < 20 or time.monotonic() - began < 60:
         batch += 1
         rows = [{"dt": one, "batch": batch, "n": n} for one in partitions for n in range(10)]
-        days.rerun(rows, run="all") if batch > 1 else days.overwrite(rows, run="all")
+        days.rerun(rows, run="all", replace_all=True) if batch > 1 else days.overwrite(
+            rows, run="all"
+        )
         hive("publish", lake=directory, name="days", table="lake.minute")
         days.cleanup(older_than="30s", dry_run=False, published="noted")
         seen = lakebed.open_repository(Path(directory)).open("days").arrow(columns=["batch"])

@@ -228,7 +228,7 @@ def test_reruns_afterwards_double_nothing(door) -> None:
 
     for run, numbers in runs.items():
         if run is not None:
-            door.events.rerun(events(numbers), run)
+            door.events.rerun(events(numbers), run, replace_all=True)
     assert door.rows == counter_of(events([*range(17), 18, 19]))
     assert_sound(door)
 
@@ -242,7 +242,7 @@ def test_new_rows_among_kept_ones_belong_to_no_other_run(door) -> None:
 
     # All rows are handed back, and one more.
     door.table().overwrite(table_of([*day, new]))
-    door.events.rerun(table_of(day[:2]), "a")
+    door.events.rerun(table_of(day[:2]), "a", replace_all=True)
 
     assert door.ids == [0, 1, 2, 3, 50]
 
@@ -286,7 +286,7 @@ def test_random_changes_equal_a_model_and_reruns_bring_runs_back(door) -> None:
             live.add(100 + step)
         assert door.ids == sorted(live)
     for run, numbers in by_run.items():
-        door.events.rerun(events(numbers), run)
+        door.events.rerun(events(numbers), run, replace_all=True)
         live |= numbers
     assert door.ids == sorted(live)
     assert_sound(door)
@@ -367,7 +367,7 @@ def test_an_overwrite_of_a_day_replaces_rows_of_several_runs(either) -> None:
     last = list(either.events.history())[-1]
     assert (last.operation, last.version) == ("overwrite", 3)
     # A rerun brings the rows of its run back, as after an overwrite by Lakebed.
-    either.events.rerun(of_day(1, 1), "a")
+    either.events.rerun(of_day(1, 1), "a", replace_all=True)
     assert either.ids == [1, 50, 51, 52, 100, 102]
     assert_sound(either)
 
@@ -378,7 +378,7 @@ def test_rows_that_an_overwrite_hands_back_stay_with_their_runs(door) -> None:
     replace(door, "day = '2013-01-02'", of_day(1, 1, 50, 51), SPARK_41)
 
     assert door.ids == [0, 1, 2, 50, 51, 100, 102]
-    door.events.rerun(pa.concat_tables([of_day(n, n) for n in range(3)]), "a")
+    door.events.rerun(pa.concat_tables([of_day(n, n) for n in range(3)]), "a", replace_all=True)
     assert door.ids == [0, 1, 2, 50, 51, 100, 102]
 
 
@@ -403,7 +403,7 @@ def test_a_dynamic_overwrite_replaces_the_days_of_its_rows_alone(either) -> None
 
     assert either.ids == [0, 2, 50, 51, 100, 102]
     assert either.events.version == 3
-    either.events.rerun(pa.concat_tables([of_day(0, 0), of_day(2, 2)]), "a")
+    either.events.rerun(pa.concat_tables([of_day(0, 0), of_day(2, 2)]), "a", replace_all=True)
     assert either.ids == [0, 2, 50, 51, 100, 102]
     assert_sound(either)
 
@@ -495,7 +495,7 @@ def test_rows_that_spark_merged_without_an_update_are_inserted_ones(door) -> Non
     summary = {**MERGE, "spark.merge-into.num-target-rows-updated": "0"}
 
     replace(door, "day = '2013-01-02'", of_day(1, 1, 50), summary)  # 101 is deleted, 50 is inserted
-    door.events.rerun(of_day(1, 101), "b")
+    door.events.rerun(of_day(1, 101), "b", replace_all=True)
 
     assert door.ids == [0, 1, 2, 50, 101]
 
@@ -694,7 +694,7 @@ def test_four_clients_at_once_beside_writers_of_lakebed(door) -> None:
         for number in range(first, first + 4):
             door.events.append(events([number]), run=f"w{number}")
             time.sleep(0.2)
-        door.events.rerun(events(range(4)), "a")
+        door.events.rerun(events(range(4)), "a", replace_all=True)
 
     threads = [threading.Thread(target=append, args=(100 * one,)) for one in range(1, 5)]
     threads.append(threading.Thread(target=write, args=(900,)))

@@ -148,10 +148,10 @@ def test_rows_that_are_carried_along_stay_those_of_the_run_that_read_them(raw) -
     )
     assert late.run().carried_count > 0
 
-    raw.events.rerun([], "late")
+    raw.events.rerun([], "late", replace_all=True)
     assert raw.rows() == [(1, n) for n in range(4)]
 
-    raw.events.rerun([], "events")
+    raw.events.rerun([], "events", replace_all=True)
     assert raw.rows() == []
 
 

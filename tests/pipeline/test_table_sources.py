@@ -251,7 +251,7 @@ class TestWithSpark:
         for dry_run in (True, False):
             with pytest.raises(InvalidInputError, match="would add rows of the same time again"):
                 window.run(dry_run=dry_run)
-        shop.dataset.rerun([], run=f"sales: {shop.name}")
+        shop.dataset.rerun([], run=f"sales: {shop.name}", replace_all=True)
         assert window.run()["ingest"].summary == "1 row"
         hours = shop.declare('time = "at"\nevery = "hour"', f'start = "{ago(1).isoformat()}"')
         with pytest.raises(InvalidInputError, match="same time again"):

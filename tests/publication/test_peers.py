@@ -150,7 +150,7 @@ def test_each_verb_is_read_back(peers, lake, monkeypatch):
     days = lake.create("days", lakebed.DatasetDescriptor(schema=schema, partition_by="p"))
     for do in (
         lambda: days.append([{"p": p, "n": n} for p in "ab" for n in range(3)], run="first"),
-        lambda: days.rerun([{"p": "b", "n": 9}], run="first"),
+        lambda: days.rerun([{"p": "b", "n": 9}], run="first", replace_all=True),
         lambda: days.overwrite([{"p": "c", "n": n} for n in range(5)]),
         lambda: days.delete(days.where("n > 2")),
         lambda: days.merge([{"p": "a", "n": 1}, {"p": "d", "n": 9}], ["p", "n"], run="merge"),
@@ -265,7 +265,7 @@ def test_spark_writes_by_the_catalog(peers, tmp_path, lake):
         rewrite = "CALL {catalog}.system.rewrite_data_files(table => 'lake.written', options => map('rewrite-all', 'true'))"
         assert "lakebed compact" in run(rewrite)
         assert "lakebed schema" in run(f"ALTER TABLE {table} ADD COLUMN x int")
-        dataset.rerun(first, "a")
+        dataset.rerun(first, "a", replace_all=True)
         ids = sorted(row["id"] for row in dataset.kite.reader())
         assert ids == [0, 1, 2, 3, 10, 12, 13, 20]
         assert dataset.check().problems == ()
@@ -333,7 +333,7 @@ def test_spark_overwrites_by_the_catalog(peers, tmp_path, lake):
         assert run("SET spark.sql.sources.partitionOverwriteMode=static") == ""
 
         # A rerun brings its rows of the days back that were overwritten, and doubles no others.
-        dataset.rerun(by_run["a"], "a")
+        dataset.rerun(by_run["a"], "a", replace_all=True)
         for row, day in zip(by_run["a"], model, strict=True):
             model[day] = tuple({*model[day], row["id"]})
         check(4)

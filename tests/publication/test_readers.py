@@ -47,7 +47,7 @@ def change(dataset, step: int) -> None:
         case 0:
             dataset.append(rows(step, 6), run="again")
         case 1:
-            dataset.rerun(rows(step, 4), run="again")
+            dataset.rerun(rows(step, 4), run="again", replace_all=True)
         case 2:
             dataset.append(rows(step, 3))
         case 3:

@@ -68,7 +68,7 @@ def test_each_verb_is_read_back(door, days):
     verbs = {
         "append": lambda: days.append(rows(1, "a", "b"), run="first"),
         "another append": lambda: days.append(rows(2, "a"), run="second"),
-        "rerun": lambda: days.rerun(rows(3, "b", "c"), run="first"),
+        "rerun": lambda: days.rerun(rows(3, "b", "c"), run="first", replace_all=True),
         "overwrite": lambda: days.overwrite(rows(4, "c")),
         "merge": lambda: days.merge(rows(5, "b", "d"), ["p", "n"], missing="delete"),
         "another overwrite": lambda: days.overwrite(rows(6, "a", "c")),

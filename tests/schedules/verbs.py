@@ -187,7 +187,7 @@ def rerun(doing: Doing) -> None:
     run = doing.rng.choice(RUNS)
     doing.note(run=run, rows={})
     rows = doing.rows(dataset=dataset) if doing.rng.random() < 0.75 else []
-    doing.answered(dataset.with_options(commit=doing.options).rerun(rows, run))
+    doing.answered(dataset.with_options(commit=doing.options).rerun(rows, run, replace_all=True))
 
 
 def delete(doing: Doing) -> None:
@@ -233,7 +233,7 @@ def undo(doing: Doing) -> None:
     way = doing.rng.choice(["rollback", "delete", "rerun"])
     if way == "rerun" and run is not None:
         doing.note(run=run, rows={})
-        doing.answered(dataset.with_options(commit=doing.options).rerun([], run))
+        doing.answered(dataset.with_options(commit=doing.options).rerun([], run, replace_all=True))
     elif way == "delete":
         doing.note(deletes=("n", tuple(rows)))
         gone = dataset.kite.with_("n", *rows).with_options(commit=doing.options).delete()

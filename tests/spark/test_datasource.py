@@ -239,7 +239,7 @@ def test_append_adds_a_batch_of_a_named_run(spark: Any, events: Any) -> None:
         ({}, "overwrite", 3),
         ({"overwriteMode": "partitions"}, "overwrite", 48 + 3),
         ({"replaceWhere": "dt >= '2020-01-02'"}, "overwrite", 24 + 3),
-        ({"overwriteMode": "run", "run": "first"}, "rerun", 3),
+        ({"overwriteMode": "run", "run": "first", "replaceAll": True}, "rerun", 3),
         ({"overwriteMode": "run", "run": "other"}, "rerun", 75),
         ({"overwriteMode": "run-partitions", "run": "other"}, "rerun", 48 + 3),
     ],

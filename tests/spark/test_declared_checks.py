@@ -45,7 +45,7 @@ def _gathered(spark: Any, flights: Dataset, _: Path) -> object:
 
 
 def _rerun(spark: Any, flights: Dataset, _: Path) -> object:
-    return flights.rerun(_frame(spark), run="monday")
+    return flights.rerun(_frame(spark), run="monday", replace_all=True)
 
 
 def _merge(spark: Any, flights: Dataset, _: Path) -> object:

@@ -26,7 +26,7 @@ def test_frame_is_checked_and_counted_and_not_written(spark, tmp_path: Path) -> 
     dataset, before = repository.open("d"), contents(tmp_path)
 
     planned = dataset.append(frame, dry_run=True)
-    rerun = dataset.rerun(frame.limit(10), "run", dry_run=True)
+    rerun = dataset.rerun(frame.limit(10), "run", dry_run=True, replace_all=True)
     staged = dataset.staged.add(frame, dry_run=True)
     with pytest.raises(SchemaMismatchError):
         dataset.append(frame.selectExpr("'x' AS id", "p"), dry_run=True)

@@ -97,7 +97,7 @@ def test_tasks_do_what_one_process_does(spark, repository, monkeypatch, number: 
     assert not list(store_of(there).list("there/staging"))
     assert len(list(store_of(there).list("there/batches"))) == there.version
     for dataset in (here, there):
-        dataset.rerun([], "old")
+        dataset.rerun([], "old", replace_all=True)
     assert content(there) == content(here)
 
 

@@ -69,7 +69,7 @@ def test_merge_is_one_commit_with_a_run(lake: Repository) -> None:
     assert rows(lake) == [(1, 110), (3, 30), (4, 40), (9, 900)]
     assert report.commit.version == 2
     assert report.commit.run == "nightly"
-    lake["flights"].rerun([], "nightly")
+    lake["flights"].rerun([], "nightly", replace_all=True)
     assert rows(lake) == [(1, 110), (3, 30), (4, 40)]  # an updated row stays with its own run
 
 

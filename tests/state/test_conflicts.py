@@ -60,7 +60,7 @@ def at_the_last_moment(store: Store, act: Callable[[], Any]) -> lakebed.Dataset:
 UNDOING: dict[str, Callable[[lakebed.Dataset], Any]] = {
     "delete": lambda dataset: dataset.where("n = 666").delete(),
     "rollback": lambda dataset: dataset.rollback(version=dataset.version - 1),
-    "rerun": lambda dataset: dataset.rerun([], "brief"),
+    "rerun": lambda dataset: dataset.rerun([], "brief", replace_all=True),
 }
 REPLACING: dict[str, Callable[[lakebed.Dataset], Any]] = {
     "overwrite": lambda dataset: dataset.overwrite(rows(("a", 9))),
@@ -220,10 +220,12 @@ def test_compaction_goes_on_where_its_files_went_and_came_back() -> None:
 def test_rerun_replaces_what_its_run_has_after_a_rollback_meanwhile() -> None:
     store = new_store()
     dataset = new_dataset(store)
-    dataset.rerun(rows(("a", 10)), "daily")
-    dataset.rerun(rows(("a", 11)), "daily")
+    dataset.rerun(rows(("a", 10)), "daily", replace_all=True)
+    dataset.rerun(rows(("a", 11)), "daily", replace_all=True)
 
-    at_the_last_moment(store, lambda: dataset.rollback(version=3)).rerun(rows(("a", 12)), "daily")
+    at_the_last_moment(store, lambda: dataset.rollback(version=3)).rerun(
+        rows(("a", 12)), "daily", replace_all=True
+    )
 
     assert [n for _, n in content(dataset)] == [1, 2, 3, 12, 1]
 

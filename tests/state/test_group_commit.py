@@ -281,7 +281,9 @@ def test_merges_of_one_key_within_a_group_insert_it_once(store: Calls) -> None:
 
 def test_reruns_of_one_run_within_a_group_leave_the_rows_of_one(store: Calls) -> None:
     def rerun(number: int) -> Work:
-        return lambda dataset: dataset.rerun([{"p": "a", "id": number}], run="daily")
+        return lambda dataset: dataset.rerun(
+            [{"p": "a", "id": number}], run="daily", replace_all=True
+        )
 
     made = run(store, rerun(1), rerun(2))
 
@@ -310,13 +312,13 @@ def test_threads_that_commit_one_staged_batch_make_one_commit(store: Calls) -> N
 
 def test_a_rerun_replaces_what_a_commit_before_it_in_the_group_moved(store: Calls) -> None:
     dataset = lakebed.Repository(store).open("d")
-    dataset.rerun([{"p": "a", "id": 1}], run="daily")
+    dataset.rerun([{"p": "a", "id": 1}], run="daily", replace_all=True)
     dataset.append([{"p": "a", "id": 2}])
 
     _, second = run(
         store,
         lambda dataset: dataset.compact(),
-        lambda dataset: dataset.rerun([{"p": "a", "id": 3}], run="daily"),
+        lambda dataset: dataset.rerun([{"p": "a", "id": 3}], run="daily", replace_all=True),
     )
 
     assert not isinstance(second, BaseException)

@@ -91,7 +91,7 @@ COMMITS: dict[str, Callable[[lakebed.Dataset], object]] = {
     "append": lambda words: words.append(rows(70, 71)),
     "append of no rows": lambda words: words.append([]),
     "overwrite": lambda words: words.overwrite(rows(3, 6, 99)),
-    "rerun": lambda words: words.rerun(rows(1, 2), run="first"),
+    "rerun": lambda words: words.rerun(rows(1, 2), run="first", replace_all=True),
     "delete of a partition": lambda words: words.delete(words.where("part = 'p1'")),
     "delete of rows": lambda words: words.delete(words.where("id IN (4, 5)")),
     "merge": lambda words: words.merge([row(4, word="new"), row(60)], on=["id"]),

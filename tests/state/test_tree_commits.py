@@ -97,7 +97,7 @@ ACTS: dict[str, Act] = {
     "overwrite a view": lambda d, rng: d.where(f"day = '{DAYS[1]}'").overwrite(
         rows(rng, 2, [DAYS[1]])
     ),
-    "rerun": lambda d, rng: d.rerun(rows(rng, 3), run=f"run-{rng.randrange(3)}"),
+    "rerun": lambda d, rng: d.rerun(rows(rng, 3), run=f"run-{rng.randrange(3)}", replace_all=True),
     "delete a day": lambda d, rng: d.where(f"day = '{rng.choice(DAYS)}'").delete(),
     "delete rows": lambda d, rng: d.where(f"id < {rng.randrange(10)}").delete(),
     "delete all": lambda d, rng: d.where("id >= 0").delete(),
@@ -249,7 +249,7 @@ LATE: dict[str, Callable[..., object]] = {
     "delete": lambda d, rng, base: d.where(f"day = '{rng.choice(DAYS)}'").delete(base=base),
     "delete rows": lambda d, rng, base: d.where("id < 20").delete(base=base),
     "upsert": lambda d, rng, base: d.upsert(keyed(rng, 3), on="id", base=base),
-    "rerun": lambda d, rng, base: d.rerun(rows(rng, 2), run="run-1", base=base),
+    "rerun": lambda d, rng, base: d.rerun(rows(rng, 2), run="run-1", base=base, replace_all=True),
     "rollback": lambda d, rng, base: d.rollback(version=1, base=base),
     "evolve": lambda d, rng, base: d.evolve(described(WIDER), base=base),
 }

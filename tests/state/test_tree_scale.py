@@ -149,7 +149,9 @@ def test_plan_of_a_day_makes_the_labels_of_that_day_only(tree: Dataset, reads: R
             lambda one: one.kite.with_("day", day(3)).overwrite(rows([1], day(3))), id="overwrite"
         ),
         pytest.param(lambda one: one.delete(f"day = '{day(3)}'"), id="delete"),
-        pytest.param(lambda one: one.rerun(rows([7], day(3)), run="run 3"), id="rerun"),
+        pytest.param(
+            lambda one: one.rerun(rows([7], day(3)), run="run 3", replace_all=True), id="rerun"
+        ),
         pytest.param(lambda one: one.rollback(version=one.version - 2), id="rollback"),
         pytest.param(
             lambda one: one.kite.with_("day", day(3)).upsert(rows([60], day(3)), "id"), id="merge"
@@ -180,7 +182,7 @@ def test_rerun_and_rollback_give_the_rows_of_a_document(tmp_path: Path) -> None:
     for head in ("document", "tree"):
         dataset = grown(tmp_path / head, head)
         before = dataset.version
-        dataset.rerun(rows([7], day(3)), run="run 3")
+        dataset.rerun(rows([7], day(3)), run="run 3", replace_all=True)
         dataset.delete(f"day = '{day(5)}'")
         seen = [sorted(dataset.arrow().column("id").to_pylist())]
         dataset.rollback(version=before)

@@ -326,7 +326,7 @@ def test_index_file_is_checked_where_facts_of_many_dead_files_are_known_too(
     dataset, lake, is_complete: bool
 ) -> None:
     for n in range(20):
-        dataset.rerun([row("z", n)], run="daily")
+        dataset.rerun([row("z", n)], run="daily", replace_all=True)
     dataset.compact(metadata=True)
     head = json.loads(lake.store.get("d.by-dataset-metadata.json").data)
     assert head["indices"]

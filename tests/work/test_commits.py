@@ -84,8 +84,8 @@ def test_commits_that_take_rows_out_are_skipped_or_bring_their_rows(dataset):
     dataset.append(rows(0, 1))
     dataset.overwrite(rows(3))
     dataset.where("n = 1").delete()
-    dataset.rerun(rows(4), "r")  # replaces nothing
-    dataset.rerun(rows(5), "r")
+    dataset.rerun(rows(4), "r", replace_all=True)  # replaces nothing
+    dataset.rerun(rows(5), "r", replace_all=True)
     dataset.rollback(version=1)
     start = stream(dataset).start_at_version(0)
 

@@ -504,7 +504,7 @@ def test_whoever_takes_files_out_wins_and_the_rest_is_compacted(phase: str, oper
         "overwrite": lambda: dataset.overwrite([row(50)]),
         "delete": dataset.where("p = 'a'").delete,
         "rows": dataset.where("p = 'a' AND n = 1").delete,
-        "rerun": lambda: dataset.rerun([row(60, "c")], run="daily"),
+        "rerun": lambda: dataset.rerun([row(60, "c")], run="daily", replace_all=True),
         "compact": lambda: dataset.compact(dataset.where("p = 'a'")),
     }
     expected = {
@@ -542,7 +542,7 @@ def test_compaction_does_not_keep_others_from_replacing(phase: str, operation: s
         case "view":
             other.overwrite([row(50)], other.where("p = 'a'"))
         case "rerun":
-            other.rerun([row(3, "r")], run="daily")
+            other.rerun([row(3, "r")], run="daily", replace_all=True)
 
     assert store.acted
     assert len(dataset.where("p = 'a'").arrow()) == (12 if operation == "rerun" else 1)
@@ -776,7 +776,7 @@ def test_rerun_replaces_what_was_compacted() -> None:
         dataset.append([row(10 + n)])
     dataset.compact()
 
-    dataset.rerun([row(99)], run="daily")
+    dataset.rerun([row(99)], run="daily", replace_all=True)
 
     assert content(dataset) == collections.Counter(
         map(str, [row(99), *(row(10 + n) for n in range(4))])

@@ -310,8 +310,8 @@ def test_rerun_replaces_what_its_run_has_quarantined(lake: Repository) -> None:
     flights = created(lake, {"sane": checks.condition(SANE, on_failure="quarantine")})
 
     for _ in range(2):
-        flights.rerun(BAD, run="monday")
-    flights.rerun(BAD[:1], run="tuesday")
+        flights.rerun(BAD, run="monday", replace_all=True)
+    flights.rerun(BAD[:1], run="tuesday", replace_all=True)
 
     rows = lake["flights_quarantine"].arrow().to_pylist()
     assert sorted(row["run"] for row in rows) == ["monday", "monday", "tuesday"]
@@ -342,8 +342,8 @@ def test_standing_of_checks_over_time(lake: Repository) -> None:
     [
         pytest.param(lambda of: of.where("delay < -120").delete(), id="delete"),
         pytest.param(lambda of: of.where("delay < -120").update_rows({"delay": "0"}), id="update"),
-        pytest.param(lambda of: of.rerun(GOOD, run="monday"), id="rerun"),
-        pytest.param(lambda of: of.rerun([], run="monday"), id="empty rerun"),
+        pytest.param(lambda of: of.rerun(GOOD, run="monday", replace_all=True), id="rerun"),
+        pytest.param(lambda of: of.rerun([], run="monday", replace_all=True), id="empty rerun"),
         pytest.param(
             lambda of: of.upsert([{**row, "delay": 0} for row in BAD], on="id"), id="upsert"
         ),
@@ -354,7 +354,7 @@ def test_a_warning_ends_when_the_rows_that_failed_are_gone(
 ) -> None:
     flights = created(lake, {"sane": checks.condition(SANE, on_failure="warn")})
     flights.append([{"id": 90, "delay": 5, "carrier": "UA"}])
-    flights.rerun(BAD, run="monday")
+    flights.rerun(BAD, run="monday", replace_all=True)
     flights.append([{"id": 91, "delay": 5, "carrier": "UA"}])
     bad = flights.where(f"NOT ({SANE})").count()
     assert [one.outcome for one in flights.inspect.checks()] == ["warned"]

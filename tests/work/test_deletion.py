@@ -286,7 +286,9 @@ def test_several_threads_write_the_rest_in_order(
         kept = [n for n in range(40_000) if n not in gone and n % 8 == "abcdefgh".index(letter)]
         assert dataset.where(f"p = '{letter}'").arrow(["n"])["n"].to_pylist() == [*kept, *kept]
     assert len(dataset.where(f"n = {kept[5]}").plan().files) == 2
-    assert dataset.rerun([row(1)], run="one").deleted_row_count == 40_000 - len(gone)
+    assert dataset.rerun([row(1)], run="one", replace_all=True).deleted_row_count == 40_000 - len(
+        gone
+    )
 
 
 def test_ranges_between_few_gaps_are_the_rows_of_a_mask() -> None:

@@ -78,7 +78,7 @@ def busy(lake: Repository, name: str = "visits", **options: Any) -> Dataset:
         users = [f"u{number}", "bob", *PLANTED[number * 8 : number * 8 + 8]]
         visits.append(rows_of(number, users), run=f"r{number}")
     visits.delete(f"user = '{PLANTED[1]}'")
-    visits.rerun(rows_of(3, ["bob", PLANTED[99]]), run="r3")
+    visits.rerun(rows_of(3, ["bob", PLANTED[99]]), run="r3", replace_all=True)
     visits.where("user = 'bob'").update_rows({"n": "n + 1"})
     visits.merge([{"day": "d1", "user": PLANTED[8], "n": -1, "note": "merged"}], on=["day", "user"])
     visits.overwrite(rows_of(2, ["bob", "cyd", PLANTED[98]]))
@@ -313,7 +313,7 @@ def test_rows_of_runs_and_batches_stay_with_them(lake: Repository) -> None:
     visits.erase({"user": PLANTED}, reason="request", grace="0s")
 
     assert {batch.batch_id: (batch.run, batch.is_live) for batch in visits.batches()} == runs
-    visits.rerun([], run="r5")
+    visits.rerun([], run="r5", replace_all=True)
     assert not any("u5" in row for row in others(visits))
 
 
@@ -670,7 +670,7 @@ def test_staged_batches_lose_the_rows_and_can_be_committed(
 ) -> None:
     visits = small(lake)
     added = visits.staged.add(rows_of(0, ["sam", PLANTED[7]]))
-    rerun = visits.staged.add(rows_of(1, ["kim", PLANTED[8]]), "rerun", run="r1")
+    rerun = visits.staged.add(rows_of(1, ["kim", PLANTED[8]]), "rerun", run="r1", replace_all=True)
     gone = visits.staged.add(rows_of(3, [PLANTED[9]]))
     planned = visits.erase({"user": PLANTED}, reason="request", dry_run=True)
     assert planned.places[2].row_count == 3

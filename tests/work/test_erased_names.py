@@ -192,7 +192,7 @@ def test_partitions_that_a_batch_replaces_are_named_no_more(
             ROWS, "overwrite", view=visits.where(f"user IN ('bob', '{key(7)}')")
         )
     else:
-        batch = visits.staged.add(ROWS, "rerun", run="a", partitions=True)
+        batch = visits.staged.add(ROWS, "rerun", run="a", partitions=True, replace_all=True)
     if is_committed:
         visits.staged.open(batch.batch_id).commit()
     elif is_of_view and "user" in where:

@@ -203,7 +203,7 @@ def test_rerun_of_a_run_without_a_manifest_replaces_what_is_left_of_it(past: Pas
     past.wait(days=3)
     past.dataset.cleanup("1d", dry_run=False)
 
-    past.dataset.rerun([row("b", 2)], run="r")
+    past.dataset.rerun([row("b", 2)], run="r", replace_all=True)
 
     assert content(past.dataset) == [("b", 2)]
 

@@ -73,7 +73,7 @@ def test_random_verbs_leave_one_directory_a_partition_and_the_rows_of_the_model(
         data = [{"p": p, "n": n} for _, p, n in fresh]
         verb = dice.choice(["append", "append", "append", "rerun", "delete", "overwrite", "merge"])
         if verb == "rerun" and run is not None:
-            auto.rerun(data, run=run)
+            auto.rerun(data, run=run, replace_all=True)
             model = [row for row in model if row[0] != run] + fresh
         elif verb == "delete":
             doomed = dice.randrange(10)
@@ -101,7 +101,7 @@ def test_writers_of_one_partition_at_the_same_time_lose_nothing(auto):
 
     with ThreadPoolExecutor(4) as pool:
         commits = list(pool.map(lambda n: auto.append(rows([n]), run=f"run {n}"), range(1, 25)))
-    auto.rerun(rows([100]), run="run 7")
+    auto.rerun(rows([100]), run="run 7", replace_all=True)
 
     assert {commit.row_count for commit in commits} == {1}
     assert numbers_in(auto) == [n for n in range(25) if n != 7] + [100]

@@ -706,10 +706,10 @@ class TestRuns:
         dataset.append([row(3)])
         dataset.merge([row(n, v=1.0) for n in (2, 3, 4)], "id", run="changes")
 
-        dataset.rerun([row(1, v=5.0), row(2, v=5.0)], "monday")
+        dataset.rerun([row(1, v=5.0), row(2, v=5.0)], "monday", replace_all=True)
         assert values(dataset) == {1: 5.0, 2: 5.0, 3: 1.0, 4: 1.0}
 
-        dataset.rerun([], "changes")
+        dataset.rerun([], "changes", replace_all=True)
         assert values(dataset) == {1: 5.0, 2: 5.0, 3: 1.0}
 
     def test_rows_stay_with_their_raw_file(self, tmp_path: Path) -> None:
@@ -777,7 +777,7 @@ class TestOthers:
         [
             lambda one: one.where("id = 2").delete(),
             lambda one: one.merge([row(2, v=7.0)], "id"),
-            lambda one: one.rerun([row(5)], "monday"),
+            lambda one: one.rerun([row(5)], "monday", replace_all=True),
             lambda one: one.compact(),
             lambda one: one.overwrite([row(8)]),
         ],

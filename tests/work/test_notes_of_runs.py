@@ -60,7 +60,7 @@ def test_rerun_whose_rows_an_unnamed_overwrite_has_replaced_is_noted(lake, verb)
     if verb == "write":
         done = lake.write("o", ROWS, run="first")
     else:
-        done = lake["o"].rerun(ROWS, run="first")
+        done = lake["o"].rerun(ROWS, run="first", replace_all=True)
 
     (note,) = done.notes
     assert "'first' had no rows left" in note

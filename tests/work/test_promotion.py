@@ -369,7 +369,7 @@ OTHERS: dict[str, Callable[[lakebed.Dataset], Any]] = {
     "overwrite": lambda dataset: dataset.overwrite([row("own", 9), row("esr", 9)]),
     "delete": lambda dataset: dataset.where("channel = 'esr' AND id = 1").delete(),
     "compact": lambda dataset: dataset.compact(),
-    "rerun": lambda dataset: dataset.rerun([row("esr", 9)], run="daily"),
+    "rerun": lambda dataset: dataset.rerun([row("esr", 9)], run="daily", replace_all=True),
 }
 
 

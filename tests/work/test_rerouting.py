@@ -300,7 +300,7 @@ OTHERS = {
     "overwrite": lambda dataset: dataset.overwrite([row("own", 9), row("beta", 9)]),
     "delete": lambda dataset: dataset.where("channel = 'beta' AND id = 1").delete(),
     "compact": lambda dataset: dataset.compact(),
-    "rerun": lambda dataset: dataset.rerun([row("esr", 9)], run="daily"),
+    "rerun": lambda dataset: dataset.rerun([row("esr", 9)], run="daily", replace_all=True),
     "reroute": lambda dataset: dataset.dimensions.promote({"channel": []}, reroute=True),
 }
 
@@ -580,7 +580,9 @@ BASED: dict[str, Any] = {
     "merge": lambda dataset, base: dataset.merge([row("esr", 4)], on="id", base=base),
     "upsert": lambda dataset, base: dataset.upsert([row("esr", 4)], on="id", base=base),
     "update_rows": lambda dataset, base: dataset.update_rows({"n": "n + 1"}, base=base),
-    "rerun": lambda dataset, base: dataset.rerun([row("esr")], "a", partitions=True, base=base),
+    "rerun": lambda dataset, base: dataset.rerun(
+        [row("esr")], "a", partitions=True, base=base, replace_all=True
+    ),
 }
 
 

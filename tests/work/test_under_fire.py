@@ -100,7 +100,7 @@ class Battle:
             if what == "rollback":
                 dataset.rollback(version=dice.randint(max(0, dataset.version - 6), dataset.version))
             elif what == "rerun":
-                dataset.rerun(self.rows(dice), run=f"run-{dice.randrange(3)}")
+                dataset.rerun(self.rows(dice), run=f"run-{dice.randrange(3)}", replace_all=True)
             elif what == "compact":
                 dataset.compact(dataset.where(f"p = '{dice.choice(PARTITIONS)}'"))
             elif what == "stage":

@@ -238,10 +238,10 @@ def test_a_row_stays_with_the_run_that_wrote_it(dataset: Dataset) -> None:
     dataset.append([{"id": 10, "delay": 1}], run="ten")
     dataset.where("id = 10").update_rows({"delay": 2}, run="later")
 
-    dataset.rerun([{"id": 11}], run="ten")
+    dataset.rerun([{"id": 11}], run="ten", replace_all=True)
 
     assert sorted(values(dataset, "delay")) == [1, 2, 3, 4, 11]
-    dataset.rerun([{"id": 12}], run="later")  # which wrote no rows of its own
+    dataset.rerun([{"id": 12}], run="later", replace_all=True)  # which wrote no rows of its own
     assert sorted(values(dataset, "delay")) == [1, 2, 3, 4, 11, 12]
 
 

@@ -66,6 +66,13 @@ partitions_option = click.option(
     help="With a rerun: also replace the partitions that the rows touch, including other runs' rows.",
 )
 
+replace_all_option = click.option(
+    "--replace-all",
+    is_flag=True,
+    help="With a rerun: also remove rows of the run in partitions, or of days, that have no new "
+    "rows.",
+)
+
 
 @verb("rerun", example="lakebed rerun lake/flights january.csv --run 2013-01")
 @takes_dataset
@@ -73,6 +80,7 @@ partitions_option = click.option(
 @click.option("--run", required=True, help="Name of the run to repeat.")
 @click.option("--empty", "is_empty", is_flag=True, help="The run has no rows now.")
 @partitions_option
+@replace_all_option
 @dry_run_option("Only check the rows, and show the commit that would replace them.")
 @base_option
 @begun_option
@@ -85,14 +93,16 @@ def rerun(
     run: str,
     is_empty: bool,
     partitions: bool,
+    replace_all: bool,
     is_dry_run: bool,
     base: int | None,
     begun_at: dt.datetime | None,
 ) -> None:
-    """Replace the rows that a run wrote before, in all partitions.
+    """Replace all rows that a run wrote before, in all partitions.
 
-    FILES are as for append. Rows of other runs stay, also in the same partitions, unless
-    --partitions is given. The first rerun of a run adds its rows; a warning names the runs whose
+    Name the run by its period, such as 2013-01: a rerun that would remove rows of a partition or a
+    day without new ones is refused, unless --replace-all is given. FILES are as for append. Rows of
+    other runs stay, also in the same partitions, unless --partitions is given. The first rerun of a run adds its rows; a warning names the runs whose
     partitions it adds to.
     """
     if (inputs is None) is not is_empty:
@@ -100,11 +110,16 @@ def rerun(
         raise click.UsageError(message, click.get_current_context())
     dataset = begun_on(repository.open(name), begun_at)
     if inputs is None:
-        show_commit(output, dataset.rerun([], run, base=base, dry_run=is_dry_run))
+        show_commit(output, dataset.rerun([], run, replace_all=True, base=base, dry_run=is_dry_run))
         return
     with output.progress(f"{'Reading' if is_dry_run else 'Writing'} {inputs.label}"):
         commit = dataset.rerun(
-            rows_of(inputs, dataset), run, partitions=partitions, base=base, dry_run=is_dry_run
+            rows_of(inputs, dataset),
+            run,
+            partitions=partitions,
+            replace_all=replace_all,
+            base=base,
+            dry_run=is_dry_run,
         )
     show_commit(output, commit)
 

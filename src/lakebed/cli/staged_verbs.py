@@ -8,7 +8,7 @@ import click
 
 from lakebed import checks
 from lakebed.checks import Audit, Check
-from lakebed.cli.batch_verbs import partitions_option
+from lakebed.cli.batch_verbs import partitions_option, replace_all_option
 from lakebed.cli.data import base_option, rows_of, run_option, show_commit, takes_files
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.inputs import Inputs
@@ -61,6 +61,7 @@ def staged() -> None:
 )
 @run_option
 @partitions_option
+@replace_all_option
 @base_option
 @dry_run_option("Only check the rows, and show the batch that would be staged.")
 def add(
@@ -75,6 +76,7 @@ def add(
     lease: str,
     run: str | None,
     partitions: bool,
+    replace_all: bool,
     base: int | None,
     is_dry_run: bool,
 ) -> None:
@@ -95,6 +97,7 @@ def add(
             operation,  # type: ignore[arg-type]  # a click.Choice
             run=run,
             partitions=partitions,
+            replace_all=replace_all,
             view=view,
             base=base,
             lease=lease,

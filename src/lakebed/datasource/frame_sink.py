@@ -218,7 +218,8 @@ def _what_to_do(
     if options.overwrite_mode in ("run", "run-partitions"):
         assert options.run  # checked by SaveOptions
         partitions = frozenset[str]() if options.overwrite_mode == "run" else None
-        return "rerun", RunFiles(options.run, partitions=partitions)
+        scope = RunFiles(options.run, partitions=partitions, replaces_all=options.replaces_all)
+        return "rerun", scope
     if options.overwrite_mode == "partitions":
         return "overwrite", None
     return "overwrite", opened.view._whole()

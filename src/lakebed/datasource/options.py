@@ -83,8 +83,8 @@ BATCH_WRITES = Elsewhere(
     "batch writes",
     "frame.write",
     (
-        *("overwriteMode", "partitionOverwriteMode", "replaceWhere", "run", "base"),
-        *("expectedVersion", "staged", "begunAt"),
+        *("overwriteMode", "partitionOverwriteMode", "replaceWhere", "run", "replaceAll"),
+        *("base", "expectedVersion", "staged", "begunAt"),
     ),
 )
 
@@ -354,6 +354,7 @@ class SaveOptions:
             of the rows if the session overwrites dynamically.
         replace_where: Condition of the rows to replace, as SQL.
         run: Name of the run.
+        replaces_all: With a rerun: whether rows of the run may go without new ones.
         base: Version that the data was made from.
         is_staged: True if the batch waits for a commit of its own.
         lease: Time for which cleanups keep a batch; for a staged batch, it begins with the staging.
@@ -367,6 +368,7 @@ class SaveOptions:
     overwrite_mode: OverwriteMode | None = None
     replace_where: str | None = None
     run: str | None = None
+    replaces_all: bool = False
     base: int | None = None
     is_staged: bool = False
     lease: str | None = None
@@ -389,6 +391,11 @@ class SaveOptions:
                 f"overwriteMode is {self.overwrite_mode!r}, but no run is named.",
                 hint="Give the option run.",
             )
+        if self.replaces_all and self.overwrite_mode not in ("run", "run-partitions"):
+            raise InvalidInputError(
+                "replaceAll is given, but overwriteMode is not 'run' or 'run-partitions'.",
+                hint="Leave it out, or rerun a run.",
+            )
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -404,6 +411,7 @@ class SaveOptions:
             overwrite_mode=_overwrite_mode(texts),
             replace_where=texts.text("replaceWhere"),
             run=texts.text("run"),
+            replaces_all=texts.flag("replaceAll") or False,
             base=texts.whole_number("base", "expectedVersion"),
             is_staged=texts.flag("staged") or False,
             lease=texts.text("lease"),

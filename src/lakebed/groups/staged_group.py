@@ -29,6 +29,7 @@ class StagedGroup(FormerMethod):
         *,
         run: str | None = None,
         partitions: bool = False,
+        replace_all: bool = False,
         view: View | None = None,
         base: Base | None = None,
         lease: str | dt.timedelta = "7d",
@@ -41,6 +42,7 @@ class StagedGroup(FormerMethod):
             operation: The operation that the commit performs.
             run: Name of the run, which a rerun needs.
             partitions: As for `rerun`.
+            replace_all: As for `rerun`.
             view: For an append, the view that all data must lie in; for an overwrite, the view to
                 replace.
             base: The version that the data of an overwrite was made from, as for `overwrite`.
@@ -62,7 +64,14 @@ class StagedGroup(FormerMethod):
         if dry_run:
             dry, _ = self._dataset._on_dry_run()
             return dry.staged.add(
-                data, operation, run=run, partitions=partitions, view=view, base=base, lease=lease
+                data,
+                operation,
+                run=run,
+                partitions=partitions,
+                replace_all=replace_all,
+                view=view,
+                base=base,
+                lease=lease,
             )
         kept_for = work.cleanup.parse_age(lease)
         if not kept_for:
@@ -71,6 +80,11 @@ class StagedGroup(FormerMethod):
             raise InvalidInputError(
                 f"Cannot stage {operation} with a base.",
                 hint="Stage an overwrite, or write at once: append and rerun take a base.",
+            )
+        if replace_all and operation != "rerun":
+            raise InvalidInputError(
+                f"Cannot stage an {operation} with replace_all=True: only a rerun takes it.",
+                hint="Leave it out.",
             )
         if partitions and operation != "rerun":
             raise InvalidInputError(
@@ -90,7 +104,7 @@ class StagedGroup(FormerMethod):
             case "overwrite":
                 scope = None if view is None else narrowed._whole()
             case "rerun" if view is None:
-                scope = scope_of_run(run, partitions=partitions)
+                scope = scope_of_run(run, partitions=partitions, replace_all=replace_all)
             case _:
                 raise InvalidInputError(
                     f"Cannot stage {operation}{' for a view' if view else ''}.",

@@ -407,7 +407,7 @@ class _Work:
                     f"Rows of the run {run!r} are in the dataset, and the run "
                     f"{self.ingest.run_of(overlapped.label)!r} would add rows of the same time again.",
                     hint=f"Keep the window as it was, or remove these rows before: "
-                    f"Dataset.rerun([], {run!r}).",
+                    f"Dataset.rerun([], {run!r}, replace_all=True).",
                 )
         return known, state
 
@@ -453,7 +453,9 @@ class _Work:
                 run=run, source_row_count=count, row_count=count, file_count=None, size_bytes=None
             )
         with self.table.reading():
-            commit = self.dataset.rerun(self._rows(part, count), run, dry_run=True)
+            commit = self.dataset.rerun(
+                self._rows(part, count), run, replace_all=True, dry_run=True
+            )
         return TablePart(
             run=run,
             source_row_count=count,
@@ -483,7 +485,8 @@ class _Work:
                     )
                     return self._kept_back(part, count, why)
             # The parts of a window share partitions: none is meant to replace another.
-            scope = scope_of_run(run, partitions=False)
+            # The name of the run has its period, or stands for the whole table.
+            scope = scope_of_run(run, partitions=False, replace_all=True)
             commit = commit_staged(transaction, scope, beside_others=True)
         return TablePart(
             run=run,

@@ -36,6 +36,7 @@ from lakebed.state.history import Entry
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, Lists, Segments, column_of
 from lakebed.state.moving import remove_or_leave
 from lakebed.state.reader import Head, remember
+from lakebed.state.rerun_guard import check_rerun
 from lakebed.state.reservation import LEASE
 from lakebed.state.scope import RunFiles, Scope
 from lakebed.state.state import Change, HeadKind, State, adopt, apply
@@ -423,12 +424,15 @@ def _counted(store: Store, state: State, entry: Entry) -> Entry:
         entry: The entry of the change.
     """
     is_known = entry.removed_row_count is not None or entry.operation in history.REWRITING
-    size = sum(segment.weight for segment in state.lists.files)
-    if not entry.removed or is_known or size > MOST_COUNTED_FILES:
+    if not entry.removed or is_known or _is_too_large_to_count(state):
         return entry
     labels = pa.array(entry.removed, pa.large_string())
     known = file_table.find(store, state.lists.files, labels, {}).row_count
     return msgspec.structs.replace(entry, removed_row_count=known_total(known.to_pylist()))
+
+
+def _is_too_large_to_count(state: State) -> bool:
+    return sum(segment.weight for segment in state.lists.files) > MOST_COUNTED_FILES
 
 
 def foreign_entry(store: Store, state: State) -> Entry | None:
@@ -467,6 +471,12 @@ def _change_for(
         indices=indices,
         scope=_scope_for(store, state, change.scope, pending),
     )
+    if isinstance(settled.scope, RunFiles):
+        facts: pa.Table | list[Segment] | None = terms.facts
+        if facts is None:
+            facts = [one for edit in settled.edits if edit.name == FILES for one in edit.added]
+        is_large = _is_too_large_to_count(state)
+        check_rerun(store, state, settled.scope, settled.added, facts, is_large=is_large)
     return msgspec.structs.replace(settled, checks=judged(store, state, settled))
 
 

@@ -64,11 +64,13 @@ class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         partitions: Paths of whole partitions.
         view: Whole partitions, as a SQL predicate on partition fields.
         run: Name of a run, for all files that it wrote; with partitions, these too.
+        replaces_all: With a run: whether its rows may go that the new rows do not stand for.
     """
 
     partitions: tuple[str, ...] | None = None
     view: str | None = None
     run: str | None = None
+    replaces_all: bool = True
 
     @classmethod
     def of(cls, scope: Scope) -> Self:
@@ -80,7 +82,7 @@ class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 return cls(partitions=tuple(sorted(scope.partitions)))
             case RunFiles():
                 partitions = tuple(sorted(scope.partitions or ())) or None
-                return cls(run=scope.run, partitions=partitions)
+                return cls(run=scope.run, partitions=partitions, replaces_all=scope.replaces_all)
             case WholeView() if not isinstance(scope, Unchanged):
                 return cls(view=str(scope.predicate))
         message = f"A batch with the scope {type(scope).__name__} cannot be staged."
@@ -96,7 +98,11 @@ class ScopeNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             PredicateError: The predicate names a field that the dataset does not have.
         """
         if self.run is not None:
-            return RunFiles(self.run, partitions=frozenset(self.partitions or ()))
+            return RunFiles(
+                self.run,
+                partitions=frozenset(self.partitions or ()),
+                replaces_all=self.replaces_all,
+            )
         if self.partitions is not None:
             return ThesePartitions(frozenset(self.partitions))
         if self.view is not None:

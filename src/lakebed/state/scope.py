@@ -195,12 +195,15 @@ class RunFiles:
             other writes of the run meanwhile.
         partitions: Partitions that are replaced as a whole as well, with the rows of any run; None
             for those that the new rows touch, until these are known.
+        replaces_all: Whether rows of the run may go that the new rows do not stand for; see
+            `lakebed.state.rerun_guard`.
     """
 
     run: str
     labels: frozenset[str] = frozenset()
     replaces: bool = True
     partitions: frozenset[str] | None = frozenset()
+    replaces_all: bool = True
 
     def covers(self, partition: str) -> bool:
         """Return whether the partition is replaced as a whole."""

@@ -30,6 +30,7 @@ from lakebed.state.conflicts import Read
 from lakebed.state.creation import create
 from lakebed.state.history import Entry
 from lakebed.state.reader import read_head
+from lakebed.state.rerun_guard import check_rerun
 from lakebed.state.scope import Nothing, RunFiles, Scope, ThesePartitions, WholeView
 from lakebed.state.state import Change, State, epoch_of
 from lakebed.state.transaction import Transaction
@@ -249,13 +250,20 @@ def keep_staged(
             of the transaction.
 
     Raises:
-        InvalidInputError: As for `commit_staged`.
+        InvalidInputError: As for `commit_staged`; or a rerun would take out rows that the new ones
+            do not stand for.
         LakebedError: See `Transaction.stage`.
     """
     transaction.require_checks()
     written = transaction.written
     settled = settled_scope(transaction.base.name, written.partitions, scope)
     check_local_days(transaction.store, transaction.base, written, settled)
+    if isinstance(settled, RunFiles) and not settled.replaces_all:
+        # The commit checks it again, on the state that it finds.
+        state, store = transaction.base, transaction.store
+        own = runs.read(store, state.lists).live_files_of(settled.run, state.live)
+        known = replace(settled, labels=frozenset(own))
+        check_rerun(store, state, known, written.labels, written.facts, is_large=False)
     transaction.stage(settled, lease, base)
 
 

@@ -144,10 +144,10 @@ def test_run_that_was_taken_out_is_loaded_again(lake, pings, raw) -> None:
     (raw / "a.tsv").write_bytes(lines(range(3)) + b"bad\n")
     take_out = {
         "rollback": lambda: pings.rollback(version=0),
-        "empty rerun": lambda: pings.rerun([], "monday"),
+        "empty rerun": lambda: pings.rerun([], "monday", replace_all=True),
         "rollback, then empty rerun": lambda: (
             pings.rollback(version=0),
-            pings.rerun([], "monday"),
+            pings.rerun([], "monday", replace_all=True),
         ),
     }
     pings.load(raw, run="monday")
@@ -168,12 +168,12 @@ def test_run_that_is_back_or_was_changed_on_purpose_is_not_loaded_again(pings, r
     first = pings.load(raw, run="monday").commit.version
     change = [
         lambda: (pings.rollback(version=0), pings.rollback(version=first)),
-        lambda: (pings.rerun([], "monday"), pings.rollback(version=first)),
-        lambda: pings.rerun([ping("c", "main", 7)], "monday"),
+        lambda: (pings.rerun([], "monday", replace_all=True), pings.rollback(version=first)),
+        lambda: pings.rerun([ping("c", "main", 7)], "monday", replace_all=True),
         lambda: pings.rollback(version=first),
         lambda: pings.where("reason = 'main' AND n = 1").delete(),
         lambda: pings.overwrite([ping("o", "main", 8)]),
-        lambda: pings.rerun([], "another"),
+        lambda: pings.rerun([], "another", replace_all=True),
     ]
 
     for act in change:
