@@ -193,8 +193,9 @@ class LakebedStreamReader(Travels, *_BASES):  # type: ignore[misc]  # its bases 
                 )
             return end.to_offset()
         position = StreamPosition.from_offset(start)
+        commits.check_position(position)
         if (position.version, position.file) >= (end.version, end.file):
-            return start  # after a restart, the query may be ahead
+            return start
         is_limited = not isinstance(limit, ReadAllAvailable)
         return commits.limited(
             position,

@@ -264,7 +264,7 @@ class CommitStream:
         Cost:
             The history since the start; the whole history for rows that were there before.
         """
-        self._check_dataset(start)
+        self.check_position(start)
         if start.is_snapshot and start != end:
             yield from self._part(start, end, SNAPSHOT, self._labels_at(start.version))
         done = start.version if start.is_snapshot else start.version - 1
@@ -291,7 +291,13 @@ class CommitStream:
             self._check_kept(version, chosen)
             yield Delivery(version=version, operation=operation, labels=chosen, first=first)
 
-    def _check_dataset(self, position: StreamPosition) -> None:
+    def check_position(self, position: StreamPosition) -> None:
+        """Check that a position belongs to the dataset as it is now.
+
+        Raises:
+            CommitConflictError: The dataset was dropped and created again.
+            VersionNotFoundError: An older copy of the dataset was restored.
+        """
         if position.created_at != self.state.created_at:
             raise CommitConflictError(
                 f"Dataset {self.state.name!r} was dropped and created again since the stream began.",
