@@ -473,7 +473,9 @@ def test_check_says_what_write_would_say_and_writes_nothing(store: Store) -> Non
 def test_partition_value_outside_the_calendar_is_refused(store: Store) -> None:
     far = pa.array([253402300800000000]).cast(SCHEMA[0].type)
 
-    with pytest.raises(PartitionSpecError, match="'dt' has a value outside the years 1 to 9999"):
+    with pytest.raises(
+        PartitionSpecError, match=r"date\(ts\) has the value 10000-01-01 00:00:00.* UTC, outside"
+    ):
         write(store, [numbers(1, ts=far)], "date(ts) as dt")
     assert write(store, [numbers(1, ts=far)], "year(ts)")[0]["label"].startswith("year=10000/")
 

@@ -342,6 +342,31 @@ def test_a_null_in_a_required_list_is_refused(spark, repository, tmp_path):
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+@pytest.mark.parametrize("shape", ["{0}", "array({0})", "map({0}, 1)", "named_struct('x', {0})"])
+def test_text_that_is_not_utf8_is_refused_by_every_writer(spark, repository, tmp_path, shape):
+    text = "CAST(IF(id = 7, X'C328', X'6162') AS STRING)"
+    frame = spark.sql(f"SELECT id, id % 2 AS k, {shape.format(text)} AS s FROM range(9)")
+    many = lakebed.WriteOptions(cluster=False)
+    doors = {
+        "few": {"schema": frame},
+        "native": {"schema": frame},
+        "tasks": {"schema": frame, "partition_by": "k"},
+    }
+    for door, form in doors.items():
+        dataset = repository.create(door, lakebed.DatasetDescriptor(**form))
+        if door != "few":
+            dataset = dataset.with_options(write=many)
+
+        with pytest.raises(SchemaMismatchError, match="text that is not UTF-8"):
+            dataset.append(frame)
+
+        assert dataset.version == 0
+    repository.create("format", lakebed.DatasetDescriptor(schema=frame))
+    with pytest.raises(Exception, match="text that is not UTF-8"):
+        frame.write.format("lakebed").mode("append").save(f"{tmp_path}/a lake, 100%/format")
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

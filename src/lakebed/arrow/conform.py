@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pat
 
 from lakebed.arrow.reasons import reason_of
+from lakebed.arrow.texts import check_texts
 from lakebed.errors import PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_from_arrow
 from lakebed.model.descriptor import DatasetDescriptor
@@ -237,11 +238,13 @@ class Conformer:
         """Return the batch in the dataset's schema.
 
         Raises:
-            SchemaMismatchError: A value does not survive the cast, or a field that is not
-                nullable holds null.
+            SchemaMismatchError: A value does not survive the cast, a text is not UTF-8, or a
+                field that is not nullable holds null.
         """
         columns = [self._column(batch, field) for field in self._fields]
         columns += [batch.column(name).cast(self._target.field(name).type) for name in self._others]
+        for name, column in zip(self._target.names, columns, strict=True):
+            check_texts(column, name)
         return pa.RecordBatch.from_arrays(columns, schema=self._target)
 
     def _column(self, batch: pa.RecordBatch, field: Field) -> pa.Array:

@@ -73,6 +73,37 @@ def difference(footer: pq.FileMetaData, stored: Schema) -> str:
     return _difference(footer, stored, _reads_as)
 
 
+def find_damaged_text(footer: pq.FileMetaData, stored: Schema) -> str:
+    """Return which bound of a text column is not UTF-8; empty if all are.
+
+    Bytes that are not UTF-8 sort after ASCII, so the greatest value of a column often shows them.
+    """
+    for group in range(footer.num_row_groups):
+        row_group = footer.row_group(group)
+        for number in range(row_group.num_columns):
+            column = row_group.column(number)
+            name = column.path_in_schema.partition(".")[0]
+            is_text = footer.schema.column(number).logical_type.type == "STRING"
+            if not is_text or name not in stored or not column.is_stats_set:
+                continue
+            bounds = column.statistics
+            if bounds is None or not bounds.has_min_max:
+                continue
+            for value in (bounds.min_raw, bounds.max_raw):
+                if isinstance(value, bytes) and _is_damaged(value):
+                    return f"column {name!r} has text that is not UTF-8: {value[:40]!r}"
+    return ""
+
+
+def _is_damaged(bound: bytes) -> bool:
+    """Return whether a bound is not UTF-8; a writer may have cut it within a letter."""
+    try:
+        bound.decode()
+    except UnicodeDecodeError as exc:
+        return exc.reason != "unexpected end of data"
+    return False
+
+
 def kartothek_difference(footer: pq.FileMetaData, stored: Schema) -> str:
     """Return why a data file of Kartothek does not fit its schema; empty if it does.
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import PartitionSpecError
 from lakebed.model.allowed import OTHER, TOKENS
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import encode_path, split_label
+from lakebed.model.partition.function import to_python
 from lakebed.model.values import Scalar
 from lakebed.state.caught import MAX_SAMPLE, Caught
 from lakebed.state.state import State
@@ -160,7 +160,7 @@ class PartitionNumbers:
             [len(column.dictionary) for column in encoded],
         )
         values = [
-            _to_python(column.dictionary, name)
+            to_python(column.dictionary, f"Partition field {name!r}")
             for name, column in zip(columns, encoded, strict=True)
         ]
         keys = [[_key(value) for value in column] for column in values]
@@ -204,17 +204,6 @@ def _combine(
         before, own = np.divmod(distinct, size)
         combinations = [column_codes[before] for column_codes in combinations] + [own]
     return combined, combinations
-
-
-def _to_python(values: pa.Array, name: str) -> list[Scalar]:
-    try:
-        scalars: list[Scalar] = values.to_pylist()
-    except (OverflowError, ValueError) as exc:
-        raise PartitionSpecError(
-            f"Partition field {name!r} has a value outside the years 1 to 9999.",
-            hint="Correct it, or give null.",
-        ) from exc
-    return scalars
 
 
 def _key(value: Scalar) -> Hashable:

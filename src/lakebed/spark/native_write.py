@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
+from lakebed.arrow.texts import check_texts, has_text
 from lakebed.errors import SchemaMismatchError
+from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.declared import rows_checked
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.layout import staging_folder
@@ -102,10 +104,12 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
     """Write a frame that `can_write_natively`.
 
     Raises:
-        SchemaMismatchError: A field that is not nullable holds null; the new files are deleted.
+        SchemaMismatchError: A field that is not nullable holds null, or a text is not UTF-8; the
+            new files are deleted.
 
     Cost:
-        One Spark job, one footer per file, and a checksum over all bytes on the driver.
+        One Spark job, one footer per file, and a checksum over all bytes on the driver, which also
+        reads the columns with text.
     """
     staging = store.local_path(staging_folder(target.dataset, target.batch_id))
     assert staging is not None  # checked by can_write_natively
@@ -169,6 +173,7 @@ def _take(path: Path, store: Store, target: BatchTarget, hashing: Executor) -> F
     footer = pq.read_metadata(path)
     if not footer.num_rows:
         return None
+    _check_texts(path, target.descriptor.schema)
     label, size_bytes = target.new_label(""), path.stat().st_size
     with path.open("rb") as file:
         digest = hashing.submit(hashlib.file_digest, file, "sha256")
@@ -181,6 +186,18 @@ def _take(path: Path, store: Store, target: BatchTarget, hashing: Executor) -> F
         checksum=f"sha256:{checksum}",
         columns=column_facts(footer),
     )
+
+
+def _check_texts(path: Path, schema: Schema) -> None:
+    """Check that the texts of a file are UTF-8: Spark does not check texts that it casts from bytes.
+
+    Spark's own `is_valid_utf8` takes five times as long.
+    """
+    names = [field.name for field in schema_to_arrow(schema) if has_text(field.type)]
+    with pq.ParquetFile(path) as file:
+        for rows in file.iter_batches(columns=names, use_threads=False) if names else ():
+            for name, column in zip(rows.schema.names, rows.columns, strict=True):
+                check_texts(column, name)
 
 
 def _check_nulls(files: list[FileFacts], schema: Schema) -> None:

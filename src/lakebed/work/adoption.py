@@ -23,7 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed import by
-from lakebed.arrow.footers import THREADS, difference, read_footers, sound_footers
+from lakebed.arrow.footers import (
+    THREADS,
+    difference,
+    find_damaged_text,
+    read_footers,
+    sound_footers,
+)
 from lakebed.arrow.formats.avro_files import AvroReader
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
@@ -507,7 +513,8 @@ def proven(
 
     Raises:
         NotFoundError: No file is current.
-        SchemaMismatchError: A current file is not Parquet, or has another schema.
+        SchemaMismatchError: A current file is not Parquet, has another schema, or has a bound
+            that is not UTF-8.
     """
     sizes = {
         file.key: file.size_bytes
@@ -548,6 +555,12 @@ def proven(
             raise SchemaMismatchError(
                 f"{key!r} does not fit the schema of the others: {reason}.",
                 hint="Nothing was written. Read the files in with append, which converts them.",
+            )
+        damage = find_damaged_text(footer, stored)
+        if damage:
+            raise SchemaMismatchError(
+                f"{key!r} cannot be adopted: {damage}.",
+                hint="Nothing was written. Correct the file, such as with make_valid_utf8 in Spark.",
             )
     judged = tuple(_counted(one, footers, stored, differs) for one in batches)
     taken = [file.key for one in judged if one.taken_for != "left" for file in one.files]

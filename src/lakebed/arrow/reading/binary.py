@@ -28,6 +28,7 @@ from lakebed.arrow.reading.unknown import (
     values_of,
 )
 from lakebed.arrow.reasons import reason_of
+from lakebed.arrow.texts import python_rows_with_damage
 from lakebed.errors import InvalidInputError, LakebedError, MissingDependencyError
 from lakebed.model.avro import schema_from_avro
 from lakebed.model.descriptor import DatasetDescriptor
@@ -64,7 +65,7 @@ class _RowChunk(Chunk):
         return _RowChunk(rows, self._first_number + start, self._left_out)
 
     def reject(self, cause: InvalidInputError) -> Reject:
-        (row,) = self._rows.to_pylist(maps_as_pydicts="lossy")
+        (row,) = python_rows_with_damage(self._rows)
         return Reject(cause.message, self._first_number, _row_as_json(row), cause.hint)
 
 
@@ -72,7 +73,11 @@ def _row_as_json(row: Mapping[str, Any]) -> bytes:
     def plain(value: object) -> object:
         return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
-    return json.dumps(row, default=plain, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    text = json.dumps(row, default=plain, ensure_ascii=False)
+    try:
+        return text.encode("utf-8", "surrogateescape")  # bytes that are not UTF-8 as they came
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
@@ -141,7 +146,7 @@ class ParquetReader(FormatReader):
                 is_nested = self._unknown != "reject" and self._is_nested(given)
                 for rows in opened.iter_batches():
                     if is_nested:
-                        entities = rows.to_pylist(maps_as_pydicts="lossy")
+                        entities = python_rows_with_damage(rows)
                         yield _EntityChunk(entities, number, self._descriptor, self._unknown)
                     else:
                         yield _RowChunk(rows, number, left_out)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import PartitionSpecError
-from lakebed.model.partition.function import Limits, PartitionFunction, kind_of
+from lakebed.model.partition.function import Limits, PartitionFunction, kind_of, to_python
 from lakebed.model.predicate import Leaf, Predicate
 from lakebed.model.schema import Kind, Primitive, Type
 from lakebed.model.values import INTEGER_LIMITS, TIMES, TIMESTAMPS, Scalar, to_micros
@@ -98,6 +98,18 @@ class TimeFunction(PartitionFunction, ABC):
         ticks = array.cast(pa.int64()).fill_null(0)
         return ticks.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow has no types
 
+    def check_years(
+        self, array: pa.Array, ticks: np.ndarray[Any, np.dtype[np.int64]], source: Type
+    ) -> None:
+        """Check that the times of a column, whose steps are given, are in the years 1 to 9999.
+
+        Raises:
+            PartitionSpecError: A time is not; the message names it.
+        """
+        a_day = self.ticks_a_day(source)
+        if len(ticks) and not FIRST_DAY <= ticks.min() // a_day <= ticks.max() // a_day <= LAST_DAY:
+            to_python(array, self.call)
+
     def day_limits(self, source: Type, first: int, last: int) -> Limits | None:
         """Return the limits of numbers that fall on some days; None for other types."""
         if kind_of(source) not in _NUMBERS:
@@ -141,7 +153,9 @@ class Date(TimeFunction):
         if kind_of(source) is Kind.DATE:
             return array
         self.check_array(array, source)
-        days = (self.tick_array(array) // self.ticks_a_day(source)).astype(np.int32)
+        ticks = self.tick_array(array)
+        self.check_years(array, ticks, source)
+        days = (ticks // self.ticks_a_day(source)).astype(np.int32)
         return _with_nulls(days, array).cast(pa.date32())
 
     def project(self, leaf: Leaf, source: Type, *, strict: bool) -> Predicate | None:

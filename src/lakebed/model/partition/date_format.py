@@ -138,11 +138,7 @@ class DateFormat(TimeFunction):
         self.check_array(array, source)
         a_day = self.ticks_a_day(source)
         ticks = self.tick_array(array)
-        if len(ticks) and not FIRST_DAY <= ticks.min() // a_day <= ticks.max() // a_day <= LAST_DAY:
-            raise PartitionSpecError(
-                f"{self.call}: a value is outside the years 1 to 9999.",
-                hint="Correct it, or give null.",
-            )
+        self.check_years(array, ticks, source)
         # Times with the same text are formatted once.
         finest = max((_STEPS_A_DAY.get(field.letter, 1) for field in self._fields()), default=1)
         step = max(1, a_day // finest)

@@ -23,7 +23,7 @@ from lakebed.model.allowed import (
 )
 from lakebed.model.evaluate import matches
 from lakebed.model.names import MAX_COMPONENT_BYTES, encoded_length
-from lakebed.model.partition.function import PartitionFunction, kind_of
+from lakebed.model.partition.function import PartitionFunction, kind_of, to_python
 from lakebed.model.predicate import (
     FALSE,
     TRUE,
@@ -199,13 +199,7 @@ class Dimension(PartitionFunction):
     def array(self, array: pa.Array, source: Type) -> pa.Array:
         """Return the texts; each distinct value is converted once."""
         encoded = array.dictionary_encode()
-        try:
-            values = encoded.dictionary.to_pylist()
-        except (OverflowError, ValueError) as exc:
-            raise PartitionSpecError(
-                f"Field {self.source!r} has a value outside the years 1 to 9999.",
-                hint="Correct it, or give null.",
-            ) from exc
+        values = to_python(encoded.dictionary, f"Field {self.source!r}")
         texts = pa.array([self.value(value, source) for value in values], pa.string())
         return texts.take(encoded.indices).fill_null(UNKNOWN)
 

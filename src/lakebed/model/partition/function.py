@@ -300,6 +300,49 @@ def is_in(name: str, images: Sequence[Scalar], *, negated: bool = False) -> Pred
     return Membership(name, tuple(images), negated)
 
 
+def to_python(array: pa.Array, place: str) -> list[Any]:
+    """Return the values of a column as Python objects.
+
+    Args:
+        array: The column.
+        place: Subject of an error's sentence, such as a partition field.
+
+    Raises:
+        PartitionSpecError: Python has no object for a value; the message names the value.
+    """
+    try:
+        values: list[Any] = array.to_pylist()
+    except UnicodeDecodeError as exc:
+        raise text_error(exc, place) from exc
+    except (OverflowError, ValueError) as exc:
+        raise PartitionSpecError(
+            f"{place} has the value {_first_without_object(array)}, outside the years 1 to 9999.",
+            hint="Times are in UTC, where a time near the end of a year may be in the next one. "
+            "Correct it, or give null.",
+        ) from exc
+    return values
+
+
+def text_error(error: UnicodeDecodeError, place: str) -> PartitionSpecError:
+    """Return the error for a text that is not UTF-8."""
+    return PartitionSpecError(
+        f"{place} has text that is not UTF-8: {error.object[:40]!r}.",
+        hint="Correct it, such as with make_valid_utf8 in Spark, or give null.",
+    )
+
+
+def _first_without_object(array: pa.Array) -> str:
+    """Return the first date or time that Python has no object for, as text."""
+    is_zoned = pa.types.is_timestamp(array.type) and array.type.tz is not None
+    texts = array.cast(pa.timestamp(array.type.unit)) if is_zoned else array
+    for value, text in zip(array, texts.cast(pa.string()), strict=True):
+        try:
+            value.as_py()
+        except (OverflowError, ValueError):
+            return f"{text} UTC" if is_zoned else str(text)
+    raise AssertionError  # one of them could not be converted a moment ago
+
+
 def flat(source: str) -> str:
     """Return a source as part of a name, with `_` for the dots of nested fields."""
     return source.replace(".", "_")

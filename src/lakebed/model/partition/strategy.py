@@ -19,7 +19,7 @@ from lakebed.model.evaluate import value_of
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.names import nearest
 from lakebed.model.partition.document import functions_from_document, functions_from_json
-from lakebed.model.partition.function import PartitionFunction, flat
+from lakebed.model.partition.function import PartitionFunction, flat, text_error
 from lakebed.model.partition.order import chains, project_order
 from lakebed.model.partition.text import parse_functions
 from lakebed.model.predicate import (
@@ -200,7 +200,10 @@ class PartitionStrategy:
             kind = function.source_type(schema)
             result = type_to_arrow(function.result_type(kind))
             if function.takes_source:
-                column = function.array(_column(batch, function.source), kind)
+                try:
+                    column = function.array(_column(batch, function.source), kind)
+                except UnicodeDecodeError as exc:
+                    raise text_error(exc, function.call) from exc
                 arrays.append(column.cast(result))
             else:
                 arrays.append(pa.repeat(pa.scalar(given[function.name], result), batch.num_rows))
