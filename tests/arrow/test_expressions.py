@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import math
+import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -13,11 +17,20 @@ from hypothesis import given
 from strategies import predicates
 
 import lakebed
-from lakebed.arrow.expressions import exact_predicate
+from lakebed.arrow.expressions import (
+    READ_OPTIONS,
+    READ_PARTS,
+    _of_arrow,
+    check_options,
+    check_parts,
+    exact_predicate,
+)
+from lakebed.arrow.pushed import CallNode, FieldNode
 from lakebed.errors import PredicateError
 from lakebed.model.evaluate import fits
-from lakebed.model.predicate import lower_case
+from lakebed.model.predicate import bind, lower_case
 from lakebed.model.schema import Kind, Primitive
+from lakebed.model.sql_predicates import parse_sql
 from lakebed.plan.expression import to_arrow_expression
 
 DAY = dt.date(2026, 3, 1)
@@ -51,7 +64,22 @@ BOTH: list[tuple[Any, Any, str]] = [
     ((f("n") == 1) | (f("n") == 2), (c("n") == 1) | (c("n") == 2), "n IN (1, 2)"),
     (~(f("s") == "B"), ~(c("s") == "B"), "s != 'B'"),
     (f("n").isin([1, 3]), c("n").is_in([1, 3]), "n IN (1, 3)"),
-    (f("s").isin(["B", None]), c("s").is_in(["B", None]), "s IN ('B')"),
+    (
+        pc.is_in(f("s"), pa.array(["B", None]), skip_nulls=True),
+        c("s").is_in(["B", None]),
+        "s IN ('B')",
+    ),
+    (
+        f("s").isin(["B", None]),
+        c("s").is_in(["B", None], nulls_equal=True),
+        "s IN ('B') OR s IS NULL",
+    ),
+    (
+        ~f("s").isin(["B", None]),
+        ~c("s").is_in(["B", None], nulls_equal=True),
+        "s NOT IN ('B') AND s IS NOT NULL",
+    ),
+    (f("n").isin(pa.array([1, 3])), c("n").is_in(pl.Series([1, 3])), "n IN (1, 3)"),
     (f("s").is_null(), c("s").is_null(), "s IS NULL"),
     (f("s").is_valid(), c("s").is_not_null(), "s IS NOT NULL"),
     (f("d") >= DAY, c("d") >= DAY, "d >= '2026-03-01'"),
@@ -95,6 +123,16 @@ def test_expressions_select_what_the_text_selects(
         (f("n") == 1.5, "1.5"),
         (c("n") == pl.lit(None), "compared with null"),
         (pc.field(0) == 1, "Cannot use"),
+        (c("n") == float("nan"), "NaN and infinite numbers"),
+        (c("n") < float("inf"), "NaN and infinite numbers"),
+        (c("n") == pl.lit(float("-inf"), pl.Float32), "NaN and infinite numbers"),
+        (c("n").is_between(0, float("inf")), "NaN and infinite numbers"),
+        (c("n") == dt.time(0), "Cannot use"),
+        (c("n") == dt.timedelta(0), "Cannot use"),
+        (c("n").eq_missing(1), "Cannot use"),
+        (c("n") == pl.Series([1]), "Cannot use"),
+        (f("s").is_null(nan_is_null=True), "Cannot use"),
+        (c("d") == pl.lit(10**9).cast(pl.Date), "Cannot use"),
         (5, "not a condition"),
         (object(), "not a condition"),
     ],
@@ -104,6 +142,96 @@ def test_expressions_that_cannot_be_read_exactly_are_refused(
 ) -> None:
     with pytest.raises(PredicateError, match=message):
         visits.where(expression)
+
+
+class TestArguments:
+    """No argument of a part is left out of account: each is read, or refused by name."""
+
+    FORMS = (
+        c("n") == 1,
+        ~(c("n") != 1),
+        c("n").is_in([1]),
+        c("n").is_between(1, 2),
+        c("s").str.contains("a", literal=True),
+        c("s").str.starts_with("a"),
+    )
+
+    @pytest.mark.parametrize("form", FORMS, ids=str)
+    def test_each_part_of_polars_refuses_an_argument_that_is_not_read(self, form: pl.Expr) -> None:
+        document = json.loads(form.meta.serialize(format="json"))
+        check_parts(document, form)
+
+        for parts in _parts_of(document):
+            for name, part in parts.items():
+                if name in READ_PARTS and isinstance(part, dict):
+                    part["other"] = 1
+                    with pytest.raises(PredicateError, match=f"other of {name}"):
+                        check_parts(document, form)
+                    del part["other"]
+
+    @pytest.mark.parametrize("closed", ["both", "left", "right", "none"])
+    def test_the_ends_of_between_are_read(self, visits: lakebed.Dataset, closed: Any) -> None:
+        form = c("n").is_between(1, 3, closed=closed)
+
+        assert visits.where(form).arrow()["n"].to_pylist() == (
+            pl.DataFrame(ROWS).filter(form)["n"].to_list()
+        )
+
+    @pytest.mark.parametrize("function", sorted(READ_OPTIONS))
+    def test_each_function_of_arrow_refuses_an_option_that_is_not_read(self, function: str) -> None:
+        call = CallNode(function, (FieldNode("s"),), {"other": pa.scalar(1)})
+
+        with pytest.raises(PredicateError, match=f"other of {function}"):
+            check_options(CallNode("invert", (call,), {}), f("s") == "a")
+
+    @pytest.mark.parametrize("way", range(4))
+    def test_ways_to_match_null_in_a_list_are_read_or_refused(self, way: int) -> None:
+        options = {
+            "value_set": pa.scalar(["B", None]),
+            "null_matching_behavior": pa.scalar(way, pa.uint32()),
+        }
+        call = CallNode("is_in", (FieldNode("s"),), options)
+        wanted = {0: "s IN ('B') OR s IS NULL", 1: "s IN ('B')"}
+
+        if way in wanted:
+            assert bind(_of_arrow(call, f("s")), TYPES) == parse_sql(wanted[way], TYPES)
+        else:
+            with pytest.raises(PredicateError, match="is_in"):
+                _of_arrow(call, f("s"))
+
+
+def _parts_of(document: Any) -> Iterator[dict[str, Any]]:
+    for part in document.values() if isinstance(document, dict) else document:
+        if isinstance(part, dict | list):
+            yield from _parts_of(part)
+    if isinstance(document, dict):
+        yield document
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        c("x").is_nan(),
+        ~c("x").is_nan(),
+        c("x").is_not_nan(),
+        c("x").is_in([float("nan"), 1.0]),
+        c("x").is_in([float("inf")]),
+        ~c("x").is_in([float("-inf"), None]),
+        c("x").is_in([1.0], nulls_equal=True),
+        ~c("x").is_in([1.0], nulls_equal=True),
+        ~c("x").is_in([1.0, None], nulls_equal=True),
+        c("x") > 1,
+    ],
+    ids=str,
+)
+def test_nan_infinity_and_null_are_those_of_polars(form: pl.Expr) -> None:
+    rows = pl.DataFrame({"k": range(6), "x": [1.0, math.nan, math.inf, -math.inf, None, 2.5]})
+    repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
+    repository.write("numbers", rows)
+
+    found = repository["numbers"].where(form).arrow()["k"].to_pylist()
+
+    assert found == rows.filter(form)["k"].to_list()
 
 
 @pytest.mark.parametrize("parameters", [[1], {"n": 1}])

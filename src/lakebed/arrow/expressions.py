@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,7 +48,9 @@ _HINT = (
     "Compare a column with a literal; &, |, ~, is_in, is_null, is_between and the functions for "
     "beginnings and ends of text combine. SQL text has more: see docs/views.md."
 )
+_Moment = TypeVar("_Moment", dt.date, dt.datetime)
 _EPOCH = dt.date(1970, 1, 1)
+_NUMBER = re.compile(r"U?Int(8|16|32|64|128)|Float(32|64)")
 
 
 def exact_predicate(expression: Any, types: Mapping[str, Type]) -> Predicate:
@@ -60,9 +64,12 @@ def exact_predicate(expression: Any, types: Mapping[str, Type]) -> Predicate:
     """
     if isinstance(expression, pc.Expression):
         node = parse_expression(expression, types)
+        check_options(node, expression)
         predicate = _of_arrow(node, expression)
     elif type(expression).__module__.startswith("polars.") and hasattr(expression, "meta"):
-        predicate = _Polars(expression).read(_document_of(expression))
+        document = _document_of(expression)
+        check_parts(document, expression)
+        predicate = _Polars(expression).read(document)
     else:
         raise PredicateError(
             f"{shown(expression)} is not a condition.",
@@ -92,7 +99,10 @@ def _of_arrow(node: ExpressionNode, whole: pc.Expression) -> Predicate:
             return NullCheck(name)
         case CallNode("is_in", (FieldNode(name),), options):
             values = _option(options, "value_set")
-            return _among(name, values if isinstance(values, list) else [])
+            # 0 and 1: null in the list equals null, or is passed over; others are half unknown.
+            way = _option(options, "null_matching_behavior")
+            if isinstance(values, list) and (way in (0, 1) or None not in values):
+                return _among(name, values, null_equals_null=way == 0)
         case CallNode("starts_with" | "ends_with" | "match_substring" as function, _, options):
             return _of_text(node, function, options, whole)
         case CallNode("match_like", (FieldNode(name),), options):
@@ -110,6 +120,33 @@ def _of_arrow(node: ExpressionNode, whole: pc.Expression) -> Predicate:
         case CallNode(function):
             raise _refused(whole, function)
     raise _refused(whole)
+
+
+# The options of each function that `_of_arrow` reads.
+READ_OPTIONS: Mapping[str, frozenset[str]] = {
+    "is_null": frozenset({"nan_is_null"}),
+    "is_in": frozenset({"value_set", "null_matching_behavior"}),
+    **dict.fromkeys(
+        ("starts_with", "ends_with", "match_substring", "match_like"),
+        frozenset({"pattern", "ignore_case"}),
+    ),
+}
+
+
+def check_options(node: ExpressionNode, whole: pc.Expression) -> None:
+    """Check that no call has an option that would be left out of account.
+
+    Raises:
+        PredicateError: One has.
+    """
+    if not isinstance(node, CallNode):
+        return
+    for name in node.options:
+        # A name such as `_type_name` is of the form, and not of the function.
+        if not name.startswith("_") and name not in READ_OPTIONS.get(node.function, ()):
+            raise _refused(whole, f"{name} of {node.function}")
+    for argument in node.arguments:
+        check_options(argument, whole)
 
 
 def _option(options: Mapping[str, object], name: str) -> object:
@@ -140,18 +177,51 @@ def _compared(name: str, op: Op, value: Any) -> Predicate:
     return Comparison(name, op, value)
 
 
-def _among(name: str, values: Sequence[Any]) -> Predicate:
-    """Return the condition that a value is in a list; null in it is never equal to anything."""
+def _among(name: str, values: Sequence[Any], *, null_equals_null: bool) -> Predicate:
+    """Return the condition that a value is in a list."""
     present = tuple(value for value in values if value is not None)
-    return Membership(name, present) if present else FALSE
+    member = Membership(name, present) if present else FALSE
+    if null_equals_null and len(present) < len(values):
+        return any_of([member, NullCheck(name)])
+    return member
 
 
 def _document_of(expression: Any) -> Any:
     try:
-        return json.loads(expression.meta.serialize(format="json"))
+        text = expression.meta.serialize(format="json")
     except Exception as exc:
         # Polars has an exception of its own for what it cannot write, such as a Python function.
         raise _refused(expression) from exc
+    return json.loads(text)
+
+
+# What each part of Polars' JSON has, as far as `_Polars` reads it.
+READ_PARTS: Mapping[str, frozenset[str]] = {
+    "BinaryExpr": frozenset({"left", "op", "right"}),
+    "Function": frozenset({"input", "function"}),
+    "IsIn": frozenset({"nulls_equal"}),
+    "IsBetween": frozenset({"closed"}),
+    "Contains": frozenset({"literal", "strict"}),  # strict is about patterns that are not literal
+}
+
+
+def check_parts(node: Any, whole: object) -> None:
+    """Check that no part of Polars' JSON has an argument that would be left out of account.
+
+    Raises:
+        PredicateError: One has.
+    """
+    for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        if isinstance(part, dict | list):
+            check_parts(part, whole)
+    if isinstance(node, dict):
+        for name, part in node.items():
+            read = READ_PARTS.get(name)
+            if read is None or not isinstance(part, dict):
+                continue
+            others = [key for key in part if key not in read]
+            if others or len(node) > 1:
+                raise _refused(whole, f"{', '.join(others or node)} of {name}")
 
 
 class _Polars:
@@ -205,8 +275,16 @@ class _Polars:
                 return NullCheck(name)
             case "IsNotNull", [{"Column": name}]:
                 return NullCheck(name, negated=True)
-            case {"IsIn": _}, [{"Column": name}, {"Literal": {"Scalar": {"List": data}}}]:
-                return _among(name, pa.ipc.open_stream(bytes(data)).read_all()[0].to_pylist())
+            case (
+                {"IsIn": {"nulls_equal": bool(null_equals_null)}},
+                [{"Column": name}, {"Literal": {"Scalar": {"List": data}} | {"Series": data}}],
+            ):
+                values = pa.ipc.open_stream(bytes(data)).read_all()[0].to_pylist()
+                return self._among(name, values, null_equals_null=null_equals_null)
+            case "IsNan", [{"Column": name}]:
+                return Comparison(name, Op.EQ, math.nan)
+            case "IsNotNan", [{"Column": name}]:
+                return Comparison(name, Op.NE, math.nan)
             case {"IsBetween": {"closed": closed}}, [{"Column": name}, low, high]:
                 above = Op.GE if closed in ("Both", "Left") else Op.GT
                 below = Op.LE if closed in ("Both", "Right") else Op.LT
@@ -217,6 +295,14 @@ class _Polars:
                     ]
                 )
         raise self._refused(function)
+
+    def _among(self, name: str, values: Sequence[Any], *, null_equals_null: bool) -> Predicate:
+        """Return the condition that a value is in a list; Polars takes null for a value, if asked."""
+        if null_equals_null and None not in values:
+            return all_of(
+                [_among(name, values, null_equals_null=True), NullCheck(name, negated=True)]
+            )
+        return _among(name, values, null_equals_null=null_equals_null)
 
     def _text(self, name: str, node: Any, function: Any) -> Predicate:
         match function:
@@ -235,9 +321,20 @@ class _Polars:
 
     def _value(self, node: Any) -> Scalar:
         match node:
-            case {"Literal": {"Dyn": {"Int": value} | {"Float": value} | {"Str": value}}}:
-                found: Scalar = value
-                return found
+            case {"Literal": {"Dyn": {"Int": int(value)} | {"Float": float(value) | int(value)}}}:
+                return value
+            case {"Literal": {"Dyn": {"Str": str(text)}}}:
+                return text
+            case {
+                "Literal": {"Dyn": {"Float": None}}
+                | {"Scalar": {"Float32": None} | {"Float64": None}}
+            }:
+                raise PredicateError(
+                    f"NaN and infinite numbers are not in what Polars writes of the expression "
+                    f"{shown(str(self._expression))}.",
+                    hint="Write is_nan() or is_not_nan(), is_in([float('inf')]), or SQL text: "
+                    "\"delay < 'inf'\".",
+                )
             case {"Literal": {"Scalar": "Null" | {"Null": _}}}:
                 return None
             case {"Literal": {"Scalar": scalar}} if isinstance(scalar, dict):
@@ -250,21 +347,31 @@ class _Polars:
             case "Binary" | "BinaryOwned", [*_]:
                 return bytes(value)
             case "Date", int():
-                return _EPOCH + dt.timedelta(days=value)
+                return self._moved(_EPOCH, node, days=value)
             case "Datetime" | "DatetimeOwned", [int(count), str(unit), zone]:
                 per_second = {"Nanoseconds": 10**9, "Microseconds": 10**6, "Milliseconds": 10**3}
                 seconds, fraction = divmod(count, per_second[unit])
                 micros, lost = divmod(fraction * 10**6, per_second[unit])
                 if lost:
                     raise self._refused(node)
-                moment = dt.datetime(1970, 1, 1) + dt.timedelta(
-                    seconds=seconds, microseconds=micros
+                moment = self._moved(
+                    dt.datetime(1970, 1, 1), node, seconds=seconds, microseconds=micros
                 )
                 return moment if zone is None else moment.replace(tzinfo=dt.UTC)
-            case _, bool() | int() | float() | str():
-                scalar: Scalar = value
-                return scalar
+            case "Boolean", bool():
+                return bool(value)
+            case "String" | "StringOwned", str():
+                return str(value)
+            case _, int() | float() if _NUMBER.fullmatch(kind) and not isinstance(value, bool):
+                number: Scalar = value
+                return number
         raise self._refused(node)
+
+    def _moved(self, start: _Moment, node: Any, **amount: int) -> _Moment:
+        try:
+            return start + dt.timedelta(**amount)
+        except OverflowError as exc:  # Python's years are 1 to 9999
+            raise self._refused(node) from exc
 
     def _refused(self, part: Any) -> PredicateError:
         text = part if isinstance(part, str) else json.dumps(part)

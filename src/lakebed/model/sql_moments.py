@@ -29,6 +29,7 @@ _FIXED = {
 }
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _AMOUNT = re.compile(r"\s*([+-]?\d+)\s*([A-Za-z]*)")
+_DAY_BEFORE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?=[ T])")
 _NOW = ("now", "current_timestamp", "localtimestamp")
 
 
@@ -62,22 +63,48 @@ class SqlMoments:
                 return self._now
             case exp.Anonymous() if node.name.lower() in _NOW and not node.expressions:
                 return self._now
-            case exp.Cast(this=exp.Literal(is_string=True) as text):
-                return self._literal(node, text.name)
+            case exp.Cast(this=exp.Literal(is_string=True)):
+                return self.read_literal(node, "the literal")
             case exp.Add() | exp.Sub():
                 return self._shifted(node)
             case exp.TsOrDsAdd():
                 return self._moved_by_days(node)
         return None
 
-    def _literal(self, node: exp.Cast, text: str) -> Moment | None:
-        if not node.to.is_type(*self._exp.DataType.TEMPORAL_TYPES):
+    def read_literal(self, node: exp.Cast, place: str) -> Moment | None:
+        """Return the moment of a literal such as DATE '2013-06-01'; None for another type.
+
+        As in Spark, a date keeps nothing of the time that its text has.
+
+        Args:
+            node: A cast of a text.
+            place: Name of the column in errors.
+
+        Raises:
+            InvalidInputError: The text is not a moment of the type.
+        """
+        kind = self._kind_of(node)
+        if kind is None:
             return None
-        is_date = node.to.is_type(self._exp.DataType.Type.DATE)
-        kind = Primitive(Kind.DATE if is_date else Kind.TIMESTAMP)
-        value = parse_value(text, kind, "the literal")
+        text = node.this.name
+        if kind is Kind.DATE and (timed := _DAY_BEFORE_TIME.match(text)):
+            parse_value(text, Primitive(Kind.TIMESTAMP), place)  # for its error
+            text = timed[0]
+        value = parse_value(text, Primitive(kind), place)
         assert isinstance(value, dt.date)
         return value
+
+    def _kind_of(self, node: exp.Cast) -> Kind | None:
+        """Return the type of dates or times that a cast names; None for another one."""
+        names = self._exp.DataType.Type
+        if node.to.expressions:  # a number of digits, which would round
+            return None
+        if node.to.this == names.DATE:
+            return Kind.DATE
+        if node.to.this == names.TIMESTAMPNTZ:
+            return Kind.TIMESTAMP_NTZ
+        zoned = (names.TIMESTAMP, names.TIMESTAMPTZ, names.TIMESTAMPLTZ, names.DATETIME)
+        return Kind.TIMESTAMP if node.to.this in zoned else None
 
     def _shifted(self, node: exp.Add | exp.Sub) -> Moment | None:
         exp = self._exp
@@ -102,6 +129,9 @@ class SqlMoments:
 
     def _moved_by_days(self, node: exp.TsOrDsAdd) -> Moment | None:
         """Return the date of `date_add` or `date_sub`, whose number may be `7 * -1`."""
+        unit = node.args.get("unit")
+        if unit is not None and unit.name.upper() != "DAY":
+            return None
         moment = self.find(node.this)
         amount, sign = node.expression, 1
         if isinstance(amount, self._exp.Mul):

@@ -111,9 +111,69 @@ def _tree_of(text: str) -> exp.Expr:
     from sqlglot.errors import SqlglotError
 
     try:
-        return parse_condition(text)
+        tree = parse_condition(text)
+        check_arguments(tree, text)
     except (SqlglotError, RecursionError) as exc:
         raise _unreadable(text, why_unreadable(exc)) from exc
+    return tree
+
+
+# The arguments of each node that the readers of conditions, values and moments look at, and those
+# that do not change its meaning, by the name of its class in sqlglot.
+READ_ARGUMENTS: Mapping[str, frozenset[str]] = {
+    name: frozenset(arguments.split())
+    for names, arguments in (
+        ("Paren Not Boolean Null Neg Upper Lower Abs Var", "this"),
+        ("And Or Dot EQ NEQ LT LTE GT GTE Add Sub Mul Escape", "this expression"),
+        ("StartsWith EndsWith Contains", "this expression"),
+        ("Is Like ILike", "this expression negate"),
+        ("In", "this expressions field"),
+        ("Between", "this low high symmetric"),
+        ("Column", "this table db catalog"),
+        ("Identifier", "this quoted"),
+        ("Literal", "this is_string"),
+        ("HexString Placeholder DataTypeParam", "this"),
+        ("Cast TryCast", "this to"),
+        ("DataType", "this expressions nested"),
+        ("CurrentDate CurrentTimestamp IntervalSpan", ""),
+        ("Anonymous", "this expressions"),
+        ("Interval", "this unit"),
+        ("TsOrDsAdd", "this expression unit"),
+        ("Div", "this expression typed safe"),
+        ("DPipe", "this expression safe"),
+        ("Concat", "expressions safe coalesce"),
+        ("Case", "this ifs default"),
+        ("If", "this true false"),
+        ("Round", "this decimals"),
+        ("Coalesce", "this expressions is_nvl is_null"),
+        ("Greatest Least", "this expressions ignore_nulls"),
+        ("Trim", "this expression position collation"),
+    )
+    for name in names.split()
+}
+
+
+def check_arguments(tree: exp.Expr, text: str) -> None:
+    """Check that no node has an argument that its reader would leave out of account.
+
+    Nodes of other classes are refused by the readers.
+
+    Raises:
+        PredicateError: One has.
+    """
+    for node in tree.walk():
+        read = READ_ARGUMENTS.get(type(node).__name__)
+        if read is None or node.args.keys() <= read:
+            continue
+        for name, argument in node.args.items():
+            if name in read or argument is None or argument is False or argument == []:
+                continue
+            word = name.strip("_").replace("_", " ").upper()
+            raise PredicateError(
+                f"Cannot use {shown(to_text(node))} in the predicate {shown(text)}: a part of it, "
+                f"{word}, is not supported.",
+                hint="Leave the part out, or compute the value in Python, DuckDB or Spark.",
+            )
 
 
 def why_unreadable(error: Exception) -> str:
@@ -222,14 +282,18 @@ def _with_backslashes(pattern: str, escape: str) -> str:
     return "".join(parts)
 
 
-def _as_time(moment: dt.datetime | dt.date, kind: Type, column: str) -> Scalar:
-    """Return a computed moment as a value of a column of dates or times."""
+def _as_time(
+    moment: dt.datetime | dt.date, kind: Type, column: str, *, is_literal: bool = False
+) -> Scalar:
+    """Return a moment as a value of a column of dates or times; a literal of midnight is a date."""
+    if is_literal and _kind_of(kind) is Kind.DATE and isinstance(moment, dt.datetime):
+        moment = moment.date() if moment.time() == dt.time() else moment
     is_moment = isinstance(moment, dt.datetime)
     if _kind_of(kind) is Kind.DATE:
         if is_moment:
             raise PredicateError(
                 f"Column {column!r} of type {kind} is compared with a time.",
-                hint="Use current_date, and whole days.",
+                hint="Compare it with a day, such as DATE '2013-06-01', or current_date and whole days.",
             )
         return check_value(moment, kind, column)
     if not is_moment:
@@ -294,7 +358,7 @@ class _Reader:
             case exp.Boolean():
                 return TRUE if node.this else FALSE
             case exp.Is():
-                return self._is(node)
+                return negate(self._is(node)) if node.args.get("negate") else self._is(node)
             case exp.In() if node.expressions or isinstance(
                 node.args.get("field"), exp.Placeholder
             ):
@@ -310,9 +374,14 @@ class _Reader:
                 return self._fits(column, f"{start}{escaped(part)}{end}", node)
             case exp.Between():
                 column = self._column(node.this)
-                low = self._literal(node.args["low"], column)
-                high = self._literal(node.args["high"], column)
-                return all_of([Comparison(column, Op.GE, low), Comparison(column, Op.LE, high)])
+                ends = [self._literal(node.args[end], column) for end in ("low", "high")]
+                orders = [ends, ends[::-1]] if node.args.get("symmetric") else [ends]
+                return any_of(
+                    [
+                        all_of([Comparison(column, Op.GE, low), Comparison(column, Op.LE, high)])
+                        for low, high in orders
+                    ]
+                )
             case exp.Column() | exp.Dot():
                 return self._bare_column(node)
         if type(node) in self._comparisons:
@@ -518,10 +587,11 @@ class _Reader:
                 return _text_value(node.name, kind, column)
             case exp.HexString():
                 return check_value(_bytes(node.name, column), kind, column)
-            case exp.Cast(this=exp.Literal(is_string=True) as text) if self._is_time(node):
-                # DATE '2013-06-01' is parsed as a cast; it is read as the type of the column.
-                if _is_timely(kind):
-                    return parse_value(text.name, kind, column)
+            case exp.Cast(this=exp.Literal(is_string=True)) if _is_timely(kind):
+                # DATE '2013-06-01' is parsed as a cast.
+                moment = self._moments.read_literal(node, column)
+                if moment is not None:
+                    return _as_time(moment, kind, column, is_literal=True)
             case exp.Placeholder():
                 return self._value_of_parameter(self._given.value_of(node), column)
         if _is_timely(kind):
@@ -553,9 +623,6 @@ class _Reader:
             f"numbers, in {shown(self._text)}.",
             hint=f"Put dates and times into single quotes: '{text}'.",
         )
-
-    def _is_time(self, cast: exp.Cast) -> bool:
-        return bool(cast.to.is_type(*self._exp.DataType.TEMPORAL_TYPES))
 
     def _refused(self, node: exp.Expr) -> PredicateError:
         hint = "Compare columns with literals; AND, OR, NOT, IN, BETWEEN and IS NULL are supported."
@@ -614,6 +681,7 @@ def read_column(node: exp.Expr, text: str, types: Mapping[str, Type]) -> str:
 
 def read_literal(node: exp.Expr, text: str, types: Mapping[str, Type], column: str) -> Scalar:
     """Read a literal from a part of a tree, in the type of a column."""
+    check_arguments(node, text)
     return _Reader(text, types)._literal(node, column)
 
 

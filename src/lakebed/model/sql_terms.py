@@ -334,6 +334,8 @@ class _TermReader:
 
     def _type_of(self, node: exp.Cast) -> Type:
         exp = self._exp
+        if node.to.expressions and node.to.this != exp.DataType.Type.DECIMAL:
+            raise self._refused(node)
         if node.to.this == exp.DataType.Type.DECIMAL:
             try:
                 return decimal_of(node.to)

@@ -108,6 +108,11 @@ class Lifted:
         if Side.SOURCE not in sides:
             return in_terms_of_sides(node, self._sides)
         match node:
+            case exp.Between() if node.args.get("symmetric"):
+                raise refused(
+                    "BETWEEN SYMMETRIC of two tables",
+                    "Write (x BETWEEN a AND b OR x BETWEEN b AND a).",
+                )
             case exp.Between():
                 low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
                 high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
