@@ -3,11 +3,17 @@
 import datetime as dt
 import pickle
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
+from open_files import CAN_TELL, open_files
 
+import lakebed
 from lakebed.archive import ArchiveIndex, ArchiveRecord, open_index
 from lakebed.archive.query import ArchiveQuery
 from lakebed.archive.times import to_datetime
@@ -555,9 +561,8 @@ def test_file_of_another_program_is_left_alone(tmp_path) -> None:
     import sqlite3
 
     path = tmp_path / "theirs.db"
-    with sqlite3.connect(path) as theirs:
+    with closing(sqlite3.connect(path)) as theirs, theirs:
         theirs.execute("CREATE TABLE files (x)")
-    theirs.close()
 
     with pytest.raises(InvalidInputError, match="another program"):
         open_index(path).create()
@@ -569,12 +574,75 @@ def test_newer_format_is_refused(tmp_path) -> None:
     index = open_index(tmp_path / "new.db")
     index.create()
     index.close()
-    with sqlite3.connect(tmp_path / "new.db") as file:
+    with closing(sqlite3.connect(tmp_path / "new.db")) as file:
         file.execute("PRAGMA user_version = 2")
-    file.close()
 
     with pytest.raises(UnsupportedVersionError, match="format 2"):
         index.find("a")
+
+
+def files_of(folder: Path) -> list[str]:
+    return [path for path in open_files() if path.startswith(f"{folder.resolve()}/")]
+
+
+def test_a_closed_archive_leaves_no_file_open_and_opens_again_on_use(tmp_path: Path) -> None:
+    with lakebed.open_archive(tmp_path / "raw") as archive:
+        archive.init()
+        assert bool(files_of(tmp_path)) == CAN_TELL
+    assert files_of(tmp_path) == []
+
+    assert archive.index.find("a") is None
+    assert bool(files_of(tmp_path)) == CAN_TELL
+    archive.close()
+    archive.close()
+    assert files_of(tmp_path) == []
+
+
+# From Python 3.13 on, a connection that nobody closed is a warning, which is an error here.
+@pytest.mark.parametrize("url", ["sqlite://{}/index.db", "sqlite://"])
+def test_an_index_that_is_dropped_closes_its_connection(tmp_path: Path, url: str) -> None:
+    index = open_index(url.format(tmp_path))
+    index.create()
+
+    del index
+
+    assert files_of(tmp_path) == []
+
+
+def test_a_memory_index_keeps_its_records_when_it_is_closed(record_of) -> None:
+    record = record_of()
+    index = open_index("sqlite://")
+    index.put([record])
+    index.close()
+    assert index.find(record.id) == record
+
+
+_FORKS = """
+import os, sys
+from lakebed.archive import open_index
+
+index = open_index(sys.argv[1])
+index.create()
+parents = index._connection
+child = os.fork()
+if child == 0:
+    assert index.find("a") is None
+    index.close()
+    parents.total_changes  # an error if it is closed
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert index.find("a") is None
+index.close()
+"""
+
+
+def test_a_forked_process_leaves_the_connection_of_its_parent_open(tmp_path: Path) -> None:
+    # Python 3.12 and newer advise against forks where there are threads, as numpy's.
+    warnings = ["-W", "error::ResourceWarning", "-W", "ignore::DeprecationWarning"]
+    words = [sys.executable, *warnings, "-c", _FORKS, tmp_path / "index.db"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_index_is_there_once_it_is_made(tmp_path, dynamodb_url: str) -> None:

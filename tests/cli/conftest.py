@@ -11,6 +11,7 @@ from typing import Any
 import click.testing
 import pyarrow as pa
 import pytest
+from open_files import files_left_open, open_files
 
 import lakebed
 from lakebed import by
@@ -69,9 +70,13 @@ class Cli:
     def __call__(
         self, *arguments: object, exit_code: int | None = 0, stdin: str | bytes | None = None
     ) -> click.testing.Result:
+        before = set(open_files())
         result = click.testing.CliRunner().invoke(
             main, [str(one) for one in arguments], input=stdin, prog_name="lakebed"
         )
+        if result.exit_code == 0:  # else the traceback holds what was being read
+            left = files_left_open(before)
+            assert not left, f"{[str(one) for one in arguments]} leaves open: {left}"
         if exit_code is not None:
             assert result.exit_code == exit_code, result.output + repr(result.exception)
         return result

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from open_files import open_files
 from raw_files import EVENTS, Raw, lines
 
 import lakebed
@@ -75,6 +76,19 @@ def test_old_files_that_were_read_go_and_the_dataset_stays_as_it_is(raw: Raw) ->
     assert [step.status for step in again.steps] == ["nothing", "nothing"]
     assert again["retain"].summary == "no raw file is past the retention"
     assert raw.events.version == version
+
+
+def test_a_pipeline_closes_the_archives_that_it_opens(raw: Raw) -> None:
+    raw.push(0, lines(0, range(3)))
+    pipeline = pipeline_of(raw)
+    raw.archive.close()
+
+    for is_dry_run in (True, False):
+        report = pipeline.run(dry_run=is_dry_run)
+        opened = [path for path in open_files() if path.startswith(raw.storage)]
+        assert opened == []
+
+    assert facts_of(report)["file_count"] == 1
 
 
 def test_a_file_that_was_not_read_stays(raw: Raw) -> None:

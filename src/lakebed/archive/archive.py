@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO, Self
 
 from lakebed.archive import kept_files, removal
 from lakebed.archive.content import open_verified, opened, write_file
@@ -60,6 +60,8 @@ _indices_in_memory: dict[str, ArchiveIndex] = {}
 class Archive:
     """Files in a store, and an index of their records. Can be pickled.
 
+    In a `with` statement, its end closes the connections of the index.
+
     Attributes:
         store: The store of contents and their metadata.
         index: The index of the records.
@@ -86,6 +88,16 @@ class Archive:
 
     def __repr__(self) -> str:
         return f"Archive({self.store.uri!r}, index={self.index.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections of the index; they are reopened on use."""
+        self.index.close()
 
     def init(self, *, dry_run: bool = False) -> bool:
         """Create the tables of the index if they are missing. SQLite also creates its own.

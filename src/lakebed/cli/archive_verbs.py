@@ -97,8 +97,8 @@ def takes_archive(function: Verb) -> Verb:
         storage_options: Mapping[str, str],
         **arguments: object,
     ) -> None:
-        opened = open_archive(storage, index=index, storage_options=storage_options)
-        function(output, archive=opened, **arguments)
+        with open_archive(storage, index=index, storage_options=storage_options) as opened:
+            function(output, archive=opened, **arguments)
 
     options = (
         click.option(

@@ -102,8 +102,8 @@ def erase(
     dataset = open_repository(location, storage_options=storage_options).open(name)
     archive = None
     if archive_storage is not None:
-        archive = open_archive(
-            archive_storage, index=archive_index, storage_options=storage_options
+        archive = context.with_resource(
+            open_archive(archive_storage, index=archive_index, storage_options=storage_options)
         )
     chosen: Any = where if keys is None else _read_keys(keys)
 

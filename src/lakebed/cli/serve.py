@@ -113,7 +113,9 @@ def serve(
     archive = (
         None
         if storage is None
-        else open_archive(storage, index=index, storage_options=storage_options)
+        else click.get_current_context().with_resource(
+            open_archive(storage, index=index, storage_options=storage_options)
+        )
     )
     if token is None and not is_own_address(host):
         output.note(f"Anyone who can reach {host} can read all of it; --token restricts access.")

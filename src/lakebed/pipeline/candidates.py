@@ -211,8 +211,8 @@ def find_candidates_of(
         One stat of each file.
     """
     if isinstance(source, FromArchive):
-        archive = source.open()
-        return (_of_record(archive, archive.record(text)),)
+        with source.open() as archive:
+            return (_of_record(archive, archive.record(text)),)
     _, files = find_files([text], format, storage_options=source.storage_options, levels=False)
     return tuple(map(Candidate.of_file, files))
 
@@ -244,27 +244,27 @@ def _of_archive(
     source: FromArchive,
     format: FileFormat,  # noqa: A002 - the word of the option
 ) -> Candidates:
-    archive = source.open()
-    records = archive.list(
-        source.what,
-        start=moment_of(source.start),
-        end=moment_of(source.end),
-        work_id=source.work_id,
-        where=source.where,
-        retracted=True,
-    )
-    # The index may lack a retraction, if one process has retracted and another has indexed.
-    retracted = retractions_in(archive.store)
     files: list[Candidate] = []
     without: list[Candidate] = []
     left_out: list[LeftOut] = []
-    for record in records:
-        candidate = _of_record(archive, record)
-        if key_of_retraction(record.id) in retracted:
-            without.append(candidate)
-            left_out.append(LeftOut.of(candidate, "held", _why_retracted(archive, record)))
-        else:
-            files.append(candidate)
+    with source.open() as archive:
+        records = archive.list(
+            source.what,
+            start=moment_of(source.start),
+            end=moment_of(source.end),
+            work_id=source.work_id,
+            where=source.where,
+            retracted=True,
+        )
+        # The index may lack a retraction, if one process has retracted and another has indexed.
+        retracted = retractions_in(archive.store)
+        for record in records:
+            candidate = _of_record(archive, record)
+            if key_of_retraction(record.id) in retracted:
+                without.append(candidate)
+                left_out.append(LeftOut.of(candidate, "held", _why_retracted(archive, record)))
+            else:
+                files.append(candidate)
     return Candidates(
         format=format,
         files=tuple(files),

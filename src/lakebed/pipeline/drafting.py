@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakebed.archive import ArchiveRecord, open_archive
+from lakebed.archive import Archive, ArchiveRecord, open_archive
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, find_files
 from lakebed.arrow.reading.inference import infer_schema
 from lakebed.common.shown import counted, human_size
@@ -123,25 +123,22 @@ def draft_of_archive(
     Cost:
         The query of the index, and the newest files, up to 20.
     """
-    archive = open_archive(storage, index=index, storage_options=storage_options)
-    now = dt.datetime.now(dt.UTC)
-    records: deque[ArchiveRecord] = deque(maxlen=_MOST_FILES)
-    for start in (now - _RECENT, 0):
+    with open_archive(storage, index=index, storage_options=storage_options) as archive:
+        records = _newest(archive, what, where)
         if not records:
-            records.extend(archive.list(what, where=where, start=start, end=now))
-    if not records:
-        raise RecordNotFoundError(
-            f"The archive {storage} has no file of {what!r}.",
-            hint="Give --what as it was pushed, and --where, or leave that out.",
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        paths = []
-        for number, record in enumerate(records):
-            name = record.path.rpartition("/")[2]
-            path = Path(folder, f"{number:03d}-{name}"[:200])
-            path.write_bytes(archive.open_record(record).read())
-            paths.append(path)
-        schema = infer_schema(paths, format, csv=csv, unfit="skip", name="row")
+            raise RecordNotFoundError(
+                f"The archive {storage} has no file of {what!r}.",
+                hint="Give --what as it was pushed, and --where, or leave that out.",
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            paths = []
+            for number, record in enumerate(records):
+                name = record.path.rpartition("/")[2]
+                path = Path(folder, f"{number:03d}-{name}"[:200])
+                with archive.open_record(record) as content:
+                    path.write_bytes(content.read())
+                paths.append(path)
+            schema = infer_schema(paths, format, csv=csv, unfit="skip", name="row")
     source = [f"storage = {_text(storage)}", f"what = {_text(what)}", f"format = {_text(format)}"]
     if where is not None:
         source.append(f"where = {_text(where)}")
@@ -159,6 +156,16 @@ def draft_of_archive(
         _Found(source=source, window=window, schema=schema, described=_of_files(format, looked_at)),
         into or f"lake/{_name_of(what)}",
     )
+
+
+def _newest(archive: Archive, what: str, where: str | None) -> Sequence[ArchiveRecord]:
+    """Return the newest files: the recent ones, else those of all time."""
+    now = dt.datetime.now(dt.UTC)
+    records: deque[ArchiveRecord] = deque(maxlen=_MOST_FILES)
+    for start in (now - _RECENT, 0):
+        if not records:
+            records.extend(archive.list(what, where=where, start=start, end=now))
+    return records
 
 
 def draft_of_table(

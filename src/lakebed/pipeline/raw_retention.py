@@ -109,23 +109,22 @@ def retain_raw(
     began_at = min((file.start for file in read if file.start is not None), default=None)
     if began_at is None or began_at >= cutoff:
         return RawRetention(cutoff=cutoff)
-    archive = source.open()
     within = source if source.work_id else replace(source, start=began_at, end=cutoff)
     candidates = find_candidates(within, ingest.format)
     due = ingest._due(store, state, candidates, Again.of(None))
     others = [files_read_by(store, name) for name in rule.raw_read_by]
     old = _Old(candidates, due, read, others, to_epoch_ms(cutoff))
-    found = RawRetention(
-        cutoff=cutoff,
-        files=tuple(record for record in old.settled() if is_in(archive, record)),
-        kept=dict(sorted(old.kept.items())),
-    )
-    if is_dry_run:
-        return found
-    for records in portions(found.files):
-        _check_unmoved(store, state)
-        remove(archive, records)
-        _log.info("raw files deleted dataset=%s files=%d", state.name, len(records))
+    with source.open() as archive:
+        found = RawRetention(
+            cutoff=cutoff,
+            files=tuple(record for record in old.settled() if is_in(archive, record)),
+            kept=dict(sorted(old.kept.items())),
+        )
+        if not is_dry_run:
+            for records in portions(found.files):
+                _check_unmoved(store, state)
+                remove(archive, records)
+                _log.info("raw files deleted dataset=%s files=%d", state.name, len(records))
     return found
 
 

@@ -13,6 +13,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -57,6 +58,7 @@ _SCHEMA = (
     """CREATE INDEX files_by_work ON files (work_id, what, start, id)
         WHERE work_id IS NOT NULL""",
 )
+_of_parents: list[sqlite3.Connection] = []  # SQLite forbids to close them in a forked child
 _COLUMNS = "url, metadata, create_time, size"
 _PUT = """INSERT OR REPLACE INTO files
     (id, what, place, work_id, start, last, span_class, url, create_time, size, metadata)
@@ -81,6 +83,7 @@ class SqliteIndex(ArchiveIndex):
         self.url = f"sqlite://{self._path}"
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._closing: weakref.finalize[..., SqliteIndex] | None = None
         self._owner = 0
 
     def __reduce__(self) -> tuple[type[SqliteIndex], tuple[str]]:
@@ -187,10 +190,9 @@ class SqliteIndex(ArchiveIndex):
 
     def _close(self) -> None:
         with self._lock:
-            if self._connection is not None and not self._is_in_memory:
-                if self._owner == os.getpid():
-                    self._connection.close()
-                self._connection = None
+            if self._closing is not None and not self._is_in_memory:
+                self._closing()
+                self._connection = self._closing = None
 
     def _read(self, sql: str, arguments: Sequence[object]) -> list[tuple]:  # type: ignore[type-arg]  # the columns are in the SQL
         with self._lock, translating_sqlite_errors(self.url):
@@ -217,8 +219,12 @@ class SqliteIndex(ArchiveIndex):
                 msg = f"There is no index {self.url}."
                 hint = "Make it with `lakebed archive init` or `reindex`, or check the URL."
                 raise StorageError(msg, hint=hint)
+            if self._closing is not None:
+                self._closing()
             self._connection = self._connect()
             self._owner = os.getpid()
+            # Who drops an index without closing it leaves no open file, and no warning of Python's.
+            self._closing = weakref.finalize(self, _close_own, self._connection, self._owner)
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -266,6 +272,14 @@ class SqliteIndex(ArchiveIndex):
     def _not_ours(self) -> InvalidInputError:
         msg = f"{self.url} is a database of another program."
         return InvalidInputError(msg, hint="Give the index a file of its own.")
+
+
+def _close_own(connection: sqlite3.Connection, owner: int) -> None:
+    """Close a connection in the process that opened it; elsewhere keep it from being closed."""
+    if owner == os.getpid():
+        connection.close()
+    else:
+        _of_parents.append(connection)
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
