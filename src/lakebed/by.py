@@ -15,20 +15,25 @@ from collections.abc import Sequence
 from lakebed.model.partition import Dimension, PartitionFunction, build_function
 
 __all__ = [
+    "bucket",
     "date",
     "date_format",
     "day",
+    "days",
     "dimension",
     "fixed_range",
     "hash",
     "hour",
+    "hours",
     "identity",
     "minute",
     "month",
+    "months",
     "provided",
     "range",
     "values",
     "year",
+    "years",
 ]
 
 
@@ -44,6 +49,14 @@ def identity(source: str, *, name: str | None = None) -> PartitionFunction:
 def hash(source: str, buckets: int, *, name: str | None = None) -> PartitionFunction:  # noqa: A001 - Kite's word
     """Partition by Java's hash code modulo `buckets`; the field is `<source>_hash` by default."""
     return build_function("hash", source, [buckets], name)
+
+
+def bucket(buckets: int, source: str, *, name: str | None = None) -> PartitionFunction:
+    """Partition by a number of buckets, as `hash(source, buckets)`: SQL's name and order.
+
+    The buckets are those of `hash`, not Iceberg's; the field is `<source>_hash` by default.
+    """
+    return build_function("bucket", source, [buckets], name)
 
 
 def range(  # noqa: A001 - Kite's word
@@ -108,6 +121,35 @@ def provided(name: str, values: str = "string") -> PartitionFunction:
 def date(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
     """Partition by the calendar day in UTC; the field is `<source>_date` by default."""
     return build_function("date", source, {"unit": unit}, name)
+
+
+def years(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
+    """Partition by the year in UTC, as `year`: SQL's name; the field is `<source>_year` by default."""
+    return build_function("years", source, {"unit": unit}, name)
+
+
+def months(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
+    """Partition by the year and month in UTC, as text: SQL's name for `date_format` of `yyyy-MM`.
+
+    The field is `<source>_month` by default.
+    """
+    return build_function("months", source, {"unit": unit}, name)
+
+
+def days(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
+    """Partition by the calendar day in UTC, as `date`: SQL's name.
+
+    The field is `<source>_day` by default.
+    """
+    return build_function("days", source, {"unit": unit}, name)
+
+
+def hours(source: str, *, unit: str = "ms", name: str | None = None) -> PartitionFunction:
+    """Partition by day and hour in UTC, as text: SQL's name for `date_format` of `yyyy-MM-dd-HH`.
+
+    The field is `<source>_hour` by default.
+    """
+    return build_function("hours", source, {"unit": unit}, name)
 
 
 def dimension(

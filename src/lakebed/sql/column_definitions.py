@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
+from lakebed.model.partition.function import field_text
 from lakebed.model.schema import (
     MISSING,
     Field,
@@ -118,15 +119,15 @@ _KINDS = {
     "TIMESTAMPNTZ": Kind.TIMESTAMP_NTZ,
 }
 _TIMES = {
-    "year": "year({}) as {}_year",
-    "years": "year({}) as {}_year",
-    "month": "date_format({}, 'yyyy-MM') as {}_month",
-    "months": "date_format({}, 'yyyy-MM') as {}_month",
-    "date": "date({}) as {}_day",
-    "day": "date({}) as {}_day",
-    "days": "date({}) as {}_day",
-    "hour": "date_format({}, 'yyyy-MM-dd-HH') as {}_hour",
-    "hours": "date_format({}, 'yyyy-MM-dd-HH') as {}_hour",
+    "year": "years",
+    "years": "years",
+    "month": "months",
+    "months": "months",
+    "date": "days",
+    "day": "days",
+    "days": "days",
+    "hour": "hours",
+    "hours": "hours",
 }
 
 
@@ -149,7 +150,7 @@ def _partition_of(node: Any) -> str:
             buckets, column = node.expression, node.this
             if isinstance(column, exp.Literal):
                 buckets, column = column, buckets
-            return f"hash({_path_of(column)}, {buckets.name})"
+            return f"bucket({buckets.name}, {_path_of(column)})"
         case exp.ColumnDef():
             raise refused(
                 f"PARTITIONED BY ({to_text(node)}), which declares a column",
@@ -157,17 +158,17 @@ def _partition_of(node: Any) -> str:
             )
     name = type(node).__name__.lower() if not isinstance(node, exp.Anonymous) else node.name.lower()
     columns = [*node.find_all(exp.Column)]
-    form = _TIMES.get(name)
-    if form is None or len(columns) != 1:
+    function = _TIMES.get(name)
+    if function is None or len(columns) != 1:
         raise InvalidInputError(
             f"Cannot partition by {shown(to_text(node))}.",
             hint="Write a column, years(ts), months(ts), days(ts), hours(ts) or bucket(8, id); for other "
             "functions create the dataset in Python, with partition_by.",
         )
-    return form.format(_path_of(columns[0]), columns[0].name)
+    return f"{function}({_path_of(columns[0])})"
 
 
 def _path_of(column: Any) -> str:
     """Return a column as partitions name it: a part of a record by dots."""
     parts = getattr(column, "parts", None) or [column]
-    return ".".join(part.name for part in parts)
+    return field_text(".".join(part.name for part in parts))

@@ -1,7 +1,7 @@
 """Refuse a rerun that would take out rows that its new rows do not stand for.
 
 A rerun replaces all rows of its run. So a name such as `daily`, used each day, would delete the day
-before. Two signs tell this from a job that runs again: the run has rows in partitions that the new
+before. Two signs show that it is not a job that runs again: the run has rows in partitions that the new
 rows do not touch, or no day of its rows is a day of the new rows.
 """
 

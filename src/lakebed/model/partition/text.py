@@ -102,8 +102,11 @@ class _Parser:
         head = self._take("word", "number", "quoted")
         if not self._find("("):
             return build_function("identity", _field(head), (), self._name())
-        source = _field(self._take("word", "number", "quoted"))
+        first = self._take("word", "number", "quoted")
         given: list[object] = []
+        if head.text == "bucket" and first.kind == "number" and self._find(","):
+            given, first = [_number(first.text)], self._take("word", "number", "quoted")
+        source = _field(first)
         named: dict[str, object] = {}
         while self._find(","):
             is_named = self._next.kind == "word" and self._tokens[self._position + 1].text == "="
