@@ -201,7 +201,7 @@ def test_dropped_dataset_leaves_nothing_and_its_neighbours_alone(
 
 
 def test_dataset_behind_a_link_is_read_and_written_and_not_dropped(tmp_path: Path) -> None:
-    repo = Repository(open_store(tmp_path / "lake"))
+    repo = Repository(open_store(tmp_path / "lake", storage_options={"links": "true"}))
     repo.create("flights", DESCRIPTOR)
     directory, outside = tmp_path / "lake" / "flights", tmp_path / "outside"
     directory.rename(outside)

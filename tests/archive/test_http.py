@@ -473,10 +473,15 @@ def test_link_out_of_the_storage_is_no_file(archive, push, fields_of, tmp_path: 
     # The storage itself may be a link.
     (tmp_path / "linked").symlink_to(tmp_path / "raw")
 
-    with serving(lakebed.open_archive(tmp_path / "linked")) as server:
-        assert server.get(f"{FILES}evil/data").code == (404, "NoSuchFile")
-        assert server.get(f"{FILES}evil/metadata").code == (404, "NoSuchFile")
-        assert server.get(f"{FILES}{record.id}/data").body == b"content"
+    for options, refusal in (
+        ({}, (503, "Unavailable")),
+        ({"links": "true"}, (404, "NoSuchFile")),  # only those within the storage
+    ):
+        linked = lakebed.open_archive(tmp_path / "linked", storage_options=options)
+        with serving(linked) as server:
+            assert server.ask(f"{FILES}evil/data").code == refusal
+            assert server.ask(f"{FILES}evil/metadata").code == refusal
+            assert server.get(f"{FILES}{record.id}/data").body == b"content"
 
 
 def test_other_paths_and_methods_are_refused_in_json(server: Server) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from lakebed.errors import (
     StorageError,
     StorageFullError,
 )
+from lakebed.store import open_store
 from lakebed.store.base import location_exists
 from lakebed.store.posix import PosixStore, content_etag, translating_os_errors
 
@@ -166,10 +169,57 @@ def test_directory_that_is_made_and_removed_by_others_meanwhile_is_made_again(
     assert store.get("d/a").data == b"x"
 
 
-def test_links_are_read_but_not_listed(tmp_path: Path) -> None:
+LINKED_CALLS: dict[str, Callable[[PosixStore, str, Path], object]] = {
+    "get": lambda store, key, _: store.get(key),
+    "get_if_changed": lambda store, key, _: store.get_if_changed(key, etag="x"),
+    "get_range": lambda store, key, _: store.get_range(key, 0, 1),
+    "size": lambda store, key, _: store.size(key),
+    "stat": lambda store, key, _: store.stat(key),
+    "open_input": lambda store, key, _: store.open_input(key).close(),
+    "local_path": lambda store, key, _: store.local_path(key),
+    "create": lambda store, key, _: store.create(key, b"y"),
+    "replace": lambda store, key, _: store.replace(key, b"y", if_match=content_etag(b"x")),
+    "put": lambda store, key, _: store.put(key, b"y"),
+    "put_stream": lambda store, key, _: store.put_stream(key, [b"y"]),
+    "begin_file": lambda store, key, _: store.begin_file(key),
+    "adopt": lambda store, key, own: store.adopt(own, key),
+    "make_durable": lambda store, key, _: store.make_durable(key),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "link"),
+    [
+        *((call, link) for call in LINKED_CALLS for link in ("d", "d/data", "d/data/a")),
+        ("replace", ".lakebed"),
+    ],
+)
+def test_nothing_is_read_or_written_through_a_link(tmp_path: Path, call: str, link: str) -> None:
+    store = PosixStore(tmp_path / "lake")
+    store.put("d/data/a", b"x")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "lake" / ".lakebed").mkdir(exist_ok=True)
+    inside, outside = tmp_path / "lake" / link, tmp_path / "outside" / "x"
+    inside.rename(outside)
+    inside.symlink_to(outside)
+    own = tmp_path / "lake" / "own"
+    own.write_bytes(b"y")
+    before = {path: path.read_bytes() for path in outside.parent.rglob("*") if path.is_file()}
+
+    with pytest.raises(AccessDeniedError, match="is a symbolic link") as caught:
+        LINKED_CALLS[call](store, "d/data/a", own)
+
+    assert str(inside) in caught.value.message
+    assert "links=true" in caught.value.hint
+    after = {path: path.read_bytes() for path in outside.parent.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_links_are_read_if_an_option_allows_it_but_not_listed(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "a").write_bytes(b"x")
-    store = PosixStore(tmp_path / "lake")
+    store = open_store(tmp_path / "lake", storage_options={"links": "true"})
+    store = pickle.loads(pickle.dumps(store))
     store.put("own", b"x")
     (tmp_path / "lake" / "link").symlink_to(tmp_path / "outside")
 
@@ -179,7 +229,7 @@ def test_links_are_read_but_not_listed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", ["d", "d/data"])
 def test_what_lies_behind_a_link_is_never_listed_nor_deleted(tmp_path: Path, link: str) -> None:
-    store = PosixStore(tmp_path / "lake")
+    store = PosixStore(tmp_path / "lake", links=True)
     store.put("other", b"x")
     outside = tmp_path / "outside"
     (outside / "data").mkdir(parents=True)

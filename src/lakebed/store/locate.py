@@ -43,8 +43,8 @@ def open_store(
         url: A path, or a URL of the scheme file, memory, s3, s3a, gs, az, hdfs, webhdfs, swebhdfs
             or one that a package adds. Paths may begin with `~`; only file URLs are
             percent-decoded.
-        storage_options: Options of the store. A directory takes `durable` (`true` or `false`),
-            memory takes none; for object stores see obstore's configuration. For stores other
+        storage_options: Options of the store. A directory takes `durable` and `links` (`true` or
+            `false`), memory takes none; for object stores see obstore's configuration. For stores other
             than directories and memory, missing options come from the variable
             `LAKEBED_STORAGE_OPTIONS`, and then from the file `~/.config/lakebed/config.toml`.
 
@@ -121,12 +121,21 @@ def _open_path(path: str, options: Mapping[str, str]) -> PosixStore:
     except RuntimeError as exc:
         msg = f"The home directory of {path!r} was not found: {exc}"
         raise InvalidInputError(msg, hint="Give the path without '~'.") from exc
-    _refuse_unknown(path, options, {"durable"})
-    durable = options.get("durable", "true").lower()
-    if durable not in {"true", "false"}:
-        msg = f"Storage option durable={durable!r} is neither true nor false."
-        raise InvalidInputError(msg, hint="Leave it out for true.")
-    return PosixStore(root, durable=durable == "true")
+    _refuse_unknown(path, options, {"durable", "links"})
+    return PosixStore(
+        root,
+        durable=_read_flag(options, "durable", default=True),
+        links=_read_flag(options, "links", default=False),
+    )
+
+
+def _read_flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    usual = str(default).lower()
+    text = options.get(name, usual).lower()
+    if text not in {"true", "false"}:
+        msg = f"Storage option {name}={text!r} is neither true nor false."
+        raise InvalidInputError(msg, hint=f"Leave it out for {usual}.")
+    return text == "true"
 
 
 def _open_file_url(url: str, options: Mapping[str, str]) -> PosixStore:

@@ -1,9 +1,10 @@
 """A directory as a store, safe for threads, processes and, where locks reach, machines.
 
 Every write goes to a hidden temporary file beside its target and becomes visible by one link or
-rename, so a reader needs no lock and a killed writer leaves at most a temporary file. Reads follow
-symbolic links under the root, so that data may be stored elsewhere; but files behind a link are
-neither listed nor deleted, since they may belong to others. `create` is a hard link, which the
+rename, so a reader needs no lock and a killed writer leaves at most a temporary file. Symbolic links
+under the root are refused: the user who made one may not have the rights of the process. A
+storage option allows them, so that data may be stored elsewhere; but files behind a link are then
+still neither listed nor deleted, since they may belong to others. `create` is a hard link, which the
 file system refuses if the name is taken. `replace` compares and renames under an advisory lock;
 the locks are a few files that are never removed.
 """
@@ -105,13 +106,17 @@ class PosixStore(Store):
 
     is_near = True
 
-    def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], *, durable: bool = True, links: bool = False
+    ) -> None:
         """Open the store.
 
         Args:
             root: The directory; a relative one is resolved now, from the current directory.
             durable: True if a write returns only when it would survive a loss of power. False is
                 faster and equally safe against a crash of the process.
+            links: True to read and write through symbolic links under the root. The root itself may
+                always be one.
 
         Raises:
             InvalidInputError: `root` is a file.
@@ -123,30 +128,41 @@ class PosixStore(Store):
                 f"{self._root} is a file.", hint="Give the directory that contains the datasets."
             )
         self._durable = durable
+        self._links = links
         self.uri = self._root.as_uri()
         self.supports_compare_and_swap = fcntl is not None
 
     @property
     def group_key(self) -> Hashable:
         """The directory, and whether writes are synced."""
-        return str(self._root), self._durable
+        return str(self._root), self._durable, self._links
 
-    def __reduce__(self) -> tuple[Callable[..., PosixStore], tuple[str, bool]]:
-        return _reopen, (str(self._root), self._durable)
+    def __reduce__(self) -> tuple[Callable[..., PosixStore], tuple[str, bool, bool]]:
+        return _reopen, (str(self._root), self._durable, self._links)
 
     def _refusal_hint(self) -> str:
         return "Use Linux, macOS or WSL, which have file locks; on Windows use an object store."
 
     def _local_path(self, key: str) -> Path:
-        return self._root / key
+        return self._path(key)
+
+    def _path(self, key: str) -> Path:
+        """Return the path of an object that is read or written; a link on it is refused."""
+        path = self._root / key
+        if not self._links:
+            link = self._find_link(path)
+            if link is not None:
+                raise _refused(link)
+        return path
 
     def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:  # noqa: ARG002 - Arrow asks the file
+        path = self._path(key)
         self._size(key)  # Arrow's errors distinguish a directory from a failing disk only by text
-        with translating_os_errors(self._root / key, writing=False):
-            return pa.OSFile(str(self._root / key), mode="r")
+        with translating_os_errors(path, writing=False):
+            return pa.OSFile(str(path), mode="r")
 
     def _get(self, key: str) -> StoredObject:
-        path = self._root / key
+        path = self._path(key)
         with translating_os_errors(path, writing=False), path.open("rb") as file:
             data = file.read()
             modified = os.fstat(file.fileno()).st_mtime
@@ -158,20 +174,20 @@ class PosixStore(Store):
         )
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
-        path = self._root / key
+        path = self._path(key)
         with translating_os_errors(path, writing=False), path.open("rb") as file:
             file.seek(start)
             return file.read(length)
 
     def _size(self, key: str) -> int:
-        path = self._root / key
+        path = self._path(key)
         with translating_os_errors(path, writing=False):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             return path.stat().st_size
 
     def _stat(self, key: str) -> ObjectStat:
-        path = self._root / key
+        path = self._path(key)
         with translating_os_errors(path, writing=False):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -183,7 +199,7 @@ class PosixStore(Store):
         )
 
     def _create(self, key: str, data: memoryview) -> str:
-        target = self._root / key
+        target = self._path(key)
         with (
             translating_os_errors(target, writing=True),
             self._temporary(target, [data]) as temporary,
@@ -216,7 +232,7 @@ class PosixStore(Store):
         return True
 
     def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
-        target = self._root / key
+        target = self._path(key)
         with translating_os_errors(target, writing=True), contextlib.ExitStack() as stack:
             try:
                 current = stack.enter_context(target.open("rb"))
@@ -244,7 +260,7 @@ class PosixStore(Store):
             return ""
 
     def _put(self, key: str, data: memoryview) -> None:
-        target = self._root / key
+        target = self._path(key)
         with (
             translating_os_errors(target, writing=True),
             self._temporary(target, [data]) as temporary,
@@ -260,7 +276,7 @@ class PosixStore(Store):
         attributes: Mapping[str, str],  # noqa: ARG002 - not every file system stores attributes
         size_bytes: int | None,  # noqa: ARG002 - a file grows as it is written
     ) -> None:
-        target = self._root / key
+        target = self._path(key)
         with (
             translating_os_errors(target, writing=True),
             self._temporary(target, pieces) as temporary,
@@ -269,13 +285,13 @@ class PosixStore(Store):
         self._make_name_durable(target)
 
     def _begin_file(self, key: str) -> GrowingFile:
-        path = _hidden_beside(self._root / key)
+        path = _hidden_beside(self._path(key))
         translating = functools.partial(translating_os_errors, path, writing=True)
         with translating():
             return GrowingFile(path, self._open_new(path), translating)
 
     def _adopt(self, path: Path, key: str) -> None:
-        target = self._root / key
+        target = self._path(key)
         with translating_os_errors(target, writing=True):
             if path.stat().st_dev != self._root.stat().st_dev:
                 super()._adopt(path, key)
@@ -293,17 +309,20 @@ class PosixStore(Store):
         finally:
             os.close(descriptor)
 
-    def _link_above(self, directory: Path) -> Path | None:
-        """Return the symbolic link that leads to a directory from the root; None without one."""
-        path = self._root
-        for name in directory.relative_to(self._root).parts:
-            path /= name
-            if path.is_symlink():
-                return path
+    def _find_link(self, path: Path) -> Path | None:
+        """Return the symbolic link on the way from the root to a path; None without one."""
+        # Texts: this is called for each read of a small object.
+        root, text = str(self._root), str(path)
+        end = len(root)
+        while end != -1 and end < len(text):
+            end = text.find(os.sep, end + 1)
+            part = text if end == -1 else text[:end]
+            if os.path.islink(part):  # noqa: PTH114
+                return Path(part)
         return None
 
     def _check_not_linked(self, directory: Path) -> None:
-        link = self._link_above(directory)
+        link = self._find_link(directory)
         if link is not None:
             raise _behind(link)
 
@@ -336,14 +355,14 @@ class PosixStore(Store):
             directory = target.parent
             with translating_os_errors(target, writing=True):
                 if directory not in links:
-                    links[directory] = self._link_above(directory)
+                    links[directory] = self._find_link(directory)
                 if links[directory] is None and _is_file_or_link(target):
                     with self._locked(key):
                         target.unlink(missing_ok=True)
                     emptied.add(directory)
         for directory in emptied:
             self._remove_if_empty(directory)
-        # Of missing files, too: whoever removed them may not have synced the directory.
+        # Also for missing files: the process that removed them may not have synced the directory.
         self._make_removal_durable(path for path, link in links.items() if link is None)
         for link in filter(None, links.values()):
             raise _behind(link)
@@ -442,7 +461,7 @@ class PosixStore(Store):
         _NAMES_NOT_SYNCED.discard(target)
 
     def _make_durable(self, key: str) -> None:
-        target = self._root / key
+        target = self._path(key)
         if target not in _NAMES_NOT_SYNCED:
             self._make_name_durable(target)
             return
@@ -452,7 +471,7 @@ class PosixStore(Store):
             data = target.read_bytes()
         try:
             self._replace(key, memoryview(data), if_match=content_etag(data))
-        except PreconditionFailedError:  # somebody has made the name again meanwhile
+        except PreconditionFailedError:  # another writer has made the name again
             self._make_name_durable(target)
 
     def _make_removal_durable(self, directories: Iterable[Path]) -> None:
@@ -477,7 +496,7 @@ class PosixStore(Store):
     def _locked(self, key: str) -> Iterator[None]:
         """Prevent all other threads and processes from replacing or removing `key`."""
         number = hashlib.blake2b(key.encode(), digest_size=1).digest()[0] % _LOCK_COUNT
-        path = self._root / _LOCK_DIRECTORY / f"{number:02d}"
+        path = self._path(f"{_LOCK_DIRECTORY}/{number:02d}")
         descriptor = self._open_locked(path)
         try:
             yield
@@ -543,8 +562,8 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _reopen(root: str, durable: bool) -> PosixStore:  # noqa: FBT001 - the form that pickle calls
-    return PosixStore(root, durable=durable)
+def _reopen(root: str, durable: bool, links: bool) -> PosixStore:  # noqa: FBT001 - pickle's form
+    return PosixStore(root, durable=durable, links=links)
 
 
 def _hidden_beside(target: Path) -> Path:
@@ -556,6 +575,14 @@ def _behind(link: Path) -> StorageError:
     return StorageError(
         f"{str(link)!r} is a symbolic link: files behind it are neither listed nor deleted.",
         hint="Replace the link with the directory itself, or open a repository at its target.",
+    )
+
+
+def _refused(link: Path) -> AccessDeniedError:
+    return AccessDeniedError(
+        f"{str(link)!r} is a symbolic link, which is not followed: it may lead to files of others.",
+        hint="Replace the link with what it leads to, open a repository at its target, or allow "
+        "links by the storage option links=true.",
     )
 
 

@@ -422,7 +422,7 @@ async def _body_of(request: Request, max_bytes: int) -> bytes:
                     headers={"connection": "close"},
                 )
     except ClientDisconnect as exc:
-        # Nobody receives this answer. The log has its status, and no traceback for each client.
+        # The log has the status of this answer, and no traceback for each client that leaves.
         raise _Refused(400, "BadRequestException", "The client closed the connection.") from exc
     return bytes(body)
 
