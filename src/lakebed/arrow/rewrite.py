@@ -185,7 +185,7 @@ def work_of(
     )
 
 
-def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) -> list[Work]:
+def works_on(store: Store, lists: Lists, files: Sequence[DataFile], workers: Workers) -> list[Work]:
     """Divide files to rewrite among writers.
 
     Files of one partition come together, so that their rows make few new files, unless they are of
@@ -195,7 +195,7 @@ def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) 
         store: Store that holds the dataset.
         lists: Lists of the state that the files belong to.
         files: Files in the order in which they are read.
-        count: Maximum number of works of each kind.
+        workers: The workers among which they are divided.
 
     Cost:
         The file table, and the few objects that record the origins of the files.
@@ -208,6 +208,7 @@ def works_on(store: Store, lists: Lists, files: Sequence[DataFile], count: int) 
     recorded = file_table.read_recorded(store, lists.files, labels)
     sizes = {label: size for label, (_, size) in counts.items()}
     total_bytes = sum(sizes.get(label, 0) for label in labels)
+    count = workers.count_for(total_bytes, len(files))
     # So that a dataset of one partition also has work for all writers.
     at_once = min(_BYTES_AT_ONCE, max(LEAST_AT_ONCE, -(-total_bytes // count)))
     works = []

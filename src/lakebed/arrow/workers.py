@@ -22,6 +22,10 @@ class Workers(ABC):
 
     count: int
 
+    def count_for(self, size_bytes: int, file_count: int) -> int:  # noqa: ARG002 - for tasks
+        """Return the number of groups into which some files are best divided."""
+        return self.count
+
     @abstractmethod
     def map(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakebed.spark.raw_files import cores_of, table_frame
+from lakebed.spark.raw_files import Parallelism, table_frame
 from lakebed.spark.travel import in_tasks, naming_worker_errors
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def ask_tasks(
             answers = list(ask(batch.column(0).to_pylist()))
             yield pa.record_batch({"answer": pa.array(answers, pa.string())})
 
-    count = max(1, min(len(keys), max(cores_of(spark), -(-len(keys) // _KEYS_PER_TASK))))
+    cores = Parallelism.of(spark).cores or 1
+    count = max(1, min(len(keys), max(cores, -(-len(keys) // _KEYS_PER_TASK))))
     frame = table_frame(spark, pa.table({"key": pa.array(keys, pa.string())}))
     answers = in_tasks(frame.repartition(count), run, "answer string")
     with naming_worker_errors():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -14,6 +15,7 @@ from lakebed.arrow.reading.files import Line, StoredFile, lines_of, reading
 from lakebed.common.grouping import balanced_groups
 from lakebed.errors import FormatError
 from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.spark.session import is_classic
 from lakebed.spark.travel import in_tasks
 from lakebed.spark.types import struct_type
 
@@ -25,26 +27,90 @@ Identified = tuple[str, StoredFile]
 _LINES = "id string, url string, line_number long, line string, problem string"
 _CONTENTS = "id string, url string, content binary"
 # A writing task creates a file for each partition: few large groups create fewer files.
-_GROUPS_PER_CORE = 2
-_CORES_OF_A_CLUSTER = 8  # a cluster does not report its number of cores
-_LOCAL_MASTER = re.compile(r"local\[(\d+|\*)")
+_GROUPS_PER_CORE = 2  # a slow last group then delays the end only a little
+# Of a cluster whose cores are unknown, or that has few cores as yet, groups follow the bytes.
+_GROUP_BYTES = 64 * 2**20
+_MOST_GROUPS = 2_000
+_FILES_A_GROUP = 100  # of a cluster whose cores are unknown: opening many small files takes long
+_LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*")
 _LINES_PER_BATCH = 10_000
 
 
-def cores_of(spark: SparkSession) -> int:
-    """Return how many tasks run at once, as far as the session's settings show."""
-    parallelism = spark.conf.get("spark.default.parallelism", None) or ""
-    if parallelism.isdecimal():
-        return int(parallelism)
-    local = _LOCAL_MASTER.match(spark.conf.get("spark.master", None) or "")
-    if local is None:
-        return _CORES_OF_A_CLUSTER
-    return int(local[1]) if local[1].isdecimal() else os.cpu_count() or 1
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism:
+    """The number of tasks that a session runs at once.
+
+    Attributes:
+        cores: Number of cores; None if the session does not know it.
+        is_local: Whether the tasks run in the process of the driver.
+        shuffle_partitions: Number of tasks of a shuffle, which the caller has set for the cluster.
+    """
+
+    cores: int | None
+    is_local: bool
+    shuffle_partitions: int
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> Self:
+        """Return the parallelism of a session.
+
+        Cost:
+            A few settings, which on Spark Connect the server is asked for.
+        """
+
+        def setting(name: str) -> str:
+            return spark.conf.get(name, None) or ""
+
+        def number(name: str) -> int:
+            text = setting(name)
+            return int(text) if text.isdecimal() else 0
+
+        master = setting("spark.master")
+        local = _LOCAL.fullmatch(master)
+        cores = number("spark.default.parallelism")
+        if not cores and is_classic(spark):
+            cores = spark.sparkContext.defaultParallelism
+        if local is not None:
+            cores = cores or (os.cpu_count() or 1 if local[1] == "*" else int(local[1] or 1))
+        elif not setting("spark.default.parallelism"):
+            # A cluster that grows begins with few executors.
+            executors = max(
+                number("spark.executor.instances"), number("spark.dynamicAllocation.maxExecutors")
+            )
+            cluster = _LOCAL_CLUSTER.fullmatch(master)
+            cores = max(
+                cores,
+                executors * (number("spark.executor.cores") or 1),
+                number("spark.cores.max"),
+                0 if cluster is None else int(cluster[1]) * int(cluster[2]),
+            )
+        return cls(
+            cores=cores or None,
+            is_local=local is not None,
+            shuffle_partitions=number("spark.sql.shuffle.partitions") or 200,
+        )
+
+    @property
+    def task_count(self) -> int:
+        """Number of tasks into which work of unknown size is best divided."""
+        return self.shuffle_partitions if self.cores is None else _GROUPS_PER_CORE * self.cores
+
+    def tasks_for(self, size_bytes: int, file_count: int) -> int:
+        """Return the number of tasks into which some files are best divided."""
+        if self.is_local:
+            return self.task_count
+        count = -(-size_bytes // _GROUP_BYTES)
+        if self.cores is None:
+            count = max(count, -(-file_count // _FILES_A_GROUP))
+        wanted = 1 if self.cores is None else _GROUPS_PER_CORE * self.cores
+        return max(wanted, min(count, _MOST_GROUPS))
 
 
 def grouped_by_size(spark: SparkSession, sizes: Mapping[str, int]) -> list[list[str]]:
-    """Divide files into groups of about equal size, some for each core."""
-    return balanced_groups(sizes, _GROUPS_PER_CORE * cores_of(spark))
+    """Divide files into groups of about equal size; see `Parallelism.tasks_for`."""
+    count = Parallelism.of(spark).tasks_for(sum(sizes.values()), len(sizes))
+    return balanced_groups(sizes, count)
 
 
 def table_frame(spark: SparkSession, table: pa.Table) -> DataFrame:

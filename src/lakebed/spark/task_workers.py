@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakebed.arrow.workers import Threads, Workers
 from lakebed.common.progress import NO_PROGRESS
 from lakebed.errors import LakebedError
-from lakebed.spark.raw_files import cores_of
+from lakebed.spark.raw_files import Parallelism
 from lakebed.spark.session import described, get_session
 from lakebed.spark.task_results import ANSWER, answer, refusal, results
 from lakebed.spark.travel import in_tasks
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-
-_TASKS_A_CORE = 2  # a slow last task then delays the end only a little
 
 
 def workers_for(
@@ -49,11 +47,16 @@ class Tasks(Workers):
     """Tasks of a session, one per item."""
 
     def __init__(self, spark: SparkSession, purpose: str) -> None:
-        """Use some tasks per core."""
+        """Use some tasks per core of the cluster."""
         self._spark = spark
         self._purpose = purpose
         self._raised: list[BaseException] = []  # by listeners
-        self.count = _TASKS_A_CORE * cores_of(spark)
+        self._parallelism = Parallelism.of(spark)
+        self.count = self._parallelism.task_count
+
+    def count_for(self, size_bytes: int, file_count: int) -> int:
+        """Return the number of tasks for some files; see `Workers.count_for`."""
+        return self._parallelism.tasks_for(size_bytes, file_count)
 
     def map(
         self,

@@ -700,7 +700,8 @@ class _Checker:
         # Threads take one file at a time, to balance the load; tasks take groups of equal size.
         groups = [[label] for label in sizes]
         if spark is not None:
-            groups = balanced_groups(sizes, workers.count)
+            count = workers.count_for(sum(sizes.values()), len(sizes))
+            groups = balanced_groups(sizes, count)
         for troubles in workers.map(compare, groups, list[tuple[str, str]]):
             for label, what in troubles:
                 yield self._finding_of_file(label, what)

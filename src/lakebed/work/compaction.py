@@ -621,7 +621,8 @@ class _Attempt:
         )
         shared = replace(options, memory_bytes=workers.share_of(options.memory_bytes))
         job = replace(job, target=replace(job.target, options=shared))
-        parts = _divided(units, workers.count)
+        size_bytes = sum(unit.size_bytes for unit in units)
+        parts = _divided(units, workers.count_for(size_bytes, len(labels)))
         works = [_work_of(part, noted, recorded) for part in parts]
         written = rewrite_all(workers, self.store, job, works, on_read=self.tally.listener)
         self.tally.add(*labels)

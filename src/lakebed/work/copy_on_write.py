@@ -180,7 +180,7 @@ def _rewritten(
     """Write the kept rows of some files again, as rows of their runs and raw files."""
     store, base = transaction.store, transaction.base
     workers = Threads(min(_THREADS, os.cpu_count() or 1))
-    works = works_on(store, base.lists, files, workers.count)
+    works = works_on(store, base.lists, files, workers)
     memory_bytes = Threads(min(workers.count, len(works))).share_of(WriteOptions().memory_bytes)
     target = replace(
         target_of(transaction, WriteOptions(memory_bytes=memory_bytes)),

@@ -108,7 +108,7 @@ def write_rest(
     size_bytes = sum(counts[file.label][1] for file in rewritten if file.label in counts)
     enough = max(1, size_bytes // LEAST_AT_ONCE)
     workers = Threads(min(_WRITERS, os.cpu_count() or 1, enough))
-    works = works_on(store, plan.state.lists, rewritten, workers.count)
+    works = works_on(store, plan.state.lists, rewritten, workers)
     memory_bytes = Threads(min(workers.count, len(works))).share_of(target.options.memory_bytes)
     job = RewriteJob(
         layout=plan.layout,

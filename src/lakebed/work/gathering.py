@@ -67,7 +67,7 @@ def gather_beside(store: Store, pending: Pending) -> Gathered | None:
         is_tree=now.is_tree,
     )
     files = [file for file in plan(now, TRUE, requests=0).files if file.label in labels]
-    works = works_on(store, now.lists, files, threads)
+    works = works_on(store, now.lists, files, workers)
     written = joined(
         rewrite_all(workers, store, RewriteJob(layout=now.layout, target=target), works)
     )

@@ -498,7 +498,7 @@ def _index_files(
             is_tree=is_tree,
         )
 
-    groups = balanced_groups(sizes, workers.count)
+    groups = balanced_groups(sizes, workers.count_for(sum(sizes.values()), len(sizes)))
     parts = workers.map(index, groups, dict[str, tuple[Segment, ...]])
     postings = joined_postings(gather(store, parts, keys_of_postings))
     tally.add(*sizes)

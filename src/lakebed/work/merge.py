@@ -601,7 +601,7 @@ class _Merge:
             for file in files
             if outcome.results[file.label].is_changed and not outcome.results[file.label].is_gone
         ]
-        works = works_on(self._target.store, state.lists, changed, self._workers.count)
+        works = works_on(self._target.store, state.lists, changed, self._workers)
         if not works:
             return []
         target = self._write_target(transaction, matcher, written)

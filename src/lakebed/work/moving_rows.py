@@ -107,7 +107,7 @@ class Mover:
         job = RewriteJob(layout=state.layout, target=target, route=route)
         labels = [file.label for file in files]
         counts = file_table.read_counts(self.store, state.lists.files, labels)
-        works = works_on(self.store, state.lists, files, self.workers.count)
+        works = works_on(self.store, state.lists, files, self.workers)
         # Inspected files are read once more here, and count once more.
         again = {_REWRITTEN + file.label: counts.get(file.label, (0, 0))[1] for file in files}
         self.tally.expect(again)

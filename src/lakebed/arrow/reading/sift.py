@@ -235,7 +235,7 @@ def _groups_of(workers: Workers, files: Sequence[RawFile]) -> list[list[RawFile]
     sizes = {file.location: file.size_bytes for file in files}
     return [
         [by_location[location] for location in group]
-        for group in balanced_groups(sizes, workers.count)
+        for group in balanced_groups(sizes, workers.count_for(sum(sizes.values()), len(sizes)))
     ]
 
 
