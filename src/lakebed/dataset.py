@@ -20,6 +20,7 @@ from lakebed.common.given import (
 from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.items import Items
 from lakebed.common.progress import NO_PROGRESS, OnProgress
+from lakebed.common.sizes import Size, parse_size
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,
@@ -878,7 +879,7 @@ class Dataset(View):
         *,
         query: str | None = None,
         compact_every: int = 0,
-        compact_target_bytes: int | None = None,
+        compact_target_bytes: Size | None = None,
     ) -> Commit | None:
         """Append an epoch of a streaming query, exactly once; made for `foreachBatch`.
 
@@ -930,7 +931,10 @@ class Dataset(View):
                 transaction,
                 epoch,
                 work.epochs.SinkOptions(
-                    compact_every=compact_every, compact_target_bytes=compact_target_bytes
+                    compact_every=compact_every,
+                    compact_target_bytes=None
+                    if compact_target_bytes is None
+                    else parse_size(compact_target_bytes, "compact_target_bytes"),
                 ),
                 standing=standing,
             )
@@ -1522,14 +1526,14 @@ class Dataset(View):
     def compact(
         self,
         view: View | None = None,
-        target_bytes: int = TARGET_BYTES,
+        target_bytes: Size = TARGET_BYTES,
         sort_by: str | Sequence[str] | None = None,
         spark: SparkSession | Literal[True] | None = None,
         *,
         gather: bool = False,
         metadata: Literal[False] = False,
         dry_run: bool = False,
-        commit_bytes: int = COMPACTION_COMMIT_BYTES,
+        commit_bytes: Size = COMPACTION_COMMIT_BYTES,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> CompactionReport: ...
 
@@ -1546,7 +1550,7 @@ class Dataset(View):
     def compact(
         self,
         view: View | None = None,
-        target_bytes: int = TARGET_BYTES,
+        target_bytes: Size = TARGET_BYTES,
         sort_by: str | Sequence[str] | None = None,
         spark: SparkSession | Literal[True] | None = None,
         *,
@@ -1554,7 +1558,7 @@ class Dataset(View):
         metadata: bool = False,
         head: Literal["document", "tree"] | None = None,
         dry_run: bool = False,
-        commit_bytes: int = COMPACTION_COMMIT_BYTES,
+        commit_bytes: Size = COMPACTION_COMMIT_BYTES,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> CompactionReport | tuple[MergedList, ...] | Commit | None:
         """Rewrite the many small files of a partition as few files of a good size.
@@ -1568,7 +1572,8 @@ class Dataset(View):
         Args:
             view: Compact only the partitions that may hold entities of this view of the dataset.
                 None for all.
-            target_bytes: Size of the new files. Files of at least half of it stay as they are.
+            target_bytes: Size of the new files, in bytes or as text such as `128MB`. Files of at
+                least half of it stay as they are.
             sort_by: Fields to sort the rows of the new files by, null last.
             spark: A session whose tasks do the work; True for the active session, else a local
                 one. None for this process.
@@ -1585,7 +1590,7 @@ class Dataset(View):
                 reverts that. It is one commit beside readers and writers; a head in JSON first
                 moves to msgpack by another.
             dry_run: Only report the planned changes.
-            commit_bytes: Old files of about this many bytes become one commit. Committed work is
+            commit_bytes: Old files of about this size become one commit. Committed work is
                 not repeated after a crash.
             on_progress: Callback for progress; receives the number of small files read, the total,
                 and their bytes.
@@ -1635,9 +1640,9 @@ class Dataset(View):
             self.name,
             TRUE if view is None else view.constraint,
             work.compaction.CompactionOptions(
-                target_bytes=target_bytes,
+                target_bytes=parse_size(target_bytes, "target_bytes"),
                 sort_by=given_names("sort_by", sort_by or ()),
-                commit_bytes=commit_bytes,
+                commit_bytes=parse_size(commit_bytes, "commit_bytes"),
                 is_gathering=gather,
                 commit=self._commit_options or CommitOptions(),
             ),

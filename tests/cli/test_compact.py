@@ -53,7 +53,7 @@ class TestCompact:
             found = cli.json("compact", address, "--dry-run", *narrower)
             assert [one for one in found if one["what"] == "partition"] == []
 
-    @pytest.mark.parametrize("size", ["", "much", "-1", "1.5GB", "1XB"])
+    @pytest.mark.parametrize("size", ["", "much", "-1", "1.5", "1XB"])
     def test_size_must_be_one(self, cli, address, size: str) -> None:
         error = cli.error("compact", address, "--target-size", size)
 

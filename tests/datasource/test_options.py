@@ -82,7 +82,7 @@ def test_settings_of_the_store_pass_through_and_are_not_shown() -> None:
         ),
         ({"columns": "a,,b"}, "Option columns is 'a,,b'."),
         ({"columns": "[1]"}, "Option columns is"),
-        ({"splitBytes": "0"}, "Give a whole number, 1 or more."),
+        ({"splitBytes": "0"}, "Option splitBytes is '0', which is not a size."),
         ({"path": "repo:/lake"}, "does not name a dataset"),
         (
             {"path": "dataset:/lake/flights?@version=3", "version": "4"},

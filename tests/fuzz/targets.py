@@ -36,6 +36,7 @@ from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile
 from lakebed.arrow.reading.sift import Job, census_of, sift
 from lakebed.arrow.workers import Threads
 from lakebed.common.ages import parse_age
+from lakebed.common.sizes import parse_size
 from lakebed.index import file_homes, kartothek_file, segment
 from lakebed.model.descriptor import DatasetDescriptor, read_schema
 from lakebed.model.dimensions import DimensionSchema
@@ -61,7 +62,6 @@ from lakebed.store.memory import MemoryStore
 from lakebed.store.object_options import parse_url
 from lakebed.store.segments import Segment, compress, decompress, unpack
 from lakebed.tables.iceberg import commit_requests, homes
-from lakebed.upkeep.rules import parse_size
 from lakebed.work import cleanup_log
 
 Call = Callable[[bytes], object]

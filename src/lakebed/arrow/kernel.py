@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import starmap
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from lakebed.arrow.formats.submissions import with_document_fields
 from lakebed.arrow.partitioning import CapKeeper, PartitionNumbers
 from lakebed.arrow.row_checks import Judged, RowChecks, RowsAside
 from lakebed.arrow.waiting import SortedRows, SpilledRows, WaitingRows
+from lakebed.common.sizes import Size, parse_size
 from lakebed.errors import InvalidInputError
 from lakebed.index.postings_writer import FileValues, PostingsWriter
 from lakebed.model import publishing
@@ -61,7 +63,7 @@ _MAX_UPLOADS = 64  # that wait
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """Sizes at which data files are cut.
+    """Sizes at which data files are cut: numbers of bytes, or texts such as `128MB`.
 
     Attributes:
         target_bytes: Size of a file at which the next one begins.
@@ -76,7 +78,7 @@ class WriteOptions:
             tasks, one whose first rows fall into more than 32 partitions gives its rows on, and
             the others write theirs.
 
-    >>> WriteOptions(target_bytes=32 * MIB).row_group_bytes == 64 * MIB
+    >>> WriteOptions(target_bytes="32MB").target_bytes == 32 * MIB
     True
     """
 
@@ -86,12 +88,21 @@ class WriteOptions:
     roll_interval_s: float | None = None
     cluster: bool | None = None
 
+    if TYPE_CHECKING:  # a size may be given as text
+
+        def __init__(
+            self,
+            *,
+            target_bytes: Size = 128 * MIB,
+            row_group_bytes: Size = 64 * MIB,
+            memory_bytes: Size = 512 * MIB,
+            roll_interval_s: float | None = None,
+            cluster: bool | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         for name in ("target_bytes", "row_group_bytes", "memory_bytes"):
-            if getattr(self, name) < 1:
-                raise InvalidInputError(
-                    f"{name} is {getattr(self, name)}.", hint="Give at least 1 byte."
-                )
+            object.__setattr__(self, name, parse_size(getattr(self, name), name))
         if self.roll_interval_s is not None and not self.roll_interval_s > 0:
             raise InvalidInputError(
                 f"roll_interval_s is {self.roll_interval_s}.", hint="Give more than 0 seconds."

@@ -9,6 +9,7 @@ import click
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import takes_dataset, verb
 from lakebed.common.shown import counted, human_size
+from lakebed.common.sizes import parse_size
 from lakebed.errors import InvalidInputError
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.repository import Repository
@@ -16,7 +17,6 @@ from lakebed.state.handover import hand_over
 from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.state.state import HeadKind, refuse_tree
-from lakebed.upkeep.rules import parse_size
 from lakebed.work.compaction import CompactionReport
 from lakebed.work.defaults import TARGET_BYTES
 

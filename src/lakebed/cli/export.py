@@ -8,6 +8,7 @@ from typing import get_args
 
 import click
 
+from lakebed.cli.compact import parse_size_option
 from lakebed.cli.data import where_option
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import AttachedOption, dry_run_option, takes_state, verb
@@ -50,8 +51,9 @@ _MAX_NAMED = 5  # directories in a note
 )
 @click.option(
     "--max-bytes",
-    type=click.IntRange(min=1),
-    default=MAX_BYTES,
+    callback=parse_size_option,
+    metavar="SIZE",
+    default=str(MAX_BYTES),
     show_default=True,
     help="Greatest size of a file's lines, before compression.",
 )

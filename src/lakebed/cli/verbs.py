@@ -83,7 +83,7 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "rerun": Home(
             "lakebed.cli.batch_verbs",
             "rerun",
-            "Replace the rows that a run wrote before, in all partitions.",
+            "Replace all rows that a run wrote before, in all partitions.",
         ),
         "diff": Home(
             "lakebed.cli.batch_verbs", "diff", "Compare two versions, partition by partition."

@@ -14,6 +14,7 @@ from typing import Literal, Self, get_args
 
 from lakebed.arrow.kernel import WriteOptions as FileOptions
 from lakebed.common.redaction import StorageOptions
+from lakebed.common.sizes import parse_size
 from lakebed.errors import InvalidInputError
 from lakebed.model.moments import to_moment
 from lakebed.model.names import nearest, split_names
@@ -142,6 +143,15 @@ class OptionTexts:
                 hint=f"Give a whole number, {at_least} or more.",
             )
         return number
+
+    def size(self, name: str) -> int | None:
+        """Take an option that is a number of bytes, or a size such as `128MB`.
+
+        Raises:
+            InvalidInputError: The value is neither.
+        """
+        text = self.text(name)
+        return None if text is None else parse_size(text, f"Option {name}")
 
     def flag(self, name: str) -> bool | None:
         """Take an option that is true or false.
@@ -321,7 +331,7 @@ class ReadOptions:
             version=texts.whole_number("version", "versionAsOf"),
             time=texts.moment("timestamp", "timestampAsOf"),
             batch_id=texts.whole_number("batchId"),
-            split_bytes=texts.whole_number("splitBytes", at_least=1),
+            split_bytes=texts.size("splitBytes"),
         )
         texts.refuse_others(STREAM_READS)
         return parsed
@@ -455,7 +465,7 @@ def file_options(texts: OptionTexts) -> FileOptions:
     """Take the limits of data files."""
     usual = FileOptions()
     return FileOptions(
-        target_bytes=texts.whole_number("targetBytes", at_least=1) or usual.target_bytes,
-        row_group_bytes=texts.whole_number("rowGroupBytes", at_least=1) or usual.row_group_bytes,
-        memory_bytes=texts.whole_number("memoryBytes", at_least=1) or usual.memory_bytes,
+        target_bytes=texts.size("targetBytes") or usual.target_bytes,
+        row_group_bytes=texts.size("rowGroupBytes") or usual.row_group_bytes,
+        memory_bytes=texts.size("memoryBytes") or usual.memory_bytes,
     )

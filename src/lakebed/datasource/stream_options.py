@@ -103,14 +103,14 @@ class StreamReadOptions:
                 storage=texts.storage(),
                 columns=texts.names("columns"),
                 where=texts.text("where") or "",
-                split_bytes=texts.whole_number("splitBytes", at_least=1),
+                split_bytes=texts.size("splitBytes"),
             ),
             starting_version=version,
             starts_latest=starts_latest,
             starting_time=texts.moment("startingTimestamp"),
             starting_batch_id=texts.whole_number("startingBatchId"),
             max_files=texts.whole_number("maxFilesPerTrigger", at_least=1),
-            max_bytes=texts.whole_number("maxBytesPerTrigger", at_least=1),
+            max_bytes=texts.size("maxBytesPerTrigger"),
             on_change=next((word for word in get_args(OnChange) if word == on_change), "fail"),
             has_change_columns=texts.flag("changeColumns") or False,
         )
@@ -155,7 +155,7 @@ class StreamWriteOptions:
             ),
             sink=SinkOptions(
                 compact_every=texts.whole_number("compactEvery") or 0,
-                compact_target_bytes=texts.whole_number("compactTargetBytes", at_least=1),
+                compact_target_bytes=texts.size("compactTargetBytes"),
             ),
         )
         texts.refuse_others(BATCH_WRITES)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from lakebed import work
 from lakebed.commit import Commit
 from lakebed.common.progress import NO_PROGRESS, OnProgress
+from lakebed.common.sizes import Size, parse_size
 from lakebed.dataset import session_of
 from lakebed.groups.dataset_group import FormerMethod
 from lakebed.work.defaults import INDEX_COMMIT_BYTES
@@ -28,7 +29,7 @@ class IndexGroup(FormerMethod):
         spark: SparkSession | Literal[True] | None = None,
         *,
         on_progress: OnProgress = NO_PROGRESS,
-        commit_bytes: int = INDEX_COMMIT_BYTES,
+        commit_bytes: Size = INDEX_COMMIT_BYTES,
         dry_run: bool = False,
     ) -> InvertedIndex:
         """Index a column, to find the data files that hold a value without opening them.
@@ -44,7 +45,7 @@ class IndexGroup(FormerMethod):
                 one. None for this process.
             on_progress: Callback for progress; receives the number of data files read, the total,
                 and their bytes.
-            commit_bytes: Data files of about this many bytes become one commit.
+            commit_bytes: Data files of about this size become one commit.
             dry_run: Write nothing and read no data file; return the index as it is before the
                 build, with the number and the bytes of the data files that a build would read.
 
@@ -77,7 +78,7 @@ class IndexGroup(FormerMethod):
             column,
             spark=session_of(spark),
             on_progress=on_progress,
-            commit_bytes=commit_bytes,
+            commit_bytes=parse_size(commit_bytes, "commit_bytes"),
             options=self._dataset._commit_options,
         )
 

@@ -24,6 +24,7 @@ from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, without_parent
 from lakebed.common.ages import parse_age
 from lakebed.common.decoding import from_values
 from lakebed.common.given import given_names, read_given
+from lakebed.common.sizes import parse_size
 from lakebed.errors import FormatError, InvalidInputError, LakebedError, NotFoundError
 from lakebed.model.declared import Check, checks_from_table
 from lakebed.model.descriptor import DatasetDescriptor
@@ -44,14 +45,13 @@ from lakebed.upkeep.rules import (
     CleanupRule,
     LayoutRule,
     PublishRule,
-    parse_size,
 )
 
 MAX_DOCUMENT_BYTES = 2**20
 SCHEMA_FILE = Path(__file__).with_name("pipeline.schema.json")
 
 _AGE = r"^\s*[0-9]{1,6}\s*[smhdw]\s*$"
-_SIZE = r"^\s*[0-9]{1,15}\s*[kmgtKMGT]?(i?[bB])?\s*$"
+_SIZE = r"^\s*([0-9]{1,18}|[0-9]{1,18}(\.[0-9]{1,9})?\s*[kmgtpKMGTP])(i?[bB])?\s*$"
 
 
 def _about(text: str, **more: object) -> msgspec.Meta:
@@ -796,7 +796,7 @@ class _Builder:
         given: dict[str, Any] = {}
         with self.mistakes.at("layout", "target_size"):
             if table.target_size is not None:
-                given["target_bytes"] = parse_size(table.target_size)
+                given["target_bytes"] = parse_size(table.target_size, "target_size")
                 LayoutRule(**given)
         with self.mistakes.at("layout", "min_files"):
             if table.min_files is not None:

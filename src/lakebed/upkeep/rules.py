@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from lakebed.common.ages import parse_age
 from lakebed.common.given import check_given, given_names
+from lakebed.common.sizes import Size, parse_size
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.names import nearest
@@ -25,30 +25,10 @@ DUE_FILES = 8
 
 TableSettings = Mapping[str, str]
 
-_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SIZE = re.compile(r"([0-9]{1,15})\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _OPTIONS: Mapping[TableKind, tuple[str, ...]] = {
     "hive": ("table", "mode", "root"),
     "iceberg": ("catalog", "table", "root"),
 }
-
-
-def parse_size(size: str | int) -> int:
-    """Return the bytes of a size such as `128MB`, which is 128 * 1024 * 1024.
-
-    Raises:
-        InvalidInputError: It has another form.
-
-    >>> parse_size("128MB") == parse_size("128 MiB") == 128 * 2**20
-    True
-    """
-    match = _SIZE.fullmatch(str(size).strip())
-    if match is None or isinstance(size, bool):
-        raise InvalidInputError(
-            f"{size!r} is not a size.", hint="Write 128MB, which is 128 * 1024 * 1024 bytes."
-        )
-    factor: int = 1024 ** _UNITS[match[2].lower()]
-    return int(match[1]) * factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +36,8 @@ class LayoutRule:
     """The rule by which a pipeline compacts.
 
     Attributes:
-        target_bytes: Size of the new files; files of at least half of it stay as they are.
+        target_bytes: Size of the new files, in bytes or as text such as `128MB`; files of at least
+            half of it stay as they are.
         min_files: Number of small files from which on a partition is compacted. A smaller number
             rewrites the same rows more often.
         sort_by: Fields to sort the rows of the new files by.
@@ -73,8 +54,21 @@ class LayoutRule:
     sort_by: tuple[str, ...] = ()
     gather: bool = False
 
+    if TYPE_CHECKING:  # a size may be given as text
+
+        def __init__(
+            self,
+            *,
+            target_bytes: Size = TARGET_BYTES,
+            min_files: int = DUE_FILES,
+            sort_by: str | Sequence[str] = (),
+            gather: bool = False,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "sort_by", given_names("sort_by", self.sort_by))
+        size = parse_size(self.target_bytes, "target_bytes")
+        object.__setattr__(self, "target_bytes", size)
         self.options()
 
     def options(self) -> CompactionOptions:

@@ -23,6 +23,7 @@ from lakebed.common.grouping import balanced_groups, portions
 from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted
+from lakebed.common.sizes import parse_size
 from lakebed.errors import CommitConflictError, InvalidInputError, noting
 from lakebed.model.keys import is_adopted, partition_of_label, split_label
 from lakebed.model.predicate import TRUE, Predicate, bind
@@ -85,10 +86,7 @@ class CompactionOptions:
 
     def __post_init__(self) -> None:
         for name in ("target_bytes", "commit_bytes"):
-            if getattr(self, name) < 1:
-                raise InvalidInputError(
-                    f"{name} is {getattr(self, name)}.", hint="Give at least 1 byte."
-                )
+            object.__setattr__(self, name, parse_size(getattr(self, name), name))
         if self.min_files < _FEWEST:
             raise InvalidInputError(
                 f"min_files is {self.min_files}.", hint=f"Give at least {_FEWEST} files."

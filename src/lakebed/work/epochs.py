@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from lakebed.arrow import scan
 from lakebed.arrow.digest import RowDigest, row_hashes
 from lakebed.commit import Commit
+from lakebed.common.sizes import parse_size
 from lakebed.errors import (
     CorruptMetadataError,
     InvalidInputError,
@@ -64,12 +65,12 @@ class SinkOptions:
     compact_target_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("compact_every", "compact_target_bytes"):
-            number = getattr(self, name)
-            if number is not None and (number < 0 or (number == 0 and name != "compact_every")):
-                raise InvalidInputError(
-                    f"{name} is {number}.", hint="Give a number of epochs, or of bytes."
-                )
+        if self.compact_every < 0:
+            raise InvalidInputError(
+                f"compact_every is {self.compact_every}.", hint="Give a number of epochs."
+            )
+        if self.compact_target_bytes is not None:
+            parse_size(self.compact_target_bytes, "compact_target_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

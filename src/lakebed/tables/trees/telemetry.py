@@ -18,7 +18,7 @@ import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from lakebed.arrow.scan import scan
 from lakebed.common.html import shortened
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted
+from lakebed.common.sizes import Size, parse_size
 from lakebed.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -182,7 +183,8 @@ class TelemetryOptions:
         named: Number of last dimensions that are part of file names: 0 for the design's tree of
             `001.lz4`, 2 for that of the finished code.
         compression: lz4, xz, gzip, zstd or uncompressed.
-        max_bytes: Maximal size of the lines of a file before compression.
+        max_bytes: Maximal size of the lines of a file before compression: a number of bytes, or
+            text such as `64MB`.
         version: Version of the records, in file names such as `v1`.
     """
 
@@ -191,17 +193,28 @@ class TelemetryOptions:
     max_bytes: int = MAX_BYTES
     version: int = 1
 
+    if TYPE_CHECKING:  # a size may be given as text
+
+        def __init__(
+            self,
+            *,
+            named: int = 0,
+            compression: str = "lz4",
+            max_bytes: Size = MAX_BYTES,
+            version: int = 1,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS["submissions"]:
             raise InvalidInputError(
                 f"Unknown compression {self.compression!r} of a telemetry tree.",
                 hint=f"Known are: {', '.join(COMPRESSIONS['submissions'])}.",
             )
-        if min(self.named, self.max_bytes - 1, self.version) < 0:
+        object.__setattr__(self, "max_bytes", parse_size(self.max_bytes, "max_bytes"))
+        if min(self.named, self.version) < 0:
             raise InvalidInputError(
-                f"Invalid options: {self.named} named dimensions, {self.max_bytes} bytes a file, "
-                f"version {self.version}.",
-                hint="Give numbers that are not negative, and at least one byte.",
+                f"Invalid options: {self.named} named dimensions, version {self.version}.",
+                hint="Give numbers that are not negative.",
             )
 
 
