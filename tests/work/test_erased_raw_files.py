@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import csv
+import datetime as dt
 import gzip
 import io
 import json
@@ -311,3 +312,19 @@ def test_kill_while_a_raw_file_is_rewritten(tmp_path: Path, last: int) -> None:
     version = visits.version
     ingest.run()
     assert visits.version == version
+
+
+@pytest.mark.parametrize("last", ["1677-09-21", "9999-12-31"])
+def test_times_in_int96_of_the_rows_that_stay_are_the_same(last: str) -> None:
+    times = [dt.datetime(2020, 1, 1), dt.datetime.fromisoformat(last)]
+    at = pa.array(times, pa.timestamp("us"))
+    sink = io.BytesIO()
+    table = pa.table({"user": [key(1), "bob"], "at": at})
+    pq.write_table(table, sink, use_deprecated_int96_timestamps=True)
+
+    kept, count = without_rows(sink.getvalue(), TEST)
+
+    file = pq.ParquetFile(io.BytesIO(kept), coerce_int96_timestamp_unit="us")
+    assert count == 1
+    assert file.metadata.schema.column(1).physical_type == "INT96"
+    assert file.read().column("at").to_pylist() == times[1:]

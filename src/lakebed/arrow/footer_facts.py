@@ -8,8 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.arrow.formats.file_format import find_reader
-from lakebed.arrow.formats.parquet import column_facts
+from lakebed.arrow.formats.parquet import column_facts, open_parquet
+from lakebed.arrow.fragments import scanned_format, types_in
+from lakebed.arrow.older import OlderFiles
 from lakebed.errors import CorruptMetadataError
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.keys import schema_number_of
 from lakebed.model.layout import Layout
 from lakebed.state.facts import ColumnFacts, FileFacts
 from lakebed.store.base import Store
@@ -35,7 +39,7 @@ def facts_of_file(store: Store, layout: Layout, label: str) -> FileFacts:
     with pa.BufferReader(data) as source:
         if reader is None:
             try:
-                footer = _read_through(source)
+                footer = _read_through(source, layout, label)
             except (pa.ArrowException, OSError, ValueError) as exc:
                 raise CorruptMetadataError(
                     f"Data file {key!r} cannot be read: {exc}.", hint="Restore it from a copy."
@@ -52,9 +56,18 @@ def facts_of_file(store: Store, layout: Layout, label: str) -> FileFacts:
     )
 
 
-def _read_through(source: pa.NativeFile) -> pq.FileMetaData:
-    """Return the footer of a file all of whose pages can be read."""
-    file = pq.ParquetFile(source, page_checksum_verification=True)
+def _read_through(source: pa.NativeFile, layout: Layout, label: str) -> pq.FileMetaData:
+    """Return the footer of a file all of whose pages can be read, also as the types of the dataset."""
+    file = open_parquet(source)
     for _ in file.iter_batches():
+        pass
+    older = OlderFiles.of(layout, schema_number_of(label, newest=layout.lineage.number))
+    types = {
+        name: type_to_arrow(kind)
+        for name, kind in types_in(layout, older).items()
+        if name not in layout.partition_types
+    }
+    fragment = scanned_format().make_fragment(source)
+    for _ in fragment.to_batches(schema=pa.schema(list(types.items()))):
         pass
     return file.metadata

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as pat
 
+from lakebed.arrow.formats.parquet import footer_schema, nanosecond_columns, open_parquet
 from lakebed.common.progress import NO_PROGRESS, OnFileDone
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import schema_to_arrow
@@ -116,7 +118,7 @@ def kartothek_difference(footer: pq.FileMetaData, stored: Schema) -> str:
 def _difference(
     footer: pq.FileMetaData, stored: Schema, reads_as: Callable[[pa.DataType, pa.DataType], bool]
 ) -> str:
-    arrow_schema = footer.schema.to_arrow_schema()
+    arrow_schema = footer_schema(footer)
     for wanted, field in zip(schema_to_arrow(stored), stored, strict=True):
         matches = [name for name in arrow_schema.names if name.lower() == field.name.lower()]
         if len(matches) > 1:
@@ -129,43 +131,61 @@ def _difference(
             return f"column {matches[0]!r} is called {field.name!r} in the schema"
         column = arrow_schema.field(matches[0])
         if not reads_as(column.type, wanted.type):
-            return f"column {field.name!r} is of type {column.type} instead of {wanted.type}"
+            type_ = f"{column.type} instead of {wanted.type}{_why_narrow(column.type)}"
+            return f"column {field.name!r} is of type {type_}"
     return ""
+
+
+def _why_narrow(have: pa.DataType) -> str:
+    """Return why a narrow type is not read as a wider one; empty for other types."""
+    text = str(have)
+    if "uint32" in text:
+        return ": some readers take its values above 2147483647 for negative ones"
+    return ": Spark does not read half floats" if "halffloat" in text else ""
 
 
 def _widens_to(have: pa.DataType, wanted: pa.DataType) -> bool:
     if pat.is_dictionary(have):
         have = have.value_type
-    if pat.is_null(have):
-        return True
-    for is_kind, widest in (
+    for is_kind, widest_ in (
         (pat.is_signed_integer, pa.int64()),
         (pat.is_unsigned_integer, pa.uint64()),
         (pat.is_floating, pa.float64()),
     ):
         if is_kind(have):
-            return bool(wanted.equals(widest))
+            return bool(wanted.equals(widest_))
     if (pat.is_list(have) or pat.is_large_list(have)) and pat.is_list(wanted):
         return _widens_to(have.value_type, wanted.value_type)
     return _reads_as(have, wanted)
 
 
 def _reads_as(have: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether every reader reads one type of a file as another without loss."""
+    """Return whether every reader reads one type of a file as another without loss.
+
+    Half floats are unknown to Spark, and some readers take unsigned numbers of 32 bits for negative
+    ones: such columns are read as no other type.
+    """
     if pat.is_dictionary(have):
         have = have.value_type
-    if have.equals(wanted):
+    if have.equals(wanted) or pat.is_null(have):
         return True
     if pat.is_large_string(have) or pat.is_string_view(have):
         return bool(pat.is_string(wanted))
-    if pat.is_large_binary(have) or pat.is_binary_view(have):
+    if pat.is_large_binary(have) or pat.is_binary_view(have) or pat.is_fixed_size_binary(have):
         return bool(pat.is_binary(wanted))
-    if pat.is_int8(have) or pat.is_int16(have):
-        return bool(pat.is_int32(wanted))  # Parquet holds them in 32 bits
+    if any(is_kind(have) for is_kind in (pat.is_int8, pat.is_int16, pat.is_uint8, pat.is_uint16)):
+        # Parquet holds them in 32 bits, and the unsigned ones are below the sign.
+        return bool(pat.is_int32(wanted) or pat.is_int64(wanted))
+    if pat.is_int32(have):
+        return bool(pat.is_int64(wanted))
+    if pat.is_float32(have):
+        return bool(pat.is_float64(wanted))
+    if pat.is_decimal(have) and pat.is_decimal(wanted):  # of other widths in memory alone
+        return (have.precision, have.scale) == (wanted.precision, wanted.scale)
     if pat.is_timestamp(have) and pat.is_timestamp(wanted):
         # INT96, which Spark writes by default, has no zone but is an instant.
         return have.unit == "ns" or (have.tz is None) == (wanted.tz is None)
-    if pat.is_list(have) or pat.is_large_list(have):
+    if pat.is_list(have) or pat.is_large_list(have) or pat.is_fixed_size_list(have):
         return bool(pat.is_list(wanted)) and _reads_as(have.value_type, wanted.value_type)
     if pat.is_map(have) and pat.is_map(wanted):
         return _reads_as(have.key_type, wanted.key_type) and _reads_as(
@@ -177,3 +197,97 @@ def _reads_as(have: pa.DataType, wanted: pa.DataType) -> bool:
             field.name not in inner or _reads_as(inner[field.name], field.type) for field in wanted
         )
     return False
+
+
+def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that a column has in a dataset, if files have one or the other.
+
+    A part without values takes the type of the other, and numbers the wider one. Other types that
+    differ are left to the check of each file.
+    """
+    if pat.is_null(one):
+        return other
+    if pat.is_struct(one) and pat.is_struct(other):
+        names = dict.fromkeys((*(f.name for f in one), *(f.name for f in other)))
+        return pa.struct([_widest_member(name, one, other) for name in names])
+    if pat.is_list(one) and pat.is_list(other):
+        return pa.list_(widest(one.value_type, other.value_type))
+    if pat.is_map(one) and pat.is_map(other):
+        return pa.map_(one.key_type, widest(one.item_type, other.item_type))
+    is_wider = (pat.is_integer(one) and pat.is_integer(other)) or (
+        pat.is_floating(one) and pat.is_floating(other)
+    )
+    return other if is_wider and other.bit_width > one.bit_width else one
+
+
+def _widest_member(name: str, one: pa.StructType, other: pa.StructType) -> pa.Field:
+    places = [kind for kind in (one, other) if kind.get_field_index(name) >= 0]
+    kinds = [kind.field(name).type for kind in places]
+    return pa.field(name, widest(*kinds) if len(kinds) > 1 else kinds[0])
+
+
+def without_nulls(kind: pa.DataType) -> pa.DataType:
+    """Return a type whose parts without values are text."""
+    if pat.is_null(kind):
+        return pa.string()
+    if pat.is_struct(kind):
+        return pa.struct([field.with_type(without_nulls(field.type)) for field in kind])
+    if pat.is_list(kind) or pat.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(without_nulls(kind.value_type)))
+    if pat.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_field.with_type(without_nulls(kind.item_type)))
+    return kind
+
+
+def unreadable_times(
+    store: Store, footers: Mapping[str, pq.FileMetaData | SchemaMismatchError]
+) -> dict[str, str]:
+    """Return why files cannot be read whose times are not whole microseconds, by key.
+
+    Cost:
+        The columns of times in nanoseconds, other than INT96, of each file that has some.
+    """
+    columns = {
+        key: names
+        for key, footer in footers.items()
+        if isinstance(footer, pq.FileMetaData) and (names := nanosecond_columns(footer))
+    }
+
+    def judge(key: str) -> tuple[str, str]:
+        with store.open_input(key) as source:
+            file = open_parquet(source)
+            for batch in file.iter_batches(columns=columns[key]):
+                for name in columns[key]:
+                    problem = _odd_time(batch.column(name))
+                    if problem:
+                        return key, f"column {name!r} has {problem}"
+        return key, ""
+
+    return {key: reason for key, reason in at_once(judge, tuple(columns), THREADS) if reason}
+
+
+def _odd_time(column: pa.Array) -> str:
+    """Return the first time that is not a whole number of microseconds; empty if all are."""
+    if pat.is_timestamp(column.type):
+        if column.type.unit != "ns":
+            return ""
+        ticks = column.drop_null().cast(pa.int64())
+        is_odd = pc.not_equal(pc.multiply(pc.divide(ticks, 1_000), 1_000), ticks)
+        at = pc.index(is_odd, value=True).as_py()
+        zone = f" {column.type.tz}" if column.type.tz else ""
+        return (
+            ""
+            if at < 0
+            else (
+                f"{pc.cast(ticks, pa.timestamp('ns')).cast(pa.string())[at]}{zone}, and datasets have times in microseconds"
+            )
+        )
+    if pat.is_struct(column.type):
+        parts = column.flatten()
+    elif pat.is_map(column.type):
+        parts = [column.keys, column.items]
+    elif pat.is_nested(column.type):
+        parts = [column.flatten()]
+    else:
+        parts = []
+    return next((problem for part in parts if (problem := _odd_time(part))), "")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from lakebed.arrow.formats.file_format import find_reader
+from lakebed.arrow.formats.parquet import INT96_UNIT
 from lakebed.arrow.intact import open_intact, translating
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import ObjectNotFoundError, ReadOnlyError
@@ -174,9 +175,7 @@ def assembled(
     # second. Only reads of Parquet should pay for that.
     import pyarrow.dataset as ds
 
-    format_ = ds.ParquetFileFormat(
-        default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    )
+    format_ = scanned_format()
     fragments = []
     for file, known in files:
         fragment = format_.make_fragment(
@@ -188,6 +187,18 @@ def assembled(
         if fragment is not None:
             fragments.append(fragment)
     return ds.FileSystemDataset(fragments, pa.schema(list(types.items())), format_, filesystem)
+
+
+def scanned_format() -> ds.ParquetFileFormat:
+    """Return how Arrow scans Parquet: as `open_parquet`."""
+    import pyarrow.dataset as ds
+
+    return ds.ParquetFileFormat(
+        read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit=INT96_UNIT),
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(
+            page_checksum_verification=True
+        ),
+    )
 
 
 def _part_of(fragment: ds.ParquetFileFragment, share: Share) -> ds.ParquetFileFragment | None:

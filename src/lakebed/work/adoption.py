@@ -29,9 +29,12 @@ from lakebed.arrow.footers import (
     find_damaged_text,
     read_footers,
     sound_footers,
+    unreadable_times,
+    widest,
+    without_nulls,
 )
 from lakebed.arrow.formats.avro_files import AvroReader
-from lakebed.arrow.formats.parquet import column_facts
+from lakebed.arrow.formats.parquet import column_facts, with_instants
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.errors import (
     CommitConflictError,
@@ -496,6 +499,7 @@ def proven(
     differs: Callable[[pq.FileMetaData, Schema], str] = difference,
     index: Sequence[str] = (),
     known: Mapping[str, pq.FileMetaData] | None = None,
+    remedy: str = "",
 ) -> Adoption:
     """Read the footers of Parquet files, prove that their schemas match, and return the adoption.
 
@@ -510,6 +514,7 @@ def proven(
         differs: Returns why a file does not fit the fields that files hold; empty if it does.
         index: Indexed columns of the dataset.
         known: Footers that were read before, by key.
+        remedy: What to do with a table that has a file that does not fit; empty for plain files.
 
     Raises:
         NotFoundError: No file is current.
@@ -548,13 +553,15 @@ def proven(
         properties={} if form is BatchIds.MILLISECONDS else {BATCH_IDS: str(form)},
     )
     stored = descriptor.stored_schema
+    unread = unreadable_times(store, footers)
     for key, footer in live.items():
         check_file(key, footer)
-        reason = differs(footer, stored)
+        reason = differs(footer, stored) or unread.get(key, "")
         if reason:
+            place = "does not fit the schema" if len(live) > 1 else "cannot be adopted"
             raise SchemaMismatchError(
-                f"{key!r} does not fit the schema of the others: {reason}.",
-                hint="Nothing was written. Read the files in with append, which converts them.",
+                f"{key!r} {place}: {reason}.",
+                hint=f"Nothing was written. {remedy or _remedy(store, name, key, reason)}",
             )
         damage = find_damaged_text(footer, stored)
         if damage:
@@ -562,7 +569,7 @@ def proven(
                 f"{key!r} cannot be adopted: {damage}.",
                 hint="Nothing was written. Correct the file, such as with make_valid_utf8 in Spark.",
             )
-    judged = tuple(_counted(one, footers, stored, differs) for one in batches)
+    judged = tuple(_counted(one, footers, stored, differs, unread) for one in batches)
     taken = [file.key for one in judged if one.taken_for != "left" for file in one.files]
     sound = sound_footers({key: footers[key] for key in sorted(taken)})
     return _adoption_of(
@@ -571,6 +578,25 @@ def proven(
         judged,
         form,
         lambda file, label: _facts_of(file, sound[file.key], label, stored),
+    )
+
+
+def _remedy(store: Store, name: str, key: str, reason: str) -> str:
+    """Return what to do with plain files of which one does not fit."""
+    if "microseconds" in reason:
+        file = repr(str(store.local_path(key) or f"{store.uri}/{key}"))
+        return (
+            "Cut its times, and adopt the directory then: `pyarrow.parquet.write_table("
+            f"pyarrow.parquet.ParquetFile({file}).read(), {file}, coerce_timestamps='us', "
+            "allow_truncated_timestamps=True)`."
+        )
+    if "is of type" not in reason:
+        return f"Write the file {key!r} again so that it fits, or move it out of the directory."
+    folder = store.local_path(name) or f"{store.uri}/{name}"
+    return (
+        "Write the rows as another dataset, which converts them: "
+        f"`repository.write({f'{name}-copy'!r}, pyarrow.dataset.dataset({str(folder)!r}, "
+        "partitioning='hive'))`."
     )
 
 
@@ -758,6 +784,7 @@ def _counted(
     footers: Mapping[str, pq.FileMetaData | SchemaMismatchError],
     stored: Schema,
     differs: Callable[[pq.FileMetaData, Schema], str],
+    unread: Mapping[str, str],
 ) -> AdoptedBatch:
     """Return a batch with its row count; an older one of another schema gets the role `left`."""
     if one.taken_for == "left":
@@ -767,7 +794,7 @@ def _counted(
         footer = footers[file.key]
         if isinstance(footer, SchemaMismatchError):
             return one.left(f"{footer.message.rstrip('.')}")
-        reason = differs(footer, stored)
+        reason = differs(footer, stored) or unread.get(file.key, "")
         if reason:
             return one.left(f"{file.key!r} is of another schema: {reason}")
         rows += footer.num_rows
@@ -786,24 +813,26 @@ _UNCERTAIN = (
 def _schema_of(footers: Mapping[str, pq.FileMetaData], keys: Mapping[str, Type]) -> Schema:
     """Return the fields of the first file, then those that only later files have, then the keys."""
     fields: dict[str, pa.Field] = {}
-    for footer in footers.values():
-        for field in footer.schema.to_arrow_schema():
-            if field.name not in keys:
-                fields.setdefault(field.name, field.with_nullable(True))  # noqa: FBT003 - Arrow's form
-    found = schema_from_arrow(pa.schema([_plain(field) for field in fields.values()]))
+    for key, footer in footers.items():
+        # INT96 has no time zone, but Spark reads it as an instant.
+        for field in with_instants(footer.schema.to_arrow_schema(), footer):
+            if field.name in keys:
+                continue
+            known = fields.get(field.name)
+            kind = field.type if known is None else widest(known.type, field.type)
+            fields[field.name] = pa.field(field.name, kind)
+            try:
+                schema_from_arrow(pa.schema([pa.field(field.name, without_nulls(kind))]))
+            except InvalidInputError as exc:
+                exc.message = f"{key!r} cannot be adopted: {exc.message}"
+                exc.hint = f"Nothing was written. {exc.hint}"
+                raise
+    # A field without values is text, as where a schema is inferred.
+    found = schema_from_arrow(
+        pa.schema([field.with_type(without_nulls(field.type)) for field in fields.values()])
+    )
     own = tuple(Field(name=name, type=kind) for name, kind in keys.items())
     return Schema(fields=(*found.fields, *own))
-
-
-def _plain(field: pa.Field) -> pa.Field:
-    kind = field.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_timestamp(kind):
-        # INT96 has no time zone, but Spark reads it as an instant.
-        zone = "UTC" if kind.unit == "ns" else kind.tz
-        kind = pa.timestamp("us", zone)
-    return field.with_type(kind)
 
 
 def label_of(file: FoundFile, partition: str, batch_id: int) -> str:

@@ -120,6 +120,7 @@ class ForeignTable:
         field_ids: Ids of the columns by path, if files have them; see
             `lakebed.model.field_ids.FieldIds`.
         last_field_id: The highest id that the table ever assigned.
+        remedy: How to read the rows of the table in, if its files cannot be adopted.
     """
 
     title: str
@@ -133,6 +134,7 @@ class ForeignTable:
     history: tuple[ForeignVersion, ...] = ()
     field_ids: Mapping[str, int] | None = None
     last_field_id: int = 0
+    remedy: str = "Read its rows by a library of the format, and append them."
 
 
 def readable_history(

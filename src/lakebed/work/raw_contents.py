@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from lakebed.arrow.avro_blocks import UncompressedAvro
+from lakebed.arrow.formats.parquet import has_int96, open_parquet
 from lakebed.arrow.reading.files import codec_of, uncompressed
 from lakebed.errors import MissingDependencyError
 from lakebed.model.predicate import And, Comparison, Membership, Op, Or, Predicate
@@ -185,8 +186,12 @@ def _unpacked(data: bytes, codec: str) -> bytes:
 
 def _without_in_parquet(data: bytes, test: RowTest) -> tuple[bytes, int]:
     try:
-        file = pq.ParquetFile(io.BytesIO(data))
+        file = open_parquet(pa.BufferReader(data))
         groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
+        exact = pq.ParquetFile(pa.BufferReader(data))  # INT96 to the nanosecond, up to 2262
+        in_full = [exact.read_row_group(number) for number in range(file.num_row_groups)]
+        if all(a.cast(b.schema, safe=False) == b for a, b in zip(in_full, groups, strict=True)):
+            file, groups = exact, in_full
     except (pa.ArrowException, OSError) as exc:
         raise UnreadableRowsError(f"it is not readable as Parquet: {exc}") from exc
     kept, count = [], 0
@@ -203,7 +208,12 @@ def _without_in_parquet(data: bytes, test: RowTest) -> tuple[bytes, int]:
         compression = file.metadata.row_group(0).column(0).compression
     sink = io.BytesIO()
     codec = "none" if compression == "UNCOMPRESSED" else compression.lower()
-    with pq.ParquetWriter(sink, file.schema_arrow, compression=codec) as writer:
+    with pq.ParquetWriter(
+        sink,
+        file.schema_arrow,
+        compression=codec,
+        use_deprecated_int96_timestamps=has_int96(file.metadata),
+    ) as writer:
         for table in kept:
             writer.write_table(table)
     return sink.getvalue(), count

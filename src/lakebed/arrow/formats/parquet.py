@@ -14,8 +14,93 @@ from lakebed.arrow.formats.file_format import Content, FileWriter, WrittenFile
 from lakebed.model.arrow_types import has_field_ids
 from lakebed.state.facts import ColumnFacts
 
+# INT96 counts nanoseconds of a day. As 64 bits of nanoseconds, times after 2262 would overflow
+# without an error, and 9999-12-31 is usual in it.
+INT96_UNIT = "us"
+_INT96 = "INT96"
+
 # Rows to inspect for the choice of an encoding: enough that values repeat, a part of the whole.
 _MIN_SAMPLE, _MAX_SAMPLE = 1_024, 65_536
+
+
+def open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
+    """Open a file of any tool; pages are compared with their checksums, INT96 is in microseconds."""
+    return pq.ParquetFile(
+        source, page_checksum_verification=True, coerce_int96_timestamp_unit=INT96_UNIT
+    )
+
+
+def footer_schema(footer: pq.FileMetaData) -> pa.Schema:
+    """Return the Arrow schema of a file, where only INT96 is a time in nanoseconds."""
+    kinds = _leaf_kinds(footer)
+    return pa.schema(
+        [
+            field.with_type(_timed(field.type, kinds, int96=None))
+            for field in footer.schema.to_arrow_schema()
+        ]
+    )
+
+
+def with_instants(schema: pa.Schema, footer: pq.FileMetaData) -> pa.Schema:
+    """Return the schema of an open file, where INT96 is a time in UTC, as Spark means it."""
+    kinds, instant = _leaf_kinds(footer), pa.timestamp(INT96_UNIT, "UTC")
+    return pa.schema(
+        [field.with_type(_timed(field.type, kinds, int96=instant)) for field in schema]
+    )
+
+
+def has_int96(footer: pq.FileMetaData) -> bool:
+    """Return whether a file holds times in INT96."""
+    return _INT96 in _leaf_kinds(footer)
+
+
+def is_of_spark(footer: pq.FileMetaData) -> bool:
+    """Return whether Spark wrote a file: its times in INT96 are instants."""
+    return any(key.startswith(b"org.apache.spark.") for key in footer.metadata or {})
+
+
+def nanosecond_columns(footer: pq.FileMetaData) -> list[str]:
+    """Return the top columns that hold times in nanoseconds, other than INT96."""
+    kinds = _leaf_kinds(footer)
+    return [
+        field.name
+        for field in footer.schema.to_arrow_schema()
+        if _timed(field.type, kinds, int96=None) != field.type
+    ]
+
+
+def _leaf_kinds(footer: pq.FileMetaData) -> Iterator[str]:
+    """Return the physical types of the leaves of a file, in the order of its schema."""
+    return iter([footer.schema.column(i).physical_type for i in range(footer.num_columns)])
+
+
+def _timed(kind: pa.DataType, leaves: Iterator[str], int96: pa.DataType | None) -> pa.DataType:
+    """Return a type with its times in microseconds, except INT96.
+
+    Args:
+        kind: Type in Arrow.
+        leaves: Physical types of its leaves, and of those that follow.
+        int96: Type of INT96; None for the one that it has.
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        _timed(kind.storage_type, leaves, int96)
+        return kind
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_timed(f.type, leaves, int96)) for f in kind])
+    if pa.types.is_map(kind):
+        key = _timed(kind.key_type, leaves, int96)
+        return pa.map_(key, _timed(kind.item_type, leaves, int96))
+    if pa.types.is_nested(kind):
+        field = kind.value_field
+        element = field.with_type(_timed(field.type, leaves, int96))
+        if pa.types.is_fixed_size_list(kind):
+            return pa.list_(element, kind.list_size)
+        return pa.large_list(element) if pa.types.is_large_list(kind) else pa.list_(element)
+    is_int96 = next(leaves) == _INT96
+    if is_int96:
+        return int96 or kind
+    is_nanos = pa.types.is_timestamp(kind) and kind.unit == "ns"
+    return pa.timestamp("us", kind.tz) if is_nanos else kind
 
 
 class ParquetWriter(FileWriter):

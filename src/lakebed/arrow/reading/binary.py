@@ -17,6 +17,7 @@ from pyarrow import types as pat
 from lakebed.arrow.avro_blocks import UncompressedAvro
 from lakebed.arrow.conform import Conformer, check_columns, check_types
 from lakebed.arrow.entities import entities_to_batch
+from lakebed.arrow.formats.parquet import is_of_spark, open_parquet, with_instants
 from lakebed.arrow.reading.census import Census, arrow_schema
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
 from lakebed.arrow.reading.files import RawFile
@@ -30,6 +31,7 @@ from lakebed.arrow.reading.unknown import (
 from lakebed.arrow.reasons import reason_of
 from lakebed.arrow.texts import python_rows_with_damage
 from lakebed.errors import InvalidInputError, LakebedError, MissingDependencyError
+from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.avro import schema_from_avro
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Schema
@@ -93,8 +95,8 @@ class ParquetReader(FormatReader):
 
     def check(self, file: RawFile) -> None:
         """Compare the file with the dataset; see `FormatReader`."""
-        with file.open_raw() as raw:
-            schema = pq.read_schema(raw)
+        with file.open_raw() as raw, open_parquet(raw) as opened:
+            schema = rows_schema(opened, self._descriptor.schema)
         if self._unknown == "reject":
             Conformer(schema, self._descriptor)
             return
@@ -123,8 +125,8 @@ class ParquetReader(FormatReader):
     def census(self, file: RawFile) -> Census:
         """Return the types of a file's columns that the dataset lacks."""
         census = Census()
-        with file.open_raw() as raw, pq.ParquetFile(raw) as opened:
-            schema = arrow_schema(opened.schema_arrow)
+        with file.open_raw() as raw, open_parquet(raw) as opened:
+            schema = arrow_schema(rows_schema(opened, self._descriptor.schema))
             census.note_schema(schema, self._descriptor.schema, opened.metadata.num_rows)
         return census
 
@@ -139,12 +141,14 @@ class ParquetReader(FormatReader):
         try:
             with (
                 file.open_raw() as raw,
-                pq.ParquetFile(raw, page_checksum_verification=True) as opened,
+                open_parquet(raw) as opened,
             ):
-                left_out = [] if self._unknown == "reject" else self._left_out(opened.schema_arrow)
-                given = _without(opened.schema_arrow, left_out)
+                schema = rows_schema(opened, self._descriptor.schema)
+                left_out = [] if self._unknown == "reject" else self._left_out(schema)
+                given = _without(schema, left_out)
                 is_nested = self._unknown != "reject" and self._is_nested(given)
-                for rows in opened.iter_batches():
+                for read in opened.iter_batches():
+                    rows = read if schema == opened.schema_arrow else read.cast(schema)
                     if is_nested:
                         entities = python_rows_with_damage(rows)
                         yield _EntityChunk(entities, number, self._descriptor, self._unknown)
@@ -155,6 +159,28 @@ class ParquetReader(FormatReader):
             if isinstance(exc, OSError) and exc.errno is not None:
                 raise
             yield _rest_of_rows(number, exc)
+
+
+def rows_schema(file: pq.ParquetFile, declared: Schema | None = None) -> pa.Schema:
+    """Return the Arrow schema for the rows of a file.
+
+    A time in INT96 has no zone in the file. It is an instant if Spark wrote it, or where the dataset
+    has instants, as in an adopted file.
+
+    Args:
+        file: The open file.
+        declared: Schema of the dataset; None for a new one.
+    """
+    schema = file.schema_arrow
+    instants = with_instants(schema, file.metadata)
+    if instants == schema or is_of_spark(file.metadata):
+        return instants
+    fields = []
+    for field, instant in zip(schema, instants, strict=True):
+        kind = None if declared is None else declared.find(field.name)
+        is_instant = kind is not None and "tz=" in str(type_to_arrow(kind.type))
+        fields.append(instant if is_instant else field)
+    return pa.schema(fields, schema.metadata)
 
 
 def _rest_of_rows(number: int, cause: Exception) -> Reject:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakebed.arrow.documents import decode_object
+from lakebed.arrow.formats.parquet import open_parquet
 from lakebed.arrow.formats.submissions import split_line
-from lakebed.arrow.reading.binary import avro_file_schema
+from lakebed.arrow.reading.binary import avro_file_schema, rows_schema
 from lakebed.arrow.reading.chunks import text_lines, without_blanks
 from lakebed.arrow.reading.csv import cells_as_text, csv_cells, csv_records
 from lakebed.arrow.reading.files import (
@@ -547,8 +547,8 @@ def _located(file: RawFile, schema: Schema) -> tuple[str, Schema]:
 
 
 def _parquet_schema(file: RawFile) -> Schema:
-    with reading(file.location), file.open_raw() as raw:
-        return schema_from_arrow(pq.read_schema(raw))
+    with reading(file.location), file.open_raw() as raw, open_parquet(raw) as opened:
+        return schema_from_arrow(rows_schema(opened))
 
 
 def _common(schemas: Sequence[tuple[str, Schema]]) -> _Inferred:

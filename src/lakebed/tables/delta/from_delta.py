@@ -91,7 +91,14 @@ def read_table(store: Store, name: str, *, with_history: bool = False) -> Foreig
             history=read_history(table, log_copy, times, title, name, check_protocol)
             if with_history
             else (),
+            remedy=f"Write its rows as another dataset: {write_call(store, name)}.",
         )
+
+
+def write_call(store: Store, name: str) -> str:
+    """Return the call that writes the rows of a table as another dataset."""
+    path = store.local_path(name) or f"{store.uri}/{name}"
+    return f"`repository.write({f'{name}-copy'!r}, deltalake.DeltaTable({str(path)!r}))`"
 
 
 @contextmanager

@@ -120,6 +120,7 @@ def _found(
         check_file,
         on_progress,
         known=known,
+        remedy=table.remedy,
     )
     notes = (
         f"These are the files of version {table.version} of {table.title}.",
