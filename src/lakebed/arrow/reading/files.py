@@ -381,7 +381,7 @@ def _newest_batches(files: tuple[RawFile, ...], *, is_continued: bool) -> tuple[
         )
     if any(is_own_name(PurePosixPath(file.location).name.partition(".")[0]) for file in batched):
         raise InvalidInputError(
-            f"{whole} of a dataset of Lakebed, whose head says which batches count.",
+            f"{whole} of a dataset of Lakebed, whose head lists the batches that count.",
             hint=f"Restore the head, and read the dataset. {AS_FOLDERS}",
         )
     newest: dict[str, int] = {}
@@ -409,7 +409,7 @@ def _batch_number(file: RawFile) -> int:
     text = file.levels[BATCH_ID]
     if text is None or not (text.isascii() and text.isdecimal()):
         raise InvalidInputError(
-            f"{file.location!r} lies in a batch whose id is no number, so that the newest batch of "
+            f"{file.location!r} lies in a batch whose id is not a number, so that the newest batch of "
             "its partition is unknown.",
             hint=f"Rename the folder, or give the files of the current batches. {AS_FOLDERS}",
         )
@@ -432,7 +432,7 @@ def _expand(text: str, wanted: FileFormat | None, options: Mapping[str, str]) ->
         return [_local(path)]
     if path.exists():
         raise InvalidInputError(
-            f"{text!r} is no regular file: a pipe, a socket or a device can be read only once.",
+            f"{text!r} is not a regular file: a pipe, a socket or a device can be read only once.",
             hint="Write its content to a file; or give JSON lines on standard input to `lakebed "
             "append`, as the file '-'.",
         )

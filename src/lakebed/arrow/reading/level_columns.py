@@ -231,7 +231,7 @@ class _Columns:
         row = pc.index(is_other, value=True).as_py()
         if row >= 0:
             error = SchemaMismatchError(
-                f"Column {name!r} is {shown(typed[row].as_py())} in the file, but its folder says "
+                f"Column {name!r} is {shown(typed[row].as_py())} in the file, but its folder stands for "
                 f"{shown(self.values[name].as_py())}.",
                 hint=f"Correct the file, or move it. {AS_FOLDERS}",
             )

@@ -1,4 +1,4 @@
-"""Datasets and tables that own raw files: their metadata says which of these files count."""
+"""Datasets and tables that own raw files: their metadata lists the files that count."""
 
 from __future__ import annotations
 
