@@ -11,7 +11,7 @@ from heads import ON_TREES
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, Repository, View
 from lakebed.cli import main
-from lakebed.common.former_names import FORMER_CALLS, FORMER_NAMES
+from lakebed.common.former_names import ALIASES, FORMER_CALLS, FORMER_NAMES
 from lakebed.errors import InvalidInputError, RenamedError
 from lakebed.selection import ViewSelection
 
@@ -64,7 +64,6 @@ def test_former_name_is_refused_with_the_new_one(
     numbers: Dataset, of: str, old: str, new: str
 ) -> None:
     things = {
-        "Readable": [numbers, numbers.where("n > 0"), numbers.limit(1)],
         "View": [numbers, numbers.where("n > 0")],
         "Dataset": [numbers],
     }
@@ -79,6 +78,36 @@ def test_former_name_is_refused_with_the_new_one(
             found = found if name == "trees" else getattr(found, name)
             if name == "trees":
                 break
+
+
+def test_spellings_of_other_libraries_work_and_are_not_listed(numbers: Dataset) -> None:
+    numbers.append([{"n": 2}, {"n": 3}])
+    things = [numbers, numbers.where("n > 0"), numbers.limit(9), numbers.at(version=2)]
+    for thing in [*things, numbers.changes(1)]:
+        rows = thing.arrow()
+        assert thing.to_arrow() == rows
+        assert thing.to_pandas().equals(rows.to_pandas())
+        assert thing.to_polars().equals(thing.polars())
+        assert names_of(thing).isdisjoint(ALIASES)
+        assert names_of(type(thing)).isdisjoint(ALIASES)
+    for view in things:
+        assert len(view) == view.count() == 3
+        assert view.columns == ("n",)
+        assert view.head(1).num_rows == 1
+    for view in things[:2]:
+        assert view.filter("n = 3").arrow()["n"].to_pylist() == [3]
+    assert numbers.select("n").filter("n = 3").to_arrow()["n"].to_pylist() == [3]
+    assert numbers.filter("n = ?", [2]).to_arrow(columns=["n"])["n"].to_pylist() == [2]
+    assert numbers.to_pandas(dtype_backend="pyarrow").dtypes["n"] == "int64[pyarrow]"
+    assert bool(numbers.filter("n > 9"))
+    assert len(numbers.filter("n > 9")) == 0
+
+
+def test_a_word_of_other_libraries_is_refused_with_ours(numbers: Dataset, lake: Repository) -> None:
+    for thing, word, ours in ((numbers, "toPandas", "pandas"), (lake, "table", "open")):
+        with pytest.raises(RenamedError, match=f"has no '{word}'") as caught:
+            getattr(thing, word)
+        assert f"`{ours}`" in caught.value.hint
 
 
 @pytest.mark.parametrize(("old", "new"), FORMER_NAMES["Repository"].items())
@@ -113,7 +142,7 @@ def test_unknown_name_is_an_ordinary_attribute_error(numbers: Dataset, lake: Rep
 
 
 def test_no_former_name_is_a_name_again() -> None:
-    classes = {"Readable": ViewSelection, "View": View, "Dataset": Dataset}
+    classes = {"View": View, "Dataset": Dataset}
     for of, names in FORMER_NAMES.items():
         assert names_of(classes.get(of, Repository)).isdisjoint(names), of
 

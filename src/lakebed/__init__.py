@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from lakebed import by as by
     from lakebed import checks as checks
     from lakebed import errors as errors
+    from lakebed import spark as spark
     from lakebed.archive.archive import Archive as Archive
     from lakebed.archive.archive import open_archive as open_archive
     from lakebed.archive.record import ArchiveRecord as ArchiveRecord
@@ -73,6 +74,7 @@ else:
             "by": "lakebed",
             "checks": "lakebed",
             "errors": "lakebed",
+            "spark": "lakebed",
             "Archive": "lakebed.archive.archive",
             "open_archive": "lakebed.archive.archive",
             "ArchiveRecord": "lakebed.archive.record",

@@ -107,6 +107,18 @@ class Readable(RefusesFormerNames, ABC):
     def _read_schema(self) -> pa.Schema:
         """Return the schema of a read. Reads the head."""
 
+    @abstractmethod
+    def count(self) -> int:
+        """Count the rows."""
+
+    def __len__(self) -> int:
+        """Return the number of rows; the cost is that of `count`."""
+        return self.count()
+
+    def __bool__(self) -> bool:
+        """Return True, also without rows: an object is not asked for its rows by a mere test."""
+        return True
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that a read returns. Reads the head."""
@@ -246,6 +258,11 @@ class Readable(RefusesFormerNames, ABC):
         """Return the schema of that stream. Reads the head."""
         return self._read_schema().__arrow_c_schema__()
 
+    if TYPE_CHECKING:  # aliases that `dir` does not list; see lakebed.common.former_names
+        to_arrow = arrow
+        to_pandas = pandas
+        to_polars = polars
+
     def _planned(self, columns: str | Sequence[str] | None) -> ReadPlan:
         """Return the plan for a read of some columns; None for all columns of the selection."""
         names = None if columns is None else given_names("columns", columns)
@@ -326,6 +343,9 @@ class ViewSelection(Readable):
                 hint="Give the condition first, and the limit after it.",
             )
         return ViewSelection(self._view.where(predicate), self._columns)
+
+    if TYPE_CHECKING:
+        filter = where  # an alias
 
     def select(self, *columns: str | Sequence[str]) -> ViewSelection:
         """Return the same rows with some of the columns.

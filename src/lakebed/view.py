@@ -242,6 +242,9 @@ class View(Readable):
             condition = self._bound(lambda types: exact_predicate(predicate, types))
         return self._refined_to(all_of([self._constraint, condition]))
 
+    if TYPE_CHECKING:
+        filter = where  # an alias
+
     def _bound(self, bind_to: Callable[[Mapping[str, Type]], Predicate]) -> Predicate:
         """Bind to the cached columns; if these do not fit, to the current ones."""
         cached = self._source.cached().layout.predicate_types

@@ -35,7 +35,8 @@ def test_every_public_name_has_an_entry():
         for name in package.__all__:
             home = home_of(getattr(package, name))
             module = home.rpartition(".")[0]
-            if home not in told and module not in told:
+            is_told = home in told or module in told
+            if not is_told and home not in PACKAGES:  # these list their own names
                 missing.append(f"{package.__name__}.{name} ({home})")
 
     assert len(lakebed.__all__) > 30

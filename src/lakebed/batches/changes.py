@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakebed.arrow.row_changes import CHANGE_FIELDS, ChangeStep, RowChanges
 from lakebed.arrow.scan import output_schema
+from lakebed.common.former_names import RefusesFormerNames
 from lakebed.common.html import facts_to_html
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError, MissingDependencyError, VersionNotFoundError
@@ -34,7 +35,7 @@ _REARRANGING = frozenset({"compact", "promote"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changes:
+class Changes(RefusesFormerNames):
     """The rows that were inserted, deleted and updated between two versions of a dataset.
 
     Rows have the fields of the dataset, then `_change` (`insert`, `delete`, `update_before`,
@@ -125,6 +126,11 @@ class Changes:
         frame = polars.from_arrow(self.arrow())
         assert isinstance(frame, polars.DataFrame)  # of a table
         return frame
+
+    if TYPE_CHECKING:  # aliases
+        to_arrow = arrow
+        to_pandas = pandas
+        to_polars = polars
 
     def spark(self, spark: SparkSession | None = None) -> DataFrame:
         """Return the changes as a Spark DataFrame, read by its tasks.

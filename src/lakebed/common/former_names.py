@@ -1,4 +1,4 @@
-"""Names of calls before the first release, which are refused with the name that took their place."""
+"""Other names of calls: aliases of other libraries, and former names, which are refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lakebed.errors import RenamedError
 
-_OF_READABLE = {"to_arrow": "arrow", "to_pandas": "pandas", "to_polars": "polars"}
+ALIASES: Mapping[str, str] = {
+    "filter": "where",
+    "to_arrow": "arrow",
+    "to_pandas": "pandas",
+    "to_polars": "polars",
+}
+"""Spellings of the libraries around, which work. They are not listed by `dir`."""
 _OF_VIEW = {
     "covering_partitions": "kite.covering_partitions",
     "export_telemetry": "trees.export of the repository",
@@ -60,7 +66,6 @@ _OF_REPOSITORY = {
 }
 
 FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
-    "Readable": _OF_READABLE,
     "View": _OF_VIEW,
     "Dataset": _OF_DATASET,
     "Repository": _OF_REPOSITORY,
@@ -87,24 +92,28 @@ _WORDS_OF_OTHERS: Mapping[str, Mapping[str, str]] = {
         "restore": "rollback",
         "detail": "inspect",
     },
+    "Readable": {"toPandas": "pandas", "to_df": "pandas", "toDF": "spark", "show": "head"},
+    "Repository": {"read": "open", "table": "open", "load_table": "open", "tables": "list"},
 }
 
 
 class RefusesFormerNames:
-    """Base class of what had other names: an old one raises an error with the new one."""
+    """Base class of what has other names: an alias works, a former name raises an error."""
 
     __slots__ = ()
 
     if not TYPE_CHECKING:  # a type checker shall still find unknown names
 
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise an error that names the new spelling, if there is one.
+        def __getattr__(self, name: str) -> object:
+            """Return what an alias stands for, or raise an error that names the new spelling.
 
             Raises:
                 RenamedError: The attribute has another name now.
                 AttributeError: There is no such attribute, and there was none.
             """
             own = type(self)
+            if hasattr(own, ALIASES.get(name, "")):
+                return getattr(self, ALIASES[name])
             for base in own.__mro__:
                 new = FORMER_NAMES.get(base.__name__, {}).get(name)
                 if new is not None:

@@ -47,6 +47,10 @@ def lazily(
         return value
 
     def __dir__() -> list[str]:  # noqa: N807 - same
-        return sorted({*vars(module), *homes})
+        return sorted({*filter(_is_special, vars(module)), *homes})
 
     return __getattr__, __dir__, sorted(homes)
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__")
