@@ -7,6 +7,8 @@ import types
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakebed.arrow.conform import Conformer
 from lakebed.arrow.entities import opened
@@ -151,6 +153,96 @@ def test_null_parent_is_no_null_child(values, declared: pa.DataType) -> None:
     given = pa.array(values, optional(declared))
 
     assert conform(given, declared).to_pylist() == values
+
+
+REQUIRED = pa.struct([pa.field("x", pa.float64(), nullable=False)])
+DECLARED = st.recursive(
+    st.sampled_from(
+        [pa.int64(), pa.string(), pa.bool_(), pa.date32(), UTC, pa.decimal128(5, 2), REQUIRED]
+    ),
+    lambda inner: st.one_of(
+        inner.map(pa.list_),
+        inner.map(lambda kind: pa.map_(pa.string(), kind)),
+        inner.map(lambda kind: pa.struct([("p", kind), ("q", pa.int64())])),
+    ),
+    max_leaves=3,
+)
+
+
+@st.composite
+def all_null(draw: st.DrawFn, declared: pa.DataType) -> tuple[pa.DataType, object]:
+    """Return a type of data with a null type at some depth, and a value of it."""
+    if draw(st.booleans()) or not pa.types.is_nested(declared):
+        return pa.null(), None
+    if pa.types.is_struct(declared):
+        kind, value = draw(all_null(declared.field(0).type))
+        return pa.struct([(declared.field(0).name, kind)]), {declared.field(0).name: value}
+    if pa.types.is_map(declared):
+        kind, value = draw(all_null(declared.item_type))
+        return pa.map_(pa.string(), kind), draw(st.sampled_from([None, [], [("k", value)]]))
+    kind, value = draw(all_null(declared.value_type))
+    made = draw(st.sampled_from([pa.list_, pa.large_list, lambda kind: pa.list_(kind, 1)]))(kind)
+    sizes = [None, [value]] if pa.types.is_fixed_size_list(made) else [None, [], [value]]
+    return made, draw(st.sampled_from(sizes))
+
+
+@given(data=st.data())
+def test_null_type_at_any_depth_is_null_of_the_declared_type(data: st.DataObject) -> None:
+    declared = data.draw(DECLARED)
+    kind, value = data.draw(all_null(declared))
+    if declared == REQUIRED and kind != pa.null():
+        kind, value = pa.null(), None  # a null in a required part is refused
+    given_column = pa.array([value, None], kind)
+
+    try:
+        found = conform(given_column, declared)
+    except SchemaMismatchError as error:
+        assert "not nullable" in error.message and "x" in str(declared)  # noqa: PT017, PT018
+        return
+
+    found.validate(full=True)
+    assert without_absent(found.to_pylist()) == without_absent(given_column.to_pylist())
+
+
+def without_absent(value: object) -> object:
+    """Return a value without the null parts of records."""
+    match value:
+        case dict():
+            parts = {name: without_absent(part) for name, part in value.items()}
+            return {name: part for name, part in parts.items() if part is not None}
+        case list() | tuple():
+            return [without_absent(part) for part in value]
+    return value
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("wrap", [lambda kind: kind, pa.list_])
+def test_null_value_of_a_map_of_records_with_required_parts(wrap, start: int) -> None:
+    kind = wrap(pa.map_(pa.string(), REQUIRED))
+    maps = [[("a", {"x": 1.5}), ("b", None)], None, [], [("c", None), ("d", {"x": 2.5})]]
+    values = maps if wrap is not pa.list_ else [maps, None, [], [None, maps[0]]]
+    column = pa.array(values, kind).slice(start)
+
+    assert conform(column, kind).to_pylist() == values[start:]
+
+
+def test_hidden_pairs_of_null_maps_are_dropped() -> None:
+    kind = pa.map_(pa.string(), REQUIRED)
+    whole = pa.array([[("a", {"x": 1.5})], [("b", None)], [("c", {"x": 2.5})]], kind)
+    buffers = pa.array([True, None, True]).buffers()
+    offsets = whole.buffers()[1]
+    column = pa.Array.from_buffers(
+        kind, 3, [buffers[0], offsets], children=[pair_array(whole)], null_count=1
+    )
+
+    found = conform(column, kind)
+
+    assert found.to_pylist() == [[("a", {"x": 1.5})], None, [("c", {"x": 2.5})]]
+
+
+def pair_array(maps: pa.MapArray) -> pa.Array:
+    names = [maps.type.key_field, maps.type.item_field]
+    return pa.StructArray.from_arrays([maps.keys, maps.items], fields=names)
 
 
 def test_rows_outside_a_slice_are_not_looked_at() -> None:

@@ -173,3 +173,25 @@ def test_a_store_that_tasks_cannot_see_is_merged_into_by_this_process(spark) -> 
     report = dataset.merge(spark.sql("SELECT 3L AS id, 9.0D AS v"), "id")
 
     assert (report.updated_row_count, report.rewritten_file_count) == (1, 1)
+
+
+@pytest.mark.parametrize("inserts_by_tasks", [True, False])
+def test_parts_that_records_of_a_frame_lack_stay(
+    spark, repository, monkeypatch, inserts_by_tasks: bool
+) -> None:
+    if inserts_by_tasks:
+        monkeypatch.setattr("lakebed.work.merge._FEW_ROWS", 0)
+    whole = pa.struct([("y", pa.int64()), ("z", pa.struct([("a", pa.int64()), ("b", pa.int64())]))])
+    schema = pa.schema([("id", pa.int64()), ("spot", whole)])
+    dataset = repository.create("t", DatasetDescriptor(schema=schema))
+    dataset.append([{"id": 1, "spot": {"y": 1, "z": {"a": 2, "b": 3}}}])
+
+    dataset.upsert(
+        spark.sql("SELECT id, named_struct('z', named_struct('b', 9L)) spot FROM range(1, 3)"),
+        on="id",
+    )
+
+    assert sorted(dataset.arrow().to_pylist(), key=lambda one: one["id"]) == [
+        {"id": 1, "spot": {"y": 1, "z": {"a": 2, "b": 9}}},
+        {"id": 2, "spot": {"y": None, "z": {"a": None, "b": 9}}},
+    ]

@@ -342,6 +342,41 @@ def test_a_null_in_a_required_list_is_refused(spark, repository, tmp_path):
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+@pytest.mark.parametrize("door", ["few", "native", "tasks", "upsert", "format"])
+def test_void_is_null_of_any_field_at_any_depth(spark, repository, tmp_path, door):
+    place = pa.struct([("x", pa.list_(pa.int64())), ("y", pa.int32())])
+    fields = {"id": pa.int64(), "n": pa.int32(), "tags": pa.list_(pa.string()), "place": place}
+    parts = {"partition_by": "hash(id, 2)"} if door == "tasks" else {}
+    dataset = repository.create("t", lakebed.DatasetDescriptor(schema=pa.schema(fields), **parts))
+    frame = spark.sql("SELECT 1L id, NULL n, array() tags, named_struct('x', NULL) place")
+
+    if door == "format":
+        frame.write.format("lakebed").mode("append").save(f"{tmp_path}/a lake, 100%/t")
+    elif door == "upsert":
+        dataset.upsert(frame, on="id")
+    else:
+        options = lakebed.WriteOptions(cluster=None if door == "few" else False)
+        dataset.with_options(write=options).append(frame)
+
+    expected = {"id": 1, "n": None, "tags": [], "place": {"x": None, "y": None}}
+    assert dataset.arrow().to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("partition_by", ["", "p"])
+def test_null_value_of_a_map_of_records_with_required_parts(spark, repository, partition_by):
+    maps = "map('a', named_struct('x', 1.5D), 'b', NULL) m"
+    frame = spark.sql(f"SELECT id, id % 2 AS p, {maps} FROM range(4)")
+    repository.write("t", frame, partition_by=partition_by)
+    dataset = repository["t"]
+
+    dataset.upsert(frame, on="id")
+    dataset.append(frame)
+    dataset.compact()
+
+    found = [row.asDict(recursive=True) for row in dataset.spark(spark).collect()]
+    assert [row["m"] for row in found] == [{"a": {"x": 1.5}, "b": None}] * 8
+
+
 @pytest.mark.parametrize("shape", ["{0}", "array({0})", "map({0}, 1)", "named_struct('x', {0})"])
 def test_text_that_is_not_utf8_is_refused_by_every_writer(spark, repository, tmp_path, shape):
     text = "CAST(IF(id = 7, X'C328', X'6162') AS STRING)"

@@ -145,6 +145,106 @@ def test_fields_that_the_data_lacks_stay_as_they_are(dataset: Dataset) -> None:
     assert values(dataset, "name") == {1: None, 2: "new"}
 
 
+PLACES = pa.schema(
+    {
+        "id": pa.int64(),
+        "at": pa.struct(
+            {
+                "x": pa.int64(),
+                "y": pa.int64(),
+                "on": pa.struct({"a": pa.string(), "b": pa.string()}),
+            }
+        ),
+        "steps": pa.list_(pa.struct({"x": pa.int64(), "y": pa.int64()})),
+    }
+)
+WHOLE = {
+    "id": 1,
+    "at": {"x": 1, "y": 2, "on": {"a": "a", "b": "b"}},
+    "steps": [{"x": 1, "y": 2}],
+}
+PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a part": ({"at": {"x": 9}}, {"at": {"x": 9, "y": 2, "on": {"a": "a", "b": "b"}}}),
+    "in a part": (
+        {"at": {"on": {"b": "B"}}},
+        {"at": {"x": 1, "y": 2, "on": {"a": "a", "b": "B"}}},
+    ),
+    "a null part": (
+        {"at": {"y": None}},
+        {"at": {"x": 1, "y": None, "on": {"a": "a", "b": "b"}}},
+    ),
+    "null": ({"at": None}, {"at": None}),
+    "in a list": ({"steps": [{"x": 5}]}, {"steps": [{"x": 5, "y": None}]}),
+}
+PART_TYPES: dict[str, dict[str, pa.DataType]] = {
+    "a part": {"at": pa.struct({"x": pa.int64()})},
+    "in a part": {"at": pa.struct({"on": pa.struct({"b": pa.string()})})},
+    "a null part": {"at": pa.struct({"y": pa.null()})},
+    "null": {"at": PLACES.field("at").type},
+    "in a list": {"steps": pa.list_(pa.struct({"x": pa.int64()}))},
+}
+
+
+@pytest.mark.parametrize("call", ["upsert", "update", "coalesce"])
+@pytest.mark.parametrize("form", ["dicts", "arrow", "polars", "pandas", "reader"])
+@pytest.mark.parametrize("case", PARTS)
+def test_parts_that_a_record_lacks_stay(store: Store, case: str, form: str, call: str) -> None:
+    change, expected = PARTS[case]
+    rows = [{"id": key, **change} for key in (1, 2, 3)]
+    table = pa.Table.from_pylist(rows, pa.schema({"id": pa.int64(), **PART_TYPES[case]}))
+    if form == "pandas" and case in ("null", "a null part"):
+        pytest.skip("pandas has no type for it")
+    data: Any = {
+        "dicts": lambda: rows,
+        "arrow": lambda: table,
+        "polars": lambda: pytest.importorskip("polars").from_arrow(table),
+        "pandas": table.to_pandas,
+        "reader": table.to_reader,
+    }[form]()
+    dataset = Repository(store).create("t", DatasetDescriptor(schema=PLACES))
+    dataset.append([WHOLE, {"id": 2, "at": None, "steps": None}])
+    (name,) = change
+
+    if call == "upsert":
+        dataset.upsert(data, on="id")
+    elif call == "update":
+        dataset.merge(data, on="id", update={name: f"source.{name}"})
+    else:
+        dataset.merge(data, on="id", update={name: f"coalesce(source.{name}, target.{name})"})
+
+    found = {row["id"]: row for row in dataset.arrow().to_pylist()}
+    if not (call == "coalesce" and case == "null"):
+        assert found[1] == WHOLE | expected
+    alone = pa.array([change[name]], PART_TYPES[case][name]).to_pylist()[0]
+    for key in (2, 3):
+        assert without_null(found[key][name]) == without_null(alone)
+
+
+def without_null(value: object) -> object:
+    match value:
+        case dict():
+            parts = {name: without_null(part) for name, part in value.items()}
+            return {name: part for name, part in parts.items() if part is not None}
+        case list():
+            return [without_null(part) for part in value]
+    return value
+
+
+def test_required_part_that_a_record_lacks_stays_and_is_needed_by_a_new_one(store: Store) -> None:
+    part = pa.field("x", pa.int64(), nullable=False)
+    schema = pa.schema({"id": pa.int64(), "at": pa.struct([part, ("y", pa.int64())])})
+    dataset = Repository(store).create("t", DatasetDescriptor(schema=schema))
+    dataset.append([{"id": 1, "at": {"x": 1, "y": 2}}])
+
+    dataset.upsert([{"id": 1, "at": {"y": 3}}], on="id")
+    with pytest.raises(SchemaMismatchError, match=r"lacks field 'at.x'.*would be new"):
+        dataset.upsert([{"id": 1, "at": {"y": 4}}, {"id": 2, "at": {"y": 4}}], on="id")
+    with pytest.raises(SchemaMismatchError, match="'at' have no parts"):
+        dataset.upsert([{"id": 1, "at": {}}], on="id")
+
+    assert dataset.arrow().to_pylist() == [{"id": 1, "at": {"x": 1, "y": 3}}]
+
+
 def test_named_columns_are_updated_under_a_condition(dataset: Dataset) -> None:
     dataset.append([row(1, v=5.0), row(2, v=1.0), row(3, v=None)])
     data = [row(n, v=3.0, name="new") for n in (1, 2, 3, 4)]

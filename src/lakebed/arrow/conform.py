@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pyarrow import types as pat
 from lakebed.arrow.reasons import reason_of
 from lakebed.arrow.texts import check_texts
 from lakebed.errors import PartitionSpecError, SchemaMismatchError
-from lakebed.model.arrow_types import field_to_arrow, type_from_arrow
+from lakebed.model.arrow_types import field_to_arrow, type_from_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction
@@ -121,15 +122,24 @@ def unknown_field(path: str, message: str, hint: str) -> SchemaMismatchError:
     return error
 
 
-def check_types(given: Schema, descriptor: DatasetDescriptor) -> None:
+def check_types(
+    given: Schema, descriptor: DatasetDescriptor, *, may_lack_parts: bool = False
+) -> None:
     """Check that every column of `given` has a type that its field accepts.
+
+    Args:
+        given: Fields of the data.
+        descriptor: Descriptor of the dataset.
+        may_lack_parts: Whether records may lack parts that are not nullable, since an update keeps
+            the parts that its data lacks.
 
     Raises:
         SchemaMismatchError: A column has not; the message names it and both types.
     """
     for field in given:
-        declared = descriptor.schema.get(field.name)
-        _check_type(field.type, declared.type, field.name)
+        declared = descriptor.schema.get(field.name).type
+        declared = narrowed(declared, field.type) if may_lack_parts else declared
+        _check_type(field.type, declared, field.name)
 
 
 def _check_type(given: Type, declared: Type, place: str) -> None:
@@ -152,6 +162,23 @@ def _check_type(given: Type, declared: Type, place: str) -> None:
     raise SchemaMismatchError(
         f"Column {place!r} is of type {given}, but the dataset's is {declared}.",
         hint="Cast the column before writing; nothing is converted where a value could change.",
+    )
+
+
+def narrowed(declared: Type, given: Type) -> Type:
+    """Return a declared type with only those parts of records that data has.
+
+    Lists and maps keep the whole type of their values: they are set as a whole.
+    """
+    if not (isinstance(declared, Struct) and isinstance(given, Struct)):
+        return declared
+    kinds = {field.name: field.type for field in given.fields}
+    return Struct(
+        tuple(
+            replace(field, type=narrowed(field.type, kinds[field.name]))
+            for field in declared.fields
+            if field.name in kinds
+        )
     )
 
 
@@ -198,8 +225,9 @@ class Conformer:
         Args:
             given: Schema of the batches.
             descriptor: Descriptor of the dataset.
-            is_partial: True if the batches keep the columns that they have: missing ones are not
-                filled in, and ones that the dataset lacks stay unchanged, after the others.
+            is_partial: True if the batches keep the columns that they have: missing ones, and
+                missing parts of records, are not filled in, and ones that the dataset lacks stay
+                unchanged, after the others.
 
         Raises:
             SchemaMismatchError: It does not fit; see `check_columns` and `check_types`.
@@ -220,14 +248,21 @@ class Conformer:
             _check_plain(self._others)
         else:
             check_columns(tuple(given.names), descriptor)
-        target = [field_to_arrow(field) for field in self._fields]
+        # Types of the columns, with declared ones in place of null types.
+        self._given: dict[str, pa.DataType] = {}
+        fields = []
+        for field in self._fields:
+            if field.name in given.names:
+                kind = _with_types_for_nulls(given.field(field.name).type, field.type)
+                have = type_from_arrow(kind, place=field.name, strict_names=False)
+                if is_partial:
+                    field = replace(field, type=narrowed(field.type, have))
+                _check_type(have, field.type, field.name)
+                self._given[field.name] = kind
+            fields.append(field)
+        self._fields = tuple(fields)
+        target = [field_to_arrow(field) for field in fields]
         self._target = pa.schema([*target, *(_decoded(given.field(name)) for name in self._others)])
-        for field in given:
-            if field.name in self._others:
-                continue
-            if not pat.is_null(field.type):
-                have = type_from_arrow(field.type, place=field.name, strict_names=False)
-                _check_type(have, descriptor.schema.get(field.name).type, field.name)
 
     @property
     def target(self) -> pa.Schema:
@@ -253,9 +288,10 @@ class Conformer:
         if position < 0:
             return pa.array([default_of(field)] * batch.num_rows, target)
         column = batch.column(position)
-        if pat.is_null(column.type):
-            column = _without_hidden_nulls(_cast(column, target, field), field.type)
-        elif _has_required_parts(field.type):
+        given = self._given[field.name]
+        if column.type != given:
+            column = _cast(column, given, field)
+        if _has_required_parts(field.type):
             # Before the cast, which would not name the part.
             check_nulls(column, field.type, field.name, nullable=field.nullable)
             column = _without_hidden_nulls(column, field.type)
@@ -264,6 +300,56 @@ class Conformer:
         # Again, since a value of a dictionary may be null, which shows only now.
         check_nulls(column, field.type, field.name, nullable=field.nullable)
         return column
+
+
+def _with_types_for_nulls(given: pa.DataType, declared: Type) -> pa.DataType:
+    """Return a type of data with the declared types in place of null types, at any depth.
+
+    Libraries give the null type to values that are all null, such as those of empty lists.
+    """
+    if pat.is_null(given):
+        return _nullable(type_to_arrow(declared))
+    if pat.is_dictionary(given) and pat.is_null(given.value_type):
+        return _nullable(type_to_arrow(declared))
+    match declared:
+        case ListOf(element) if pat.is_large_list(given):
+            inner = _with_types_for_nulls(given.value_type, element)
+            return pa.large_list(given.value_field.with_type(inner))
+        case ListOf(element) if pat.is_fixed_size_list(given):
+            inner = _with_types_for_nulls(given.value_type, element)
+            return pa.list_(given.value_field.with_type(inner), given.list_size)
+        case ListOf(element) if pat.is_list(given):
+            inner = _with_types_for_nulls(given.value_type, element)
+            return pa.list_(given.value_field.with_type(inner))
+        case MapOf(value) if pat.is_map(given):
+            inner = _with_types_for_nulls(given.item_type, value)
+            return pa.map_(given.key_field, given.item_field.with_type(inner))
+        case Struct(fields) if pat.is_struct(given):
+            kinds = {field.name: field.type for field in fields}
+            return pa.struct(
+                [
+                    field.with_type(_with_types_for_nulls(field.type, kinds[field.name]))
+                    if field.name in kinds
+                    else field.with_type(pa.string())  # unknown, which is said with its name
+                    for field in given
+                ]
+            )
+    return given
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """Return a type without required parts: Arrow makes no null of a type that has some."""
+    if pat.is_list(kind):
+        return pa.list_(_nullable_field(kind.value_field))
+    if pat.is_map(kind):
+        return pa.map_(kind.key_type, _nullable_field(kind.item_field))
+    if pat.is_struct(kind):
+        return pa.struct([_nullable_field(field) for field in kind])
+    return kind
+
+
+def _nullable_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_nullable(field.type)).with_nullable(nullable=True)
 
 
 def _decoded(field: pa.Field) -> pa.Field:
@@ -355,15 +441,13 @@ def _without_hidden_nulls(array: pa.Array, kind: Type) -> pa.Array:
                 return pa.LargeListArray.from_arrays(_close_offsets(array), values, type=made)
             return pa.ListArray.from_arrays(_close_offsets(array), values, type=pa.list_(inner))
         case MapOf(value) if pat.is_map(array.type):
-            kind_of_pairs = [array.type.key_field, array.type.item_field]
-            lists = array.cast(pa.list_(pa.struct(kind_of_pairs)))
-            before = lists.flatten().field(1)
+            offsets, pairs = _find_pairs(array)
+            before = array.items.take(pairs)
             items = _without_hidden_nulls(before, value)
             if items is before and array.items.null_count == before.null_count:
                 return array
             made = pa.map_(array.type.key_type, array.type.item_field.with_type(items.type))
-            keys = lists.flatten().field(0)
-            return pa.MapArray.from_arrays(_close_offsets(lists), keys, items, type=made)
+            return pa.MapArray.from_arrays(offsets, array.keys.take(pairs), items, type=made)
     return array
 
 
@@ -377,6 +461,17 @@ def _close_offsets(array: pa.Array) -> pa.Array:
     offsets = pa.array(np.cumsum(np.concatenate([[0], lengths])), kind)
     is_there = pa.concat_arrays([array.is_valid(), pa.array([True])])
     return pc.if_else(is_there, offsets, pa.scalar(None, kind))
+
+
+def _find_pairs(maps: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """Return the begin of each map as of `_close_offsets`, and the positions of the pairs.
+
+    Arrow casts a map to a list only if no required part is null, also below a null.
+    """
+    positions = pa.array(np.arange(len(maps.items), dtype=np.int32))
+    offsets = pa.array(maps.offsets.to_numpy())
+    lists = pa.ListArray.from_arrays(offsets, positions, mask=maps.is_null())
+    return _close_offsets(lists), lists.flatten()
 
 
 def _filled(array: pa.Array) -> pa.Array:

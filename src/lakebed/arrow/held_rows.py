@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,18 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.arrow.conform import Conformer, default_of
-from lakebed.arrow.entities import as_mapping, is_arrow, opened, to_batches, to_column
+from lakebed.arrow.entities import (
+    as_mapping,
+    fields_of,
+    is_arrow,
+    opened,
+    to_batches,
+    to_column,
+)
 from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
 from lakebed.errors import SchemaMismatchError, StorageError
-from lakebed.model.arrow_types import field_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.schema import Struct, Type
 from lakebed.store.base import Store
 
 MEMORY_BYTES = 256 * 2**20  # of rows that are held in memory; more wait in a file
@@ -261,9 +268,7 @@ def _of_items(items: Iterator[object], descriptor: DatasetDescriptor) -> Iterato
                 column = to_column([default_of(field)], field)[0]
                 table = table.append_column(field.name, pa.repeat(column, table.num_rows))
         whole.append(table)
-    # In the order of the schema, for any order of the items.
-    first = pa.schema([field_to_arrow(field) for field in own]).empty_table()
-    table = pa.concat_tables([first, *whole], promote_options="permissive")
+    table = pa.concat_tables(whole, promote_options="permissive")
     yield from conformed(table.to_batches(), descriptor)
 
 
@@ -287,8 +292,36 @@ def _of_entities(entities: Sequence[dict[str, object]], descriptor: DatasetDescr
                 ) from exc
         else:
             default = default_of(field)
-            columns[name] = to_column([entity.get(name, default) for entity in entities], field)
+            values = [entity.get(name, default) for entity in entities]
+            kind = _with_given_parts(field.type, values, name)
+            columns[name] = to_column(values, replace(field, type=kind))
     return pa.table(columns)
+
+
+def _with_given_parts(declared: Type, values: Sequence[object], place: str) -> Type:
+    """Return a type with only those parts of records that any of some values has.
+
+    Raises:
+        SchemaMismatchError: All records are without any part.
+    """
+    if not isinstance(declared, Struct):
+        return declared
+    records = [fields for value in values if (fields := fields_of(value)) is not None]
+    present = set().union(*records)
+    if present.difference(field.name for field in declared.fields):
+        return declared  # unknown parts are refused by name
+    kept = []
+    for field in declared.fields:
+        if field.name in present or not records:
+            inner = [record[field.name] for record in records if field.name in record]
+            here = _with_given_parts(field.type, inner, f"{place}.{field.name}")
+            kept.append(replace(field, type=here))
+    if not kept:
+        raise SchemaMismatchError(
+            f"The records of column {place!r} have no parts, so an update would change nothing.",
+            hint="Leave the column out, or give the parts to set, with null for no value.",
+        )
+    return Struct(tuple(kept))
 
 
 @contextmanager

@@ -22,10 +22,11 @@ from lakebed.model.assignments import (
     PairCondition,
     Rounded,
     Term,
+    columns_of_type,
 )
 from lakebed.model.merging import Assignment, Side
 from lakebed.model.predicate import Op, Predicate
-from lakebed.model.schema import Type
+from lakebed.model.schema import Struct, Type
 from lakebed.plan.expression import to_arrow_expression
 
 _PLACE = "lakebed.place"  # no field has a dot in its name
@@ -108,12 +109,45 @@ def value_of(assignment: Assignment, kind: Type, sides: Pairs) -> pa.Array:
     """
     count = next(iter(sides.values())).num_rows
     try:
-        return _computed(assignment.term, type_to_arrow(kind), sides, count)
+        whole = _with_whole_records(assignment, kind, sides)
+        return _computed(assignment.term, type_to_arrow(kind), whole, count)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as exc:
         raise SchemaMismatchError(
             f"Field {assignment.name!r} of type {kind} cannot be set: {reason_of(exc)}.",
             hint="Correct the data or the value, or widen the field.",
         ) from exc
+
+
+def _with_whole_records(assignment: Assignment, kind: Type, sides: Pairs) -> Pairs:
+    """Return the pairs, in which records of the data have the parts that the data lacks.
+
+    They keep the parts of the field that is set.
+    """
+    if not isinstance(kind, Struct) or Side.SOURCE not in sides:
+        return sides
+    rows, old = sides[Side.SOURCE], column_of(sides, Side.TARGET.named(assignment.name))
+    for column in Side.SOURCE.own(columns_of_type(assignment.term)):
+        number = rows.schema.get_field_index(column)
+        if number >= 0 and pa.types.is_struct(rows.schema.field(number).type):
+            whole = _with_parts_of(old, rows.column(number), type_to_arrow(kind))
+            rows = rows.set_column(number, column, whole)
+    return {**sides, Side.SOURCE: rows}
+
+
+def _with_parts_of(old: pa.StructArray, new: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
+    """Return records of a type, with the parts of old records that new ones lack."""
+    if new.type == kind:
+        return new
+    parts = []
+    old_parts, new_parts = old.flatten(), new.flatten()
+    for field, before in zip(kind, old_parts, strict=True):
+        number = new.type.get_field_index(field.name)
+        part = before if number < 0 else new_parts[number]
+        is_record = number >= 0 and pa.types.is_struct(field.type)
+        parts.append(
+            _with_parts_of(before, part, field.type) if is_record else part.cast(field.type)
+        )
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=new.is_null())
 
 
 def _computed(term: Term, kind: pa.DataType, sides: Pairs, count: int) -> pa.Array:

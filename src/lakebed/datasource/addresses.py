@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lakebed.datasource.options import ReadOptions, SaveOptions
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Layout
-from lakebed.model.schema import Schema
 from lakebed.model.uri import parse_constraints
 from lakebed.repository import Repository, open_repository
 from lakebed.store.base import Store
 from lakebed.view import View
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def open_to_read(options: ReadOptions) -> Opened:
     return Opened(view, dataset._source.store, dataset._source.cached().layout)
 
 
-def open_to_write(options: SaveOptions, given: Schema) -> Opened:
+def open_to_write(options: SaveOptions, given: StructType) -> Opened:
     """Open a dataset for a write; create a missing one if the options allow it.
 
     Args:

@@ -97,9 +97,9 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
         """
         options = SaveOptions.parse(texts)
         _check_mode(options, is_overwrite=is_overwrite)
-        given = schema_from_spark(schema.jsonValue())
-        opened = open_to_write(options, given)
+        opened = open_to_write(options, schema)
         descriptor = opened.layout.descriptor
+        given = schema_from_spark(schema.jsonValue(), descriptor.schema)
         check_columns(given.names, descriptor)
         check_types(given, descriptor)
         if options.base is not None:

@@ -74,8 +74,8 @@ class LakebedStreamWriter(Travels, _ArrowWriter):  # type: ignore[misc]  # its b
         """
         self._options = StreamWriteOptions.parse(texts)
         self._is_overwrite = is_overwrite
-        given = schema_from_spark(schema.jsonValue())
-        opened = open_to_write(self._options.write, given)
+        opened = open_to_write(self._options.write, schema)
+        given = schema_from_spark(schema.jsonValue(), opened.layout.descriptor.schema)
         check_columns(given.names, opened.layout.descriptor)
         check_types(given, opened.layout.descriptor)
         self._store: Store = opened.store

@@ -43,8 +43,13 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _CHAR = re.compile(r"(?:var)?char\(\d+\)|string collate \w+")
 
 
-def schema_from_spark(document: object) -> Schema:
+def schema_from_spark(document: object, declared: Schema | None = None) -> Schema:
     """Read a schema from the result of `StructType.jsonValue()`.
+
+    Args:
+        document: The schema as Spark has it.
+        declared: Schema of the dataset that takes the rows: a part of type `void`, which is always
+            null, has the type of its field. Without one, `void` is not supported.
 
     Raises:
         SchemaMismatchError: A type is not supported; the message names the column.
@@ -52,18 +57,23 @@ def schema_from_spark(document: object) -> Schema:
     """
     match document:
         case {"type": "struct", "fields": [*fields]}:
-            return Schema(fields=tuple(_field(field, "") for field in fields))
+            known = () if declared is None else declared.fields
+            return Schema(fields=tuple(_field(field, "", known) for field in fields))
     raise SchemaMismatchError(
         f"Not a Spark struct type: {reprlib.repr(document)}.", hint="Give a StructType."
     )
 
 
-def _field(document: object, place: str) -> Field:
+def _field(document: object, place: str, known: tuple[Field, ...]) -> Field:
     match document:
         case {"name": str(name), "type": kind, "nullable": bool(nullable)}:
             here = f"{place}.{check_field_name(name)}" if place else check_field_name(name)
+            declared = next((field.type for field in known if field.name == name), None)
             return Field(
-                name=name, type=_type(kind, here), nullable=nullable, doc=_comment(document)
+                name=name,
+                type=_type(kind, here, declared),
+                nullable=nullable,
+                doc=_comment(document),
             )
     raise SchemaMismatchError(
         f"A field of {place or 'the schema'} is not valid: {reprlib.repr(document)}.",
@@ -78,8 +88,10 @@ def _comment(document: Any) -> str:
     return ""
 
 
-def _type(document: object, place: str) -> Type:
+def _type(document: object, place: str, declared: Type | None) -> Type:
     match document:
+        case "void" if declared is not None:
+            return declared
         case str() if document in _FROM_SPARK:
             return Primitive(_FROM_SPARK[document])
         case str() if match := _DECIMAL.fullmatch(document):
@@ -87,20 +99,35 @@ def _type(document: object, place: str) -> Type:
         case str() if _CHAR.fullmatch(document):
             return Primitive(Kind.STRING)
         case {"type": "array", "elementType": element, "containsNull": bool(nullable)}:
-            return ListOf(_type(element, f"{place}[]"), nullable)
+            inner = declared.element if isinstance(declared, ListOf) else None
+            return ListOf(_type(element, f"{place}[]", inner), nullable)
         case {
             "type": "map",
             "keyType": "string",
             "valueType": value,
             "valueContainsNull": bool(nullable),
         }:
-            return MapOf(_type(value, f"{place}{{}}"), nullable)
+            inner = declared.value if isinstance(declared, MapOf) else None
+            return MapOf(_type(value, f"{place}{{}}", inner), nullable)
         case {"type": "struct", "fields": [*fields]}:
-            return Struct(tuple(_field(field, place) for field in fields))
+            known = declared.fields if isinstance(declared, Struct) else ()
+            return Struct(tuple(_field(field, place, known) for field in fields))
     raise SchemaMismatchError(
         f"Unsupported Spark type {reprlib.repr(document)} of column {place!r}.",
         hint="Cast it to a supported type, for example a string.",
     )
+
+
+def has_void(document: Any) -> bool:
+    """Return whether a type of Spark is or holds `void`, in the form of `jsonValue()`."""
+    match document:
+        case "void":
+            return True
+        case {"type": "struct", "fields": [*fields]}:
+            return any(has_void(field["type"]) for field in fields)
+        case {"elementType": inner} | {"valueType": inner}:
+            return has_void(inner)
+    return False
 
 
 def schema_to_spark(schema: Schema) -> dict[str, Any]:

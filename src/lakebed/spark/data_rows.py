@@ -43,7 +43,7 @@ def put_frame(
     Cost:
         One Spark job, and one object per task.
     """
-    given = schema_to_arrow(schema_from_spark(frame.schema.jsonValue()))
+    given = schema_to_arrow(schema_from_spark(frame.schema.jsonValue(), descriptor.schema))
     schema = Conformer(given, descriptor, is_partial=True).target
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

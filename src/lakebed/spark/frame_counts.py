@@ -37,7 +37,8 @@ def count_frame_by_partition(frame: DataFrame, store: Store, target: BatchTarget
         receives a number for each partition of each task.
     """
     check_columns(tuple(frame.columns), target.descriptor)
-    check_types(schema_from_spark(frame.schema.jsonValue()), target.descriptor)
+    given = schema_from_spark(frame.schema.jsonValue(), target.descriptor.schema)
+    check_types(given, target.descriptor)
     if not store.is_shared:
         # Tasks cannot access a store in the memory of this process.
         return count_by_partition(store, target, frame.toArrow().to_batches())

@@ -26,6 +26,7 @@ from lakebed.model.keys import BATCH_ID
 from lakebed.model.layout import staging_folder
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema
+from lakebed.model.spark_types import has_void
 from lakebed.spark.session import settings_for
 from lakebed.spark.types import struct_type
 from lakebed.state.check_results import not_checked
@@ -113,7 +114,7 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
     """
     staging = store.local_path(staging_folder(target.dataset, target.batch_id))
     assert staging is not None  # checked by can_write_natively
-    columns = _columns(target, given)
+    columns = _columns(frame, target, given)
     compression = target.descriptor.compression
     try:
         with settings_for(frame.sparkSession, _SETTINGS):
@@ -140,12 +141,16 @@ def write_natively(frame: DataFrame, store: Store, target: BatchTarget, given: S
     )
 
 
-def _columns(target: BatchTarget, given: Schema) -> list[Column]:
+def _columns(frame: DataFrame, target: BatchTarget, given: Schema) -> list[Column]:
     """Return the columns of the files, with ids if Spark can write them for all parts."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     schema = target.descriptor.schema
-    columns = {field.name: _column(field, given.find(field.name)) for field in schema}
+    all_null = {field.name for field in frame.schema if has_void(field.dataType.jsonValue())}
+    columns = {
+        field.name: _column(field, given.find(field.name), is_void=field.name in all_null)
+        for field in schema
+    }
     if BATCH_ID in target.stored_levels():
         columns[BATCH_ID] = F.lit(target.batch_id).cast("long")
     ids = target.field_ids
@@ -155,14 +160,14 @@ def _columns(target: BatchTarget, given: Schema) -> list[Column]:
     return [column.alias(name, metadata={_FIELD_ID: ids[name]}) for name, column in columns.items()]
 
 
-def _column(declared: Field, given: Field | None) -> Column:
+def _column(declared: Field, given: Field | None, *, is_void: bool) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
     wanted = struct_type(Schema(fields=(declared,))).fields[0].dataType
     if given is None:
         return F.lit(None).cast(wanted)
     column = F.col(f"`{declared.name}`")
-    return column if given.type == declared.type else column.cast(wanted)
+    return column if given.type == declared.type and not is_void else column.cast(wanted)
 
 
 def _take(path: Path, store: Store, target: BatchTarget, hashing: Executor) -> FileFacts | None:

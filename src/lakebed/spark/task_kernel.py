@@ -72,7 +72,7 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
         after these; see `lakebed.spark.few`.
     """
     check_columns(tuple(frame.columns), target.descriptor)
-    given = schema_from_spark(frame.schema.jsonValue())
+    given = schema_from_spark(frame.schema.jsonValue(), target.descriptor.schema)
     check_types(given, target.descriptor)
     if not store.is_shared:
         # Tasks cannot access a store in the memory of this process.

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from lakebed.arrow.conform import check_columns, check_types
+from lakebed.arrow.conform import check_columns, check_types, narrowed
 from lakebed.arrow.held_rows import HeldRows, StoredRows, data_batches, hold, put_part
 from lakebed.arrow.kernel import BatchTarget, WriteOptions, write_batches
 from lakebed.arrow.matching import FileChanges, KeyValues, Matcher, Merging
@@ -479,9 +479,20 @@ class _Merge:
             return None
         try:
             check_columns(tuple(matcher.rules.inserted), state.descriptor)
+            check_types(self._inserted_schema(matcher, state.descriptor), state.descriptor)
         except (SchemaMismatchError, PartitionSpecError) as exc:
             return exc
         return None
+
+    def _inserted_schema(self, matcher: Matcher, descriptor: DatasetDescriptor) -> Schema:
+        """Return the fields of new entities, with those parts that the data has."""
+        names = matcher.rules.inserted or {}
+        return Schema(
+            fields=tuple(
+                replace(field, type=_part_of(field, self._rows.schema.field(names[field.name])))
+                for field in descriptor.schema.select(tuple(names))
+            )
+        )
 
     def _check_new(self, matcher: Matcher, state: State, new_count: int) -> None:
         """Check that the data has the columns that its new entities need.
@@ -514,7 +525,7 @@ class _Merge:
                 kind = data[column] if side == Side.SOURCE else columns[column]
                 given = Schema(fields=(Field(name=assignment.name, type=kind),))
                 try:
-                    check_types(given, state.descriptor)
+                    check_types(given, state.descriptor, may_lack_parts=True)
                 except SchemaMismatchError as exc:
                     if column == assignment.name:
                         raise
@@ -682,7 +693,7 @@ class _Merge:
             yield from _renamed(chosen_rows, tuple(names))
 
         session = get_session(None if self._spark is True else self._spark)
-        schema = target.descriptor.schema.select(tuple(names))
+        schema = self._inserted_schema(matcher, target.descriptor)
         frame = frame_of(session, self._rows, schema, chosen)
         return write_frame(frame, self._target.store, target)
 
@@ -730,10 +741,17 @@ def _types_of(given: pa.Schema, schema: Schema) -> dict[str, Type]:
         kind = (
             type_from_arrow(column.type, place=column.name, strict_names=False)
             if declared is None
-            else declared.type
+            else _part_of(declared, column)
         )
         fields.append(Field(name=column.name, type=kind))
     return dotted_types(fields)
+
+
+def _part_of(declared: Field, column: pa.Field) -> Type:
+    """Return the type of a field with those parts of its records that a column of data has."""
+    return narrowed(
+        declared.type, type_from_arrow(column.type, place=column.name, strict_names=False)
+    )
 
 
 def _read_beside(matcher: Matcher) -> tuple[str, ...]:
