@@ -279,6 +279,39 @@ def test_scattered_rows_give_each_partition_one_file(spark, repository):
     assert by_itself.row_count == commit.row_count == apart.row_count == 4_000
 
 
+@pytest.mark.parametrize("cluster", CLUSTER[:2])
+def test_hot_partition_is_written_by_each_task_that_has_many_of_its_rows(monkeypatch, cluster):
+    monkeypatch.setattr("lakebed.spark.tasks._HOT_BYTES", 100_000)
+    schema = pa.schema([("n", pa.int64()), ("p", pa.int64())])
+    store = open_store(f"memory://hot-{uuid.uuid4().hex}")
+    target = BatchTarget(
+        dataset="d",
+        batch_id=1,
+        descriptor=lakebed.DatasetDescriptor(schema=schema, partition_by="p"),
+        options=clustering(cluster),
+    )
+    # 90 of 100 rows are of one partition, the others of 100, in each of four tasks.
+    tasks = [
+        pa.record_batch(
+            {"n": range(10_000), "p": [n % 1_000 if n % 10 == 0 else 7_777 for n in range(10_000)]}
+        )
+        for _ in range(4)
+    ]
+
+    placed = [list(placing_task(store, target)([batch])) for batch in tasks]
+    answers = list(gathering_task(store, target)([one for task in placed for one in task]))
+
+    found = facts_of(answers)
+    assert counts(found) == counts([write_batches(store, target, tasks).facts])
+    files = [path for table in found for path in partitions_of(table)]
+    assert files.count("p=7777") == (1 if cluster else 4)
+    assert len(files) == 100 + files.count("p=7777")
+    carried = sum(
+        len(row) for one in placed[0] for row in one.column("rows").drop_null().to_pylist()
+    )
+    assert (carried < 100_000) is not cluster
+
+
 def test_rows_in_order_are_written_by_the_tasks_that_have_them(spark, repository, monkeypatch):
     monkeypatch.setattr("lakebed.spark.tasks._ROWS_TO_DECIDE", 100)
     frame = events(spark, 2_400, 2)

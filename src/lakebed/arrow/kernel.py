@@ -75,8 +75,8 @@ class WriteOptions:
         cluster: True if Spark brings the rows of a partition together before they are written, so
             that a partition has one file instead of one for each task. It costs a shuffle. None
             decides by the data: few rows come to the driver, which writes them; of the other
-            tasks, one whose first rows fall into more than 32 partitions gives its rows on, and
-            the others write theirs.
+            tasks, one whose first rows fall into more than 32 partitions gives its rows on, except
+            those of a partition with many of them, and the others write theirs.
 
     >>> WriteOptions(target_bytes="32MB").target_bytes == 32 * MIB
     True

@@ -3,7 +3,9 @@
 Rows of many partitions that are scattered over many tasks would make one small file for each pair
 of partition and task. Only a task knows the order of its rows, so the task decides: it writes its
 rows, or passes them on as Arrow streams, each with the rows of one *place*. Spark shuffles the
-streams by place, as bytes, without decoding the rows. All rows of a partition have the same place.
+streams by place, as bytes, without decoding the rows. All rows of a partition have the same place,
+where one task writes them. A partition with most of the rows would keep that task busy long after
+all others, so a task writes its own rows of such a hot partition itself.
 
 If an executor dies after its tasks have passed rows on, Spark runs these tasks again for tasks that
 have not fetched the rows yet. The rows may be in another order then, and the task may decide
@@ -53,6 +55,8 @@ _BYTES_TO_SORT = 32 * 2**20  # of rows that a task holds before it passes them o
 # streams, and Spark does not measure it.
 _BYTES_A_STREAM = 16 * 2**10
 _BYTES_TO_WRITE = 2**20  # of streams that the kernel receives at once, since it works by batches
+# A partition with so many bytes among the first `_BYTES_TO_SORT` is hot: a file of them is not tiny.
+_HOT_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +122,19 @@ def placing_task(store: Store, target: BatchTarget) -> Task:
                 yield _placed(answer(TaskAnswer(written=write_batches(store, target, rows))))
                 return
             given = 0
-            for chunk in _chunks(rows, _BYTES_TO_SORT):
-                given += sum(batch.num_rows for batch in chunk)
-                yield from places.streams(chunk)
-            yield _placed(answer(TaskAnswer(balance=given)))
+            own = KernelWriter(store, target)
+            try:
+                for chunk in _chunks(rows, _BYTES_TO_SORT):
+                    hot, others = places.divided(chunk)
+                    for batch in hot:
+                        own.write(batch)
+                    given += sum(rows.batch.num_rows for rows in others)
+                    yield from places.streams(others)
+                written = own.finish() if places.has_hot else None
+            except BaseException:
+                own.abort()
+                raise
+            yield _placed(answer(TaskAnswer(written=written, balance=given)))
         except LakebedError as exc:
             yield _placed(refusal(exc))
 
@@ -174,6 +187,14 @@ def _without_answers(
         yield batch.column("rows").drop_null()
 
 
+@dataclass(frozen=True, slots=True)
+class _PlacedRows:
+    """Rows, and the number of the partition of each."""
+
+    batch: pa.RecordBatch
+    numbers: np.ndarray
+
+
 class _Places:
     """Assignment of rows to gathering tasks, by the partitions that the kernel computes."""
 
@@ -181,6 +202,9 @@ class _Places:
         # It writes nothing, and only computes the partitions of rows.
         self._kernel = KernelWriter(store, target)
         self._by_number = np.zeros(0, dtype=np.uint16)
+        # Numbers of hot partitions; None until the first rows are known. The caller may want each
+        # partition in one file, at the price of one task.
+        self._hot = np.zeros(0, dtype=np.int64) if target.options.cluster else None
 
     def are_scattered(self, waiting: Iterator[pa.RecordBatch], first: list[pa.RecordBatch]) -> bool:
         """Return whether the first rows are scattered, and keep them in `first`."""
@@ -197,10 +221,42 @@ class _Places:
             size_bytes += batch.nbytes
         return False
 
-    def streams(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def has_hot(self) -> bool:
+        """True if some partitions are hot."""
+        return self._hot is not None and len(self._hot) > 0
+
+    def divided(
+        self, batches: list[pa.RecordBatch]
+    ) -> tuple[list[pa.RecordBatch], list[_PlacedRows]]:
+        """Divide rows into those of hot partitions, and others.
+
+        The first rows decide which partitions are hot. So all rows of a partition take one way, and
+        a repeated task that decides otherwise passes on another number of rows; see `balanced`.
+        """
+        placed = [self._place(batch) for batch in batches]
+        if self._hot is None:
+            numbers = np.concatenate([rows.numbers for rows in placed])
+            size_bytes = sum(batch.nbytes for batch in batches)
+            counts = np.bincount(numbers)
+            self._hot = np.flatnonzero(counts * (size_bytes / len(numbers)) >= _HOT_BYTES)
+        if not self.has_hot:
+            return [], placed
+        hot, others = [], []
+        for rows in placed:
+            is_hot = np.isin(rows.numbers, self._hot)
+            hot.append(rows.batch.filter(pa.array(is_hot)))
+            if not is_hot.all():
+                kept = rows.batch.filter(pa.array(~is_hot))
+                others.append(_PlacedRows(kept, rows.numbers[~is_hot]))
+        return [batch for batch in hot if batch.num_rows], others
+
+    def streams(self, placed: list[_PlacedRows]) -> Iterator[pa.RecordBatch]:
         """Pass rows on, in the columns of `PLACED`."""
-        table = pa.Table.from_batches(batches)
-        places = np.concatenate([self._of_rows(batch) for batch in batches])
+        if not placed:
+            return
+        table = pa.Table.from_batches([rows.batch for rows in placed])
+        places = np.concatenate([self._by_number[rows.numbers] for rows in placed])
         order = np.argsort(places, kind="stable")
         columns = [column.combine_chunks().take(pa.array(order)) for column in table.columns]
         rows = pa.Table.from_arrays(columns, schema=table.schema)
@@ -220,14 +276,14 @@ class _Places:
                 error=pa.nulls(len(pieces), pa.string()),
             )
 
-    def _of_rows(self, batch: pa.RecordBatch) -> np.ndarray:
+    def _place(self, batch: pa.RecordBatch) -> _PlacedRows:
         numbers = self._kernel.checked(batch).numbers
         new = self._kernel.partitions[len(self._by_number) :]
         if new:
             # Not Python's hash, which differs from process to process.
             more = [zlib.crc32(path.encode()) % _PLACES for path in new]
             self._by_number = np.append(self._by_number, np.array(more, dtype=np.uint16))
-        return np.broadcast_to(self._by_number[numbers], batch.num_rows)
+        return _PlacedRows(batch, np.broadcast_to(numbers, batch.num_rows))
 
 
 def _chunks(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[list[pa.RecordBatch]]:
