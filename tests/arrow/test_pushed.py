@@ -3,7 +3,11 @@
 import datetime as dt
 import decimal
 import math
+import operator
+import uuid
+from functools import reduce
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -12,7 +16,8 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.arrow.pushed import fields_of, weaker_predicate
+import lakebed
+from lakebed.arrow.pushed import CallNode, fields_of, parse_expression, weaker_predicate
 from lakebed.model.evaluate import matches
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import Decimal, Kind, Primitive
@@ -145,3 +150,28 @@ def test_every_row_that_arrow_selects_meets_the_predicate(expression, rows) -> N
     told = weaker_predicate(expression, TYPES)
 
     assert [number for number in selected if not matches(told, rows[number])] == []
+
+
+@pytest.mark.parametrize("count", [600, 1_000])
+def test_a_long_pushed_filter_reads_the_right_rows(count: int) -> None:
+    lake = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
+    lake.write("t", pa.table({"i": range(9), "s": [f"x{n}" for n in range(9)]}))
+    text = " OR ".join(f"(i = {n} AND s = 'x{n}')" for n in range(3, count))
+    column = pl.col("i")
+
+    assert lake.sql(f"SELECT i FROM t WHERE {text}")["i"].to_pylist() == [*range(3, 9)]
+    scan = pl.scan_pyarrow_dataset(lake["t"].dataset())
+    found = scan.filter(reduce(operator.or_, [column == n for n in range(3, count)])).collect()
+    assert found["i"].to_list() == [*range(3, 9)]
+
+
+def test_a_chain_of_one_word_is_one_call() -> None:
+    i = pc.field("i")
+    chain = (i == 1) | (i == 2) | ((i == 3) | ~((i == 4) & (i == 5) & (i == 6)))
+
+    node = parse_expression(chain, {"i": Primitive(Kind.LONG)})
+
+    assert isinstance(node, CallNode)
+    assert (node.function, len(node.arguments)) == ("or_kleene", 4)
+    inner = node.arguments[3].arguments[0]
+    assert (inner.function, len(inner.arguments)) == ("and_kleene", 3)

@@ -49,6 +49,8 @@ _HINT = (
     "beginnings and ends of text combine. SQL text has more: see docs/views.md."
 )
 _Moment = TypeVar("_Moment", dt.date, dt.datetime)
+_BRACKETS = re.compile(r'[][{}]|"(?:[^"\\]|\\.)*"')
+_MOST_LEVELS = 400
 _EPOCH = dt.date(1970, 1, 1)
 _NUMBER = re.compile(r"U?Int(8|16|32|64|128)|Float(32|64)")
 
@@ -62,20 +64,33 @@ def exact_predicate(expression: Any, types: Mapping[str, Type]) -> Predicate:
         PredicateError: A part of it is not understood, a column is unknown, or a literal is not of
             the type of its column.
     """
+    try:
+        return bind(_read(expression, types), types)
+    except RecursionError as exc:
+        raise _too_deep() from exc
+
+
+def _read(expression: Any, types: Mapping[str, Type]) -> Predicate:
     if isinstance(expression, pc.Expression):
         node = parse_expression(expression, types)
         check_options(node, expression)
-        predicate = _of_arrow(node, expression)
-    elif type(expression).__module__.startswith("polars.") and hasattr(expression, "meta"):
+        return _of_arrow(node, expression)
+    if type(expression).__module__.startswith("polars.") and hasattr(expression, "meta"):
         document = _document_of(expression)
         check_parts(document, expression)
-        predicate = _Polars(expression).read(document)
-    else:
-        raise PredicateError(
-            f"{shown(expression)} is not a condition.",
-            hint="Give SQL text such as \"carrier = 'UA'\", or an expression of pyarrow or Polars.",
-        )
-    return bind(predicate, types)
+        return _Polars(expression).read(document)
+    raise PredicateError(
+        f"{shown(expression)} is not a condition.",
+        hint="Give SQL text such as \"carrier = 'UA'\", or an expression of pyarrow or Polars.",
+    )
+
+
+def _too_deep() -> PredicateError:
+    return PredicateError(
+        "The condition is nested too deeply.",
+        hint="List the values of a column by is_in or isin. Give other alternatives as lists: "
+        '[[("day", "==", 1), ("carrier", "==", "UA")], …].',
+    )
 
 
 def _refused(expression: object, part: object = None) -> PredicateError:
@@ -192,6 +207,12 @@ def _document_of(expression: Any) -> Any:
     except Exception as exc:
         # Polars has an exception of its own for what it cannot write, such as a Python function.
         raise _refused(expression) from exc
+    depth = deepest = 0
+    for bracket in _BRACKETS.finditer(text):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(bracket[0], 0)
+        deepest = max(deepest, depth)
+    if deepest > _MOST_LEVELS:  # reading them would take much of the stack
+        raise _too_deep()
     return json.loads(text)
 
 

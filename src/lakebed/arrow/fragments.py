@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from lakebed.model.lineage import Reading, simplify
 from lakebed.model.predicate import FALSE, TRUE, Predicate, roots_of
 from lakebed.model.schema import Type
 from lakebed.model.values import Scalar
+from lakebed.plan.expression import join
 from lakebed.plan.plan import DataFile, Scan, Share
 from lakebed.store.base import Store
 from lakebed.store.last_reads import READS
@@ -218,7 +218,7 @@ def _constants(
         else pc.field(name) == pc.scalar(pa.scalar(value, types[name]))
         for name, value in values.items()
     ]
-    return reduce(operator.and_, terms) if terms else None
+    return join(operator.and_, terms) if terms else None
 
 
 class _StoreHandler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow's classes are untyped

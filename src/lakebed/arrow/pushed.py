@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +46,9 @@ COMPARISONS = {
     "greater": Op.GT,
     "greater_equal": Op.GE,
 }
+_JOINS = ("and_kleene", "or_kleene", "and", "or")
+_STACK_BYTES = 64 * 2**20  # for about 80,000 levels; what is not used takes no memory
+_STACK_LOCK = threading.Lock()
 TURNED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}  # where the field is right
 
 
@@ -85,13 +90,19 @@ def weaker_predicate(expression: pc.Expression, types: Mapping[str, Type]) -> Pr
         The strongest such predicate that is understood; TRUE if there is none.
     """
     node = parse_expression(expression, types)
-    return _weaker(node, types) if node is not None else TRUE
+    try:
+        return _weaker(node, types) if node is not None else TRUE
+    except RecursionError:
+        return TRUE
 
 
 def fields_of(expression: pc.Expression, types: Mapping[str, Type]) -> frozenset[str] | None:
     """Return the columns that an expression names; None if they are unknown."""
     node = parse_expression(expression, types)
-    return None if node is None else _fields(node)
+    try:
+        return None if node is None else _fields(node)
+    except RecursionError:
+        return None
 
 
 def _fields(node: ExpressionNode) -> frozenset[str] | None:
@@ -112,8 +123,7 @@ def parse_expression(expression: pc.Expression, types: Mapping[str, Type]) -> Ex
     if any("'" in name or "\n" in name for name in types):
         return None  # a name that could be confused with the syntax
     try:
-        _, (buffer,) = expression.__reduce__()
-        with pa.ipc.open_file(buffer) as file:
+        with pa.ipc.open_file(_serialize(expression)) as file:
             batch = file.get_batch(0)
     except (pa.ArrowException, TypeError, ValueError):  # for example, fields by number
         return None
@@ -124,36 +134,78 @@ def parse_expression(expression: pc.Expression, types: Mapping[str, Type]) -> Ex
     tokens = [_TOKEN.fullmatch(line) for line in text.partition(_METADATA)[2].splitlines()]
     if not all(tokens):
         return None
-    parts = iter([(token[1], token[2]) for token in tokens if token is not None])
     try:
-        return _read(*next(parts), parts, batch)
-    except (IndexError, LookupError, StopIteration, ValueError):
+        return _read([(token[1], token[2]) for token in tokens if token is not None], batch)
+    except (LookupError, StopIteration, ValueError):
         return None
 
 
-def _read(
-    kind: str, text: str, parts: Iterator[tuple[str, str]], batch: pa.RecordBatch
-) -> ExpressionNode:
-    match kind:
-        case "field_ref":
-            return FieldNode(text)
-        case "nested_field_ref":
-            for _ in range(int(text)):
-                next(parts)
-            return None
-        case "literal":
-            return LiteralNode(batch.column(int(text))[0])
-        case "call":
-            arguments: list[ExpressionNode] = []
-            options: Mapping[str, object] = {}
-            for kind_, text_ in parts:
-                if kind_ == "end":
-                    return CallNode(text, tuple(arguments), options)
-                if kind_ == "options":
-                    options = dict(batch.column(int(text_))[0].items())
+def _serialize(expression: pc.Expression) -> pa.Buffer:
+    """Return Arrow's form of an expression, which Arrow writes by recursion.
+
+    It does so on a stack of its own: in a thread with a small one, a long condition would end the
+    process.
+    """
+    with ThreadPoolExecutor(1) as executor:
+        with _STACK_LOCK:
+            former = threading.stack_size(_STACK_BYTES)
+            try:
+                written = executor.submit(expression.__reduce__)  # starts the thread
+            finally:
+                threading.stack_size(former)
+        _, (buffer,) = written.result()
+    return buffer
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """A call of which arguments are still to be read.
+
+    Attributes:
+        inner_count: Number of calls in it that are open, and whose arguments became its own.
+    """
+
+    function: str
+    arguments: list[ExpressionNode] = field(default_factory=list)
+    options: Mapping[str, object] = field(default_factory=dict)
+    inner_count: int = 0
+
+
+def _read(tokens: Sequence[tuple[str, str]], batch: pa.RecordBatch) -> ExpressionNode:
+    """Return the tree of a list of tokens; a chain of ANDs or ORs becomes one call."""
+    parts = iter(tokens)
+    open_calls: list[_OpenCall] = []
+    for kind, text in parts:
+        node: ExpressionNode = None
+        match kind:
+            case "call":
+                last = open_calls[-1] if open_calls else None
+                if last is not None and text in _JOINS and text == last.function:
+                    last.inner_count += 1
                 else:
-                    arguments.append(_read(kind_, text_, parts, batch))
-    raise ValueError(kind)
+                    open_calls.append(_OpenCall(text))
+                continue
+            case "options":
+                open_calls[-1].options = dict(batch.column(int(text))[0].items())
+                continue
+            case "end":
+                last = open_calls[-1]
+                if last.inner_count:
+                    last.inner_count -= 1
+                    continue
+                open_calls.pop()
+                node = CallNode(last.function, tuple(last.arguments), last.options)
+            case "field_ref":
+                node = FieldNode(text)
+            case "nested_field_ref":
+                for _ in range(int(text)):
+                    next(parts)
+            case "literal":
+                node = LiteralNode(batch.column(int(text))[0])
+        if not open_calls:
+            return node
+        open_calls[-1].arguments.append(node)
+    raise ValueError(tokens)
 
 
 def _weaker(node: ExpressionNode, types: Mapping[str, Type]) -> Predicate:

@@ -350,9 +350,9 @@ class _Reader:
             case exp.Paren():
                 return self.read(node.this)
             case exp.And():
-                return all_of([self.read(node.left), self.read(node.right)])
+                return all_of([self.read(part) for part in _operands(node)])
             case exp.Or():
-                return any_of([self.read(node.left), self.read(node.right)])
+                return any_of([self.read(part) for part in _operands(node)])
             case exp.Not():
                 return negate(self.read(node.this))
             case exp.Boolean():
@@ -683,6 +683,19 @@ def read_literal(node: exp.Expr, text: str, types: Mapping[str, Type], column: s
     """Read a literal from a part of a tree, in the type of a column."""
     check_arguments(node, text)
     return _Reader(text, types)._literal(node, column)
+
+
+def _operands(node: exp.Connector) -> list[exp.Expr]:
+    """Return what a chain of ANDs or ORs joins, which is a level of the tree for each word."""
+    operands: list[exp.Expr] = []
+    waiting: list[exp.Expr] = [node]
+    while waiting:
+        part = waiting.pop()
+        if type(part) is type(node):
+            waiting += (part.args["expression"], part.args["this"])
+        else:
+            operands.append(part)
+    return operands
 
 
 def _bytes(digits: str, column: str) -> bytes:

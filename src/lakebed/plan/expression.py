@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,10 +40,10 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
     match predicate:
         case And(parts):
             expressions = [to_arrow_expression(part, types) for part in parts]
-            return reduce(operator.and_, expressions) if expressions else pc.scalar(True)  # noqa: FBT003 - Arrow's signature
+            return _joined(operator.and_, expressions) if expressions else pc.scalar(True)  # noqa: FBT003 - Arrow's signature
         case Or(parts):
             expressions = [to_arrow_expression(part, types) for part in parts]
-            return reduce(operator.or_, expressions) if expressions else pc.scalar(False)  # noqa: FBT003 - Arrow's signature
+            return _joined(operator.or_, expressions) if expressions else pc.scalar(False)  # noqa: FBT003 - Arrow's signature
         case NullCheck(column, negated):
             field = pc.field(*path_of(column, types))
             return field.is_valid() if negated else field.is_null()
@@ -57,6 +57,43 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
             field = pc.field(*path_of(column, types))
             is_like = _like(field, pattern, ignores_case=ignores_case)
             return ~is_like if negated else is_like
+
+
+_Condition = TypeVar("_Condition")
+
+
+def join(
+    operation: Callable[[_Condition, _Condition], _Condition], parts: Sequence[_Condition]
+) -> _Condition:
+    """Return conditions joined by AND or OR, in order, as a tree of little depth.
+
+    Arrow and Spark walk a tree by recursion: one with a level for each of a thousand parts would
+    overflow the stack of a thread, which ends the process.
+    """
+    joined = list(parts)
+    while len(joined) > 1:
+        pairs = [operation(*joined[at : at + 2]) for at in range(0, len(joined) - 1, 2)]
+        joined = pairs + joined[len(pairs) * 2 :]
+    return joined[0]
+
+
+# Arrow makes one chain of parts that are joined by the same word, with a level for each part. A
+# level takes up to 1 KiB of the stack, which has 512 KiB in a thread on macOS.
+_LONGEST_CHAIN = 16
+
+
+def _joined(
+    operation: Callable[[pc.Expression, pc.Expression], pc.Expression],
+    parts: Sequence[pc.Expression],
+) -> pc.Expression:
+    """Return expressions joined by AND or OR, of which Arrow makes short chains only."""
+    while len(parts) > _LONGEST_CHAIN:
+        chains = [
+            join(operation, parts[at : at + _LONGEST_CHAIN])
+            for at in range(0, len(parts), _LONGEST_CHAIN)
+        ]
+        parts = [~~chain for chain in chains]  # the same, but no part of a longer chain
+    return join(operation, parts)
 
 
 def has_truthful_bounds(predicate: Predicate, types: Mapping[str, Type]) -> bool:

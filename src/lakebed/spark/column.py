@@ -6,7 +6,6 @@ import functools
 import operator
 import sys
 from collections.abc import Mapping
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from lakebed.model.evaluate import OPERATORS
@@ -25,6 +24,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type, path_of
 from lakebed.model.values import FLOATS, Scalar, is_nan, to_micros
+from lakebed.plan.expression import join
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -42,10 +42,10 @@ def to_spark_column(predicate: Predicate, types: Mapping[str, Type]) -> Column:
     match predicate:
         case And(parts):
             conditions = [to_spark_column(part, types) for part in parts]
-            return reduce(operator.and_, conditions) if conditions else F.lit(True)  # noqa: FBT003 - Spark's signature
+            return join(operator.and_, conditions) if conditions else F.lit(True)  # noqa: FBT003 - Spark's signature
         case Or(parts):
             conditions = [to_spark_column(part, types) for part in parts]
-            return reduce(operator.or_, conditions) if conditions else F.lit(False)  # noqa: FBT003 - Spark's signature
+            return join(operator.or_, conditions) if conditions else F.lit(False)  # noqa: FBT003 - Spark's signature
         case NullCheck(name, negated):
             column = column_of(name, types)
             return column.isNotNull() if negated else column.isNull()

@@ -113,12 +113,14 @@ class Sides:
 
     def within(self, node: exp.Expr) -> Iterator[tuple[exp.Expr, Found]]:
         """Yield the columns in a part of a tree."""
-        found = self.find(node)
-        if found is not None:
-            yield node, found
-            return
-        for child in node.iter_expressions():
-            yield from self.within(child)
+        waiting = [node]  # no recursion: a long condition is a deep tree
+        while waiting:
+            part = waiting.pop()
+            found = self.find(part)
+            if found is not None:
+                yield part, found
+            else:
+                waiting += reversed(list(part.iter_expressions()))
 
 
 def _match(name: str, columns: Collection[str]) -> str | None:
