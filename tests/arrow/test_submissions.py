@@ -430,3 +430,44 @@ def test_a_document_of_another_type_is_refused_among_plain_ones(lake, value) -> 
         dataset.append([{"uuid": str(n), "document": one} for n, one in enumerate(documents)])
 
     assert dataset.version == 0
+
+
+OF_OTHER_TYPES = ["5", "true", "1.50", "1e400", "[1, 2]", '{"a": [null]}', "[]", "{}"]
+
+
+@pytest.mark.parametrize("format_", ["submissions", "parquet"])
+def test_value_of_another_type_is_a_text_of_a_dimension(lake, tmp_path, format_) -> None:
+    lines = [f'u{n}\t{{"channel": {value}, "x": 1}}' for n, value in enumerate(OF_OTHER_TYPES)]
+    lines += ['v0\t{"channel": "beta"}', 'v1\t{"channel": null}', "v2\t{}", 'v3\t{"x": "1"}']
+    (tmp_path / "raw.tsv").write_text("\n".join(lines) + "\n")
+    schema = pa.schema([*OWN, ("channel", pa.string()), ("x", pa.int64())])
+    dataset = lake.create(
+        "pings",
+        DatasetDescriptor(
+            schema=schema, partition_by="dimension(channel, 'beta', '5')", format=format_
+        ),
+    )
+
+    report = dataset.load(tmp_path / "raw.tsv", "submissions")
+
+    assert report.rejected_count == 1  # x is no dimension
+    found = {row["uuid"]: row for row in dataset.arrow().to_pylist()}
+    placed = dataset.arrow(["uuid", "channel_dimension"]).to_pylist()
+    places = {row["uuid"]: row["channel_dimension"] for row in placed}
+    assert places == {
+        **{f"u{n}": "OTHER" for n in range(len(OF_OTHER_TYPES))},
+        "u0": "5",
+        "v0": "beta",
+        "v1": "UNKNOWN",
+        "v2": "UNKNOWN",
+    }
+    for number, value in enumerate(OF_OTHER_TYPES):
+        row = found[f"u{number}"]
+        assert row["document"] == f'{{"channel": {value}, "x": 1}}'
+        assert "e400" in value or json.loads(row["channel"]) == json.loads(value)
+    assert dataset.where("channel = '5'").count() == 1
+    assert dataset.where("channel IS NULL").count() == 2
+    dataset.append(
+        [{"uuid": "w", "document": {"channel": [3]}}] if format_ == "submissions" else []
+    )
+    assert dataset.where("channel = '[3]'").count() == (format_ == "submissions")

@@ -147,7 +147,7 @@ def test_unsupported_arrow_type_is_refused_with_its_place(arrow: pa.DataType, me
         ("byte", Primitive(Kind.INT)),
         ("short", Primitive(Kind.INT)),
         ("varchar(10)", Primitive(Kind.STRING)),
-        ("string collate UTF8_LCASE", Primitive(Kind.STRING)),
+        ("string collate UTF8_BINARY", Primitive(Kind.STRING)),
         ("decimal(10, 2)", Decimal(10, 2)),
         ("timestamp_ntz", Primitive(Kind.TIMESTAMP_NTZ)),
     ],
@@ -158,6 +158,51 @@ def test_spark_type_is_read_without_pyspark(spark: str, kind: object) -> None:
     found = schema_from_spark({"type": "struct", "fields": [field]})
 
     assert found.fields == (Field(name="a", type=kind),)
+
+
+COLLATED = [
+    {"type": "string", "metadata": {"__COLLATIONS": {"a": "spark.UTF8_LCASE"}}},
+    {"type": "string collate UTF8_LCASE", "metadata": {}},
+    {
+        "type": {"type": "array", "elementType": "string", "containsNull": True},
+        "metadata": {"__COLLATIONS": {"a.element": "spark.UTF8_LCASE"}},
+    },
+]
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+@pytest.mark.parametrize("collated", COLLATED)
+def test_collation_of_spark_is_refused_by_name(collated: dict, is_inside: bool) -> None:
+    field = {"name": "a", "nullable": True, **collated}
+    if is_inside:
+        record = {"type": "struct", "fields": [field]}
+        field = {"name": "r", "nullable": True, "type": record, "metadata": {}}
+
+    with pytest.raises(SchemaMismatchError, match=r"a' has the collation UTF8_LCASE.*COLLATE UTF8"):
+        schema_from_spark({"type": "struct", "fields": [field]})
+
+
+@pytest.mark.parametrize(
+    ("spark", "arrow", "remedy"),
+    [
+        ("time(6)", pa.time64("us"), "microseconds since midnight"),
+        ("time(0)", pa.time32("s"), "microseconds since midnight"),
+        ("interval day to second", pa.duration("us"), "a long of a unit"),
+        ("interval year to month", pa.month_day_nano_interval(), "a long of a unit"),
+        (
+            {"type": "map", "keyType": "long", "valueType": "long", "valueContainsNull": True},
+            pa.map_(pa.int64(), pa.int64()),
+            "keys of a map are texts",
+        ),
+    ],
+)
+def test_type_that_is_not_stored_is_refused_with_its_remedy(spark, arrow, remedy: str) -> None:
+    field = {"name": "a", "type": spark, "nullable": True, "metadata": {}}
+
+    with pytest.raises(SchemaMismatchError, match=remedy):
+        schema_from_spark({"type": "struct", "fields": [field]})
+    with pytest.raises(SchemaMismatchError, match=remedy):
+        schema_from_arrow(pa.schema([("a", arrow)]))
 
 
 @pytest.mark.parametrize(

@@ -362,6 +362,30 @@ def test_void_is_null_of_any_field_at_any_depth(spark, repository, tmp_path, doo
     assert dataset.arrow().to_pylist() == [expected]
 
 
+@pytest.mark.parametrize("shape", ["{0}", "array({0})", "named_struct('x', {0})"])
+def test_collation_is_refused_by_every_door(spark, repository, tmp_path, shape):
+    collated, plain = (shape.format(text) for text in ("'A' COLLATE UTF8_LCASE", "'B'"))
+    frame = spark.sql(f"SELECT 1L id, {collated} s")
+    repository.write("t", spark.sql(f"SELECT 2L id, {plain} s"))
+    dataset = repository["t"]
+    path = f"{tmp_path}/a lake, 100%/t"
+    doors = {
+        "create": lambda: repository.create("u", frame),
+        "write": lambda: repository.write("v", frame),
+        "append": lambda: dataset.append(frame),
+        "upsert": lambda: dataset.upsert(frame, on="id"),
+        "dry run": lambda: dataset.merge(frame, on="id", dry_run=True),
+        "format": lambda: frame.write.format("lakebed").mode("append").save(path),
+    }
+
+    for door in doors.values():
+        with pytest.raises(Exception, match="the collation UTF8_LCASE"):
+            door()
+
+    assert dataset.count() == 1
+    assert repository.list() == ["t"]
+
+
 @pytest.mark.parametrize("partition_by", ["", "p"])
 def test_null_value_of_a_map_of_records_with_required_parts(spark, repository, partition_by):
     maps = "map('a', named_struct('x', 1.5D), 'b', NULL) m"

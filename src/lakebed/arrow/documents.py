@@ -8,7 +8,7 @@ import decimal
 import functools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ _BAD_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError, decimal.Decimal
 
 # Decimals keep their digits; a double is made from them where the field is one.
 _decoder = msgspec.json.Decoder(float_hook=decimal.Decimal)
+_encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def entity_of(data: bytes, fields: Sequence[Field]) -> dict[str, Any]:
@@ -87,8 +88,16 @@ class DocumentReader:
     {'n': 1}
     """
 
-    def __init__(self, fields: Sequence[Field]) -> None:
+    def __init__(self, fields: Sequence[Field], texts: Collection[str] = ()) -> None:
+        """Prepare to read some fields.
+
+        Args:
+            fields: The fields.
+            texts: Paths of text fields that take a value of any other type as its JSON text, as the
+                sources of dimensions do.
+        """
         self._fields = tuple(fields)
+        self._texts = texts
         self._decoder = _struct_decoder(self._fields, is_plain=False)
         # Most documents hold values of their fields' types: those are read in one pass.
         self._names = tuple(field.name for field in self._fields)
@@ -113,8 +122,11 @@ class DocumentReader:
         for field in self._others:
             if field.name in fields:
                 value = _decode(fields[field.name])
-                fields[field.name] = _from_json(value, field.type, field.name, is_open=True)
+                fields[field.name] = self._converted(value, field)
         return fields
+
+    def _converted(self, value: Any, field: Field) -> Any:
+        return _from_json(value, field.type, field.name, is_open=True, texts=self._texts)
 
     def read_columns(self, documents: Sequence[bytes]) -> list[tuple[Any, ...]] | None:
         """Return the values of each field; None if a document has a value of another type."""
@@ -139,23 +151,23 @@ class DocumentReader:
         except _BAD_JSON as exc:
             raise _no_json(exc) from exc
         return {
-            field.name: _from_json(_decode(raw), field.type, field.name, is_open=True)
+            field.name: self._converted(_decode(raw), field)
             for field, raw in zip(self._fields, values, strict=True)
             if raw is not msgspec.UNSET
         }
 
 
-def document_reader(fields: tuple[Field, ...]) -> DocumentReader:
-    """Return a reader of these fields, a cached one if possible."""
+def document_reader(fields: tuple[Field, ...], texts: frozenset[str]) -> DocumentReader:
+    """Return a reader of these fields, a cached one if possible; see `DocumentReader`."""
     try:
-        return _cached_reader(fields)
+        return _cached_reader(fields, texts)
     except TypeError:  # a default of a list has no hash
-        return DocumentReader(fields)
+        return DocumentReader(fields, texts)
 
 
 @functools.lru_cache(maxsize=16)
-def _cached_reader(fields: tuple[Field, ...]) -> DocumentReader:
-    return DocumentReader(fields)
+def _cached_reader(fields: tuple[Field, ...], texts: frozenset[str]) -> DocumentReader:
+    return DocumentReader(fields, texts)
 
 
 def _struct_decoder(fields: Sequence[Field], *, is_plain: bool) -> msgspec.json.Decoder[Any]:
@@ -222,12 +234,17 @@ def _no_json(cause: Exception) -> SchemaMismatchError:
 
 
 def _from_object(
-    document: Mapping[str, Any], fields: Sequence[Field], place: str, *, is_open: bool
+    document: Mapping[str, Any],
+    fields: Sequence[Field],
+    place: str,
+    *,
+    is_open: bool,
+    texts: Collection[str] = (),
 ) -> dict[str, Any]:
     """Convert the known fields; the code that takes the entity rejects the others by name."""
     types = {field.name: field.type for field in fields}
     return {
-        name: _from_json(value, types[name], f"{place}{name}", is_open=is_open)
+        name: _from_json(value, types[name], f"{place}{name}", is_open=is_open, texts=texts)
         if name in types
         else value
         for name, value in document.items()
@@ -235,7 +252,9 @@ def _from_object(
     }
 
 
-def _from_json(value: Any, kind: Type, place: str, *, is_open: bool) -> Any:
+def _from_json(
+    value: Any, kind: Type, place: str, *, is_open: bool, texts: Collection[str] = ()
+) -> Any:
     """Convert values of types that JSON lacks."""
     match kind, value:
         case ListOf(), list():
@@ -249,9 +268,11 @@ def _from_json(value: Any, kind: Type, place: str, *, is_open: bool) -> Any:
                 for key, item in value.items()
             }
         case Struct(), dict():
-            return _from_object(value, kind.fields, f"{place}.", is_open=is_open)
+            return _from_object(value, kind.fields, f"{place}.", is_open=is_open, texts=texts)
         case ((Primitive() | Decimal()), str()):
             return _from_text(value, kind, place)
+        case Primitive(kind=Kind.STRING), _ if value is not None and place in texts:
+            return _encoder.encode(value).decode()
         case Primitive(), decimal.Decimal():
             return _to_float(value, place)
     return value

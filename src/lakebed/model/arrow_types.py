@@ -20,6 +20,7 @@ from lakebed.model.schema import (
     Schema,
     Struct,
     Type,
+    remedy_for,
 )
 
 COMMENT = b"comment"  # key of a field's metadata, as deltalake and others have it
@@ -178,9 +179,16 @@ def type_from_arrow(kind: pa.DataType, *, place: str = "", strict_names: bool = 
             hint="Cast it to the type that it should have.",
         )
     raise SchemaMismatchError(
-        f"Unsupported Arrow type {kind} of column {place!r}.",
-        hint="Cast it to a supported type, for example a string.",
+        f"Unsupported Arrow type {kind} of column {place!r}.", hint=remedy_for(_family_of(kind))
     )
+
+
+def _family_of(kind: pa.DataType) -> str:
+    if pat.is_time(kind):
+        return "time"
+    if pat.is_duration(kind) or pat.is_interval(kind):
+        return "duration"
+    return "map" if pat.is_map(kind) else ""
 
 
 def schema_to_arrow(schema: Schema) -> pa.Schema:

@@ -34,7 +34,7 @@ from lakebed.model.names import (
     check_field_name,
     nearest,
 )
-from lakebed.model.partition import PartitionFunction, PartitionStrategy
+from lakebed.model.partition import Dimension, PartitionFunction, PartitionStrategy
 from lakebed.model.schema import (
     MISSING,
     Decimal,
@@ -309,6 +309,20 @@ class DatasetDescriptor:
         if self.format != "submissions":
             return ()
         return tuple(field for field in self.schema if field.name not in (UUID, DOCUMENT))
+
+    @property
+    def dimension_texts(self) -> frozenset[str]:
+        """Paths of the text fields that dimensions are made of.
+
+        A document may hold a value of any type there: its JSON text is compared with the allowed
+        values.
+        """
+        return frozenset(
+            function.source
+            for function in self.partition_by
+            if isinstance(function, Dimension)
+            and function.source_type(self.schema) == Primitive(Kind.STRING)
+        )
 
     @property
     def partition_types(self) -> dict[str, Type]:

@@ -328,6 +328,24 @@ def _check_distinct(fields: tuple[Field, ...]) -> None:
             )
 
 
+_REMEDIES = {
+    "time": "A time of day is stored as a text, such as 06:30:00, or as a long of microseconds since "
+    "midnight: cast it.",
+    "duration": "A duration is stored as a long of a unit that the name says, such as seconds: cast "
+    "it.",
+    "map": "The keys of a map are texts: cast them, or give a list of records of key and value.",
+}
+
+
+def remedy_for(unsupported: str) -> str:
+    """Return how to store values of a type that no dataset has.
+
+    Args:
+        unsupported: `time`, `duration` or `map`; anything else for other types.
+    """
+    return _REMEDIES.get(unsupported, "Cast it to a supported type, for example a string.")
+
+
 def avro_name(text: str) -> str:
     """Return `text` as an Avro name, which begins with a letter or `_`."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", text) or "entity"

@@ -18,6 +18,7 @@ from lakebed.model.schema import (
     Schema,
     Struct,
     Type,
+    remedy_for,
 )
 
 _FROM_SPARK = {
@@ -40,7 +41,9 @@ _TO_SPARK = {
     Kind.UNSIGNED_LONG: "decimal(20,0)",
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_CHAR = re.compile(r"(?:var)?char\(\d+\)|string collate \w+")
+_CHAR = re.compile(r"(?:var)?char\(\d+\)")
+_COLLATED = re.compile(r"string collate (\w+)")
+_PLAIN_COLLATION = "UTF8_BINARY"
 
 
 def schema_from_spark(document: object, declared: Schema | None = None) -> Schema:
@@ -68,6 +71,7 @@ def _field(document: object, place: str, known: tuple[Field, ...]) -> Field:
     match document:
         case {"name": str(name), "type": kind, "nullable": bool(nullable)}:
             here = f"{place}.{check_field_name(name)}" if place else check_field_name(name)
+            _check_collations(document, here)
             declared = next((field.type for field in known if field.name == name), None)
             return Field(
                 name=name,
@@ -78,6 +82,29 @@ def _field(document: object, place: str, known: tuple[Field, ...]) -> Field:
     raise SchemaMismatchError(
         f"A field of {place or 'the schema'} is not valid: {reprlib.repr(document)}.",
         hint="Spark writes a field with its name, type and nullable.",
+    )
+
+
+def _check_collations(document: Any, place: str) -> None:
+    """Check that no text of a field has a collation, which Spark keeps in the field's metadata.
+
+    Raises:
+        SchemaMismatchError: One has: conditions and keys would find other rows than in Spark.
+    """
+    match document:
+        case {"metadata": {"__COLLATIONS": {**collations}}}:
+            for collation in collations.values():
+                name = str(collation).rpartition(".")[2]
+                if name != _PLAIN_COLLATION:
+                    raise _collation_error(name, place)
+
+
+def _collation_error(name: str, place: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"Column {place!r} has the collation {name}, which no dataset keeps: texts would be equal "
+        "and in order by their bytes.",
+        hint=f"Give it that of bytes in your query: {place.split('.')[0]} COLLATE UTF8_BINARY, or a "
+        "CAST to the same type with STRING for a list, a map or a record.",
     )
 
 
@@ -98,6 +125,10 @@ def _type(document: object, place: str, declared: Type | None) -> Type:
             return Decimal(int(match[1]), int(match[2]))
         case str() if _CHAR.fullmatch(document):
             return Primitive(Kind.STRING)
+        case str() if match := _COLLATED.fullmatch(document):
+            if match[1] != _PLAIN_COLLATION:
+                raise _collation_error(match[1], place)
+            return Primitive(Kind.STRING)
         case {"type": "array", "elementType": element, "containsNull": bool(nullable)}:
             inner = declared.element if isinstance(declared, ListOf) else None
             return ListOf(_type(element, f"{place}[]", inner), nullable)
@@ -114,8 +145,19 @@ def _type(document: object, place: str, declared: Type | None) -> Type:
             return Struct(tuple(_field(field, place, known) for field in fields))
     raise SchemaMismatchError(
         f"Unsupported Spark type {reprlib.repr(document)} of column {place!r}.",
-        hint="Cast it to a supported type, for example a string.",
+        hint=_remedy_of(document),
     )
+
+
+def _remedy_of(document: object) -> str:
+    match document:
+        case str() if document.startswith("interval"):
+            return remedy_for("duration")
+        case str() if document.startswith("time("):
+            return remedy_for("time")
+        case {"type": "map"}:
+            return remedy_for("map")
+    return remedy_for("")
 
 
 def has_void(document: Any) -> bool:

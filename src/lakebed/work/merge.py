@@ -53,6 +53,7 @@ from lakebed.model.predicate import (
     bind,
 )
 from lakebed.model.schema import Field, Primitive, Schema, Type, dotted_types
+from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import TIMES, Scalar, is_nan
 from lakebed.plan.plan import DataFile
 from lakebed.plan.search import plan
@@ -182,6 +183,8 @@ def merge(
                 _stored(target, data, frame, state.descriptor, commit_options)
             )
         else:
+            if frame is not None:  # Arrow has no collations: they would be lost unseen
+                schema_from_spark(frame.schema.jsonValue(), state.descriptor.schema)
             plain = data if frame is None else frame.toArrow()
             rows = stack.enter_context(hold(data_batches(plain, state.descriptor)))
         if not rows.schema.names:

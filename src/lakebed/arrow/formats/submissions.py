@@ -24,7 +24,7 @@ from lakebed.arrow.many_streams import MANY_STREAM_CODECS, open_streams
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
-from lakebed.model.schema import Decimal, Field, Primitive, Schema
+from lakebed.model.schema import Decimal, Field, Primitive, Schema, dotted_types
 from lakebed.state.facts import ColumnFacts
 
 _CHUNK_BYTES = 4 * 2**20
@@ -111,7 +111,7 @@ def with_document_fields(batch: pa.RecordBatch, descriptor: DatasetDescriptor) -
         )
     documents = pc.replace_substring_regex(documents, "[\r\n]", " ")
     fields = descriptor.document_fields
-    derived = _derive(uuids, documents, fields)
+    derived = _derive(uuids, documents, fields, descriptor.dimension_texts)
     for field, column in zip(fields, derived, strict=True):
         _check_agreement(batch, field.name, column)
     known = {UUID: uuids, DOCUMENT: documents}
@@ -143,15 +143,20 @@ def _text_column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return column
 
 
-def _derive(uuids: pa.Array, documents: pa.Array, fields: Sequence[Field]) -> list[pa.Array]:
-    """Read fields from documents; without fields, only check the documents."""
-    reader = document_reader(tuple(fields))
-    texts = documents.cast(pa.binary()).to_pylist()
-    columns = reader.read_columns(texts)
+def _derive(
+    uuids: pa.Array, documents: pa.Array, fields: Sequence[Field], texts: frozenset[str]
+) -> list[pa.Array]:
+    """Read fields from documents; without fields, only check the documents.
+
+    Fields of `texts` take values of other types as their JSON text.
+    """
+    reader = document_reader(tuple(fields), texts)
+    lines = documents.cast(pa.binary()).to_pylist()
+    columns = reader.read_columns(lines)
     if columns:
         return [to_column(values, field) for values, field in zip(columns, fields, strict=True)]
     entities = []
-    for position, document in enumerate(texts):
+    for position, document in enumerate(lines):
         try:
             entities.append(reader.read(document))
         except InvalidInputError as exc:
@@ -254,7 +259,9 @@ class SubmissionsReader:
                 batch = lines_to_batch(lines)
                 columns = {name: batch.column(name) for name in own}
                 if fields:
-                    derived = _derive(batch.column(UUID), batch.column(DOCUMENT), fields)
+                    # The writer has judged the types; only dimensions take others than text.
+                    texts = frozenset(dotted_types(fields))
+                    derived = _derive(batch.column(UUID), batch.column(DOCUMENT), fields, texts)
                     names = (field.name for field in fields)
                     columns.update(zip(names, derived, strict=True))
             yield pa.RecordBatch.from_pydict({name: columns[name] for name in wanted.names})

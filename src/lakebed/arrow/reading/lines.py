@@ -81,7 +81,9 @@ class SubmissionLinesReader(FormatReader):
         )
         self._names = list(descriptor.schema.names)
         self._fields = DatasetDescriptor(
-            schema=Schema(fields=(*own, *descriptor.schema.fields)), format="submissions"
+            schema=Schema(fields=(*own, *descriptor.schema.fields)),
+            partition_by=descriptor.partition_by,  # dimensions take values of any type
+            format="submissions",
         )
         self._is_native = descriptor.format == "submissions"
 
