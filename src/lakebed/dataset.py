@@ -28,6 +28,7 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.drift import Types, Unknown
 from lakebed.model.moments import to_moment
 from lakebed.model.predicate import TRUE
 from lakebed.model.retention import facts_of_retention
@@ -35,7 +36,6 @@ from lakebed.model.schema import Schema
 from lakebed.model.sql_predicates import Parameters
 from lakebed.state import history
 from lakebed.state.history import Entry
-from lakebed.state.metadata_provider import reporting_provider_errors
 from lakebed.state.reader import read_own_head
 from lakebed.state.scope import Nothing, RunFiles, Scope
 from lakebed.state.snapshot import Source
@@ -103,6 +103,7 @@ class Dataset(View):
     """
 
     _NOT_OF_PINNED = View._NOT_OF_PINNED | {
+        "change_type",
         "check",
         "cleanup",
         "compact",
@@ -657,6 +658,7 @@ class Dataset(View):
         ```
         flights.evolve(lambda old: old.add_field("note", "string"))
         flights.evolve(lambda old: old.drop_field("note"))
+        flights.evolve(lambda old: old.change_type("delay", "long"))
         flights.evolve(lambda old: dataclasses.replace(old, compression="snappy"))
         flights.evolve(lambda old: old.rename_field("carrier", "airline"))
         snapshot = flights.snapshot()
@@ -694,8 +696,6 @@ class Dataset(View):
             Three reads of the head, the history, two PUTs and one conditional PUT. No data file is
             touched; new checks read the columns that they name.
         """
-        from lakebed.state import schema_file, updates
-
         if existing not in ("tested", "unchecked"):
             raise InvalidInputError(
                 f"existing is {existing!r}.", hint="Give 'tested' or 'unchecked'."
@@ -705,7 +705,6 @@ class Dataset(View):
                 lambda dry: dry.evolve(descriptor, base=base, drop=drop, existing=existing)
             )
         self._check_writable()
-        store = self._source.store
         made_from = self._base_of(base)
         if isinstance(descriptor, DatasetDescriptor) and made_from is None:
             raise InvalidInputError(
@@ -715,25 +714,17 @@ class Dataset(View):
                 "or name what the descriptor was made from: base=snapshot, a version or a commit.",
             )
         edit = descriptor if callable(descriptor) else lambda _: descriptor
-        done = updates.update(
-            store,
-            self.name,
+        done = self._evolved(
             edit,
-            self._commit_options,
             made_from=made_from,
             drop=given_names("drop", drop),
             leaves_unchecked=existing == "unchecked",
         )
-        schema_file.put_or_leave(store, self.name, done.descriptor)
-        self._source.invalidate()
-        if self._source.metadata is not None:
-            with reporting_provider_errors(
-                self.name,
-                f"updated to version {done.entry.version}",
-                "Call evolve(lambda old: old) to save it to the provider again.",
-            ):
-                self._source.metadata.save(self.name, done.descriptor)
         return Commit.of(done.committed or done.entry, done.base)
+
+    def change_type(self, name: str, type: object, *, dry_run: bool = False) -> Commit:  # noqa: A002
+        """Give a field a wider type; as `evolve` with `DatasetDescriptor.change_type`."""
+        return self.evolve(lambda old: old.change_type(name, type), dry_run=dry_run)
 
     @overload
     def overwrite(
@@ -812,6 +803,8 @@ class Dataset(View):
         *,
         partitions: bool = False,
         replace_all: bool = False,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         dry_run: bool = False,
     ) -> Commit:
@@ -835,6 +828,8 @@ class Dataset(View):
             partitions: Also replace the partitions that the data touches as a whole, including rows
                 of other runs. A second rerun of the run then replaces all of that.
             replace_all: Allow rows of the run to be removed that the new rows do not stand for.
+            unknown: As for `append`.
+            types: As for `append`.
             base: The version that the data was made from, as for `append`: a later commit that has
                 touched rows of the run, or one of these partitions, is a conflict.
             dry_run: As for `append`.
@@ -854,8 +849,10 @@ class Dataset(View):
         """
         scope = scope_of_run(run, partitions=partitions, replace_all=replace_all)
         if dry_run:
-            return self._dry_run(lambda dry: dry._write("rerun", data, run, scope, base))
-        return self._write("rerun", data, run, scope, base)
+            return self._dry_run(
+                lambda dry: dry._write("rerun", dry._fitted(data, unknown, types), run, scope, base)
+            )
+        return self._write("rerun", self._fitted(data, unknown, types), run, scope, base)
 
     def _write_first(
         self, first: State, data: object, run: str | None, *, replace_all: bool

@@ -29,6 +29,7 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.drift import Types, Unknown, check_drift
 from lakebed.model.keys import BATCH_ID, BatchIds
 from lakebed.model.layout import Folder, schema_key
 from lakebed.model.lineage import Lineage
@@ -256,6 +257,8 @@ class Repository(RefusesFormerNames):
         index: Iterable[str] | str | None = None,
         run: str | None = None,
         replace_all: bool = False,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
     ) -> Commit:
         """Add rows to a dataset, or with `run` replace all rows that this run wrote before.
 
@@ -272,6 +275,8 @@ class Repository(RefusesFormerNames):
             index: Columns with an inverted index; a dataset that is there must have them.
             run: Name of the run, as for `Dataset.rerun`. Without it each call adds the rows.
             replace_all: As for `Dataset.rerun`.
+            unknown: As for `Dataset.append`: `keep` adds columns that the dataset lacks.
+            types: As for `Dataset.append`: `widen` widens fields where every value stays itself.
 
         Raises:
             InvalidInputError: As for `Dataset.rerun`; or `replace_all` without `run`; or the dataset has other partitions, or lacks an index; or the schema
@@ -299,6 +304,7 @@ class Repository(RefusesFormerNames):
                 "replace_all is given, but no run: nothing is replaced without one.",
                 hint="Name the run, or replace rows with `overwrite`.",
             )
+        check_drift(unknown, types)
         try:
             existing = self.open(name)
         except DatasetNotFoundError as missing:
@@ -306,8 +312,8 @@ class Repository(RefusesFormerNames):
         else:
             _check_layout(existing, partition_by, index)
             if run is None:
-                return existing.append(data)
-            return existing.rerun(data, run, replace_all=replace_all)
+                return existing.append(data, unknown=unknown, types=types)
+            return existing.rerun(data, run, replace_all=replace_all, unknown=unknown, types=types)
         options = {"partition_by": partition_by, "index": index}
         return self._write_new(name, data, options, run, replace_all=replace_all)
 

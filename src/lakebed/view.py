@@ -20,6 +20,7 @@ from lakebed.errors import (
     PredicateError,
     ReadOnlyError,
 )
+from lakebed.model.drift import Types, Unknown, check_drift, grown
 from lakebed.model.merging import (
     IfMatched,
     IfMissing,
@@ -47,6 +48,7 @@ from lakebed.plan.plan import ScanPlan
 from lakebed.selection import Readable, ReadPlan, ViewSelection, check_row_count, names_of
 from lakebed.state import signals
 from lakebed.state.history import MERGE
+from lakebed.state.metadata_provider import reporting_provider_errors
 from lakebed.state.scope import Nothing, Scope, TheseFiles, Unchanged, WholeView
 from lakebed.state.snapshot import Snapshot, Source
 from lakebed.state.state import Change, State
@@ -57,9 +59,11 @@ if TYPE_CHECKING:
 
     from lakebed.arrow.kernel import BatchTarget, WriteOptions
     from lakebed.kite_words import KiteGroup
+    from lakebed.model.descriptor import DatasetDescriptor
     from lakebed.spark.planned_frame import Way
     from lakebed.state.committing import CommitOptions
     from lakebed.state.transaction import Transaction
+    from lakebed.state.updates import DescriptorEdit, Update
     from lakebed.state.written import Written
     from lakebed.store.dry_run import DryRunStore
     from lakebed.work.merge import MergeReport
@@ -415,6 +419,8 @@ class View(Readable):
         run: str | None = None,
         *,
         if_not_empty: Literal["append", "error"] = "append",
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         dry_run: bool = False,
     ) -> Commit:
@@ -430,6 +436,12 @@ class View(Readable):
             if_not_empty: `error` refuses the append if the view holds an entity or has been
                 signalled ready, for a job that must not run twice; also if another commit fills
                 one of its partitions meanwhile.
+            unknown: Columns that the dataset lacks: `reject` refuses the data, `keep` adds them as
+                nullable fields, by a commit right before that of the rows. Of dicts and objects
+                those of the first 10,000 rows are added.
+            types: Columns of a wider type than their field: `strict` refuses the data, `widen`
+                widens the field in the same way, where every value stays itself: see
+                `DatasetDescriptor.change_type`.
             base: The version that the data was made from, or the snapshot, plan or commit that
                 was read; see `docs/concurrency.md`. A later commit that has touched a partition of
                 the data is a conflict.
@@ -458,11 +470,79 @@ class View(Readable):
             )
         if dry_run:
             return self._dry_run(
-                lambda dry: dry.append(data, run, if_not_empty=if_not_empty, base=base)
+                lambda dry: dry.append(
+                    data,
+                    run,
+                    if_not_empty=if_not_empty,
+                    unknown=unknown,
+                    types=types,
+                    base=base,
+                )
             )
+        data = self._fitted(data, unknown, types)
         if if_not_empty == "append":
             return self._write("append", data, run, Nothing(), base)
         return self._write("append", data, run, self._must_be_empty, base)
+
+    def _fitted(self, data: object, unknown: Unknown, types: Types) -> object:
+        """Let the schema grow for some data as far as the settings allow; return the rows to write.
+
+        The fields are added to the schema that is current, also if other writers change it
+        meanwhile. If the write fails after that, they stay.
+        """
+        if not check_drift(unknown, types):
+            return data
+        from lakebed.arrow.conform import check_columns, check_types
+        from lakebed.arrow.entities import find_fields
+
+        self._check_writable()
+        declared = self._source.load().state.descriptor
+        given, rows = find_fields(data, declared.schema)
+        if given is None:
+            return rows
+
+        def edit(old: DatasetDescriptor) -> DatasetDescriptor:
+            schema = grown(old.schema, given, unknown, types)
+            return old if schema is old.schema else replace(old, schema=schema)
+
+        wanted = edit(declared)
+        if wanted is not declared:
+            check_columns(given.names, wanted)
+            check_types(given, wanted)
+            self._evolved(edit)
+        return rows
+
+    def _evolved(
+        self,
+        edit: DescriptorEdit,
+        *,
+        made_from: State | None = None,
+        drop: Sequence[str] = (),
+        leaves_unchecked: bool = False,
+    ) -> Update:
+        """Change the descriptor by an edit; see `Dataset.evolve`."""
+        from lakebed.state import schema_file, updates
+
+        store, name = self._source.store, self._source.name
+        done = updates.update(
+            store,
+            name,
+            edit,
+            self._commit_options,
+            made_from=made_from,
+            drop=drop,
+            leaves_unchecked=leaves_unchecked,
+        )
+        schema_file.put_or_leave(store, name, done.descriptor)
+        self._source.invalidate()
+        if self._source.metadata is not None:
+            with reporting_provider_errors(
+                name,
+                f"updated to version {done.entry.version}",
+                "Call evolve(lambda old: old) to save it to the provider again.",
+            ):
+                self._source.metadata.save(name, done.descriptor)
+        return done
 
     def _must_be_empty(self, base: State) -> Scope:
         """Check that the view is empty and not ready, and return the scope that ensures it."""
@@ -754,16 +834,23 @@ class View(Readable):
         on: str | Sequence[str],
         *,
         run: str | None = None,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         spark: SparkSession | Literal[True] | None = None,
         dry_run: bool = False,
     ) -> MergeReport:
         """Update the entities that have one of the keys of some data, and insert the other rows.
 
-        Same as `merge` without further clauses; see there for arguments, errors and cost.
+        Same as `merge` without further clauses; see there for arguments, errors and cost. The schema
+        may grow by `unknown` and `types`, as for `append`; a dry run then needs no growth.
         """
+        if dry_run and check_drift(unknown, types):
+            dry, _ = self._on_dry_run()
+            dry._fitted(data, unknown, types)
+            return dry.upsert(data, on, run=run, base=base, spark=spark, dry_run=True)
         return self.merge(
-            data,
+            self._fitted(data, unknown, types),
             on,
             run=run,
             base=base,

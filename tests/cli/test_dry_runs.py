@@ -175,6 +175,9 @@ CASES: Mapping[str, Case] = {
     "schema add": Case(
         "{lake}/flights note string", "Would change schema: +note: string", of_record
     ),
+    "schema change-type": Case(
+        "{lake}/flights flight long", "Would change schema: flight: int to long", of_record
+    ),
     "schema drop": Case("{lake}/flights flight", "Would change schema: -flight", of_record),
     "schema rename": Case(
         "{lake}/flights flight number", "Would change schema: flight renamed to number", of_record
@@ -483,6 +486,7 @@ REFUSALS = {
     "schema update": ("{lake}/flights --schema {schema}", "partition-spec"),
     "schema add": ("{lake}/flights flight long", "schema-mismatch"),
     "schema drop": ("{lake}/flights nothing", "schema-mismatch"),
+    "schema change-type": ("{lake}/flights nothing long", "schema-mismatch"),
     "schema rename": ("{lake}/flights nothing number", "schema-mismatch"),
     "protection add": ("{lake}/flights --version 9 --reason audit", "version-not-found"),
     "protection remove": ("{lake}/flights --version 1", "version-not-found"),

@@ -72,6 +72,7 @@ OTHER_SHAPES = {
     "show --partitions": "{lake}/flights",
     "schema infer": "{csv}",
     "schema add": "{lake}/flights note string",
+    "schema change-type": "{lake}/flights flight long",
     "schema drop": "{lake}/flights flight",
     "schema rename": "{lake}/flights flight number",
     "schema show": "{lake}/flights --history",

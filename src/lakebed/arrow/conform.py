@@ -17,6 +17,7 @@ from lakebed.arrow.texts import check_texts
 from lakebed.errors import PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_from_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.drift import hint_for_type
 from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction
 from lakebed.model.schema import (
@@ -110,7 +111,7 @@ def _hint_for(name: str, schema: Schema) -> str:
 def adding(name: str, kind: Kind = Kind.STRING) -> str:
     """Return the call that adds a column to a dataset, as a part of a hint."""
     return (
-        f"To add the column, with its type: evolve(lambda d: d.add_field({name!r}, '{kind}')); on "
+        f"To add the column: unknown='keep' in append, write, rerun or upsert; or evolve(lambda d: d.add_field({name!r}, '{kind}')); on "
         f"the command line: lakebed schema add DATASET {name} {kind}."
     )
 
@@ -161,7 +162,7 @@ def _check_type(given: Type, declared: Type, place: str) -> None:
             return _check_struct(given, declared, place)
     raise SchemaMismatchError(
         f"Column {place!r} is of type {given}, but the dataset's is {declared}.",
-        hint="Cast the column before writing; nothing is converted where a value could change.",
+        hint=hint_for_type(place, given, declared),
     )
 
 

@@ -19,9 +19,15 @@ from lakebed.arrow.conform import check_nulls, check_shapes, default_of, unknown
 from lakebed.arrow.documents import compact
 from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
-from lakebed.model.arrow_types import field_to_arrow, schema_from_arrow, type_to_arrow
+from lakebed.model.arrow_types import (
+    field_to_arrow,
+    find_arrow_schema,
+    schema_from_arrow,
+    type_to_arrow,
+)
 from lakebed.model.dataclass_types import declares_types, schema_from_dataclass
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor, find_schema_of_rows
+from lakebed.model.drift import with_fields_of
 from lakebed.model.names import nearest
 from lakebed.model.schema import (
     Decimal,
@@ -142,6 +148,80 @@ def described(data: object) -> tuple[Schema, object]:
         )
     is_whole = isinstance(data, Sequence)
     return _schema_of_items(chunk), data if is_whole else itertools.chain(chunk, remaining)
+
+
+def find_fields(data: object, declared: Schema) -> tuple[Schema | None, object]:
+    """Return the fields that rows have, to compare them with those of a dataset, and the rows.
+
+    Of entities such as dicts the first are examined. A field of theirs has the declared type if all
+    of these values fit it.
+
+    Args:
+        data: As for `to_batches`, or a Spark DataFrame.
+        declared: The schema of the dataset.
+
+    Returns:
+        The fields, None without rows; and the rows to write in place of `data`.
+
+    Raises:
+        InvalidInputError: `data` is not rows.
+        SchemaMismatchError: A field that the dataset lacks has values of several types, or of none.
+    """
+    schema = _schema_beside(declared, data)
+    if schema is not None:
+        return schema, data
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes | Mapping):
+        raise _not_rows(data)
+    remaining = iter(data)
+    chunk = list(itertools.islice(remaining, ENTITIES_PER_BATCH))
+    rows = data if isinstance(data, Sequence) else itertools.chain(chunk, remaining)
+    if not chunk:
+        return None, rows
+    first = _schema_beside(declared, chunk[0])
+    if first is not None:
+        return first, rows
+    if declares_types(type(chunk[0])):
+        return schema_from_dataclass(type(chunk[0])), rows
+    entities = [as_mapping(item) for item in chunk]
+    names = list(dict.fromkeys(name for entity in entities for name in entity))
+    fields = []
+    for name in names:
+        field = declared.find(name) if isinstance(name, str) else None
+        if field is None:
+            (field,) = schema_from_arrow(pa.schema([_inferred(name, entities)])).fields
+        else:
+            field = dataclasses.replace(field, type=_type_of_values(field, entities))
+        fields.append(field)
+    return Schema(fields=tuple(fields)), rows
+
+
+def _type_of_values(field: Field, entities: Sequence[Mapping[str, Any]]) -> Type:
+    """Return the type of a field that its values fit: the declared one, if they fit that."""
+    try:
+        inferred = schema_from_arrow(pa.schema([_inferred(field.name, entities)])).fields[0].type
+    except SchemaMismatchError:
+        return field.type  # null alone, or the write names the value
+    more = with_fields_of(field.type, inferred)
+    if more != field.type:
+        return more
+    try:
+        pa.array([entity.get(field.name) for entity in entities], type_to_arrow(field.type))
+    except VALUE_ERRORS:
+        return inferred
+    return field.type
+
+
+def _schema_beside(declared: Schema, data: object) -> Schema | None:
+    """Return the schema of a frame or table; a column of nulls alone has the declared type."""
+    is_spark = type(data).__module__.startswith("pyspark.")
+    arrow = None if is_spark else find_arrow_schema(data)
+    if arrow is None:
+        return find_schema_of_rows(data)
+    for number, column in enumerate(arrow):
+        field = declared.find(column.name) if pat.is_null(column.type) else None
+        if field is not None:
+            arrow = arrow.set(number, field_to_arrow(field))
+    return schema_from_arrow(arrow)
 
 
 def _schema_of_items(items: Sequence[object]) -> Schema:

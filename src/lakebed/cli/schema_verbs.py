@@ -278,6 +278,33 @@ def add(
     show_commit(output, commit)
 
 
+@verb("change-type", example="lakebed schema change-type lake/flights delay long")
+@takes_dataset
+@click.argument("field")
+@click.argument("type_text", metavar="TYPE")
+@dry_run_option("Only check, and show what would change.")
+def change_type(
+    output: Output,
+    *,
+    repository: Repository,
+    name: str,
+    field: str,
+    type_text: str,
+    is_dry_run: bool,
+) -> None:
+    """Give a field a wider type; no data file is rewritten.
+
+    An int may become long or double, a float double, a date timestamp_ntz, and a decimal one of more
+    digits: every value stays as it is.
+    """
+    dataset = repository.open(name)
+    before = dataset.schema.get(field).type
+    commit = dataset.evolve(lambda known: known.change_type(field, type_text), dry_run=is_dry_run)
+    if is_dry_run and commit.is_dry_run:
+        output.note(f"Would change schema: {field}: {before} to {type_text}.")
+    show_commit(output, commit)
+
+
 @verb("drop", example="lakebed schema drop lake/flights note")
 @takes_dataset
 @click.argument("fields", metavar="FIELD...", nargs=-1, required=True)
@@ -452,5 +479,6 @@ def drop_check(
     show_commit(output, commit)
 
 
-for _command in (show, infer, add, drop, rename, update, checks_, add_check, drop_check):
+_COMMANDS = (show, infer, add, drop, rename, change_type, update, checks_, add_check, drop_check)
+for _command in _COMMANDS:
     schema.add_command(_command)

@@ -429,6 +429,32 @@ class DatasetDescriptor:
         added = field_edits.with_added(self.schema, field)
         return self._keeping(dataclasses.replace(self, schema=added))
 
+    def change_type(self, name: str, type: object) -> DatasetDescriptor:  # noqa: A002 - as above
+        """Return the descriptor with a wider type of a field, for `Dataset.evolve`.
+
+        No data file is rewritten: old values are read as the new type. An int may become long or
+        double, a float double, a date timestamp_ntz, a decimal one of more digits; `evolve` refuses
+        any other change.
+
+        ```
+        flights.evolve(lambda descriptor: descriptor.change_type("delay", "long"))
+        ```
+
+        Args:
+            name: Name of a top-level field.
+            type: Its new type, as for `add_field`.
+
+        Raises:
+            SchemaMismatchError: There is no such field, or the type is unknown.
+            InvalidInputError: The field lies in a record.
+
+        >>> descriptor = DatasetDescriptor(schema=pa.schema([("n", pa.int32())]))
+        >>> descriptor.change_type("n", "long").schema
+        <Schema 'entity': n: long>
+        """
+        changed = field_edits.with_type(self.schema, name, field_edits.read_type(type))
+        return self._keeping(dataclasses.replace(self, schema=changed))
+
     def drop_field(self, name: str) -> DatasetDescriptor:
         """Return the descriptor without a field and its index, for `Dataset.evolve`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -50,6 +51,23 @@ def with_added(schema: Schema, field: Field) -> Schema:
     # The form in which it is stored is read as strictly as the schema of any user.
     (checked,) = schema_from_avro(schema_to_avro(Schema(fields=(field,)))).fields
     return Schema(fields=(*schema.fields, checked), name=schema.name)
+
+
+def with_type(schema: Schema, name: str, kind: Type) -> Schema:
+    """Return a schema with another type of a top-level field.
+
+    Raises:
+        SchemaMismatchError: There is no such field.
+        InvalidInputError: The field lies in a record.
+    """
+    if name not in schema and name in dotted_types(schema):
+        raise InvalidInputError(
+            f"{name!r} lies in a record, and only the types of top-level fields can change so.",
+            hint="Evolve the dataset with the complete schema.",
+        )
+    schema.get(name)
+    fields = tuple(replace(field, type=kind) if field.name == name else field for field in schema)
+    return replace(schema, fields=fields)
 
 
 def without(schema: Schema, name: str) -> Schema:

@@ -136,7 +136,9 @@ def _hint(value: object, kind: Type) -> str:
     if isinstance(kind, Primitive):
         if kind.kind in INTEGER_LIMITS and isinstance(value, int) and not isinstance(value, bool):
             low, high = INTEGER_LIMITS[kind.kind]
-            return f"Values are {low} to {high}."
+            is_long = kind.kind is Kind.INT and value in range(*INTEGER_LIMITS[Kind.LONG])
+            wider = " Widen the field to long for it: types='widen', or change_type."
+            return f"Values are {low} to {high}.{wider if is_long else ''}"
         if kind.kind is Kind.TIMESTAMP_NTZ and isinstance(value, dt.datetime):
             return "The column has no zone: give a datetime without tzinfo."
         if kind.kind is Kind.DATE:

@@ -51,7 +51,8 @@ def converted(rows: pa.Table, wanted: Mapping[str, Type], keys: Collection[str] 
             raise SchemaMismatchError(
                 f"Column {field.name!r} of type {field.type} does not fit {kind}: "
                 f"{reason_of(exc)}.",
-                hint="Correct the rows, convert them by CAST or ROUND, or widen the field.",
+                hint="Widen the field, if it holds too few values: ALTER TABLE … ALTER COLUMN … TYPE "
+                "…; or correct the rows, or convert them by CAST or ROUND.",
             ) from exc
         rows = rows.set_column(number, pa.field(field.name, cast.type), cast)
     return rows

@@ -235,16 +235,7 @@ def _renaming(old_name: str, new_name: str) -> _Edit:
 
 def _widening(name: str, dtype: exp.DataType) -> _Edit:
     kind = type_of(dtype)
-
-    def edit(old: DatasetDescriptor) -> DatasetDescriptor:
-        old.schema.get(name)
-        fields = tuple(
-            dataclasses.replace(field, type=kind) if field.name == name else field
-            for field in old.schema
-        )
-        return dataclasses.replace(old, schema=dataclasses.replace(old.schema, fields=fields))
-
-    return edit
+    return lambda old: old.change_type(name, kind)
 
 
 def _setting(nodes: list[Any]) -> _Edit:

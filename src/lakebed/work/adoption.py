@@ -514,7 +514,7 @@ def proven(
         differs: Returns why a file does not fit the fields that files hold; empty if it does.
         index: Indexed columns of the dataset.
         known: Footers that were read before, by key.
-        remedy: What to do with a table that has a file that does not fit; empty for plain files.
+        remedy: Advice on a table that has a file that does not fit; empty for plain files.
 
     Raises:
         NotFoundError: No file is current.
