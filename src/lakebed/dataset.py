@@ -965,6 +965,7 @@ class Dataset(View):
         run: str | None = None,
         base: Base | None = None,
         dry_run: bool = False,
+        spark: SparkSession | Literal[True] | None = None,
     ) -> Commit | None:
         """Delete the entities that meet a condition; see `View.delete`.
 
@@ -975,6 +976,7 @@ class Dataset(View):
             run: Name of the run, for the history.
             base: The version that the decision was based on; see `View.delete`.
             dry_run: Write nothing; return the commit that would be made.
+            spark: Session whose tasks do the work; see `View.delete`.
 
         Returns:
             The commit, or None if the view is empty: then there is no new version.
@@ -991,7 +993,7 @@ class Dataset(View):
                 hint='Give one, such as "id < 100". To delete every row, pass the dataset itself.',
             )
         doomed = self._refined_to(self._view_of(view, parameters, self.where).constraint)
-        return doomed.delete(run=run, base=base, dry_run=dry_run)
+        return doomed.delete(run=run, base=base, dry_run=dry_run, spark=spark)
 
     def erase(
         self,

@@ -649,6 +649,7 @@ class View(Readable):
         run: str | None = None,
         base: Base | None = None,
         dry_run: bool = False,
+        spark: SparkSession | Literal[True] | None = None,
     ) -> Commit | None:
         """Delete the entities of the view, in one commit.
 
@@ -662,6 +663,8 @@ class View(Readable):
             base: The version that the decision was based on, as for `append`: a later commit that
                 has touched a partition of the view is a conflict.
             dry_run: Write nothing; return the commit that would be made.
+            spark: Session whose tasks read and write files; True for the active one; None for
+                threads of this process, which also do a dry run.
 
         Returns:
             The commit, or None if the view is empty: then there is no new version.
@@ -674,7 +677,8 @@ class View(Readable):
         Cost:
             As `append`. Files that may also hold other rows are read: first the columns of the
             constraint, then, if some rows are deleted, the whole file. Up to four threads do this;
-            they share the memory of one writer, and each holds one compressed file.
+            they share the memory of one writer, and each holds one compressed file. With `spark`
+            two jobs do it.
         """
         from lakebed.state.conflicts import Read
 
@@ -688,11 +692,17 @@ class View(Readable):
             from lakebed.plan.search import plan
 
             chosen = plan(current, constraint, requests=0, store=store)
-            deleted = work.deletion.find_deleted(store, chosen)
+            workers = None
+            if spark is not None and store.is_shared:
+                from lakebed.spark.task_workers import workers_for
+
+                name = f"delete from {current.name}"
+                workers = workers_for(spark, store, threads=1, purpose=name)
+            deleted = work.deletion.find_deleted(store, chosen, workers)
             if not deleted:
                 return None
             target = work.writer.target_of(transaction, self._write_options)
-            transaction.add(work.deletion.write_rest(store, chosen, deleted, target))
+            transaction.add(work.deletion.write_rest(store, chosen, deleted, target, workers))
             scope_read = untouched(constraint, current)
             committed = transaction.commit(
                 Change(

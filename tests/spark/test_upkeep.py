@@ -152,3 +152,52 @@ def test_jobs_say_what_they_do_after_what_the_caller_says(spark: SparkSession) -
 
     assert (alone, after) == ("lakebed: compact flights", None)
     assert (both, kept) == ("nightly (lakebed: compact flights)", "nightly")
+
+
+def test_tasks_delete_what_threads_delete(
+    spark: SparkSession,
+    repository: Repository,
+    events: Dataset,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for n in range(FILES):
+        events.append([{"n": 10 * n + m, "plane": f"N{m}"} for m in range(8)], run=f"run {n}")
+    before = events.version
+    expected = events.delete("plane = 'N3' OR n = 0", dry_run=True)
+    threads = events.delete("plane = 'N3' OR n = 0")
+    rows = sorted(row["n"] for row in events.arrow().to_pylist())
+    events.rollback(version=before)
+
+    with monkeypatch.context() as patched:
+        # The tasks are other processes.
+        patched.setattr("lakebed.arrow.scan.count", None)
+        patched.setattr("lakebed.arrow.rewrite._rows", None)
+        tasks = events.delete("plane = 'N3' OR n = 0", spark=spark)
+
+    assert expected is not None and threads is not None and tasks is not None  # noqa: PT018 - one thing
+    assert tasks.deleted_row_count == threads.deleted_row_count == expected.deleted_row_count
+    assert len(tasks.files_removed) == len(threads.files_removed)
+    assert sorted(row["n"] for row in events.arrow().to_pylist()) == rows
+    assert events.check(deep=True).is_ok
+    events.rerun([{"n": 99, "plane": "new"}], "run 2")  # each row is still of its run
+    assert events.where("n >= 20 AND n < 30").count() == 0
+    assert events.delete("n = -1", spark=spark) is None
+
+
+def test_retention_is_carried_out_by_tasks(
+    spark: SparkSession,
+    repository: Repository,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    descriptor = lakebed.DatasetDescriptor(
+        schema={"type": "record", "name": "kept", "fields": [{"name": "n", "type": "long"}]},
+        properties={"retention.delete_where": "n IN (3, 7)"},
+    )
+    kept = repository.create("kept", descriptor)
+    kept.append([{"n": n} for n in range(10)])
+
+    monkeypatch.setattr("lakebed.arrow.scan.count", None)  # the tasks are other processes
+    report = repository.maintain(only="retain", spark=spark)
+
+    assert report.exit_code == 0
+    assert sorted(row["n"] for row in kept.arrow().to_pylist()) == [0, 1, 2, 4, 5, 6, 8, 9]

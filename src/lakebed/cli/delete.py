@@ -13,9 +13,10 @@ from lakebed.cli.shared_options import split_address, storage_option, verb
 from lakebed.common.shown import counted, facts_of
 from lakebed.model.uri import parse_uri
 from lakebed.repository import open_repository, open_uri
+from lakebed.spark.task_workers import workers_for
 from lakebed.store import Store
 from lakebed.view import Base, View
-from lakebed.work.deletion import find_deleted
+from lakebed.work.deletion import READERS, find_deleted
 
 _COLUMNS = ("partition", "key", "row_count", "is_whole")
 
@@ -28,6 +29,7 @@ _COLUMNS = ("partition", "key", "row_count", "is_whole")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @run_option
 @base_option
+@click.option("--spark", "is_spark", is_flag=True, help="Run the work in Spark.")
 def delete(
     output: Output,
     *,
@@ -38,6 +40,7 @@ def delete(
     is_sure: bool,
     run: str | None,
     base: int | None,
+    is_spark: bool,
 ) -> None:
     """Delete the rows of a view, in one commit.
 
@@ -55,7 +58,13 @@ def delete(
     if is_dry_run or not is_sure:
         with output.progress("Looking for the rows"):
             chosen = view.plan()
-            files = find_deleted(store, chosen)
+            workers = workers_for(
+                True if is_spark else None,
+                store,
+                threads=READERS,
+                purpose="look for rows to delete",
+            )
+            files = find_deleted(store, chosen, workers)
         row_count = sum(file.row_count for file in files)
         total = (
             f"{counted(row_count, 'row')} in {counted(len(files), 'file')} of "
@@ -71,7 +80,7 @@ def delete(
             click.confirm(f"Delete {total}?", abort=True, err=True)
         basis = chosen if base is None else base
     with output.progress("Deleting"):
-        commit = view.delete(run=run, base=basis)
+        commit = view.delete(run=run, base=basis, spark=True if is_spark else None)
     if commit is None:
         output.note("No row matches; no new version was made.")
         record = no_commit_record()

@@ -79,7 +79,7 @@ def delete(order: StatementOrder, tree: exp.Delete) -> Commit | None:
     except PredicateError:
         # Two columns may be compared, which a view does not do; else the error is raised again.
         return _carried_out(order, dataset, RowClause(where=where), "delete")
-    return doomed.delete(run=order.run, dry_run=order.is_dry_run)
+    return doomed.delete(run=order.run, dry_run=order.is_dry_run, spark=order.spark)
 
 
 def truncate(order: StatementOrder, tree: exp.TruncateTable) -> Commit | None:

@@ -223,7 +223,8 @@ def _deleted(
 ) -> tuple[Commit, int] | None:
     """Delete the rows of a condition; return the commit, and the size of the removed files."""
     state = read_head(setting.store, setting.name).state
-    commit = dataset.delete(condition)
+    session = None if setting.is_dry_run else session_of(setting.spark)
+    commit = dataset.delete(condition, spark=session)
     if commit is None:
         return None
     counts = file_table.read_counts(setting.store, state.lists.files)
