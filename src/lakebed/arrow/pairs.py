@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -163,7 +163,9 @@ def _computed(term: Term, kind: pa.DataType, sides: Pairs, count: int) -> pa.Arr
         case Rounded(part, places):
             # As in SQL, 2.5 becomes 3 and -2.5 becomes -3.
             column = _computed(part, kind, sides, count)
-            return pc.round(column, places, "half_towards_infinity").cast(kind)
+            rounded = pc.round(column, places, "half_towards_infinity").cast(kind)
+            # As in SQL, -0.3 becomes 0, without a sign.
+            return pc.add(rounded, pa.scalar(0, kind)) if pa.types.is_floating(kind) else rounded
         case Converted(part, own, _):
             return _converted(_computed(part, type_to_arrow(own), sides, count), kind)
         case Choice(branches, otherwise):
@@ -231,9 +233,9 @@ def _applied(function: Function, columns: list[pa.Array]) -> pa.Array:
         case Function.ABS:
             return pc.abs_checked(*columns)
         case Function.UPPER:
-            return pc.utf8_upper(*columns)
+            return _in_case(columns[0], pc.ascii_upper, str.upper)
         case Function.LOWER:
-            return pc.utf8_lower(*columns)
+            return _in_case(columns[0], pc.ascii_lower, str.lower)
         case Function.TRIM:
             return pc.utf8_trim(*columns, " ")
         case Function.LTRIM:
@@ -242,6 +244,16 @@ def _applied(function: Function, columns: list[pa.Array]) -> pa.Array:
             return pc.utf8_rtrim(*columns, " ")
         case Function.CONCAT:
             return pc.binary_join_element_wise(*columns, "")
+
+
+def _in_case(
+    column: pa.Array, of_ascii: Callable[[pa.Array], pa.Array], of_any: Callable[[str], str]
+) -> pa.Array:
+    """Return texts in upper or lower case; as in SQL, a letter may become several: ß becomes SS."""
+    if pc.all(pc.string_is_ascii(column)).as_py() is not False:
+        return of_ascii(column)
+    texts = [None if text is None else of_any(text) for text in column.to_pylist()]
+    return pa.array(texts, column.type)
 
 
 def _chosen(one: pa.Array, op: Op, two: pa.Array) -> pa.Array:

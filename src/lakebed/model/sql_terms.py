@@ -178,9 +178,11 @@ class _TermReader:
                 return self._rounded(node, kind)
             case exp.Neg() if not isinstance(node.this, exp.Literal):
                 self._check_numbers(node, kind)
-                zero = exp.Literal.number(0)
-                parts = (self._constant(zero, kind), self.read(node.this, kind))
-                return Computed(Function.SUBTRACT, parts)
+                part = self.read(node.this, kind)
+                if _is_of(kind, FLOATS):  # so that 0 becomes -0
+                    return Computed(Function.MULTIPLY, (Constant(-1.0), part))
+                zero = self._constant(exp.Literal.number(0), kind)
+                return Computed(Function.SUBTRACT, (zero, part))
             case exp.Cast() if not self._is_literal_time(node):
                 return self._converted(node, kind)
         function = self._function_of(node)

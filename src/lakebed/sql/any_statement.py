@@ -23,6 +23,7 @@ from lakebed.sql import (
 )
 from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.refusals import KNOWN, refused, unknown_statement, unreadable
+from lakebed.sql.session_meaning import check_texts
 from lakebed.sql.statement_source import QuerySource, rows_by_name
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def run(order: StatementOrder, text: str) -> Any:
 
 
 def _run(order: StatementOrder, text: str) -> Any:
+    if order.spark is not None:
+        check_texts(order.spark, text)
     head = head_of(text)
     if head is None:
         return _answer(order, text)

@@ -22,11 +22,16 @@ from lakebed.model.sql_terms import decimal_of
 from lakebed.sql.refusals import refused, shown_sql
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from sqlglot import expressions as exp
 
 
-def field_of(column: exp.ColumnDef) -> Field:
+def field_of(column: exp.ColumnDef, spark: SparkSession | None = None) -> Field:
     """Return the field of the definition of a column.
+
+    Args:
+        column: The definition.
+        spark: The session that the statement came with; None for none.
 
     Raises:
         InvalidInputError: A type or a constraint is not supported.
@@ -49,7 +54,7 @@ def field_of(column: exp.ColumnDef) -> Field:
             case exp.CommentColumnConstraint():
                 doc = constraint.kind.name
             case exp.DefaultColumnConstraint():
-                default = _default(constraint.kind.this, kind, column.name)
+                default = _default(constraint.kind.this, kind, column.name, spark)
             case _:
                 raise refused(
                     f"{shown_sql(constraint)} of column {column.name!r}",
@@ -61,13 +66,20 @@ def field_of(column: exp.ColumnDef) -> Field:
     return Field(name=column.name, type=kind, nullable=nullable, default=default, doc=doc)
 
 
-def _default(node: exp.Expr, kind: Type, name: str) -> object:
+def _default(node: exp.Expr, kind: Type, name: str, spark: SparkSession | None) -> object:
     from sqlglot import exp
 
     from lakebed.model.sql_predicates import read_literal
+    from lakebed.sql.session_meaning import SessionMeaning
+    from lakebed.sql.statement_columns import Sides
 
     if isinstance(node, exp.Null):
         return None
+    if node.find(exp.CurrentDate, exp.CurrentTimestamp) is not None:
+        raise refused(
+            f"default {shown_sql(node)}, whose value changes", "Give the value with each row."
+        )
+    node = SessionMeaning(spark, Sides("", ()), {}).value(node, kind, is_lasting=True)
     return read_literal(node, to_text(node), {name: kind}, name)
 
 

@@ -16,6 +16,7 @@ from lakebed.model.sql_dialect import to_text
 from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.lifting import Lifted
 from lakebed.sql.refusals import check_parts, refused, shown_sql
+from lakebed.sql.session_meaning import SessionMeaning, column_types_of
 from lakebed.sql.statement_columns import (
     Sides,
     check_no_query,
@@ -51,7 +52,7 @@ def merge(order: StatementOrder, tree: exp.Merge) -> MergeReport:
     try:
         columns = source.columns()
         check_distinguished(f"source {using.alias_or_name!r}", columns)
-        statement = _Merge(dataset, alias, using, columns)
+        statement = _Merge(order, dataset, alias, using, columns)
         clauses = statement.clauses(tree)
         query = statement.lifted.query_of(using)
         rows = source.rows(query, statement.lifted.wanted, statement.lifted.names, clauses.on)
@@ -84,7 +85,12 @@ class _Merge:
     """The reading of one statement."""
 
     def __init__(
-        self, dataset: Dataset, alias: str, using: exp.Expr, columns: tuple[str, ...]
+        self,
+        order: StatementOrder,
+        dataset: Dataset,
+        alias: str,
+        using: exp.Expr,
+        columns: tuple[str, ...],
     ) -> None:
         descriptor = dataset.descriptor
         self._schema = descriptor.schema
@@ -92,6 +98,7 @@ class _Merge:
         fields = tuple(dict.fromkeys((*self._schema.names, *descriptor.column_types)))
         self._columns = columns
         self._sides = Sides(alias, fields, using.alias_or_name, columns)
+        self._meaning = SessionMeaning(order.spark, self._sides, column_types_of(dataset))
         self.lifted = Lifted(self._sides, fields)
 
     def clauses(self, tree: exp.Merge) -> OrderedClauses:
@@ -144,7 +151,8 @@ class _Merge:
                 met = exp.and_(*(condition.copy() for condition in of_source))
                 value = exp.Case(ifs=[exp.If(this=met, true=value.copy())])
             self.lifted.add_key(name, value, self._schema.get(name).type)
-        text = " AND ".join(f"({self.lifted.condition(part)})" for part in rest)
+        meant = [self._meaning.condition(part) for part in rest]
+        text = " AND ".join(f"({self.lifted.condition(part)})" for part in meant)
         return tuple(keys), text or None
 
     def _key(self, node: exp.Expr) -> tuple[str, exp.Expr] | None:
@@ -163,7 +171,9 @@ class _Merge:
 
     def _matched(self, when: exp.When) -> RowClause:
         condition = when.args.get("condition")
-        where = None if condition is None else self.lifted.condition(condition)
+        where = None
+        if condition is not None:
+            where = self.lifted.condition(self._meaning.condition(condition))
         then = when.args["then"]
         if _is_delete(then):
             return RowClause(where=where)
@@ -176,14 +186,16 @@ class _Merge:
                 values[field.name] = to_text(column_of(Side.SOURCE, column))
             return RowClause(where=where, values=values)
         for field, value in assignments(then.expressions, self._sides, self._schema):
-            values[field.name] = self.lifted.value(value, field.type)
+            meant = self._meaning.value(value, field.type)
+            values[field.name] = self.lifted.value(meant, field.type)
         return RowClause(where=where, values=values)
 
     def _missing(self, when: exp.When) -> RowClause:
         condition = when.args.get("condition")
         where = None
         if condition is not None:
-            where = to_text(in_terms_of_target(condition, self._sides))
+            meant = self._meaning.condition(condition)
+            where = to_text(in_terms_of_target(meant, self._sides))
         then = when.args["then"]
         if _is_delete(then):
             return RowClause(where=where)
@@ -193,7 +205,9 @@ class _Merge:
                 "Write UPDATE SET x = value, or DELETE.",
             )
         values = {
-            field.name: to_text(in_terms_of_target(value, self._sides))
+            field.name: to_text(
+                in_terms_of_target(self._meaning.value(value, field.type), self._sides)
+            )
             for field, value in assignments(then.expressions, self._sides, self._schema)
         }
         return RowClause(where=where, values=values)

@@ -21,6 +21,7 @@ from lakebed.sql.merge_statement import (
     sources_of,
 )
 from lakebed.sql.refusals import check_parts, refused, shown_sql
+from lakebed.sql.session_meaning import SessionMeaning, column_types_of
 from lakebed.sql.statement_columns import Sides, in_terms_of_target, target_name
 from lakebed.sql.statement_source import QuerySource
 from lakebed.state.history import UPDATE_ROWS
@@ -48,11 +49,14 @@ def update(order: StatementOrder, tree: exp.Update) -> Commit | None:
     )
     dataset = order.lake.open(name)
     sides = _sides_of(dataset, alias)
+    meaning = _meaning(order, dataset, sides)
     values: dict[str, object] = {
-        field.name: to_text(in_terms_of_target(value, sides))
+        field.name: to_text(in_terms_of_target(meaning.value(value, field.type), sides))
         for field, value in assignments(tree.expressions, sides, dataset.descriptor.schema)
     }
-    clause = RowClause(where=_where(tree, sides), values=values)
+    where = tree.args.get("where")
+    condition = None if where is None else meaning.condition(where.this)
+    clause = RowClause(where=_paired(condition, sides), values=values)
     return _carried_out(order, dataset, clause, UPDATE_ROWS)
 
 
@@ -71,14 +75,16 @@ def delete(order: StatementOrder, tree: exp.Delete) -> Commit | None:
     )
     dataset = order.lake.open(name)
     sides = _sides_of(dataset, alias)
-    where = _where(tree, sides)
+    where = tree.args.get("where")
     if where is None:
         return dataset.delete(dataset, run=order.run, dry_run=order.is_dry_run)
+    condition = _meaning(order, dataset, sides).condition(where.this)
     try:
-        doomed = dataset.where(_alone(tree.args["where"].this, sides))
+        doomed = dataset.where(_alone(condition, sides))
     except PredicateError:
         # Two columns may be compared, which a view does not do; else the error is raised again.
-        return _carried_out(order, dataset, RowClause(where=where), "delete")
+        clause = RowClause(where=_paired(condition, sides))
+        return _carried_out(order, dataset, clause, "delete")
     return doomed.delete(run=order.run, dry_run=order.is_dry_run, spark=order.spark)
 
 
@@ -119,6 +125,7 @@ def insert(order: StatementOrder, tree: exp.Insert) -> Commit | Replacement:
         condition = tree.args.get("where")
         if condition is not None:
             sides = _sides_of(dataset, name)
+            condition = _meaning(order, dataset, sides).condition(condition)
             whole = dataset.where(_alone(condition, sides))
         elif tree.args.get("overwrite"):
             # Of the dataset itself an overwrite replaces the partitions of the rows.
@@ -243,9 +250,13 @@ def _sides_of(dataset: Dataset, alias: str) -> Sides:
     return Sides(alias, dict.fromkeys((*descriptor.schema.names, *descriptor.column_types)))
 
 
-def _where(tree: exp.Expr, sides: Sides) -> str | None:
-    where = tree.args.get("where")
-    return None if where is None else to_text(in_terms_of_target(where.this, sides))
+def _meaning(order: StatementOrder, dataset: Dataset, sides: Sides) -> SessionMeaning:
+    return SessionMeaning(order.spark, sides, column_types_of(dataset))
+
+
+def _paired(condition: exp.Expr | None, sides: Sides) -> str | None:
+    """Return a condition with its columns as a merge names them."""
+    return None if condition is None else to_text(in_terms_of_target(condition, sides))
 
 
 def _alone(condition: exp.Expr, sides: Sides) -> str:

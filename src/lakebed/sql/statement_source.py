@@ -22,6 +22,7 @@ from lakebed.model.schema import Type
 from lakebed.model.sql_dialect import to_text
 from lakebed.sql.asking import ask, check_tables, rows_of
 from lakebed.sql.lake_access import StatementOrder, open_table
+from lakebed.sql.session_meaning import instant_of
 from lakebed.sql.store_assignment import converted, converted_frame
 from lakebed.view import View
 
@@ -145,7 +146,9 @@ class QuerySource:
             elif kind.upper() == "VERSION":
                 self._pinned[key] = dataset.at(version=_whole(value))
             else:
-                self._pinned[key] = dataset.at(time=value)
+                spark = self._order.spark
+                time = value if spark is None else instant_of(spark, value)
+                self._pinned[key] = dataset.at(time=time)
         return self._pinned[key]
 
     def _frame(self, query: exp.Expr) -> Any:

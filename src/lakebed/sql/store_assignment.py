@@ -135,7 +135,8 @@ def converted_frame(frame: Any, wanted: Mapping[str, Type], keys: Collection[str
         if not isinstance(kind, Primitive | Decimal) or given == ddl_type(kind):
             expressions.append(quoted)
             continue
-        name = _sql_name(kind)
+        # TIMESTAMP alone may stand for another type in a session.
+        name = "TIMESTAMP_LTZ" if kind == Primitive(Kind.TIMESTAMP) else _sql_name(kind)
         _check_frame(given, kind, field.name, is_key=field.name in keys)
         text = f"CAST({quoted} AS {name})"
         if _may_lose(given, kind):

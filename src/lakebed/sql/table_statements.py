@@ -20,10 +20,12 @@ from lakebed.model.sql_dialect import to_text
 from lakebed.sql.column_definitions import field_of, partitions_of, type_of
 from lakebed.sql.lake_access import SqlLake, StatementOrder
 from lakebed.sql.refusals import check_parts, refused, shown_sql
-from lakebed.sql.statement_columns import target_name
+from lakebed.sql.session_meaning import SessionMeaning, column_types_of
+from lakebed.sql.statement_columns import Sides, in_terms_of_target, target_name
 from lakebed.sql.statement_source import QuerySource, check_distinguished
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from sqlglot import expressions as exp
 
 _FORMATS = ("PARQUET", "LAKEBED")
@@ -88,7 +90,7 @@ def _created(
                 f"{shown_sql(column)} in CREATE TABLE",
                 "Give columns alone; checks are declared by ALTER TABLE t ADD CONSTRAINT.",
             )
-        fields.append(field_of(column))
+        fields.append(field_of(column, order.spark))
     check_distinguished("the table", [field.name for field in fields])
     lake = order.lake._on_dry_run() if order.is_dry_run else order.lake
     if tree.args.get("exists") and lake.exists(name):
@@ -148,7 +150,7 @@ def alter(order: StatementOrder, tree: exp.Alter) -> Commit:
     known = ("this", "kind", "exists", "actions")
     check_parts(tree, known, "Write one action, such as ADD COLUMN x STRING.")
     dataset = order.lake.open(name)
-    edits = [edit for action in tree.args["actions"] for edit in _edits(action)]
+    edits = [edit for action in tree.args["actions"] for edit in _edits(order, dataset, action)]
 
     def edited(old: DatasetDescriptor) -> DatasetDescriptor:
         new = old
@@ -164,14 +166,14 @@ def alter(order: StatementOrder, tree: exp.Alter) -> Commit:
 _Edit = Callable[[DatasetDescriptor], DatasetDescriptor]
 
 
-def _edits(action: Any) -> list[_Edit]:
+def _edits(order: StatementOrder, dataset: Dataset, action: Any) -> list[_Edit]:
     from sqlglot import exp
 
     match action:
         case exp.ColumnDef():
-            return [_adding(action)]
+            return [_adding(action, order.spark)]
         case exp.Schema():
-            return [_adding(column) for column in action.expressions]
+            return [_adding(column, order.spark) for column in action.expressions]
         case exp.Drop() if action.args["kind"] in ("COLUMN", "COLUMNS") and not action.args.get(
             "exists"
         ):
@@ -188,7 +190,7 @@ def _edits(action: Any) -> list[_Edit]:
         case exp.AlterSet() if action.expressions:
             return [_setting(action.expressions)]
         case exp.AddConstraint():
-            return [_checking(constraint) for constraint in action.expressions]
+            return [_checking(order, dataset, constraint) for constraint in action.expressions]
     raise refused(
         f"ALTER TABLE … {to_text(action) if hasattr(action, 'sql') else action}",
         "Write ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN x TYPE …, SET TBLPROPERTIES or "
@@ -212,8 +214,8 @@ def _name_of(column: Any) -> str:
     return str(column.name)
 
 
-def _adding(column: exp.ColumnDef) -> _Edit:
-    field = field_of(column)
+def _adding(column: exp.ColumnDef, spark: SparkSession | None) -> _Edit:
+    field = field_of(column, spark)
     return lambda old: old.add_field(
         field.name, _arrow(field), nullable=field.nullable, default=field.default, doc=field.doc
     )
@@ -251,7 +253,7 @@ def _setting(nodes: list[Any]) -> _Edit:
     return lambda old: dataclasses.replace(old, properties={**old.properties, **pairs})
 
 
-def _checking(constraint: Any) -> _Edit:
+def _checking(order: StatementOrder, dataset: Dataset, constraint: Any) -> _Edit:
     from sqlglot import exp
 
     checks = [
@@ -259,7 +261,13 @@ def _checking(constraint: Any) -> _Edit:
     ]
     if len(checks) != 1 or len(constraint.expressions) != 1:
         raise refused(constraint, "Write ADD CONSTRAINT name CHECK (condition).")
-    text = to_text(checks[0].this)
+    node = checks[0].this
+    if order.spark is not None:
+        types = column_types_of(dataset)
+        sides = Sides(dataset.name, types)
+        meant = SessionMeaning(order.spark, sides, types).condition(node, is_lasting=True)
+        node = in_terms_of_target(meant, sides, in_view=True)
+    text = to_text(node)
     return lambda old: old.with_check(constraint.name, condition(text))
 
 

@@ -6,11 +6,17 @@ import datetime as dt
 import re
 from typing import Any
 
+from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
+from lakebed.model.sql_dialect import to_text
 from lakebed.model.sql_heads import FirstWords, without_comments
+from lakebed.model.sql_predicates import read_tree
 from lakebed.sql import table_statements
 from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.refusals import unknown_statement
+from lakebed.sql.session_meaning import SessionMeaning, column_types_of, instant_of
+from lakebed.sql.statement_columns import Sides, in_terms_of_target
+from lakebed.view import View
 
 _NAME = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|\w+)"
 _PATTERNS = {
@@ -50,7 +56,7 @@ def run(order: StatementOrder, head: FirstWords, text: str) -> Any:
     dataset = order.lake.open(head.name)
     match head.verb:
         case "OPTIMIZE":
-            view = None if found["where"] is None else dataset.where(found["where"])
+            view = None if found["where"] is None else _view_of(order, dataset, found["where"])
             columns = [name.strip().strip("`") for name in (found["columns"] or "").split(",")]
             return dataset.compact(
                 view,
@@ -79,10 +85,20 @@ def run(order: StatementOrder, head: FirstWords, text: str) -> Any:
     )
 
 
+def _view_of(order: StatementOrder, dataset: Dataset, text: str) -> View:
+    if order.spark is None:
+        return dataset.where(text)
+    types = column_types_of(dataset)
+    sides = Sides(dataset.name, types)
+    condition = SessionMeaning(order.spark, sides, types).condition(read_tree(text))
+    return dataset.where(to_text(in_terms_of_target(condition, sides, in_view=True)))
+
+
 def _restored(order: StatementOrder, dataset: Any, found: re.Match[str]) -> Any:
     moment = found["moment"].strip("'")
     if found["kind"].upper() == "TIMESTAMP":
-        return dataset.rollback(time=moment, dry_run=order.is_dry_run)
+        time = moment if order.spark is None else instant_of(order.spark, moment)
+        return dataset.rollback(time=time, dry_run=order.is_dry_run)
     if not moment.isdigit():
         raise InvalidInputError(
             f"The version is {moment!r}.", hint="Write a number: VERSION AS OF 3."
