@@ -18,6 +18,7 @@ from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, MissingDependencyError, SchemaMismatchError
 from lakebed.model.names import nearest
 from lakebed.model.predicate import Dnf, Predicate
+from lakebed.model.values import plain_value
 from lakebed.plan.plan import ScanPlan
 from lakebed.store.base import Store
 
@@ -418,6 +419,7 @@ def check_row_count(row_count: int) -> int:
     Raises:
         InvalidInputError: It is not a valid number of rows.
     """
+    row_count = plain_value(row_count)  # type: ignore[assignment]  # of numpy
     if not isinstance(row_count, int) or isinstance(row_count, bool) or row_count < 0:
         raise InvalidInputError(
             f"{shown(row_count)} is not a valid number of rows.", hint="Give 0 or more."

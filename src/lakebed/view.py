@@ -42,7 +42,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.refinement import set_of
 from lakebed.model.schema import Type
-from lakebed.model.sql_predicates import Parameters, parse_sql
+from lakebed.model.sql_predicates import Parameters, parse_sql, plain_parameters
 from lakebed.model.values import Scalar
 from lakebed.plan.plan import ScanPlan
 from lakebed.selection import Readable, ReadPlan, ViewSelection, check_row_count, names_of
@@ -229,6 +229,7 @@ class View(Readable):
                 its column's type; or a parameter is missing, or is not used in the text.
         """
         if isinstance(predicate, str):
+            parameters = plain_parameters(predicate, parameters)  # read once, used again
             condition = self._bound(lambda types: parse_sql(predicate, types, None, parameters))
         elif parameters is not None:
             raise PredicateError(

@@ -273,7 +273,6 @@ def test_lists_are_an_or_of_ands(dnf, predicate) -> None:
         ({"n": 1}, "Malformed"),
         ([5], "Malformed"),
         (["n == 1"], "Malformed"),
-        ([("n", "==", 1)], "Malformed"),
         ([[("n", "==")]], "Malformed"),
         ([["n"]], "Malformed"),
         ([[(5, "==", 1)]], "Malformed"),

@@ -34,7 +34,7 @@ from lakebed.model.predicate import (
 from lakebed.model.schema import Decimal, Primitive, Schema, Type
 from lakebed.model.sql_predicates import Compared, parse_sql
 from lakebed.model.sql_terms import pair_condition, parse_term
-from lakebed.model.values import Scalar, check_value
+from lakebed.model.values import Scalar, check_value, parameter_value
 
 IfMatched = Literal["update", "delete", "ignore"]
 IfNotMatched = Literal["insert", "ignore"]
@@ -553,4 +553,5 @@ def _term(value: object, kind: Type, name: str, types: Mapping[str, Type], prefi
 
 
 def _constant(value: object, kind: Type, name: str) -> Scalar:
+    value = parameter_value(value, kind)
     return None if value is None else check_value(value, kind, name)

@@ -12,16 +12,25 @@ from __future__ import annotations
 import decimal
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import cast
 
 from lakebed.common.html import shortened
+from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, PredicateError
 from lakebed.model.names import nearest
 from lakebed.model.schema import Kind, Primitive, Type, path_of
-from lakebed.model.values import Scalar, check_value, is_nan
+from lakebed.model.values import (
+    Scalar,
+    check_value,
+    is_nan,
+    listed_values,
+    parameter_value,
+    plain_value,
+)
 
 
 class Op(StrEnum):
@@ -388,7 +397,7 @@ def bind(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
 
 def _bind_value(value: Scalar, kind: Type, column: str) -> Scalar:
     try:
-        return check_value(value, kind, column)
+        return check_value(parameter_value(value, kind), kind, column)
     except InvalidInputError as exc:
         raise PredicateError(exc.message, hint=exc.hint) from exc
 
@@ -478,12 +487,16 @@ Dnf = Sequence[Sequence[tuple[str, str, object]]]
 def from_dnf(conjunctions: Dnf) -> Predicate:
     """Read Kartothek's form: an OR of ANDs of `(column, operator, value)`.
 
+    A flat list of these is an AND, as for pyarrow and Dask.
+
     Operators are `== != < <= > >=`, `in` and `not in`. None is null: `==` None means IS NULL.
 
     Raises:
         PredicateError: The list or a conjunction is empty, a term is malformed, or an
             operator is unknown.
     """
+    if _is_list(conjunctions) and conjunctions and all(map(_is_term, conjunctions)):
+        conjunctions = [conjunctions]  # type: ignore[list-item]  # a flat list
     if not _is_list(conjunctions) or not all(_is_list(terms) for terms in conjunctions):
         raise PredicateError(
             f"Malformed predicate {conjunctions!r}.",
@@ -497,6 +510,10 @@ def from_dnf(conjunctions: Dnf) -> Predicate:
     return any_of([all_of([_term(term) for term in terms]) for terms in conjunctions])
 
 
+def _is_term(value: object) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 3 and isinstance(value[0], str)
+
+
 def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
@@ -506,7 +523,7 @@ def _term(term: object) -> Predicate:
         raise PredicateError(
             f"Malformed predicate term {term!r}.", hint='Write it as ("column", "==", value).'
         )
-    column, op, value = term
+    column, op, value = term[0], term[1], plain_value(term[2])
     if not isinstance(op, str):
         op = repr(op)
     if op in ("in", "not in"):
@@ -523,17 +540,23 @@ def _term(term: object) -> Predicate:
                 hint="Null has no order: use == or !=.",
             )
         return NullCheck(column, negated=_DNF_OPS[op] is Op.NE)
-    return Comparison(column, _DNF_OPS[op], value)
+    if not isinstance(value, Hashable):
+        raise PredicateError(
+            f"Column {column!r} is compared with {shown(value)} by {op!r}.",
+            hint="Give one value, or use 'in' for a list.",
+        )
+    return Comparison(column, _DNF_OPS[op], cast(Scalar, value))
 
 
 def _membership(column: str, values: object, *, negated: bool) -> Predicate:
-    if isinstance(values, str | bytes) or not isinstance(values, Collection):
+    listed = listed_values(values)
+    if listed is None:
         raise PredicateError(
             f"Column {column!r}: 'in' needs a list, not {values!r}.", hint=f"Write [{values!r}]."
         )
-    present = tuple(value for value in values if value is not None)
+    present = tuple(cast(Scalar, value) for value in listed if value is not None)
     membership: Predicate = Membership(column, present, negated)
-    if len(present) == len(values):
+    if len(present) == len(listed):
         return membership
     null = NullCheck(column, negated=negated)
     return all_of([membership, null]) if negated else any_of([membership, null])

@@ -6,7 +6,7 @@ import datetime as dt
 import decimal
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,10 @@ from lakebed.model.values import (
     TIMES,
     Scalar,
     check_value,
+    listed_values,
+    parameter_value,
     parse_value,
+    plain_value,
 )
 
 if TYPE_CHECKING:
@@ -204,17 +207,38 @@ Parameters = Sequence[object] | Mapping[str, object]
 """Values for the `?` of a text, in order, or for its `:name`, by name."""
 
 
+def plain_parameters(text: str, parameters: Parameters | None) -> Parameters | None:
+    """Return the parameters of a text, of which each is a plain value or a list of such.
+
+    A generator is read here, once; so the result may be used several times.
+
+    Raises:
+        PredicateError: They are not a list or a dict.
+    """
+    if parameters is None:
+        return None
+    if isinstance(parameters, Mapping):
+        return {name: _plain_parameter(value) for name, value in parameters.items()}
+    listed = None if isinstance(parameters, Set) else listed_values(parameters)
+    if listed is None:
+        raise PredicateError(
+            f"The parameters of {shown(text)} are {shown(parameters)}.",
+            hint="Give a list for `?`, or a dict for `:name`.",
+        )
+    return [_plain_parameter(value) for value in listed]
+
+
+def _plain_parameter(value: object) -> object:
+    plain = plain_value(value)
+    listed = listed_values(plain)
+    return plain if listed is None else listed
+
+
 class _Given:
     """The parameters of a text, and which of them were used."""
 
     def __init__(self, text: str, parameters: Parameters | None) -> None:
-        if parameters is not None and (
-            isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping)
-        ):
-            raise PredicateError(
-                f"The parameters of {shown(text)} are {shown(parameters)}.",
-                hint="Give a list for `?`, or a dict for `:name`.",
-            )
+        parameters = plain_parameters(text, parameters)
         self._text = text
         self._by_name = parameters if isinstance(parameters, Mapping) else None
         self._in_order = [] if parameters is None or self._by_name is not None else [*parameters]
@@ -240,9 +264,7 @@ class _Given:
     def values_of(self, node: exp.Placeholder) -> list[object]:
         """Return the values of a placeholder behind IN: those of a list, or the one."""
         value = self.value_of(node)
-        if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
-            return list(value)
-        return [value]
+        return value if isinstance(value, list) else [value]
 
     def check_all_used(self) -> None:
         """Check that no parameter is left.
@@ -604,6 +626,7 @@ class _Reader:
 
     def _value_of_parameter(self, value: object, column: str) -> Scalar:
         kind = self._types[column]
+        value = parameter_value(value, kind)
         if value is None:
             raise PredicateError(
                 f"Column {column!r} is compared with NULL, which is never true.",

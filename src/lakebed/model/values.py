@@ -7,7 +7,8 @@ import decimal
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
@@ -43,6 +44,8 @@ def check_value(value: object, kind: Type, place: str) -> Scalar:
         InvalidInputError: The value is not of the type, or outside its range.
     """
     normal = _normalise(value, kind)
+    if normal is None and (plain := plain_value(value)) is not value:
+        normal = _normalise(plain, kind)
     if normal is None:
         raise InvalidInputError(
             f"Value {shown(value)} ({type(value).__name__}) does not fit column {place!r} "
@@ -50,6 +53,72 @@ def check_value(value: object, kind: Type, place: str) -> Scalar:
             hint=_hint(value, kind),
         )
     return normal
+
+
+def plain_value(value: object) -> object:
+    """Return a value of numpy, pyarrow or pandas as one of Python; any other one unchanged.
+
+    Their nulls, such as NaT and NA, become None. A moment with nanoseconds stays as it is, since no
+    column holds it.
+
+    >>> import numpy
+    >>> plain_value(numpy.int64(3)), plain_value("UA")
+    (3, 'UA')
+    """
+    library = type(value).__module__.partition(".")[0]
+    name = type(value).__name__
+    if library not in ("numpy", "pyarrow", "pandas"):
+        return value
+    if name in ("NaTType", "NAType"):
+        return None
+    if name == "Timestamp":
+        return value if value.nanosecond else value.to_pydatetime()  # type: ignore[attr-defined]  # of pandas
+    if name == "datetime64":
+        return _plain_datetime64(value)
+    if library == "pyarrow" and hasattr(value, "as_py"):
+        return plain_value(value.as_py())
+    if library == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 0):
+        return plain_value(value.item())
+    return value
+
+
+def _plain_datetime64(value: Any) -> object:
+    unit = str(value.dtype).partition("[")[2][:-1]
+    if unit in ("Y", "M", "W", "D"):
+        return value.item()  # a date, or None
+    rounded = value.astype("datetime64[us]")
+    is_exact = bool(rounded == value) or value != value  # NaT equals nothing
+    plain = rounded.item()
+    return plain if is_exact and (plain is None or isinstance(plain, dt.datetime)) else value
+
+
+def parameter_value(value: object, kind: Type) -> object:
+    """Return a value that a column is compared with, as a plain one; None for null.
+
+    A decimal number is compared with columns of other numbers, as a number in SQL text is.
+    """
+    plain = plain_value(value)
+    if isinstance(plain, decimal.Decimal) and isinstance(kind, Primitive) and plain.is_finite():
+        if kind.kind in INTEGERS and plain == plain.to_integral_value():
+            return int(plain)
+        if kind.kind in FLOATS:
+            return float(plain)
+    return plain
+
+
+def listed_values(value: object) -> list[object] | None:
+    """Return the values of a list, a set, a range, an array, a series or a generator, in order.
+
+    Returns:
+        The plain values; None for something that is one value, or a table.
+    """
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        return None
+    if hasattr(value, "columns") or hasattr(value, "collect_schema"):
+        return None  # a table, which would list the names of its columns
+    if getattr(value, "ndim", 1) != 1:
+        return None
+    return [plain_value(one) for one in value]
 
 
 def _normalise(value: object, kind: Type) -> Scalar:
@@ -67,7 +136,8 @@ def _normalise(value: object, kind: Type) -> Scalar:
     if name in FLOATS:
         return _normalise_float(value, bits=32 if name is Kind.FLOAT else 64)
     if name is Kind.STRING:
-        return value if isinstance(value, str) and is_unicode(value) else None
+        # Of a subclass, such as one of numpy, the text itself.
+        return str.__str__(value) if isinstance(value, str) and is_unicode(value) else None
     if name is Kind.BYTES:
         return value if isinstance(value, bytes) else None
     if name is Kind.DATE:
@@ -124,6 +194,8 @@ def _normalise_time(value: object, *, zoned: bool) -> dt.datetime | None:
         value = dt.datetime.combine(value, dt.time())
     if getattr(value, "nanosecond", 0):  # pandas has nanoseconds, which no column holds
         return None
+    if hasattr(value, "to_pydatetime"):
+        value = cast(dt.datetime, value.to_pydatetime())
     if not zoned:
         return None if value.tzinfo else value
     try:
