@@ -263,3 +263,33 @@ def test_files_of_narrower_numbers_are_taken_beside_wider_ones(lake, put, is_fir
     assert sorted(adopted.arrow().column("n").to_pylist()) == [1, 2**40]
     assert sorted(adopted.arrow().column("x").to_pylist()) == [1.5, 2.1]
     assert adopted.where("n = 1").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        (NARROW["uint8"], 255),
+        (NARROW["uint16"], 65535),
+        (NARROW["fixed bytes"], b"abcd"),
+        (NARROW["decimal32"], D("1.5")),
+        (NARROW["decimal256"], D("1.5")),
+    ],
+)
+def test_narrow_columns_are_filtered(lake, put, column, value) -> None:
+    put(pa.table({"c": column}))
+    adopted = lake.adopt("t")
+
+    for op, count in {"==": 1, "!=": 1, "in": 1}.items():
+        given = [value] if op == "in" else value
+        assert adopted.where([[("c", op, given)]]).count() == count
+
+
+def test_decimals_of_fewer_digits_are_taken_beside_longer_ones(lake, put) -> None:
+    short = pa.table({"d": pa.array([D("1.25")], pa.decimal128(9, 2))})
+    long = pa.table({"d": pa.array([D("99999999999.25")], pa.decimal128(18, 2))})
+    put(short, long)
+
+    adopted = lake.adopt("t")
+
+    assert sorted(adopted.arrow().column("d").to_pylist()) == [D("1.25"), D("99999999999.25")]
+    assert adopted.where("d = 1.25").count() == 1

@@ -180,10 +180,11 @@ def _reads_as(have: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(pat.is_int64(wanted))
     if pat.is_float32(have):
         return bool(pat.is_float64(wanted))
-    if pat.is_decimal(have) and pat.is_decimal(wanted):  # of other widths in memory alone
-        return (have.precision, have.scale) == (wanted.precision, wanted.scale)
+    if pat.is_decimal(have) and pat.is_decimal(wanted):
+        return bool(have.scale == wanted.scale and have.precision <= wanted.precision)
     if pat.is_timestamp(have) and pat.is_timestamp(wanted):
-        # INT96, which Spark writes by default, has no zone but is an instant.
+        # INT96, which Spark writes by default, has no zone but is an instant. Other files without a
+        # zone could be read, but not filtered: Arrow does not compare an instant with their bounds.
         return have.unit == "ns" or (have.tz is None) == (wanted.tz is None)
     if pat.is_list(have) or pat.is_large_list(have) or pat.is_fixed_size_list(have):
         return bool(pat.is_list(wanted)) and _reads_as(have.value_type, wanted.value_type)
@@ -214,6 +215,8 @@ def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return pa.list_(widest(one.value_type, other.value_type))
     if pat.is_map(one) and pat.is_map(other):
         return pa.map_(one.key_type, widest(one.item_type, other.item_type))
+    if pat.is_decimal(one) and pat.is_decimal(other) and one.scale == other.scale:
+        return other if other.precision > one.precision else one
     is_wider = (pat.is_integer(one) and pat.is_integer(other)) or (
         pat.is_floating(one) and pat.is_floating(other)
     )

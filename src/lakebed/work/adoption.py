@@ -46,6 +46,7 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.declared import Check
 from lakebed.model.descriptor import COMPRESSIONS, DatasetDescriptor
 from lakebed.model.keys import (
     BATCH_ID,
@@ -500,6 +501,7 @@ def proven(
     index: Sequence[str] = (),
     known: Mapping[str, pq.FileMetaData] | None = None,
     remedy: str = "",
+    checks: Mapping[str, Check] | None = None,
 ) -> Adoption:
     """Read the footers of Parquet files, prove that their schemas match, and return the adoption.
 
@@ -515,6 +517,7 @@ def proven(
         index: Indexed columns of the dataset.
         known: Footers that were read before, by key.
         remedy: Advice on a table that has a file that does not fit; empty for plain files.
+        checks: Checks that the dataset declares.
 
     Raises:
         NotFoundError: No file is current.
@@ -550,6 +553,7 @@ def proven(
         schema=schema_of(live),
         partition_by=strategy,
         index=index,
+        checks=checks,
         properties={} if form is BatchIds.MILLISECONDS else {BATCH_IDS: str(form)},
     )
     stored = descriptor.stored_schema

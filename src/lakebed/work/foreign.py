@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow.parquet as pq
 
 from lakebed.errors import CommitConflictError, InvalidInputError
+from lakebed.model.declared import Check
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Schema
 from lakebed.model.values import Scalar
@@ -120,6 +121,7 @@ class ForeignTable:
         field_ids: Ids of the columns by path, if files have them; see
             `lakebed.model.field_ids.FieldIds`.
         last_field_id: The highest id that the table ever assigned.
+        checks: Rules of the table that the dataset declares.
         remedy: How to read the rows of the table in, if its files cannot be adopted.
     """
 
@@ -134,6 +136,7 @@ class ForeignTable:
     history: tuple[ForeignVersion, ...] = ()
     field_ids: Mapping[str, int] | None = None
     last_field_id: int = 0
+    checks: Mapping[str, Check] = field(default_factory=dict)
     remedy: str = "Read its rows by a library of the format, and append them."
 
 
@@ -176,5 +179,7 @@ def cannot_adopt(title: str, reason: str, remedy: str) -> InvalidInputError:
     """Return the error that refuses a table, with a remedy by the table's own tool."""
     return InvalidInputError(
         f"{title} cannot be adopted: {reason}.",
-        hint=f"{remedy} Or read its rows by a library of the format, and append them.",
+        hint=remedy
+        if "repository.write" in remedy
+        else f"{remedy} Or read its rows by a library of the format, and append them.",
     )

@@ -75,12 +75,12 @@ def _leaf_kinds(footer: pq.FileMetaData) -> Iterator[str]:
 
 
 def _timed(kind: pa.DataType, leaves: Iterator[str], int96: pa.DataType | None) -> pa.DataType:
-    """Return a type with its times in microseconds, except INT96.
+    """Return a type with other times: those in INT96, or else those in 64 bits of nanoseconds.
 
     Args:
         kind: Type in Arrow.
         leaves: Physical types of its leaves, and of those that follow.
-        int96: Type of INT96; None for the one that it has.
+        int96: Type of INT96; None to have the others in microseconds.
     """
     if isinstance(kind, pa.BaseExtensionType):
         _timed(kind.storage_type, leaves, int96)
@@ -97,9 +97,9 @@ def _timed(kind: pa.DataType, leaves: Iterator[str], int96: pa.DataType | None) 
             return pa.list_(element, kind.list_size)
         return pa.large_list(element) if pa.types.is_large_list(kind) else pa.list_(element)
     is_int96 = next(leaves) == _INT96
-    if is_int96:
-        return int96 or kind
-    is_nanos = pa.types.is_timestamp(kind) and kind.unit == "ns"
+    if int96 is not None:
+        return int96 if is_int96 else kind
+    is_nanos = not is_int96 and pa.types.is_timestamp(kind) and kind.unit == "ns"
     return pa.timestamp("us", kind.tz) if is_nanos else kind
 
 

@@ -17,15 +17,19 @@ from lakebed import by
 from lakebed.common.decoding import UNREADABLE
 from lakebed.errors import (
     CorruptMetadataError,
+    InvalidNameError,
     MissingDependencyError,
     NotFoundError,
     ObjectNotFoundError,
+    PartitionSpecError,
+    SchemaMismatchError,
 )
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.model.layout import DELTA_LOG
 from lakebed.model.partition import PartitionStrategy
 from lakebed.store.base import Store
 from lakebed.tables.delta.live_files import files_of, read_history
+from lakebed.tables.delta.rules import rules_of
 from lakebed.work.foreign import ForeignLog, ForeignTable, cannot_adopt
 
 if TYPE_CHECKING:
@@ -80,18 +84,31 @@ def read_table(store: Store, name: str, *, with_history: bool = False) -> Foreig
         table = DeltaTable(copy)
         check_protocol(table, title)
         files = dict(files_of(table, name, title))
+        remedy = f"Write its rows as another dataset: {write_call(store, name)}."
+        try:
+            schema = schema_from_arrow(pa.schema(table.schema().to_arrow()))
+            strategy = PartitionStrategy(
+                tuple(map(by.identity, table.metadata().partition_columns))
+            )
+        except (InvalidNameError, PartitionSpecError) as exc:
+            raise cannot_adopt(title, exc.message.rstrip("."), remedy) from exc
+        except SchemaMismatchError as exc:
+            raise cannot_adopt(title, exc.message.rstrip("."), exc.hint) from exc
+        checks, notes = rules_of(table, schema)
         return ForeignTable(
             title=title,
             version=str(table.version()),
-            schema=schema_from_arrow(pa.schema(table.schema().to_arrow())),
-            strategy=PartitionStrategy(tuple(map(by.identity, table.metadata().partition_columns))),
+            schema=schema,
+            strategy=strategy,
             files=files,
             log=log,
             check_footer=lambda _: "",
             history=read_history(table, log_copy, times, title, name, check_protocol)
             if with_history
             else (),
-            remedy=f"Write its rows as another dataset: {write_call(store, name)}.",
+            checks=checks,
+            notes=notes,
+            remedy=remedy,
         )
 
 

@@ -67,6 +67,8 @@ _KINDS: Mapping[type[iceberg.IcebergType], Kind] = {
     iceberg.TimestampType: Kind.TIMESTAMP_NTZ,
     iceberg.TimestamptzType: Kind.TIMESTAMP,
 }
+# Types of partition fields; others, such as decimals, stay plain columns.
+_OF_PARTITIONS = tuple(kind for kind in _KINDS if kind is not iceberg.BinaryType)
 
 
 def read_table(
@@ -120,12 +122,42 @@ def read_table(
         strategy=PartitionStrategy(tuple(_functions(found))),
         files=files,
         log=log,
-        check_footer=lambda footer: _difference(footer, schema.fields, mapping),
-        notes=notes,
+        check_footer=lambda footer: (
+            _difference(footer, schema.fields, mapping) or _lacking(footer, found)
+        ),
+        notes=(*notes, *_defaults(schema)),
+        remedy=f"Write its rows as another dataset: {_write_call(store, name, key)}.",
         history=history,
         field_ids=paths_of(schema),
         last_field_id=found.last_column_id,
     )
+
+
+def _write_call(store: Store, name: str, key: str) -> str:
+    """Return the call that writes the rows of a table as another dataset."""
+    path = store.local_path(key) or f"{store.uri}/{key}"
+    table = f"pyiceberg.table.StaticTable.from_metadata({str(path)!r})"
+    return f"`repository.write({f'{name}-copy'!r}, {table})`"
+
+
+def _defaults(schema: IcebergSchema) -> Iterator[str]:
+    for member in schema.fields:
+        if member.write_default is not None:
+            yield (
+                f"Column {member.name!r} has the default {member.write_default!r}: new rows that lack "
+                "it are null there."
+            )
+
+
+def _lacking(footer: pq.FileMetaData, metadata: TableMetadata) -> str:
+    """Return which column of a partition only the metadata holds; empty if files hold all."""
+    names, schema = footer.schema.to_arrow_schema().names, metadata.schema()
+    for part in _parts(metadata.spec()):
+        source = schema.find_column_name(part.source_id)
+        is_identity = isinstance(part.transform, IdentityTransform)
+        if is_identity and _function(part, schema) is None and source not in names:
+            return f"it lacks {source!r}, whose values only the metadata of the table has"
+    return ""
 
 
 def _newest(store: Store, log: ForeignLog) -> str:
@@ -311,7 +343,7 @@ def _function(part: PartitionField, schema: IcebergSchema) -> PartitionFunction 
     if source is None or "." in source:
         return None
     if isinstance(part.transform, IdentityTransform):
-        return by.identity(source)
+        return by.identity(source) if isinstance(kind, _OF_PARTITIONS) else None
     is_time = isinstance(kind, iceberg.TimestampType | iceberg.TimestamptzType)
     if isinstance(part.transform, DayTransform) and is_time:
         return by.date(source, name=part.name)

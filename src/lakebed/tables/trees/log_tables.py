@@ -14,7 +14,13 @@ import pyarrow.parquet as pq
 
 from lakebed.arrow.footers import difference, read_footers
 from lakebed.common.progress import NO_PROGRESS, OnProgress
-from lakebed.errors import InvalidInputError, LakebedError, NotFoundError, SchemaMismatchError
+from lakebed.errors import (
+    InvalidInputError,
+    LakebedError,
+    NotFoundError,
+    PartitionSpecError,
+    SchemaMismatchError,
+)
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import FIRST_MOMENT, BatchIds, encode_path
 from lakebed.model.lineage import Lineage
@@ -111,6 +117,10 @@ def _found(
         files |= {key: file for version in history for key, file in version.added.items()}
     versions, batch_ids = _versions(history)
     batches = _batches(table, files, batch_ids)
+    try:
+        DatasetDescriptor(schema=table.schema, partition_by=table.strategy).check()
+    except PartitionSpecError as exc:
+        raise cannot_adopt(table.title, exc.message.rstrip("."), table.remedy) from exc
     adoption = proven(
         store,
         name,
@@ -121,6 +131,7 @@ def _found(
         on_progress,
         known=known,
         remedy=table.remedy,
+        checks=table.checks,
     )
     notes = (
         f"These are the files of version {table.version} of {table.title}.",
