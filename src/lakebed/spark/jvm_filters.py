@@ -14,6 +14,10 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # For earlier times, `java.sql.Timestamp` uses the Julian calendar and historical local times: Spark
 # shifts such times by up to some days.
 _FIRST_SURE_TIME = dt.datetime(1900, 1, 3, tzinfo=dt.UTC)
+# `java.sql.Date` has no days from 1582-10-05 to 14, for which it shows 1582-10-15, and no era.
+_FIRST_SURE_DATE = dt.date(1582, 10, 16)
+_HALF_DAY_MS = 12 * 3600 * 1000
+_REPLACEMENT = "\ufffd"  # what the JVM makes of bytes that are not UTF-8
 
 
 def said_by_jvm(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
@@ -52,7 +56,14 @@ def _leaf(kind: str, condition: Any) -> ColumnFilter | None:
 
 
 def _value(value: Any) -> Any:
-    """Return a value of the JVM as a Python value."""
+    """Return a value of the JVM as a Python value.
+
+    Raises:
+        ValueError: It may stand for another value in Spark, or has no counterpart.
+    """
+    if isinstance(value, str) and _REPLACEMENT in value:
+        message = "the text may have had bytes that are not UTF-8"
+        raise ValueError(message)
     if not hasattr(value, "getClass"):
         return value
     name = value.getClass().getName()
@@ -68,13 +79,25 @@ def _value(value: Any) -> Any:
         micros = value.getNano() // 1000
         return _EPOCH + dt.timedelta(seconds=value.getEpochSecond(), microseconds=micros)
     if name == "java.sql.Date":
-        return dt.date.fromisoformat(value.toLocalDate().toString())
+        return _sure_date(value)
     if name == "java.time.LocalDate":
         return dt.date.fromisoformat(value.toString())
     if name == "java.time.LocalDateTime":
         return dt.datetime.fromisoformat(value.toString())
     message = f"{name} is not a value of a predicate"
     raise ValueError(message)
+
+
+def _sure_date(value: Any) -> dt.date:
+    """Return the date of a `java.sql.Date`, which is a midnight in the zone of the JVM."""
+    date = dt.date.fromisoformat(value.toString())
+    before = value.clone()
+    before.setTime(value.getTime() - _HALF_DAY_MS)
+    # Where the zone skipped the day before, the JVM shows this date for both.
+    if date < _FIRST_SURE_DATE or before.toString() != (date - dt.timedelta(days=1)).isoformat():
+        message = f"{date} may be another date"
+        raise ValueError(message)
+    return date
 
 
 def _single(condition: Any) -> Any:

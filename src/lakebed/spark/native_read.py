@@ -27,6 +27,7 @@ from lakebed.spark.column import literal, to_spark_column
 from lakebed.spark.file_lists import FileList, NativeWay
 from lakebed.spark.pruned_files import with_pruning
 from lakebed.spark.types import struct_type
+from lakebed.spark.uncertain_dates import columns_with_uncertain_dates, unpushed
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def read_natively(
     from_path = [name for name in partitions if name in needed]
     stored = [name for name in layout.stored_schema.names if name in needed]
     read = list(older.held_fields(stored))
+    read_types = {field.name: field.type for field in read}
     if from_path:
         # All levels are declared, so Spark does not guess their types.
         read += [Field(name=_garbled(name), type=kind) for name, kind in partitions.items()]
@@ -173,6 +175,9 @@ def read_natively(
     }
     for name in older.reading.promoted:
         frame = frame.withColumn(name, F.col(f"`{name}`").cast(types[name]))
+    for stored_name in columns_with_uncertain_dates(spark, store, plan, read_types):
+        name = held.get(stored_name, stored_name)
+        frame = frame.withColumn(name, unpushed(name, read_types[stored_name]))
     if plan.residual is not None:
         frame = frame.where(to_spark_column(plan.residual, layout.predicate_types))
     constants = older.reading.constants
