@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lakebed import batches, work
 from lakebed.commit import Commit, File, files_of, with_raw_files
+from lakebed.common.ages import parse_age
 from lakebed.common.given import (
     check_number,
     given_names,
@@ -1530,6 +1531,7 @@ class Dataset(View):
         spark: SparkSession | Literal[True] | None = None,
         *,
         gather: bool = False,
+        across_runs_older_than: str | dt.timedelta | None = None,
         metadata: Literal[False] = False,
         dry_run: bool = False,
         commit_bytes: Size = COMPACTION_COMMIT_BYTES,
@@ -1554,6 +1556,7 @@ class Dataset(View):
         spark: SparkSession | Literal[True] | None = None,
         *,
         gather: bool = False,
+        across_runs_older_than: str | dt.timedelta | None = None,
         metadata: bool = False,
         head: Literal["document", "tree"] | None = None,
         dry_run: bool = False,
@@ -1562,8 +1565,8 @@ class Dataset(View):
     ) -> CompactionReport | tuple[MergedList, ...] | Commit | None:
         """Rewrite the many small files of a partition as few files of a good size.
 
-        Rows stay in their partitions, and rows of different runs in different files; older
-        versions stay as they are. Before a commit, the new files are read back and their rows
+        Rows stay in their partitions, and by default rows of different runs in different files;
+        older versions stay as they are. Before a commit, the new files are read back and their rows
         compared with the old ones. Appends go on meanwhile. If another writer removes a file that
         is being compacted, its partition is planned again, and skipped if this keeps happening.
         Finally, indices that cover every file are written in the form that other tools read.
@@ -1579,6 +1582,9 @@ class Dataset(View):
             gather: Rewrite all files of a partition unless they are alone in one directory, as
                 `publish("hive")` needs it, and rewrite adopted files, as `publish("delta")` needs
                 it. That takes a LIST a partition.
+            across_runs_older_than: Also merge small files of different runs that have not written
+                for this long, such as `30d`. These runs can then no longer be replaced by name: a
+                rerun of one of them is refused. None keeps the files of each run apart.
             metadata: Merge the many small objects of the file table, of the history and of
                 indices into one or few objects each, in place of data files. Commits do so too, as
                 far as their time allows. Facts and postings of data files that belong to no
@@ -1620,7 +1626,7 @@ class Dataset(View):
             name = "metadata" if metadata else "head"
             value = repr(True if metadata else head)
             is_both = metadata and head is not None
-            about_data = view is not None or sort_by or spark or gather
+            about_data = view is not None or sort_by or spark or gather or across_runs_older_than
             if about_data or is_both or target_bytes != TARGET_BYTES:
                 raise InvalidInputError(
                     f"compact({name}={value}) rewrites no data file.",
@@ -1643,6 +1649,9 @@ class Dataset(View):
                 sort_by=given_names("sort_by", sort_by or ()),
                 commit_bytes=parse_size(commit_bytes, "commit_bytes"),
                 is_gathering=gather,
+                across_runs_older_than=None
+                if across_runs_older_than is None
+                else parse_age(across_runs_older_than),
                 commit=self._commit_options or CommitOptions(),
             ),
             spark=session_of(spark),

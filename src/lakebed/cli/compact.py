@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import click
 
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import takes_dataset, verb
+from lakebed.common.ages import parse_age
 from lakebed.common.shown import counted, human_size
 from lakebed.common.sizes import parse_size
 from lakebed.errors import InvalidInputError
@@ -52,6 +54,16 @@ def parse_size_option(
         raise click.BadParameter(message, context, parameter) from exc
 
 
+across_runs_option = click.option(
+    "--across-runs-older-than",
+    "across_runs",
+    callback=lambda _, __, value: None if value is None else parse_age(value),
+    metavar="AGE",
+    help="Also merge small files of different runs that are this old, such as 30d; these runs can "
+    "then not be rerun by name.",
+)
+
+
 @verb("compact", example="lakebed compact lake/flights --target-size 128MB --dry-run")
 @takes_dataset
 @click.option("--where", metavar="SQL", help="Only partitions that may hold matching rows.")
@@ -71,6 +83,7 @@ def parse_size_option(
     is_flag=True,
     help="Bring the live files of each partition into one directory of their own, for publish.",
 )
+@across_runs_option
 @click.option("--spark", "is_spark", is_flag=True, help="Run the work in Spark.")
 @click.option("--metadata", "is_metadata", is_flag=True, help="Only merge the metadata.")
 @click.option(
@@ -89,6 +102,7 @@ def compact(
     target_bytes: int | None,
     sort_by: tuple[str, ...],
     is_gathering: bool,
+    across_runs: dt.timedelta | None,
     is_spark: bool,
     is_metadata: bool,
     head_format: str | None,
@@ -100,7 +114,8 @@ def compact(
     become one object each, without the facts of data files that a cleanup has deleted. Older
     versions keep their files until a cleanup deletes them.
     """
-    data_options = (where, target_bytes, is_spark or None, sort_by or None, is_gathering or None)
+    flags = (is_spark or None, is_gathering or None)
+    data_options = (where, target_bytes, sort_by or None, across_runs, *flags)
     if (is_metadata or head_format) and any(option is not None for option in data_options):
         message = "--metadata and --head take no options for data files."
         raise click.UsageError(message, click.get_current_context())
@@ -117,6 +132,7 @@ def compact(
                 sort_by,
                 True if is_spark else None,
                 gather=is_gathering,
+                across_runs_older_than=across_runs,
                 dry_run=is_dry_run,
                 on_progress=on_progress,
             )
@@ -148,6 +164,8 @@ def _note_report(output: Output, report: CompactionReport) -> None:
         f"{human_size(report.bytes_before)}, in {counted(len(report.commits), 'commit')}."
         if report.partitions
         else "No partition has small files to merge."
+        if not report.notes
+        else "No partition has small files of one run to merge."
     )
     for note in report.notes:
         output.note(note)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import click
 
-from lakebed.cli.compact import parse_size_option
+from lakebed.cli.compact import across_runs_option, parse_size_option
 from lakebed.cli.output import Output, OutputFormat
 from lakebed.cli.shared_options import (
     REPOSITORY_VARIABLE,
@@ -76,6 +76,7 @@ _WIDTH_OF_STATUS = len("skipped")
     metavar="SIZE",
     help="Size of merged files; files of at least half this size stay.  [default: 128MB]",
 )
+@across_runs_option
 @takes_metastore
 @click.option(
     "--published",
@@ -98,6 +99,7 @@ def maintain(
     older_than: dt.timedelta,
     min_files: int,
     target_bytes: int | None,
+    across_runs: dt.timedelta | None,
     metastore: str | None,
     published: Any,
     is_spark: bool,
@@ -118,7 +120,11 @@ def maintain(
         storage_options,
         names=names or None,
         only=cast("Sequence[UpkeepStep]", only),
-        layout=LayoutRule(min_files=min_files, target_bytes=target_bytes or TARGET_BYTES),
+        layout=LayoutRule(
+            min_files=min_files,
+            target_bytes=target_bytes or TARGET_BYTES,
+            across_runs_older_than=across_runs,
+        ),
         cleanup=CleanupRule(older_than=older_than, published=published),
         metastore=metastore,
         dry_run=is_dry_run,

@@ -196,6 +196,13 @@ class _Layout(_Table):
     ] = DUE_FILES
     sort_by: Annotated[str | list[str], _about("Fields to sort the rows of merged files by.")] = []
     gather: Annotated[bool, _about("Keep the files of a partition alone in one directory.")] = False
+    across_runs_older_than: Annotated[
+        str | None,
+        _about(
+            "Age, such as 30d, from which on small files of different runs are merged.",
+            pattern=_AGE,
+        ),
+    ] = None
 
 
 class _Iceberg(_Table):
@@ -802,6 +809,11 @@ class _Builder:
             if table.min_files is not None:
                 LayoutRule(min_files=table.min_files)
                 given["min_files"] = table.min_files
+        with self.mistakes.at("layout", "across_runs_older_than"):
+            if table.across_runs_older_than is not None:
+                age = table.across_runs_older_than
+                LayoutRule(across_runs_older_than=age)
+                given["across_runs_older_than"] = age
         if self.mistakes.has("layout"):
             return None
         sort_by = (table.sort_by,) if isinstance(table.sort_by, str) else tuple(table.sort_by)

@@ -500,6 +500,7 @@ def _scope_for(store: Store, state: State, scope: Scope, pending: Sequence[Entry
     if not isinstance(scope, RunFiles) or not scope.replaces:
         return scope
     known = runs.with_noted(runs.read(store, state.lists), pending)
+    known.check_replaceable(state.name, scope.run, state.live)
     return replace(scope, labels=frozenset(known.live_files_of(scope.run, state.live)))
 
 

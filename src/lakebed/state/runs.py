@@ -7,6 +7,9 @@ it, and inserted rows belong to the run of the merge. Both records are kept in s
 head names, apart from the history: a rerun reads in proportion to the number of runs, and not of
 files.
 
+A compaction may merge files of several old runs. The new file is carried under a name that lists these
+runs (`merged_name`): every later rewrite keeps it, and a rerun of one of them is refused.
+
 The epochs of a streaming query are runs, too, and there may be millions of them. Only the last of
 each query can be replaced; see `lakebed.state.state`. The epochs before it are settled: they are
 dropped from the record, like rows without a run, so that a compaction may join them.
@@ -14,12 +17,14 @@ dropped from the record, like rows without a run, so that a compaction may join 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lakebed.errors import CorruptMetadataError
-from lakebed.model.keys import BATCH_ID, batch_id_of
+from lakebed.common.shown import counted
+from lakebed.errors import CorruptMetadataError, InvalidInputError
+from lakebed.model.keys import BATCH_ID, batch_id_of, partition_of_label
 from lakebed.model.layout import Folder
 from lakebed.state import history
 from lakebed.state.history import MERGE, REWRITING, Entry
@@ -31,6 +36,28 @@ from lakebed.store.segments import Segment, pack, read_segment, unpack
 SUFFIX = ".json.zst"
 NO_RUN = ""  # for a file that was carried into the batch of a run, but whose rows have no run
 _LOSS = "Data files are not affected; only the record of the runs that wrote them is."
+
+
+_MERGED = "\0merged "  # no name of a user's run begins so
+
+
+def merged_name(names: Iterable[str | None]) -> str:
+    """Return the name under which a file holds rows of several runs; None is for rows without one."""
+    runs = {run for name in names if name for run in merged_runs(name) or (name,)}
+    return _MERGED + json.dumps(sorted(runs))
+
+
+def merged_runs(name: str | None) -> tuple[str, ...]:
+    """Return the runs that such a name lists; none for the name of a single run."""
+    if name is None or not name.startswith(_MERGED):
+        return ()
+    return tuple(json.loads(name.removeprefix(_MERGED)))
+
+
+def shown_run(name: str | None) -> str | None:
+    """Return the name of a run for display."""
+    runs = merged_runs(name)
+    return f"{counted(len(runs), 'run')}, merged" if runs else name
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,6 +118,25 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         kept = {label for label, name in carried.items() if name == run}
         kept.update(batch_labels)
         return tuple(label for label in labels if label in kept)
+
+    def check_replaceable(self, dataset: str, run: str, live: Live) -> None:
+        """Check that no compaction has merged rows of a run with those of others.
+
+        Raises:
+            InvalidInputError: One has: these rows cannot be found by the name of the run.
+        """
+        merged = [label for label, name in self.carried.items() if run in merged_runs(name)]
+        found = sorted({partition_of_label(label) for label in live.holding(merged)})
+        if not found:
+            return
+        more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
+        partitions = f"{', '.join(path or 'the whole dataset' for path in found[:3])}{more}"
+        raise InvalidInputError(
+            f"Run {run!r} of {dataset!r} cannot be replaced by its name: a compaction across runs "
+            f"has merged its rows with those of others, in {partitions}.",
+            hint="Overwrite these partitions with all of their rows; or change single rows by upsert "
+            "or delete; or roll the compaction back. New rows beside the old ones take another name.",
+        )
 
     def live_files_of(self, run: str, live: Live) -> tuple[str, ...]:
         """Return the labels of the live files that hold rows of a run.

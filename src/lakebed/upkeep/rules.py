@@ -44,6 +44,8 @@ class LayoutRule:
         gather: Keep the files of a partition alone in one directory, as Hive tables need it. A
             pipeline that publishes to Hive does so by itself; give it for other readers of whole
             directories.
+        across_runs_older_than: Age such as `30d` from which on small files of different runs are
+            merged: these runs can then not be rerun by name. None keeps runs apart.
 
     >>> LayoutRule(min_files=20).target_bytes == 128 * 2**20
     True
@@ -53,6 +55,7 @@ class LayoutRule:
     min_files: int = DUE_FILES
     sort_by: tuple[str, ...] = ()
     gather: bool = False
+    across_runs_older_than: str | dt.timedelta | None = None
 
     if TYPE_CHECKING:  # a size may be given as text
 
@@ -63,6 +66,7 @@ class LayoutRule:
             min_files: int = DUE_FILES,
             sort_by: str | Sequence[str] = (),
             gather: bool = False,
+            across_runs_older_than: str | dt.timedelta | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -77,6 +81,9 @@ class LayoutRule:
             target_bytes=self.target_bytes,
             sort_by=self.sort_by,
             is_gathering=self.gather,
+            across_runs_older_than=None
+            if self.across_runs_older_than is None
+            else parse_age(self.across_runs_older_than),
             min_files=self.min_files,
         )
 

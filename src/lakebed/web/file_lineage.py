@@ -82,7 +82,7 @@ def find_file(dataset: Dataset, key: str) -> FileOrigin:
         is_live=pinned.version == current.version,
         added_by=added_by,
         removed_by=removed_by,
-        run=runs.read(source.store, state.lists).of(label),
+        run=runs.shown_run(runs.read(source.store, state.lists).of(label)),
         sources=_sources_of(pinned, label, file),
         view=view_of_files(source.store, state, (label,)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import os
 from collections import Counter
@@ -31,12 +32,12 @@ from lakebed.model.schema import Decimal, Primitive
 from lakebed.plan.plan import DataFile
 from lakebed.plan.search import plan
 from lakebed.spark.task_workers import workers_for
-from lakebed.state import file_table, runs, sources
+from lakebed.state import file_table, history, runs, sources
 from lakebed.state.committing import CommitOptions
 from lakebed.state.facts import Recorded
 from lakebed.state.reader import read_head, read_own_head
 from lakebed.state.scope import RewrittenFiles
-from lakebed.state.state import Change, State
+from lakebed.state.state import Change, State, epoch_of
 from lakebed.state.transaction import Transaction
 from lakebed.state.written import Written
 from lakebed.store.base import Store
@@ -69,6 +70,8 @@ class CompactionOptions:
             choose the files by size.
         min_files: Number of small files from which on a partition is compacted, if files are
             chosen by size.
+        across_runs_older_than: Age from which on small files of different runs of a partition are
+            merged; None to keep runs apart.
         commit: Retry and lease settings of the commits.
 
     >>> MIB = 2**20
@@ -82,6 +85,7 @@ class CompactionOptions:
     is_gathering: bool = False
     directories: frozenset[str] | None = None
     min_files: int = _FEWEST
+    across_runs_older_than: dt.timedelta | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)
 
     def __post_init__(self) -> None:
@@ -178,7 +182,8 @@ class CompactionReport:
         )
         return (
             f"{counted(self.apart_count, 'small file')} {belong} apart, so that a rerun finds its "
-            "rows. To merge the runs of a partition that is complete, overwrite it with its own rows.",
+            "rows. Once old runs need not be replaced by name any more, merge them by "
+            "compact(across_runs_older_than='30d'), or --across-runs-older-than 30d.",
         )
 
     @property
@@ -215,7 +220,8 @@ class CompactionReport:
     def __repr__(self) -> str:
         verb = "would become" if self.is_dry_run else "became"
         counts = f"{counted(self.files_before, 'file')} {verb} {self.files_after:,}"
-        return f"<CompactionReport of {self.dataset!r}: {counts}>"
+        notes = "".join(f". {note}" for note in self.notes).rstrip(".")
+        return f"<CompactionReport of {self.dataset!r}: {counts}{notes}>"
 
     def _repr_html_(self) -> str:
         return facts_to_html(
@@ -271,7 +277,7 @@ class _Unit:
     ) -> CompactedPartition:
         return CompactedPartition(
             path=self.key.partition,
-            run=self.key.run,
+            run=runs.shown_run(self.key.run),
             files_before=len(self.files),
             files_after=files_after,
             bytes_before=self.size_bytes,
@@ -434,6 +440,9 @@ def _find_units(
     if not groups:
         return []
     known_runs, noted = runs.read(store, state.lists), sources.read(store, state.lists.sources)
+    if options.across_runs_older_than is not None:
+        closed = _closed_runs(store, state, known_runs, options.across_runs_older_than)
+        known_runs = _merged_across(groups, known_runs, closed)
     units = []
     for (run, has_origins), divided in divide(groups, known_runs, noted).items():
         for files in divided:
@@ -452,6 +461,31 @@ def _find_units(
     return sorted(
         units, key=lambda unit: (unit.key.partition, unit.key.run or "", unit.key.has_origins)
     )
+
+
+def _closed_runs(store: Store, state: State, known: runs.Runs, age: dt.timedelta) -> frozenset[str]:
+    """Return the runs that have not written since a time; epochs of a stream are none of them."""
+    cutoff = dt.datetime.now(dt.UTC) - age
+    entries = history.read(store, state.lists.history)
+    recent = {entry.run for entry in entries if entry.committed_at > cutoff}
+    names = {*known.batches.values(), *known.carried.values()} - recent
+    return frozenset(name for name in names if name and epoch_of(name) is None)
+
+
+def _merged_across(
+    groups: Iterable[Sequence[DataFile]], known: runs.Runs, closed: frozenset[str]
+) -> runs.Runs:
+    """Return the runs with one name for the files of a partition that are to be merged.
+
+    A closed run that is alone in its partition keeps its name.
+    """
+    carried = dict(known.carried)
+    for files in groups:
+        names = {file.label: known.of(file.label) for file in files}
+        old = {label: name for label, name in names.items() if name is None or name in closed}
+        if len(set(old.values())) > 1:
+            carried.update(dict.fromkeys(old, runs.merged_name(old.values())))
+    return runs.Runs(batches=known.batches, carried=carried)
 
 
 def _is_gathered(store: Store, files: Sequence[DataFile]) -> bool:
@@ -529,7 +563,7 @@ class _Share:
         return [
             CompactedPartition(
                 path=key.partition,
-                run=key.run,
+                run=runs.shown_run(key.run),
                 files_before=sum(len(unit.files) for unit in of_key),
                 files_after=len(new_files[key]),
                 bytes_before=sum(unit.size_bytes for unit in of_key),

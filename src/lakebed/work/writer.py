@@ -217,7 +217,7 @@ def _note_of_rerun(store: Store, base: State, run: str, entry: Entry) -> str:
         return ""
     others: dict[str, set[str]] = {}
     for label in beside:
-        other = known.of(label)
+        other = runs.shown_run(known.of(label))
         name = repr(other) if other else "no named run"
         others.setdefault(name, set()).add(partition_of_label(label))
     shared = sorted(set().union(*others.values()))
