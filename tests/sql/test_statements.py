@@ -500,7 +500,7 @@ def test_statement_that_is_nested_too_deeply_is_named(lake: Repository, form: st
     text = {
         "SELECT": f"SELECT {'(' * 100}1{')' * 100}",
         "UPDATE": f"UPDATE flights SET delay = delay{' + 1' * many}",
-        "DELETE": f"DELETE FROM flights WHERE id = 1{' OR id = 2' * many}",
+        "DELETE": f"DELETE FROM flights WHERE {'NOT ' * many}id = 1",
         "MERGE": f"MERGE INTO flights t USING s ON t.id = s.id{' AND t.id > 0' * many} "
         "WHEN MATCHED THEN DELETE",
     }[form]
@@ -526,3 +526,78 @@ def test_tables_are_given_by_name(lake: Repository) -> None:
 
     answer = lake.sql("SELECT count(*) AS n FROM changes", tables={"changes": CHANGES})
     assert answer.to_pylist() == [{"n": 3}]
+
+
+class TestNullKeys:
+    """A null in the key of the source matches nothing, and is checked where it is inserted."""
+
+    @pytest.fixture
+    def keyed(self, lake: Repository) -> Repository:
+        lake.sql("CREATE TABLE k (id BIGINT NOT NULL, v STRING)")
+        lake.sql("INSERT INTO k VALUES (1, 'a')")
+        return lake
+
+    SOURCE = pa.table({"id": [5, 1], "mk": pa.array([None, 1], pa.int64()), "v": ["x", "m"]})
+
+    def test_an_insert_may_give_another_value(self, keyed: Repository) -> None:
+        report = keyed.sql(
+            "MERGE INTO k t USING s ON t.id = s.mk WHEN MATCHED THEN UPDATE SET v = s.v "
+            "WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)",
+            tables={"s": self.SOURCE},
+        )
+
+        assert (report.updated_row_count, report.inserted_row_count) == (1, 1)
+        assert keyed["k"].arrow().sort_by("id").to_pylist() == [
+            {"id": 1, "v": "m"},
+            {"id": 5, "v": "x"},
+        ]
+
+    @pytest.mark.parametrize("is_items", [False, True])
+    def test_a_row_that_is_not_inserted_may_have_one(
+        self, keyed: Repository, is_items: bool
+    ) -> None:
+        data: Any = pa.table({"id": pa.array([None, 1], pa.int64()), "v": ["n", "p"]})
+        data = data.to_pylist() if is_items else data
+
+        report = keyed["k"].merge(data, "id", not_matched="ignore")
+
+        assert (report.updated_row_count, report.inserted_row_count) == (1, 0)
+        with pytest.raises(SchemaMismatchError, match="'id' is not nullable"):
+            keyed["k"].upsert(data, "id")
+        assert keyed["k"].arrow().to_pylist() == [{"id": 1, "v": "p"}]
+
+    def test_other_columns_are_checked_as_ever(self, keyed: Repository) -> None:
+        keyed.create(
+            "w", pa.schema([("id", pa.int64()), pa.field("n", pa.int64(), nullable=False)])
+        )
+        with pytest.raises(SchemaMismatchError, match="'n' is not nullable"):
+            keyed["w"].upsert(pa.table({"id": [1], "n": pa.array([None], pa.int64())}), "id")
+
+
+@pytest.mark.parametrize(
+    ("clause", "wanted", "unwanted"),
+    [
+        (
+            "WHEN MATCHED THEN UPDATE SET day = s.op",
+            "'s.op' of type string.*CAST\\(s.op AS",
+            "source",
+        ),
+        (
+            "WHEN MATCHED THEN UPDATE SET day = S.Op",
+            "'s.op' of type string.*CAST\\(s.op AS",
+            "source",
+        ),
+        ("WHEN NOT MATCHED THEN INSERT (id, day) VALUES (s.id, s.op)", "'s.op'", "source_"),
+        ("WHEN MATCHED AND t.day > s.op THEN DELETE", r"'t\.day'.*'s\.op'", "target"),
+        ("WHEN MATCHED AND s.delay || 'x' > t.delay THEN DELETE", "s.delay || 'x'", "source_"),
+    ],
+)
+def test_errors_of_a_merge_name_columns_as_they_are_typed(
+    lake: Repository, clause: str, wanted: str, unwanted: str
+) -> None:
+    text = f"MERGE INTO flights t USING changes s ON t.id = s.id {clause}"
+
+    with pytest.raises(lakebed.LakebedError, match=wanted) as caught:
+        lake.sql(text, tables={"changes": CHANGES})
+
+    assert unwanted not in str(caught.value).replace("columns of the source", "")

@@ -32,7 +32,7 @@ _OPEN_SEQUENCE = re.compile(r"(?<!\\)(?:\\\\)*\\[0-9uU][0-9a-fA-F]*$")
 
 
 def parse(text: str) -> list[exp.Expr]:
-    """Return the trees of the statements in a text; an error of sqlglot says that it does not parse.
+    """Return the trees of the statements in a text; sqlglot raises for one that does not parse.
 
     Raises:
         PredicateError: A text in it is of another dialect.
@@ -44,7 +44,7 @@ def parse(text: str) -> list[exp.Expr]:
 def parse_condition(text: str) -> exp.Expr:
     """Return the tree of a text that stands behind WHERE, or behind `SET x =`.
 
-    An error of sqlglot says that the text does not parse, or that it is more than one.
+    sqlglot raises for a text that does not parse, or that is more than one.
 
     Raises:
         PredicateError: A text in it is of another dialect.

@@ -6,12 +6,14 @@ What concerns both rows is left to the merge, which compares columns and compute
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from sqlglot import exp
 
 from lakebed.model.merging import Side
+from lakebed.model.predicate import sql_name
 from lakebed.model.schema import Type
 from lakebed.model.sql_dialect import to_text
 from lakebed.sql.refusals import refused
@@ -76,6 +78,24 @@ class Lifted:
         if kind is not None:
             self.wanted[name] = kind
         return name
+
+    def as_typed(self, text: str) -> str:
+        """Return the text of an error with the columns and aliases of the statement.
+
+        A merge names columns of the source as its query has them, and both rows by their sides.
+        """
+        for name in sorted(self.wanted.keys() | self._known.values(), key=len, reverse=True):
+            if name in self._taken:
+                continue  # a key, which has the name of its field
+            typed = self._typed(self._columns[name])
+            text = re.sub(rf"(?:`?\bsource`?\.)?(`?)\b{re.escape(name)}\b\1", lambda _: typed, text)  # noqa: B023 - used at once
+        return re.sub(r"`?\btarget`?\.(?=[\w`])", lambda _: f"{self._sides.target}.", text)
+
+    def _typed(self, value: exp.Expr) -> str:
+        found = self._sides.find(value)
+        if found is None:
+            return to_text(value)
+        return sql_name(".".join((self._sides.source, *found.path)))
 
     def condition(self, node: exp.Expr) -> str:
         """Return a condition on both rows as text for a merge."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from lakebed.dataset import Dataset
-from lakebed.errors import SchemaMismatchError
+from lakebed.errors import LakebedError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.merging import OrderedClauses, RowClause, Side
 from lakebed.model.names import nearest
@@ -55,15 +55,21 @@ def merge(order: StatementOrder, tree: exp.Merge) -> MergeReport:
         statement = _Merge(order, dataset, alias, using, columns)
         clauses = statement.clauses(tree)
         query = statement.lifted.query_of(using)
-        rows = source.rows(query, statement.lifted.wanted, statement.lifted.names, clauses.on)
-        return dataset._merged(
-            rows,
-            clauses,
-            run=order.run,
-            base=source.base,
-            spark=order.spark,
-            dry_run=order.is_dry_run,
-        )
+        try:
+            rows = source.rows(query, statement.lifted.wanted, statement.lifted.names, clauses.on)
+            return dataset._merged(
+                rows,
+                clauses,
+                run=order.run,
+                base=source.base,
+                spark=order.spark,
+                dry_run=order.is_dry_run,
+            )
+        except LakebedError as exc:
+            exc.message = statement.lifted.as_typed(exc.message)
+            exc.hint = statement.lifted.as_typed(exc.hint)
+            exc.args = (exc.message,)
+            raise
     finally:
         source.close()
 

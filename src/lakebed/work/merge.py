@@ -176,21 +176,32 @@ def merge(
         spark = frame.sparkSession
     workers = workers_for(spark, store, threads=min(_THREADS, os.cpu_count() or 1))
     is_distributed = spark is not None and store.is_shared
+    of_data = _with_null_keys(state.descriptor, clauses.on)
     with ExitStack() as stack:
         rows: HeldRows | StoredRows
         if is_distributed:
-            rows = stack.enter_context(
-                _stored(target, data, frame, state.descriptor, commit_options)
-            )
+            rows = stack.enter_context(_stored(target, data, frame, of_data, commit_options))
         else:
             if frame is not None:  # Arrow has no collations: they would be lost unseen
                 schema_from_spark(frame.schema.jsonValue(), state.descriptor.schema)
             plain = data if frame is None else frame.toArrow()
-            rows = stack.enter_context(hold(data_batches(plain, state.descriptor)))
+            rows = stack.enter_context(hold(data_batches(plain, of_data)))
         if not rows.schema.names:
             rows, clauses = _no_rows(clauses, state.descriptor.schema)
         work = _Merge(target, clauses, rows, workers, options, spark if is_distributed else None)
         return work.dry_run(state) if is_dry_run else _in_rounds(work, target, commit_options)
+
+
+def _with_null_keys(descriptor: DatasetDescriptor, keys: Sequence[str]) -> DatasetDescriptor:
+    """Return the descriptor of the data of a merge, in which a key may be null.
+
+    A row with a null key matches nothing. Only where it is inserted, the field must allow null.
+    """
+    fields = tuple(
+        replace(field, nullable=True) if field.name in keys else field
+        for field in descriptor.schema
+    )
+    return replace(descriptor, schema=Schema(fields=fields))
 
 
 def update_rows(
