@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from lakebed.errors import InvalidNameError, SchemaMismatchError
 from lakebed.model.avro import MAX_DEPTH, schema_from_avro, schema_to_avro
-from lakebed.model.schema import MISSING, Decimal, Field, Kind, ListOf, MapOf, Primitive, Struct
+from lakebed.model.schema import (
+    MISSING,
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Struct,
+    has_limits,
+    limits_of,
+    without_limits,
+)
 
 
 def record(*fields: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -47,6 +59,45 @@ def read_type(kind: object) -> Field:
 )
 def test_avro_type_is_read(avro: object, kind: Kind) -> None:
     assert read_type(avro) == Field(name="a", type=Primitive(kind), nullable=False)
+
+
+def test_enum_and_fixed_keep_what_they_allow() -> None:
+    colour = {"type": "enum", "name": "colour", "symbols": ["RED", "BLUE"]}
+    code = {"type": "fixed", "name": "code", "size": 4}
+    inner = record({"name": "x", "type": ["null", "colour"]}, {"name": "y", "type": "code"})
+    document = record(
+        {"name": "a", "type": colour},
+        {"name": "b", "type": ["null", code]},
+        {"name": "c", "type": {"type": "array", "items": {**inner, "name": "inner"}}},
+    )
+
+    schema = schema_from_avro(document)
+    again = schema_from_avro(schema_to_avro(schema))
+
+    for one in (schema, again):
+        assert one.get("a").type.symbols == ("RED", "BLUE")
+        assert one.get("b").type.size == 4
+        assert limits_of(one.get("c").type) == (
+            ("x", ((("RED", "BLUE"), None),)),
+            ("y", (((), 4),)),
+        )
+        assert not any(has_limits(field.type) for field in without_limits(one))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"type": "enum", "name": "a"},
+        {"type": "enum", "name": "a", "symbols": []},
+        {"type": "enum", "name": "a", "symbols": [1]},
+        {"type": "fixed", "name": "a"},
+        {"type": "fixed", "name": "a", "size": True},
+        {"type": "fixed", "name": "a", "size": -1},
+    ],
+)
+def test_enum_without_symbols_and_fixed_without_size_are_refused(document: object) -> None:
+    with pytest.raises(SchemaMismatchError, match="no symbols"):
+        read_type(document)
 
 
 @pytest.mark.parametrize("base", ["bytes", "fixed"])

@@ -14,6 +14,7 @@ from pyarrow import types as pat
 
 from lakebed.arrow.reasons import reason_of
 from lakebed.arrow.texts import check_texts
+from lakebed.common.shown import cut
 from lakebed.errors import PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_from_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
@@ -31,6 +32,7 @@ from lakebed.model.schema import (
     Schema,
     Struct,
     Type,
+    has_limits,
 )
 
 # Which declared types take which given ones: only where every value stays itself.
@@ -262,6 +264,7 @@ class Conformer:
                 self._given[field.name] = kind
             fields.append(field)
         self._fields = tuple(fields)
+        self._limited = frozenset(field.name for field in fields if has_limits(field.type))
         target = [field_to_arrow(field) for field in fields]
         self._target = pa.schema([*target, *(_decoded(given.field(name)) for name in self._others)])
 
@@ -281,6 +284,9 @@ class Conformer:
         columns += [batch.column(name).cast(self._target.field(name).type) for name in self._others]
         for name, column in zip(self._target.names, columns, strict=True):
             check_texts(column, name)
+        for field, column in zip(self._fields, columns, strict=False):
+            if field.name in self._limited:
+                check_limits(column, field.type, field.name)
         return pa.RecordBatch.from_arrays(columns, schema=self._target)
 
     def _column(self, batch: pa.RecordBatch, field: Field) -> pa.Array:
@@ -405,6 +411,40 @@ def check_nulls(array: pa.Array, kind: Type, place: str, *, nullable: bool) -> N
                     here = f"{place}.{field.name}"
                     part = present.field(field.name)
                     check_nulls(part, field.type, here, nullable=field.nullable)
+
+
+def check_limits(array: pa.Array, kind: Type, place: str) -> None:
+    """Check, at any depth, that values are symbols of their enum, and bytes of the size of their fixed.
+
+    Raises:
+        SchemaMismatchError: A value is not; the message names it.
+    """
+    if not has_limits(kind):
+        return
+    present = array.drop_null()
+    match kind:
+        case Primitive(symbols=symbols, size=size):
+            if symbols:
+                is_bad = pc.invert(pc.is_in(present, pa.array(symbols, present.type)))
+                allowed = f"the symbols {', '.join(symbols)}"
+            else:
+                is_bad = pc.not_equal(pc.binary_length(present), size)
+                allowed = f"values of {size} bytes"
+            bad = present.filter(is_bad)
+            if len(bad):
+                raise SchemaMismatchError(
+                    f"Value {bad[0].as_py()!r} does not fit column {place!r}, which takes "
+                    f"{cut(allowed)}.",
+                    hint="Correct the value, or update the schema of the dataset.",
+                )
+        case ListOf(element):
+            check_limits(present.flatten(), element, f"{place}[]")
+        case MapOf(value):
+            start, end = (present.offsets[i].as_py() for i in (0, len(present)))
+            check_limits(present.items.slice(start, end - start), value, f"{place}{{}}")
+        case Struct(fields):
+            for field in fields:
+                check_limits(present.field(field.name), field.type, f"{place}.{field.name}")
 
 
 def _without_hidden_nulls(array: pa.Array, kind: Type) -> pa.Array:

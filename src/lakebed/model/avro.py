@@ -62,8 +62,8 @@ _TO_LOGICAL = {
 def schema_from_avro(document: object) -> Schema:
     """Read a schema from parsed Avro JSON.
 
-    Enums become strings and fixed becomes bytes. A union of null and one type is a nullable
-    field; any other union raises an error.
+    Enums become strings of these symbols and fixed becomes bytes of this size. A union of null and
+    one type is a nullable field; any other union raises an error.
 
     Args:
         document: A record schema.
@@ -166,9 +166,8 @@ class _Reader:
         return self._type(name, place, namespace)
 
     def _leaf(self, document: Mapping[str, Any], place: str, namespace: str) -> Type:
-        kind: Type = Primitive(Kind.STRING if document["type"] == "enum" else Kind.BYTES)
-        if document.get("logicalType") == "decimal" and document["type"] != "enum":
-            kind = _decimal(document, place)
+        is_decimal = document.get("logicalType") == "decimal" and document["type"] != "enum"
+        kind = _decimal(document, place) if is_decimal else _limited(document, place)
         if document["type"] != "bytes":
             self._named[_full_name(document, namespace)[0]] = kind
         return kind
@@ -197,6 +196,23 @@ def _full_name(document: Mapping[str, Any], enclosing: str) -> tuple[str, str]:
         return name, name.rpartition(".")[0]
     space = namespace if isinstance(namespace, str) else enclosing
     return (f"{space}.{name}" if space else name), space
+
+
+def _limited(document: Mapping[str, Any], place: str) -> Primitive:
+    """Return the type of an enum or a fixed; of bytes, without a limit."""
+    match document:
+        case {"type": "enum", "symbols": [*symbols]} if symbols and all(
+            isinstance(symbol, str) for symbol in symbols
+        ):
+            return Primitive(Kind.STRING, symbols=tuple(dict.fromkeys(symbols)))
+        case {"type": "fixed", "size": int(size)} if size >= 0 and not isinstance(size, bool):
+            return Primitive(Kind.BYTES, size=size)
+        case {"type": "bytes"}:
+            return Primitive(Kind.BYTES)
+    raise SchemaMismatchError(
+        f"An enum{_at(place)} has no symbols, or a fixed no size: {_shown(document)}.",
+        hint='Write {"type": "enum", "name": "…", "symbols": […]}, or "fixed" with a "size".',
+    )
 
 
 def _decimal(document: Mapping[str, Any], place: str) -> Decimal:
@@ -301,7 +317,7 @@ def check_depth(schema: Schema, *, is_parquet: bool) -> None:
     waiting = [(field.type, field.name, 0, 0) for field in schema.fields]
     while waiting:
         kind, place, depth, groups = waiting.pop()
-        if isinstance(kind, Primitive) and kind.kind not in _TO_LOGICAL:
+        if isinstance(kind, Primitive) and kind.kind not in _TO_LOGICAL and not kind.is_limited:
             continue
         depth += 1
         groups += 1 if isinstance(kind, Struct) else 2
@@ -365,6 +381,10 @@ def _maybe_null(kind: Type, nullable: bool, path: str) -> Any:  # noqa: FBT001 -
 
 def _type_to_avro(kind: Type, path: str) -> Any:
     match kind:
+        case Primitive(symbols=symbols) if symbols:
+            return {"type": "enum", "name": avro_name(path), "symbols": list(symbols)}
+        case Primitive(size=int(size)):
+            return {"type": "fixed", "name": avro_name(path), "size": size}
         case Primitive(kind=primitive):
             return _TO_LOGICAL.get(primitive, str(primitive))
         case Decimal(precision=precision, scale=scale):

@@ -603,6 +603,7 @@ def read_schema(source: object) -> Schema:
         return schema_from_arrow(source)
     if isinstance(source, type) and declared_fields(source) is not None:
         return schema_from_dataclass(source)
+    source = _as_avro_text(source)
     if isinstance(source, Mapping):
         return schema_from_avro(source)
     if isinstance(source, str | os.PathLike):
@@ -642,9 +643,15 @@ def find_schema_of_rows(source: object) -> Schema | None:
 
 def _avro_document(source: object) -> Mapping[str, Any] | None:
     """Return the parsed document of an Avro schema; None for any other form."""
+    source = _as_avro_text(source)
     if isinstance(source, str | os.PathLike):
         source = _parse_avro(source)
     return source if isinstance(source, Mapping) else None
+
+
+def _as_avro_text(source: object) -> object:
+    """Return a schema of Avro's own library as JSON text, and every other object unchanged."""
+    return str(source) if type(source).__module__ == "avro.schema" else source
 
 
 def _parse_avro(source: str | os.PathLike[str]) -> object:

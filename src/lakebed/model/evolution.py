@@ -28,6 +28,8 @@ from lakebed.model.schema import (
     Schema,
     Struct,
     Type,
+    has_limits,
+    limits_of,
 )
 
 # Only types that hold every value exactly: a double does not hold every long.
@@ -257,9 +259,11 @@ def _check_nullable(old: bool, new: bool, place: str, number: int) -> None:  # n
 
 
 def _check_type(old: Type, new: Type, place: str, number: int) -> None:
-    if old == new:
+    if old == new and not (has_limits(old) or has_limits(new)):
         return None
     match old, new:
+        case Primitive(), Primitive() if old == new:
+            return _check_limits(old, new, place, number)
         case Primitive(kind=have), Primitive(kind=want) if want in _PROMOTIONS.get(have, ()):
             return None
         case Decimal(), Decimal() if (
@@ -279,6 +283,18 @@ def _check_type(old: Type, new: Type, place: str, number: int) -> None:
         hint="int may become long or double, float double, date timestamp_ntz, a decimal one of "
         "more digits. Add a field of another name for anything else.",
     )
+
+
+def _check_limits(old: Primitive, new: Primitive, place: str, number: int) -> None:
+    """Check that an enum keeps its symbols, and a fixed its size; both may become unlimited."""
+    lost = [symbol for symbol in old.symbols if symbol not in new.symbols]
+    is_narrower = bool(new.symbols) and (not old.symbols or bool(lost))
+    if is_narrower or (new.size is not None and new.size != old.size):
+        raise SchemaMismatchError(
+            f"Field {place!r} takes more values in schema {number}: rows may hold "
+            f"{', '.join(lost) or 'others'}.",
+            hint="Add symbols to an enum, or make it a string; a fixed may become bytes.",
+        )
 
 
 def changes(old: Schema, new: Schema) -> tuple[str, ...]:
@@ -303,6 +319,8 @@ def changes(old: Schema, new: Schema) -> tuple[str, ...]:
             differences.append(f"{field.name}: {was.type} to {field.type}")
         elif was.type != field.type:
             differences.append(f"{field.name}: fields inside")
+        elif limits_of(was.type) != limits_of(field.type):
+            differences.append(f"{field.name}: allowed values")
         if was.nullable != field.nullable:
             differences.append(f"{field.name}: nullable")
         if was.default != field.default:

@@ -36,9 +36,24 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A type without parts."""
+    """A type without parts.
+
+    Two types of one kind are equal, whatever values they allow: only writers look at these.
+
+    Attributes:
+        kind: The kind of the values.
+        symbols: The allowed texts of an enum of Avro; empty for all texts.
+        size: The number of bytes of each value of a fixed of Avro; None for any.
+    """
 
     kind: Kind
+    symbols: tuple[str, ...] = field(default=(), compare=False)
+    size: int | None = field(default=None, compare=False)
+
+    @property
+    def is_limited(self) -> bool:
+        """True if not all values of the kind are allowed."""
+        return bool(self.symbols) or self.size is not None
 
     def __str__(self) -> str:
         return str(self.kind)
@@ -298,6 +313,41 @@ def path_of(column: str, types: Mapping[str, Type]) -> tuple[str, ...]:
     root, *_ = path = column.split(".")
     # Datasets of other tools may have a dot in the name of a field.
     return tuple(path) if isinstance(types.get(root), Struct) else (column,)
+
+
+def limits_of(kind: Type) -> tuple[object, ...]:
+    """Return the symbols of enums and the sizes of fixed in a type, in order; empty without any."""
+    match kind:
+        case Primitive(symbols=symbols, size=size):
+            return ((symbols, size),) if kind.is_limited else ()
+        case ListOf(element=inner) | MapOf(value=inner):
+            return limits_of(inner)
+        case Struct(fields):
+            return tuple((one.name, limits) for one in fields if (limits := limits_of(one.type)))
+    return ()
+
+
+def has_limits(kind: Type) -> bool:
+    """Return whether a type is or holds an enum or a fixed of Avro."""
+    return bool(limits_of(kind))
+
+
+def without_limits(fields: Iterable[Field]) -> tuple[Field, ...]:
+    """Return fields whose types allow all values of their kinds."""
+    return tuple(replace(member, type=_without_limits(member.type)) for member in fields)
+
+
+def _without_limits(kind: Type) -> Type:
+    match kind:
+        case Primitive(kind=own):
+            return Primitive(own)
+        case ListOf(element=inner):
+            return replace(kind, element=_without_limits(inner))
+        case MapOf(value=inner):
+            return replace(kind, value=_without_limits(inner))
+        case Struct(fields):
+            return Struct(without_limits(fields))
+    return kind
 
 
 def find_alike_fields(types: Mapping[str, Type]) -> tuple[str, str] | None:

@@ -25,7 +25,7 @@ from lakebed.model.declared import rows_checked
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.layout import staging_folder
 from lakebed.model.predicate import TRUE
-from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema
+from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema, has_limits
 from lakebed.model.spark_types import has_void
 from lakebed.spark.session import settings_for
 from lakebed.spark.types import struct_type
@@ -80,6 +80,7 @@ def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool
         and not descriptor.schema.is_renamed
         # Lakebed never sees the rows, so their values would be unknown.
         and not descriptor.index
+        and not any(has_limits(field.type) for field in descriptor.schema)
         and target.constraint == TRUE
         # Other failing rows are found when the files are committed, which reads the columns.
         and all(

@@ -11,7 +11,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evolution import check_update, fields_left_out
 from lakebed.model.layout import Folder
 from lakebed.model.renaming import with_stored_names
-from lakebed.model.schema import Schema
+from lakebed.model.schema import Schema, limits_of
 from lakebed.state import conflicts, history
 from lakebed.state.committing import CommitOptions, Committed
 from lakebed.state.history import Entry
@@ -100,7 +100,9 @@ def update(
                 )
         if descriptor.dropped:
             descriptor = replace(descriptor)  # the note is for this update alone
-        if descriptor == base.descriptor:
+        before, after = base.descriptor.schema, descriptor.schema
+        has_same_limits = [limits_of(f.type) for f in before] == [limits_of(f.type) for f in after]
+        if descriptor == base.descriptor and has_same_limits:
             last = history.read(store, base.lists.history, after=base.version - 1)[-1]
             return Update(entry=last, base=base, descriptor=descriptor)
         entries = history.read(store, base.lists.history)

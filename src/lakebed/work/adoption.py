@@ -62,7 +62,16 @@ from lakebed.model.layout import Folder, is_copy_name, is_segment_name
 from lakebed.model.lineage import Lineage
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import TRUE
-from lakebed.model.schema import MISSING, Field, Kind, Primitive, Schema, Type
+from lakebed.model.schema import (
+    MISSING,
+    Field,
+    Kind,
+    Primitive,
+    Schema,
+    Type,
+    limits_of,
+    without_limits,
+)
 from lakebed.model.totals import known_total
 from lakebed.model.values import Scalar, parse_value
 from lakebed.state import file_table
@@ -726,7 +735,9 @@ def _avro_schema(written: Iterable[Schema], table: TablePartitions) -> Schema:
     for schema in written:
         for field in schema:
             # Nulls are possible: another file may lack the field.
-            fields.setdefault(field.name, replace(field, nullable=True, default=MISSING))
+            first = fields.setdefault(field.name, replace(field, nullable=True, default=MISSING))
+            if limits_of(first.type) != limits_of(field.type):  # such as other symbols
+                (fields[field.name],) = without_limits([first])
     known = {name.lower() for name in (*fields, *table.keys)}
     for field in table.schema or ():
         if field.name.lower() not in known:

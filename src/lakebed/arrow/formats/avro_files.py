@@ -41,6 +41,7 @@ from lakebed.model.schema import (
     Schema,
     Struct,
     Type,
+    without_limits,
 )
 from lakebed.model.values import to_micros
 
@@ -178,7 +179,8 @@ def _rows(source: pa.NativeFile, wanted: Schema) -> Iterator[dict[str, Any]]:
 
 
 def _reader_schema(wanted: Schema, as_written: Any) -> Any:
-    portable = _portable(wanted)
+    # The enums and fixed are those of the file.
+    portable = _portable(replace(wanted, fields=without_limits(wanted)))
     document = _without_times(schema_to_avro(portable))
     _set_defaults(document, portable.fields)
     document = _Named().like(document, as_written)

@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, BinaryIO
 
@@ -34,7 +35,7 @@ from lakebed.errors import InvalidInputError, LakebedError, MissingDependencyErr
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.avro import schema_from_avro
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.schema import Schema
+from lakebed.model.schema import Schema, without_limits
 
 _ROWS_PER_CHUNK = 4_096
 
@@ -237,7 +238,7 @@ class AvroRowsReader(FormatReader):
 
 
 def avro_file_schema(file: RawFile) -> Schema:
-    """Return the schema that an Avro file was written with.
+    """Return the schema that an Avro file was written with, with texts and bytes of any value.
 
     Raises:
         SchemaMismatchError: It has a type that datasets lack.
@@ -245,7 +246,9 @@ def avro_file_schema(file: RawFile) -> Schema:
     """
     with file.open() as stream, _translating():
         document = _fastavro().reader(UncompressedAvro(stream)).writer_schema
-        return schema_from_avro(_without_marks(document))
+        schema = schema_from_avro(_without_marks(document))
+        # Another file may have other symbols.
+        return replace(schema, fields=without_limits(schema))
 
 
 def _without_marks(document: Any) -> Any:
