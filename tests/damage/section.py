@@ -31,6 +31,11 @@ of what `check` found, or its error; in brackets that of `check --deep` if it is
 nothing.
 """
 _NEVER = """\
+A flipped bit in each byte of a data file, by two masks, is a named error and no other answer, and neither ends the
+process nor stops it (`tests/damage/test_flips.py`; 500 flips in `make test`, all of them in `make test-long`). Other
+engines that read the files by themselves, from a published table or the folder, believe the footer: Spark, DuckDB,
+Polars and deltalake compare no more than pages, if that. Bits that flip there are found by `check --deep` alone.
+
 No call gives other rows than the sound lake without an error, except where a number leads to a reason. No repair deletes
 a data file. Rows of other partitions stay readable wherever the head can be read.
 """

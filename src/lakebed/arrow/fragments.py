@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from lakebed.arrow.formats.file_format import find_reader
 from lakebed.arrow.formats.parquet import INT96_UNIT
-from lakebed.arrow.intact import open_intact, translating
+from lakebed.arrow.intact import open_intact, open_verified, translating, verify_footers
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import ObjectNotFoundError, ReadOnlyError
 from lakebed.model.arrow_types import type_to_arrow
@@ -150,8 +150,10 @@ def dataset_of(
     arrow_types = {name: type_to_arrow(kind) for name, kind in types.items()}
     by_key = {file.key: file for file in files}
     is_compared = any(file.recorded is not None for file in files)
-    filesystem = filesystem_for(
-        store, (lambda key: open_intact(store, name, by_key[key])) if is_compared else None
+    filesystem = (
+        filesystem_for(store, lambda key: open_intact(store, name, by_key[key]))
+        if is_compared
+        else verified_filesystem(store, name, files)
     )
     return assembled(name, [(file, file.partition) for file in files], arrow_types, filesystem)
 
@@ -302,9 +304,21 @@ def filesystem_for(store: Store, open_input: OpenInput | None = None) -> fs.File
 
     Args:
         store: Store that holds the files.
-        open_input: Opens the file of a key; None to open it from the store.
+        open_input: Opens the file of a key; None for Arrow's own way to files on this machine,
+            whose footers are verified before, and elsewhere for files with verified footers.
     """
     root = store.local_path("x")
     if root is not None and open_input is None:
         return fs.SubTreeFileSystem(str(root.parent), fs.LocalFileSystem())
-    return fs.PyFileSystem(_StoreHandler(store, open_input or store.open_input))
+    return fs.PyFileSystem(_StoreHandler(store, open_input or partial(open_verified, store)))
+
+
+def verified_filesystem(store: Store, name: str, files: Iterable[DataFile]) -> fs.FileSystem:
+    """Return a file system for planned files; footers are verified before Arrow reads them.
+
+    Raises:
+        DamagedFileError: A footer differs from its checksum.
+    """
+    if store.local_path("x") is not None:
+        verify_footers(store, name, (file.key for file in files))
+    return filesystem_for(store)

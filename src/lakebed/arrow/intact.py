@@ -15,6 +15,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from lakebed.arrow.formats.footer_seal import verify_footer, verify_local_footer
+from lakebed.arrow.formats.parquet import open_parquet
 from lakebed.arrow.reasons import reason_of
 from lakebed.errors import (
     AccessDeniedError,
@@ -26,7 +28,7 @@ from lakebed.errors import (
 from lakebed.plan.plan import DataFile
 from lakebed.state import file_table
 from lakebed.state.facts import Recorded
-from lakebed.store.base import Store
+from lakebed.store.base import SeekableReader, Store
 from lakebed.store.segments import Segment
 
 _MIB = 2**20
@@ -113,6 +115,87 @@ def _difference(recorded: Recorded, size_bytes: int, found_hash: str | None) -> 
     return "" if recorded.sha256 in (None, found_hash) else CHECKSUM_DIFFERS
 
 
+class _HeldTail(SeekableReader):
+    """A file of a remote store whose last bytes were read already: they cost no second request."""
+
+    def __init__(self, source: pa.NativeFile, size_bytes: int, tail: bytes) -> None:
+        super().__init__(size_bytes)
+        self._source = source
+        self._tail = tail
+        self._begin = size_bytes - len(tail)
+
+    def read(self, size: int = -1, /) -> bytes:
+        left = max(0, self.size_bytes - self.position)
+        size = left if size < 0 else min(size, left)
+        if self.position >= self._begin:
+            at = self.position - self._begin
+            data = self._tail[at : at + size]
+        else:
+            data = self._source.read_at(size, self.position)
+        self.position += len(data)
+        return data
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+
+# Files without a seal whose pages could be read with their footers, by location and size.
+_JUDGED: set[tuple[str, int]] = set()
+_MOST_JUDGED = 100_000
+
+
+def open_verified(store: Store, key: str) -> pa.NativeFile:
+    """Open a Parquet file after its footer was compared with its seal.
+
+    A file without a seal, of another tool, is judged once by this process: rows of its first row
+    group are read, which raises a proper error where questions for bounds would end the process.
+
+    Raises:
+        ObjectNotFoundError: The file is missing.
+        OSError: The footer differs from the seal, or the file cannot be read.
+
+    Cost:
+        The read of the footer, which Arrow does not repeat; of a file without a seal also the first
+        pages of its columns.
+    """
+    source = store.open_input(key)
+    size_bytes = source.size()
+    tail, is_sealed = verify_footer(
+        lambda count: source.read_at(count, size_bytes - count), size_bytes
+    )
+    if not is_sealed:
+        _judge(source, (f"{store.uri}/{key}", size_bytes))
+    return pa.PythonFile(_HeldTail(source, size_bytes, tail), mode="r")
+
+
+def verify_footers(store: Store, dataset: str, keys: Iterable[str]) -> None:
+    """Verify the footers of Parquet files on this machine, which Arrow opens by itself.
+
+    Raises:
+        DamagedFileError: The footer of a file differs from its seal, or a file cannot be read.
+    """
+    for key in keys:
+        path = store.local_path(key)
+        assert path is not None
+        with translating(dataset, lambda key=key: key):  # type: ignore[misc]  # mypy#12557
+            if not verify_local_footer(path):
+                with pa.OSFile(str(path)) as source:
+                    _judge(source, (str(path), source.size()))
+
+
+def _judge(source: pa.NativeFile, name: tuple[str, int]) -> None:
+    if name in _JUDGED:
+        return
+    file = open_parquet(source)
+    if file.num_row_groups:
+        next(file.iter_batches(batch_size=1, row_groups=[0]), None)
+    source.seek(0)
+    if len(_JUDGED) >= _MOST_JUDGED:
+        _JUDGED.clear()
+    _JUDGED.add(name)
+
+
 @contextmanager
 def translating(dataset: str, find_damaged: Callable[[], str] = str) -> Iterator[None]:
     """Translate Arrow's errors for missing and damaged files.
@@ -131,7 +214,8 @@ def translating(dataset: str, find_damaged: Callable[[], str] = str) -> Iterator
         ) from exc
     except PermissionError as exc:
         raise AccessDeniedError(f"A data file of {dataset!r} cannot be read: {exc}") from exc
-    except (pa.ArrowException, OSError) as exc:
+    # A name of a column in a damaged footer need not be UTF-8.
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as exc:
         if isinstance(exc, OSError) and exc.errno is not None:
             raise StorageError(
                 f"A data file of {dataset!r} cannot be read: {exc}", retryable=True

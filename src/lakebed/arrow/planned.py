@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lakebed.arrow.fragments import assembled, filesystem_for, grouped, names_in
+from lakebed.arrow.fragments import assembled, grouped, names_in, verified_filesystem
 from lakebed.arrow.older import OlderFiles
 from lakebed.arrow.pushed import fields_of, weaker_predicate
 from lakebed.arrow.scan import count, output_schema, scan
@@ -121,7 +121,10 @@ class _Rows:
                     if name in self.read_names and not isinstance(column_types[name], Struct)
                 }
                 files.append((file, constants))
-        return assembled(chosen.layout.name, files, types, filesystem_for(self.store))
+        filesystem = verified_filesystem(
+            self.store, chosen.layout.name, (file for file, _ in files)
+        )
+        return assembled(chosen.layout.name, files, types, filesystem)
 
     def _check_readable(self, file: DataFile, older: OlderFiles) -> None:
         """Check that Arrow can read the columns of a file under the current schema."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from lakebed.arrow.formats.footer_seal import seal_file
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.texts import check_texts, has_text
@@ -180,6 +181,7 @@ def _take(path: Path, store: Store, target: BatchTarget, hashing: Executor) -> F
     if not footer.num_rows:
         return None
     _check_texts(path, target.descriptor.schema)
+    seal_file(path)
     label, size_bytes = target.new_label(""), path.stat().st_size
     with path.open("rb") as file:
         digest = hashing.submit(hashlib.file_digest, file, "sha256")

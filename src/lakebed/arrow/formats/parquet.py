@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.arrow.formats.file_format import Content, FileWriter, WrittenFile
+from lakebed.arrow.formats.footer_seal import seal
 from lakebed.model.arrow_types import has_field_ids
 from lakebed.state.facts import ColumnFacts
 
@@ -103,6 +106,37 @@ def _timed(kind: pa.DataType, leaves: Iterator[str], int96: pa.DataType | None) 
     return pa.timestamp("us", kind.tz) if is_nanos else kind
 
 
+class _SealedStream(io.RawIOBase):
+    """A stream to the content of a file; its last part is held until the footer can be sealed."""
+
+    def __init__(self, content: Content) -> None:
+        super().__init__()
+        self._content = content
+        self._ending: bytearray | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._content.size_bytes + len(self._ending or b"")
+
+    def write(self, data: Any, /) -> int:
+        if self._ending is None:
+            return self._content.write(data)
+        self._ending += memoryview(data).cast("B")
+        return memoryview(data).nbytes
+
+    def hold(self) -> None:
+        """Hold what is written from here on: the footer, and perhaps more before it."""
+        self._ending = bytearray()
+
+    def finish(self) -> None:
+        """Write the held bytes with the seal of the footer."""
+        assert self._ending is not None
+        self._content.write(seal(bytes(self._ending)))
+        self._ending = None
+
+
 class ParquetWriter(FileWriter):
     """Writes one row group per `write`; facts come from the footer and from the values it lacks.
 
@@ -130,6 +164,7 @@ class ParquetWriter(FileWriter):
         self._schema = schema
         self._constants = constants or {}
         self._compression = "none" if compression == "uncompressed" else compression
+        self._stream = _SealedStream(self._sink)
         self._footers: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
         self._repetitive: list[str] = []
@@ -140,7 +175,7 @@ class ParquetWriter(FileWriter):
     def _open(self) -> pq.ParquetWriter:
         bounded = [path for path in _paths(self._schema) if path not in self._unbounded]
         return pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"),
+            pa.PythonFile(self._stream, mode="w"),
             self._schema,
             compression=self._compression,
             use_dictionary=self._repetitive,
@@ -193,7 +228,9 @@ class ParquetWriter(FileWriter):
         if self._writer is None:
             self._repetitive = _repetitive_columns(self._schema.empty_table())
         writer = self._writer or self._open()
+        self._stream.hold()
         writer.close()
+        self._stream.finish()
         footer = self._footers[0]
         columns = column_facts(footer)
         columns.update((name, self._seen[name]) for name in self._unbounded & self._seen.keys())

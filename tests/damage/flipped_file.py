@@ -1,0 +1,74 @@
+"""A child process that flips single bits of a data file, and asks what remains of the dataset.
+
+Reads `offset mask` lines, and writes a line for each: `same`, `error NAME`, `other QUESTIONS` or
+`unnamed ERROR`. A parent sees in its silence, or in its end, what no exception can report.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+import lakebed
+from lakebed.errors import LakebedError
+from lakebed.store.cache import PROCESS_CACHE
+
+Questions = Mapping[str, Callable[[lakebed.Dataset], object]]
+
+QUESTIONS: Questions = {
+    "all": lambda dataset: dataset.arrow(),
+    "range": lambda dataset: dataset.where("n BETWEEN 20 AND 110").arrow(),
+    "one column": lambda dataset: dataset.where("x > 6").select("x").arrow(),
+    "null": lambda dataset: dataset.where("s IS NULL").arrow(),
+    "time": lambda dataset: dataset.where("at < '2024-01-03'").arrow(),
+    "count": lambda dataset: dataset.where("x > 6").count(),
+    "count all": lambda dataset: dataset.count(),
+    "first": lambda dataset: dataset.where("n > 3").limit(2).arrow().num_rows,
+    "engine": lambda dataset: dataset.dataset().to_table(filter=pc.field("x") > 6),
+    "delete": lambda dataset: dataset.delete("n >= 20", dry_run=True).row_count,
+}
+
+
+def answer(dataset: lakebed.Dataset, truth: Mapping[str, object]) -> str:
+    """Ask everything, and compare with the truth."""
+    errors, others = [], []
+    for name, ask in QUESTIONS.items():
+        try:
+            if ask(dataset) != truth[name]:
+                others.append(name)
+        except LakebedError as exc:
+            errors.append(type(exc).__name__)
+        except BaseException as exc:  # noqa: BLE001 - the parent judges each error without a name
+            return f"unnamed {name}: {exc!r}"
+    if others:
+        return f"other {', '.join(others)}"
+    return f"error {errors[0]}" if errors else "same"
+
+
+def main(lake: Path, file: Path) -> None:
+    def opened() -> lakebed.Dataset:
+        PROCESS_CACHE.clear()
+        return lakebed.open_repository(str(lake)).open("t")
+
+    whole = file.read_bytes()
+    truth = {name: ask(opened()) for name, ask in QUESTIONS.items()}
+    for line in sys.stdin:
+        offset, mask = map(int, line.split())
+        damaged = bytearray(whole)
+        damaged[offset] ^= mask
+        file.write_bytes(damaged)
+        try:
+            found = answer(opened(), truth)
+        except LakebedError as exc:
+            found = f"error {type(exc).__name__}"
+        finally:
+            file.write_bytes(whole)
+        sys.stdout.write(f"{found}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
