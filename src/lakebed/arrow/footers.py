@@ -37,7 +37,7 @@ def read_footers(
 
     def read(key: str) -> tuple[str, pq.FileMetaData | SchemaMismatchError]:
         try:
-            # Questions for bounds in a footer that nobody has verified may end the process.
+            # Questions for bounds in a damaged footer may end the process.
             with open_verified(store, key) as source:
                 footer = pq.read_metadata(source)
         except (pa.ArrowException, OSError, ValueError) as exc:

@@ -310,7 +310,24 @@ def filesystem_for(store: Store, open_input: OpenInput | None = None) -> fs.File
     root = store.local_path("x")
     if root is not None and open_input is None:
         return fs.SubTreeFileSystem(str(root.parent), fs.LocalFileSystem())
-    return fs.PyFileSystem(_StoreHandler(store, open_input or partial(open_verified, store)))
+    return fs.PyFileSystem(_StoreHandler(store, open_input or _verifying(store)))
+
+
+def _verifying(store: Store) -> OpenInput:
+    """Return a function that opens files, and verifies the footer of each once.
+
+    Arrow opens a file for its footer, and again for its pages.
+    """
+    verified: set[str] = set()
+
+    def open_input(key: str) -> pa.NativeFile:
+        if key in verified:
+            return store.open_input(key)
+        source = open_verified(store, key)
+        verified.add(key)
+        return source
+
+    return open_input
 
 
 def verified_filesystem(store: Store, name: str, files: Iterable[DataFile]) -> fs.FileSystem:
