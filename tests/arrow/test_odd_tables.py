@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.arrow.entities import to_plain
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 
 
@@ -288,3 +289,32 @@ def test_merge_refuses_values_of_a_column_beside_the_schema_by_its_name(
 def test_name_that_is_no_text_is_refused(dataset: lakebed.Dataset, way: Way) -> None:
     with pytest.raises(InvalidInputError, match="column 2"):
         way(dataset, [{"id": 1, 2: 3}])
+
+
+@pytest.mark.parametrize("kind", ["list", "large list", "map"])
+@pytest.mark.parametrize("start", [0, 1])
+def test_values_that_a_null_list_hides_stay_hidden(kind: str, start: int) -> None:
+    values = pa.array(["a", "b", "c"], pa.string_view())
+    wide = pa.int64() if kind == "large list" else pa.int32()
+    bits, offsets = pa.array([True, None, True]).buffers()[0], pa.array(range(4), wide).buffers()[1]
+    if kind == "map":
+        keys = pa.array(["k"] * 3)
+        pairs = pa.StructArray.from_arrays(
+            [keys, values],
+            fields=[
+                pa.field("key", pa.string(), nullable=False),
+                pa.field("value", pa.string_view()),
+            ],
+        )
+        column = pa.Array.from_buffers(
+            pa.map_(pa.string(), pa.string_view()), 3, [bits, offsets], children=[pairs]
+        )
+    else:
+        type_ = (pa.large_list if kind == "large list" else pa.list_)(pa.string_view())
+        column = pa.Array.from_buffers(type_, 3, [bits, offsets], children=[values])
+    column = column.slice(start)
+
+    plain = to_plain(pa.record_batch({"l": column})).column(0)
+
+    plain.validate(full=True)
+    assert plain.to_pylist() == column.to_pylist()

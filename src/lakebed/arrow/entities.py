@@ -655,7 +655,9 @@ def _plain_lists(array: pa.Array) -> pa.Array:
         if pat.is_large_string(keys.type):  # others are not text, and their type is refused
             keys = keys.cast(pa.string())
         made = pa.map_(keys.type, kind.item_field.with_type(items.type))
-        return pa.MapArray.from_arrays(offsets_of(array), keys, items, type=made)
+        return pa.MapArray.from_arrays(
+            offsets_of(array), keys, items, type=made, mask=array.is_null()
+        )
     if pat.is_fixed_size_list(kind):
         size = kind.list_size
         values = _plain(array.values.slice(array.offset * size, len(array) * size))
@@ -665,8 +667,11 @@ def _plain_lists(array: pa.Array) -> pa.Array:
     field = kind.value_field.with_type(values.type)
     if pat.is_large_list(kind):
         made = pa.large_list(field)
-        return pa.LargeListArray.from_arrays(offsets_of(array), values, type=made)
-    return pa.ListArray.from_arrays(offsets_of(array), values, type=pa.list_(field))
+        return pa.LargeListArray.from_arrays(
+            offsets_of(array), values, type=made, mask=array.is_null()
+        )
+    made = pa.list_(field)
+    return pa.ListArray.from_arrays(offsets_of(array), values, type=made, mask=array.is_null())
 
 
 def _lists_in_order(array: pa.Array) -> pa.Array:
@@ -684,6 +689,8 @@ def _lists_in_order(array: pa.Array) -> pa.Array:
 
 
 def offsets_of(array: pa.Array) -> pa.Array:
-    """Return the begin of each list among all values; null for a list that is null."""
-    is_there = pa.concat_arrays([array.is_valid(), pa.array([True])])
-    return pc.if_else(is_there, array.offsets, pa.scalar(None, array.offsets.type))
+    """Return the begin of each list among all values, for `from_arrays` with a mask of null lists.
+
+    With null in its place, the list before would take over the values that a null list hides.
+    """
+    return pa.array(array.offsets.to_numpy())

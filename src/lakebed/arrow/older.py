@@ -173,10 +173,14 @@ class _Rebuilding:
                 return self._struct(array, held, wanted, place)
             case ListOf(), ListOf():
                 values = self.rebuild(array.values, held.element, wanted.element, f"{place}[]")
-                return pa.ListArray.from_arrays(offsets_of(array), values, type=target)
+                return pa.ListArray.from_arrays(
+                    offsets_of(array), values, type=target, mask=array.is_null()
+                )
             case MapOf(), MapOf():
                 items = self.rebuild(array.items, held.value, wanted.value, f"{place}{{}}")
-                return pa.MapArray.from_arrays(offsets_of(array), array.keys, items, type=target)
+                return pa.MapArray.from_arrays(
+                    offsets_of(array), array.keys, items, type=target, mask=array.is_null()
+                )
         return array.cast(target)
 
     def _struct(self, array: pa.StructArray, held: Struct, wanted: Struct, place: str) -> pa.Array:
