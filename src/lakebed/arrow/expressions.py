@@ -22,6 +22,7 @@ from lakebed.arrow.pushed import (
     ExpressionNode,
     FieldNode,
     LiteralNode,
+    on_large_stack,
     parse_expression,
 )
 from lakebed.common.shown import shown
@@ -95,7 +96,11 @@ def _too_deep() -> PredicateError:
 
 def _refused(expression: object, part: object = None) -> PredicateError:
     what = f"{shown(part)} in " if part is not None else ""
-    return PredicateError(f"Cannot use {what}the expression {shown(str(expression))}.", hint=_HINT)
+    try:
+        text = on_large_stack(lambda: str(expression))
+    except UnicodeDecodeError:
+        text = "with a text that is not UTF-8"
+    return PredicateError(f"Cannot use {what}the expression {shown(text)}.", hint=_HINT)
 
 
 def _of_arrow(node: ExpressionNode, whole: pc.Expression) -> Predicate:
@@ -113,7 +118,8 @@ def _of_arrow(node: ExpressionNode, whole: pc.Expression) -> Predicate:
         ):
             return NullCheck(name)
         case CallNode("is_in", (FieldNode(name),), options):
-            values = _option(options, "value_set")
+            given = options.get("value_set")
+            values = _python(given, whole) if isinstance(given, pa.ListScalar) else None
             # 0 and 1: null in the list equals null, or is passed over; others are half unknown.
             way = _option(options, "null_matching_behavior")
             if isinstance(values, list) and (way in (0, 1) or None not in values):
@@ -124,10 +130,10 @@ def _of_arrow(node: ExpressionNode, whole: pc.Expression) -> Predicate:
             ignores_case = bool(_option(options, "ignore_case"))
             return Like(name, str(_option(options, "pattern")), ignores_case)
         case CallNode(function, (FieldNode(name), LiteralNode(value))) if function in COMPARISONS:
-            return _compared(name, COMPARISONS[function], value.as_py())
+            return _compared(name, COMPARISONS[function], _python(value, whole))
         case CallNode(function, (LiteralNode(value), FieldNode(name))) if function in COMPARISONS:
             op = COMPARISONS[function]
-            return _compared(name, TURNED.get(op, op), value.as_py())
+            return _compared(name, TURNED.get(op, op), _python(value, whole))
         case LiteralNode(value) if pa.types.is_boolean(value.type) and value.is_valid:
             return TRUE if value.as_py() else FALSE
         case FieldNode(name):
@@ -135,6 +141,13 @@ def _of_arrow(node: ExpressionNode, whole: pc.Expression) -> Predicate:
         case CallNode(function):
             raise _refused(whole, function)
     raise _refused(whole)
+
+
+def _python(value: pa.Scalar, whole: pc.Expression) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError) as exc:  # outside of Python's years, or a text not of UTF-8
+        raise _refused(whole) from exc
 
 
 # The options of each function that `_of_arrow` reads.

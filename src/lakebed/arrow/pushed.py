@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -123,7 +124,8 @@ def parse_expression(expression: pc.Expression, types: Mapping[str, Type]) -> Ex
     if any("'" in name or "\n" in name for name in types):
         return None  # a name that could be confused with the syntax
     try:
-        with pa.ipc.open_file(_serialize(expression)) as file:
+        _, (buffer,) = on_large_stack(expression.__reduce__)
+        with pa.ipc.open_file(buffer) as file:
             batch = file.get_batch(0)
     except (pa.ArrowException, TypeError, ValueError):  # for example, fields by number
         return None
@@ -140,21 +142,22 @@ def parse_expression(expression: pc.Expression, types: Mapping[str, Type]) -> Ex
         return None
 
 
-def _serialize(expression: pc.Expression) -> pa.Buffer:
-    """Return Arrow's form of an expression, which Arrow writes by recursion.
+_Result = TypeVar("_Result")
 
-    It does so on a stack of its own: in a thread with a small one, a long condition would end the
-    process.
+
+def on_large_stack(call: Callable[[], _Result]) -> _Result:
+    """Return the result of a call that Arrow answers by recursion, on a stack of its own.
+
+    In a thread with a small one, a long expression would end the process.
     """
     with ThreadPoolExecutor(1) as executor:
         with _STACK_LOCK:
             former = threading.stack_size(_STACK_BYTES)
             try:
-                written = executor.submit(expression.__reduce__)  # starts the thread
+                result = executor.submit(call)  # starts the thread
             finally:
                 threading.stack_size(former)
-        _, (buffer,) = written.result()
-    return buffer
+        return result.result()
 
 
 @dataclass(slots=True)

@@ -554,6 +554,12 @@ def _membership(column: str, values: object, *, negated: bool) -> Predicate:
         raise PredicateError(
             f"Column {column!r}: 'in' needs a list, not {values!r}.", hint=f"Write [{values!r}]."
         )
+    for value in listed:
+        if not isinstance(value, Hashable):
+            raise PredicateError(
+                f"Column {column!r}: 'in' has the value {shown(value)}.",
+                hint="Give a list of plain values.",
+            )
     present = tuple(cast(Scalar, value) for value in listed if value is not None)
     membership: Predicate = Membership(column, present, negated)
     if len(present) == len(listed):

@@ -76,7 +76,10 @@ def plain_value(value: object) -> object:
     if name == "datetime64":
         return _plain_datetime64(value)
     if library == "pyarrow" and hasattr(value, "as_py"):
-        return plain_value(value.as_py())
+        try:
+            return plain_value(value.as_py())
+        except (OverflowError, ValueError):  # outside of Python's years, or a text not of UTF-8
+            return value
     if library == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 0):
         return plain_value(value.item())
     return value
