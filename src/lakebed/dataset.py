@@ -724,7 +724,11 @@ class Dataset(View):
         return Commit.of(done.committed or done.entry, done.base)
 
     def change_type(self, name: str, type: object, *, dry_run: bool = False) -> Commit:  # noqa: A002
-        """Give a field a wider type; as `evolve` with `DatasetDescriptor.change_type`."""
+        """Give a field a wider type; as `evolve` with `DatasetDescriptor.change_type`.
+
+        Cost:
+            As `evolve`.
+        """
         return self.evolve(lambda old: old.change_type(name, type), dry_run=dry_run)
 
     @overload

@@ -110,7 +110,11 @@ class Readable(RefusesFormerNames, ABC):
 
     @abstractmethod
     def count(self) -> int:
-        """Count the rows."""
+        """Count the rows.
+
+        Cost:
+            See `View.count`.
+        """
 
     def __len__(self) -> int:
         """Return the number of rows; the cost is that of `count`."""
