@@ -1,6 +1,7 @@
 """What every test gets."""
 
 import functools
+import inspect
 import json
 import os
 import sys
@@ -12,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click.testing
 import pytest
 from heads import ON_TREES, is_named_by, of_documents, plant_trees
 from hypothesis import HealthCheck, settings
@@ -41,6 +43,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # The spark tests run on a session of Spark Connect instead, behind which there is no JVM to touch.
 ON_CONNECT = os.environ.get("LAKEBED_TEST_SPARK", "classic") == "connect"
+
+# click 8.1 mixes the two streams of a command, unless it is told not to.
+if "mix_stderr" in inspect.signature(click.testing.CliRunner).parameters:
+    click.testing.CliRunner.__init__ = functools.partialmethod(  # type: ignore[method-assign]
+        click.testing.CliRunner.__init__, mix_stderr=False
+    )
 
 # Comparisons with other tools and older papers: `make compat`.
 _COMPARISONS = frozenset({"golden", "interop", "kite", "telemetry"})

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -103,8 +103,17 @@ def _too_many(words: Sequence[str], known: Collection[str]) -> str:
     return f'{message}. Quote a predicate for the shell: --where "{predicate}", in double quotes.'
 
 
-class _FormChoice(click.Choice[OutputFormat]):
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:
+    _Choice = click.Choice  # generic from click 8.2 on
+
+
+class _FormChoice(_Choice):
     """The output formats; a file name is refused with a hint to redirect the output."""
+
+    def __init__(self) -> None:
+        super().__init__([form.value for form in OutputFormat], case_sensitive=False)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -116,7 +125,7 @@ class _FormChoice(click.Choice[OutputFormat]):
             if "--file" in options:
                 self.fail(f"{value!r} is a file; give it as --file {name}", param, ctx)
             self.fail(f"{value!r} is a file; give a format: -o csv > {name}", param, ctx)
-        return super().convert(value, param, ctx)
+        return OutputFormat(super().convert(value, param, ctx))
 
 
 def verb(name: str, *, example: str) -> Callable[[Verb], click.Command]:
@@ -194,8 +203,8 @@ def _shared_options() -> list[click.Parameter]:
     return [
         click.Option(
             ["-o", "--output", "output_format"],
-            type=_FormChoice(OutputFormat, case_sensitive=False),
-            default=OutputFormat.TABLE,
+            type=_FormChoice(),
+            default=OutputFormat.TABLE.value,
             help="Output format.  [default: table]",
         ),
         click.Option(["--json", "is_json"], is_flag=True, help="Short for -o json."),
