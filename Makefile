@@ -2,25 +2,28 @@
 # The environments are rebuilt when what they are made from changes. Only `make browser-env`, and
 # SYSTEM_PACKAGES=install, install packages of the system.
 
-PYTHON_CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
+# The Pythons that the package names: `make test-pythons` tests on those that the machine has.
+PYTHONS := 3.13 3.12 3.11
+PYTHON_CANDIDATES := python3 $(PYTHONS:%=python%)
 # The pins of constraints.txt have wheels up to 3.14; PYTHON=… overrides the choice.
 PYTHON ?= $(shell for candidate in $(PYTHON_CANDIDATES); do \
 	$$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null \
 	&& { echo $$candidate; break; }; done)
 
 VENV := .venv
+# Exact versions of what goes into $(VENV); empty takes the newest of all.
+CONSTRAINTS := constraints.txt
 # Environments that are made of nothing but pins: what constraints-NAME.txt names goes into .venv-NAME.
 PINNED := plateau datalake peers doors dist docs
 KARTOTHEK_VENV := .venv-kartothek
 # kartothek 5.3 knows no later Python; where there is none, make compat-env says so and goes on.
-KARTOTHEK_PYTHON ?= $(shell for candidate in python3.9 $$HOME/.pyenv/versions/3.9.*/bin/python \
-	"$$(uv python find --no-python-downloads 3.9 2>/dev/null)" /opt/python/cp39-cp39/bin/python; do \
-	"$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 9))' 2>/dev/null \
-	&& { echo $$candidate; break; }; done)
+KARTOTHEK_PYTHON ?= $(shell version=3.9; $(FIND_PYTHON))
 # Servers of S3 that the tests of many writers run on.
 SERVERS := .servers
 # An environment for each Spark that is not the newest, which is in $(VENV).
 OLDER_SPARKS := 40 41 42
+# Environments whose constraints-NAME.txt goes before constraints.txt.
+OVERLAID := $(OLDER_SPARKS:%=spark%) pandas3
 BIN := $(VENV)/bin/python
 # By marker: what `make test` leaves to other targets, and what `make quick` takes.
 OUTSIDE := thorough or compat or browser or long
@@ -39,8 +42,7 @@ SYSTEM_PACKAGES ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
-.PRECIOUS: .venv-spark%/.installed
+.PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees test-pythons test-lowest test-newest test-pandas3 thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
 .PHONY: proof reliability fuzz judge chaos
 .PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year soak clean
 
@@ -49,12 +51,16 @@ help:
 	@echo "make quick      half a minute: what tests the changes since main, and a core of fast tests"
 	@echo "make test       everything that is not below, in $(VENV) alone (ARGS='-k head -x' narrows it)"
 	@echo "make test-trees  the tests of make test once more, on trees with tiny leaves as heads"
+	@echo "make test-pythons  make test on each Python that the package names, where the machine has it"
+	@echo "make test-lowest  make quick and the command line with the oldest packages that are allowed"
+	@echo "make test-newest  make test with the newest packages, without constraints"
+	@echo "make test-pandas3  make test with pandas 3"
 	@echo "make thorough   what takes long for what it shows: killed processes, failures at each call, servers, pages"
 	@echo "make compat     comparisons with plateau, kartothek, datalake, Kite and telemetry, as a table"
 	@echo "make browser    report, server and site in Chromium, with the pictures of the documentation"
 	@echo "make browser-env  installs Chromium by apt-get, as root, where there is none"
 	@echo "make pages      the short part of browser: report and server"
-	@echo "make gate       test, thorough, compat and pages in one run: before a release"
+	@echo "make gate       test, thorough, compat and pages in one run; test-pythons, -lowest, -pandas3: before a release"
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others: some hours on two cores"
 	@echo "make proof      orders of the requests of pairs of verbs, of threads and of triples, without faults and with them: days; goes on where it was stopped"
 	@echo "make fuzz       hostile input for all that is parsed, guided by coverage; ARGS='--seconds 600' for each parser"
@@ -92,10 +98,10 @@ compat-env: .venv-plateau/.installed $(KARTOTHEK_VENV)/.installed .venv-datalake
 doors-env: .venv-doors/.installed
 servers-env: $(SERVERS)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(call make-venv,$(VENV))
 	@echo "Installing Lakebed and its tools into $(VENV) …"
-	$(BIN) -m pip install --quiet -c constraints.txt \
+	$(BIN) -m pip install --quiet $(CONSTRAINTS:%=-c %) \
 		-e '.[spark,pandas,s3]' --group test --group browser --group lint --group demo
 	@touch $@
 
@@ -130,13 +136,12 @@ $(SERVERS)/.installed: constraints-servers.txt
 		| xargs -n 1 cargo install --quiet --locked --root $(SERVERS) --features binary
 	@touch $@
 
-# What constraints-sparkNN.txt pins goes before what constraints.txt pins.
-.venv-spark%/.installed: pyproject.toml constraints.txt constraints-spark%.txt
-	$(call make-venv,.venv-spark$*)
-	@echo "Installing Lakebed beside $$(grep ^pyspark== constraints-spark$*.txt) into .venv-spark$* …"
+$(OVERLAID:%=.venv-%/.installed): .venv-%/.installed: pyproject.toml constraints.txt constraints-%.txt
+	$(call make-venv,.venv-$*)
+	@echo "Installing Lakebed with what constraints-$*.txt names into .venv-$* …"
 	@awk -F'==' 'FNR == NR { own[$$1]; print; next } !($$1 in own)' \
-		constraints-spark$*.txt constraints.txt > .venv-spark$*/constraints.txt
-	.venv-spark$*/bin/python -m pip install --quiet -c .venv-spark$*/constraints.txt \
+		constraints-$*.txt constraints.txt > .venv-$*/constraints.txt
+	.venv-$*/bin/python -m pip install --quiet -c .venv-$*/constraints.txt \
 		-e '.[spark,pandas,s3]' --group test
 	@touch $@
 
@@ -157,12 +162,40 @@ test: setup
 test-trees: setup
 	LAKEBED_TEST_HEAD=tree HYPOTHESIS_PROFILE=test $(PYTEST) $(PARALLEL) -m 'not ($(OUTSIDE))' $(ARGS)
 
+# What is not there is said, and left out.
+test-pythons:
+	@for version in $(PYTHONS); do \
+		python=$$($(FIND_PYTHON)); \
+		if [ -z "$$python" ]; then \
+			echo "No Python $$version that can make environments was found: it is not tested." >&2; \
+		else \
+			echo "Python $$version, $$python:"; \
+			$(MAKE) test PYTHON="$$python" VENV=.venv-py$$(echo $$version | tr -d .) || exit 1; \
+		fi; \
+	done
+
+# The oldest releases that pyproject.toml allows; the oldest of some have no wheels for later Pythons.
+test-lowest:
+	@python=$$(version=3.11; $(FIND_PYTHON)); \
+	if [ -z "$$python" ]; then echo "make test-lowest needs Python 3.11, which was not found" >&2; exit 1; fi; \
+	$(MAKE) quick PYTHON="$$python" VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt ARGS='tests/cli $(ARGS)'
+
+# Made anew each time: what was the newest once says nothing.
+test-newest:
+	rm -rf .venv-newest
+	$(MAKE) test VENV=.venv-newest CONSTRAINTS=
+
+test-pandas3: .venv-pandas3/.installed
+	HYPOTHESIS_PROFILE=test .venv-pandas3/bin/python -m pytest $(SLOWEST) $(PARALLEL) -m 'not ($(OUTSIDE))' $(ARGS)
+
 thorough: setup
 	$(PYTEST) $(PARALLEL) -m 'thorough and not long' $(ARGS)
 
 # One run, so that one worker does what needs Spark while the others go on, and one line closes it.
+# Then the versions of Python and of packages that are named.
 gate: setup compat-env
 	$(PYTEST) $(PARALLEL) -m 'not long' $(ARGS)
+	$(MAKE) test-pythons test-lowest test-pandas3
 
 test-long: setup compat-env doors-env servers-env docs
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --timeout 3600 -m 'long or hypothesis' $(ARGS)
@@ -314,10 +347,21 @@ bench-peers-spark: .venv-spark41/.installed
 	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(PINNED:%=.venv-%) $(KARTOTHEK_VENV) $(SERVERS) $(OLDER_SPARKS:%=.venv-spark%)
+	rm -rf $(VENV) $(PINNED:%=.venv-%) $(KARTOTHEK_VENV) $(SERVERS) $(OVERLAID:%=.venv-%)
+	rm -rf .venv-py* .venv-lowest .venv-newest
 	rm -rf build dist .coverage htmlcov .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Prints a Python of $version that can make environments; nothing where there is none.
+define FIND_PYTHON
+flat=$$(echo $$version | tr -d .); \
+for candidate in python$$version $$HOME/.pyenv/versions/$$version.*/bin/python \
+	"$$(uv python find --no-python-downloads $$version 2>/dev/null)" /opt/python/cp$$flat-cp$$flat/bin/python; do \
+	! "$$candidate" -c 'import sys, venv, ensurepip; sys.exit("%d.%d" % sys.version_info[:2] != sys.argv[1])' \
+		$$version 2>/dev/null || { echo "$$candidate"; break; }; \
+done
+endef
 
 # Ends the recipe with success where there is a Chromium.
 define FIND_CHROMIUM
