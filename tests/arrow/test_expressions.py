@@ -20,10 +20,10 @@ import lakebed
 from lakebed.arrow.expressions import (
     READ_OPTIONS,
     READ_PARTS,
-    _of_arrow,
     check_options,
     check_parts,
     exact_predicate,
+    read_node,
 )
 from lakebed.arrow.pushed import CallNode, FieldNode
 from lakebed.errors import PredicateError
@@ -198,10 +198,10 @@ class TestArguments:
         wanted = {0: "s IN ('B') OR s IS NULL", 1: "s IN ('B')"}
 
         if way in wanted:
-            assert bind(_of_arrow(call, f("s")), TYPES) == parse_sql(wanted[way], TYPES)
+            assert bind(read_node(call, f("s")), TYPES) == parse_sql(wanted[way], TYPES)
         else:
             with pytest.raises(PredicateError, match="is_in"):
-                _of_arrow(call, f("s"))
+                read_node(call, f("s"))
 
 
 def _parts_of(document: Any) -> Iterator[dict[str, Any]]:

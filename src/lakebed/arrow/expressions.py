@@ -75,7 +75,7 @@ def _read(expression: Any, types: Mapping[str, Type]) -> Predicate:
     if isinstance(expression, pc.Expression):
         node = parse_expression(expression, types)
         check_options(node, expression)
-        return _of_arrow(node, expression)
+        return read_node(node, expression)
     if type(expression).__module__.startswith("polars.") and hasattr(expression, "meta"):
         document = _document_of(expression)
         check_parts(document, expression)
@@ -103,14 +103,19 @@ def _refused(expression: object, part: object = None) -> PredicateError:
     return PredicateError(f"Cannot use {what}the expression {shown(text)}.", hint=_HINT)
 
 
-def _of_arrow(node: ExpressionNode, whole: pc.Expression) -> Predicate:
+def read_node(node: ExpressionNode, whole: pc.Expression) -> Predicate:
+    """Return the predicate of a part of Arrow's expression.
+
+    Raises:
+        PredicateError: A part of it is not understood.
+    """
     match node:
         case CallNode("and_kleene" | "and", arguments):
-            return all_of([_of_arrow(argument, whole) for argument in arguments])
+            return all_of([read_node(argument, whole) for argument in arguments])
         case CallNode("or_kleene" | "or", arguments):
-            return any_of([_of_arrow(argument, whole) for argument in arguments])
+            return any_of([read_node(argument, whole) for argument in arguments])
         case CallNode("invert", (argument,)):
-            return negate(_of_arrow(argument, whole))
+            return negate(read_node(argument, whole))
         case CallNode("is_valid", (FieldNode(name),)):
             return NullCheck(name, negated=True)
         case CallNode("is_null", (FieldNode(name),), options) if not _option(
@@ -150,7 +155,7 @@ def _python(value: pa.Scalar, whole: pc.Expression) -> Any:
         raise _refused(whole) from exc
 
 
-# The options of each function that `_of_arrow` reads.
+# The options of each function that `read_node` reads.
 READ_OPTIONS: Mapping[str, frozenset[str]] = {
     "is_null": frozenset({"nan_is_null"}),
     "is_in": frozenset({"value_set", "null_matching_behavior"}),
